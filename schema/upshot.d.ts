@@ -732,6 +732,8 @@ export interface BoardChanged {
    * @defaultValue `[]`
    */
   refs?: number[];
+  /** In a log, instead of the messages that a run began with: where they stand; null elsewhere. */
+  seed?: SeedReference | null;
 }
 
 /** A board as it was at one moment. */
@@ -2449,6 +2451,25 @@ export interface RunWarning {
   message: string;
   /** Where it arose; an open word. */
   origin: Origin;
+}
+
+/** Messages that a conversation holds, in place of the messages themselves. */
+export interface SeedReference {
+  /**
+   * The conversation.
+   * @defaultValue `""`
+   */
+  conversation?: string;
+  /**
+   * As it stood after this many changes.
+   * @defaultValue `0`
+   */
+  revision?: number;
+  /**
+   * Of these messages, as `digest_of_messages` makes it; others are refused.
+   * @defaultValue `""`
+   */
+  digest?: string;
 }
 
 /** What a provider's own tool did, such as a web search: its call, its result, or both. */

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,19 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.runs.kit import Do, Ordered, Witness, measured
+from tests.runs.kit import Do, Ordered, Witness, kinds, measured
 from upshot import (
     Agent,
     AgentError,
     AgentResult,
     Answer,
     Approve,
+    BoardChanged,
     Budget,
     Deny,
     FinalizeDecision,
     Graph,
     GraphEngine,
     Interrupted,
+    JournalError,
     Message,
     ModelResponse,
     Parked,
@@ -37,6 +40,7 @@ from upshot import (
     RunSettled,
     RunStarted,
     ScriptedModel,
+    SeedReference,
     Status,
     ToolCall,
     Warned,
@@ -45,14 +49,18 @@ from upshot import (
     lift_secrets,
     open_journal,
     resume,
+    run,
     start,
     states,
     tool,
 )
 from upshot.contract.events import DELTAS
 from upshot.engines.script import ScriptEngine
+from upshot.entry.replay_run import replay_run
+from upshot.entry.resume import fork_run, read_past
 from upshot.journal import MemoryJournal
 from upshot.journal.event_codec import to_entry
+from upshot.state.request_digests import digest_of_messages
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import filled, result_of, to_stored
 
@@ -450,3 +458,74 @@ async def test_a_log_with_secrets_is_read_with_them_or_masked(
         last, text = state, text + encode(event).decode()
     assert last.board.messages()[-1].text == f"{said} is said"
     assert ("<secret " in text, "hush" in text) == (False, said == "hush")
+
+
+SAID = (Message("user", "Hi"), Message("assistant", "Hello."))
+SEED = SeedReference(conversation="talk", revision=2, digest=digest_of_messages(SAID))
+
+
+async def began_with(seed: SeedReference) -> Ordered:
+    """A log that was cut off before its first model call, and that names the messages before."""
+    whole, journal = Ordered(), Ordered()
+    agent = asking("done")
+    await run(agent, Request("And?", run_id="r"), history=SAID, journal=whole)
+    for event in whole.order[: kinds(whole.order).index("model_started")]:
+        if isinstance(event, BoardChanged) and event.seeded:
+            assert event.messages[:2] == SAID
+            event = replace(event, messages=event.messages[2:], seed=seed)  # noqa: PLW2901
+        journal.append(event)
+    return journal
+
+
+def reads(seed: SeedReference) -> tuple[Message, ...]:
+    return SAID[: seed.revision]
+
+
+async def test_messages_that_a_log_names_are_those_that_the_run_began_with() -> None:
+    journal, last = await began_with(SEED), RunState()
+    async for event, state in states(journal.events("r"), seeds=reads):
+        last = state
+        assert not isinstance(event, BoardChanged) or event.seed is None
+    past = await read_past("r", journal, seeds=reads)
+    assert tuple(last.board.messages()[:2]) == tuple(past.board.messages()[:2]) == SAID
+
+
+@pytest.mark.parametrize(
+    ("seeds", "said"),
+    [(None, "no reader here"), (lambda _: SAID[:1], "other messages than then")],
+    ids=["nobody", "another"],
+)
+async def test_a_log_whose_beginning_cannot_be_read_is_refused(seeds: Any, said: str) -> None:
+    journal = await began_with(SEED)
+    with pytest.raises(
+        JournalError, match=f"revision 2 of the conversation 'talk', which .*{said}"
+    ):
+        _ = [event async for event, _ in states(journal.events("r"), seeds=seeds)]
+    with pytest.raises(JournalError, match="conversation 'talk'"):
+        await resume("r", asking("done"), journal=journal)
+    with pytest.raises(JournalError, match="conversation 'talk'"):
+        await fork_run("r", at=3, journal=journal, seeds=seeds)
+
+
+async def test_an_export_of_a_log_that_names_messages_names_them(tmp_path: Path) -> None:
+    journal, other = await began_with(SEED), MemoryJournal()
+    await journal.export("r", tmp_path / "r.jsonl")
+    await other.import_(tmp_path / "r.jsonl")
+    assert [event async for event in other.events("r")] == journal.order
+
+
+async def test_a_fork_of_a_log_that_names_messages_holds_them() -> None:
+    journal = await began_with(SEED)
+    forked = await fork_run("r", at=3, journal=journal, seeds=reads)
+    result = await resume(forked, asking("done"), journal=journal)
+    assert (result.content, result.all_messages()[:2]) == ("done", SAID)
+
+
+async def test_a_log_that_names_messages_is_replayed() -> None:
+    journal, whole = await began_with(SEED), Ordered()
+    await run(asking("done"), Request("And?", run_id="r"), history=SAID, journal=whole)
+    for event in whole.order[len(journal.order) :]:
+        journal.append(event)
+    replayed = await replay_run("r", asking("done"), journal=journal, options={}, seeds=reads)
+    assert replayed.difference is None
+    assert replayed.result.all_messages()[:2] == SAID

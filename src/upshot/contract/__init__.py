@@ -98,6 +98,7 @@ with lazy_imports(globals()):
         RunResumed as RunResumed,
         RunSettled as RunSettled,
         RunStarted as RunStarted,
+        SeedReference as SeedReference,
         StepSettled as StepSettled,
         StepStarted as StepStarted,
         ToolProgress as ToolProgress,

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from upshot.contract.agent_spec import AgentSpec, HandoffEvent
 from upshot.contract.base.enums import Effect
-from upshot.contract.base.structs import Json, JsonObject, RunEvent
+from upshot.contract.base.structs import Json, JsonObject, RunEvent, Value
 from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.message import MAIN_CHANNEL, File, Message, Unknown
 from upshot.contract.model_calls import (
@@ -220,6 +220,20 @@ class Tainted(RunEvent, frozen=True, kw_only=True):
     origin: TaintOrigin = TaintOrigin()
 
 
+class SeedReference(Value, frozen=True, kw_only=True):
+    """Messages that a conversation holds, in place of the messages themselves.
+
+    Attributes:
+        conversation: The conversation.
+        revision: As it stood after this many changes.
+        digest: Of these messages, as ``digest_of_messages`` makes it; others are refused.
+    """
+
+    conversation: str = ""
+    revision: int = 0
+    digest: str = ""
+
+
 class BoardChanged(RunEvent, frozen=True, kw_only=True, gc=False):
     """Messages were appended or variables set.
 
@@ -230,6 +244,8 @@ class BoardChanged(RunEvent, frozen=True, kw_only=True, gc=False):
         seeded: Whether this is what the board held before the engine started.
         refs: In a log, instead of the messages: the ``seq`` of the events whose replies and
             outcomes were appended; empty elsewhere.
+        seed: In a log, instead of the messages that a run began with: where they stand; None
+            elsewhere.
     """
 
     channel: str = MAIN_CHANNEL
@@ -237,6 +253,7 @@ class BoardChanged(RunEvent, frozen=True, kw_only=True, gc=False):
     variables: JsonObject = {}
     seeded: bool = False
     refs: tuple[int, ...] = ()
+    seed: SeedReference | None = None
 
 
 class StepStarted(RunEvent, frozen=True, kw_only=True):

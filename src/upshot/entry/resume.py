@@ -61,16 +61,18 @@ from upshot.runs.resumption import (
 )
 from upshot.state.child_runs import FORKED_FROM, bare_id, child_id, origins_of
 from upshot.state.run_state import RunState
-from upshot.state.stored_events import read_event, result_of
+from upshot.state.stored_events import Seeds, read_event, result_of, with_seed
 
 # The nearest id is looked for among this many of the newest runs.
 _MAX_NAMED = 1_000
 
 
-async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = ()) -> RunState:
+async def read_past(
+    run_id: str, journal: Journal, *, secrets: Sequence[str] = (), seeds: Seeds | None = None
+) -> RunState:
     """Fold the log of a run."""
     past = RunState()
-    await read_on(past, run_id, journal, secrets=secrets)
+    await read_on(past, run_id, journal, secrets=secrets, seeds=seeds)
     if past.started is None:
         if await journal.runs(run_id=run_id):
             raise Misuse(f"the journal knows the run {run_id!r}, but has no event of it any more")
@@ -81,7 +83,12 @@ async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = (
 
 
 async def read_on(
-    past: RunState, run_id: str, journal: Journal, *, secrets: Sequence[str] = ()
+    past: RunState,
+    run_id: str,
+    journal: Journal,
+    *,
+    secrets: Sequence[str] = (),
+    seeds: Seeds | None = None,
 ) -> None:
     """Fold what was logged since *past* was read, with the secrets put back for their marks."""
     lifting = None if past.started is None else lift(secrets, past.started)
@@ -89,7 +96,7 @@ async def read_on(
         if isinstance(event, RunStarted):
             lifting, past.show = lift(secrets, event), shown_by(secrets, event)
         # Tools and models work with the real values.
-        read_event(past, event if lifting is None else lifting.mask(event))
+        read_event(past, event if lifting is None else lifting.mask(event), seeds=seeds)
 
 
 async def read_children(past: RunState, journal: Journal) -> None:
@@ -522,7 +529,7 @@ async def _can_resume(engine: Engine, checkpoint: Checkpoint) -> bool:
         raise Misuse(raised(f"{name}.can_resume", error)) from error
 
 
-async def fork_run(run_id: str, *, at: int, journal: Where) -> str:
+async def fork_run(run_id: str, *, at: int, journal: Where, seeds: Seeds | None = None) -> str:
     """See ``fork``."""
     check_run_id(run_id)
     if not isinstance(at, int) or isinstance(at, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
@@ -534,11 +541,11 @@ async def fork_run(run_id: str, *, at: int, journal: Where) -> str:
             events = await opened.export(run_id, whole)
             if not 1 <= at <= events:
                 raise Misuse(f"run {run_id} has no event {at}: give one from 1 to {events}")
-            await asyncio.to_thread(_write_fork, whole, part, new_id=new_id, at=at)
+            await asyncio.to_thread(_write_fork, whole, part, new_id=new_id, at=at, seeds=seeds)
             return await opened.import_(part)
 
 
-def _write_fork(whole: str, part: str, *, new_id: str, at: int) -> None:
+def _write_fork(whole: str, part: str, *, new_id: str, at: int, seeds: Seeds | None) -> None:
     """Write the first events of the run in *whole* to *part*, as a run of its own."""
     bodies: list[bytes] = []
     artifacts: list[StoredArtifact] = []
@@ -548,7 +555,8 @@ def _write_fork(whole: str, part: str, *, new_id: str, at: int) -> None:
             artifacts.append(line)
         elif line.entry.seq <= at:
             last = line.event
-            bodies.append(_forked_event(line.event, line.entry.seq, new_id, at))
+            event = with_seed(line.event, seeds)
+            bodies.append(_forked_event(event, line.entry.seq, new_id, at))
     if isinstance(last, RunSettled) and last.result.status is not Status.INPUT_REQUIRED:
         raise Misuse(f"the run has ended at event {at}: fork it at an earlier one")
     kept = [one for one in artifacts if any(one.id.encode() in body for body in bodies)]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from itertools import count
 from operator import is_not
@@ -45,6 +45,14 @@ def chained(before: str, message: Message, *, is_named: bool) -> str:
     content = message.content
     is_fenced = type(content) is str and content.startswith(FENCE_OPENING)
     return _digest(message, before, is_named=is_named or is_fenced)
+
+
+def digest_of_messages(messages: Iterable[Message]) -> str:
+    """The digest of a conversation in its very words, "" for an empty one."""
+    last = ""
+    for message in messages:
+        last = _digest(message, last, is_named=False)
+    return last
 
 
 def _digest(value: object, before: str = "", *, is_named: bool) -> str:

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Ma
 from datetime import timedelta
 from functools import cache
 from operator import is_not
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -33,6 +33,7 @@ from upshot.contract.events import (
     Event,
     RunResumed,
     RunSettled,
+    SeedReference,
     ToolSettled,
     ToolStarted,
 )
@@ -55,6 +56,7 @@ from upshot.contract.tool_calls import (
 from upshot.errors import JournalError
 from upshot.state.board import Board
 from upshot.state.child_runs import FORKED_FROM
+from upshot.state.request_digests import digest_of_messages
 from upshot.state.run_state import LogIndex, RunState
 from upshot.state.spending import UNFINISHED, CountedCall, counted, sum_of
 
@@ -62,6 +64,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 # A call of which a started tool keeps the id alone; copied, since making one is checked.
 _UNNAMED = ToolCall("", "")
 _NO_NAMES = {"call_id": "", "tool_name": ""}
+# Reads the messages that a conversation held.
+Seeds: TypeAlias = Callable[[SeedReference], Iterable[Message]]
 # What a state says that a field of an event will hold, by the field's name.
 Derived = dict[str, Any]
 
@@ -120,16 +124,49 @@ def filled(state: RunState, event: Event) -> Event:
     return _changed(event, changes) if changes else event
 
 
-def read_event(state: RunState, stored: Event) -> None:
-    """Fold an event as the journal gives it."""
-    # The result of a session is made only where it is asked for: see ``result_of``.
-    state.add(stored if type(stored) is RunSettled else filled(state, stored))
+def read_event(state: RunState, stored: Event, *, seeds: Seeds | None = None) -> Event:
+    """Fold an event as the journal gives it.
+
+    Args:
+        state: Of the run before the event.
+        stored: As it is stored.
+        seeds: See ``states``.
+
+    Returns:
+        The event, whole but for a result, which is made only where it is asked for: see
+        ``result_of``.
+    """
+    if type(stored) is not RunSettled:
+        stored = filled(state, with_seed(stored, seeds))
+    state.add(stored)
+    return stored
+
+
+def with_seed(event: Event, seeds: Seeds | None) -> Event:
+    """*event* with the messages that a run began with, where it names them only.
+
+    Raises:
+        JournalError: Nobody can read them, or they are not those that the run began with.
+    """
+    if type(event) is not BoardChanged or (seed := event.seed) is None:
+        return event
+    messages = None if seeds is None else tuple(seeds(seed))
+    if messages is not None and digest_of_messages(messages) == seed.digest:
+        return _changed(event, {"messages": (*messages, *event.messages), "seed": None})
+    what = "has no reader here" if messages is None else "holds other messages than then"
+    raise JournalError(
+        f"run {event.run_id!r} began with revision {seed.revision} of the conversation "
+        f"{seed.conversation!r}, which {what}: read the log with seeds= that gives its messages",
+        run_id=event.run_id,
+        seq=event.seq,
+    )
 
 
 async def states(
     events: AsyncIterable[Event] | Iterable[Event],
     *,
     read: Callable[[Event], Event] | None = None,
+    seeds: Seeds | None = None,
 ) -> AsyncIterator[tuple[Event, RunState]]:
     """Read the log of a run: every event whole, with the state of the run after it.
 
@@ -137,26 +174,28 @@ async def states(
         events: From the first on, as ``journal.events(run_id)`` gives them.
         read: Called with each of them first; ``lift_secrets(secrets)`` gives one that puts the
             secrets of the run, or ``***``, in the place of their marks. None leaves the marks.
+        seeds: Gives the messages of a conversation that a run began with, where its log names them
+            only. None can read no such log.
 
     Yields:
         The event and the state; it is the same state each time, which the next event changes.
 
     Raises:
-        JournalError: An event is of a kind that this version does not know.
+        JournalError: An event is of a kind that this version does not know, or *seeds* is needed
+            and does not give the right messages.
     """
     state = RunState()
+
+    def take(event: Event) -> Event:
+        event = read_event(state, event if read is None else read(event), seeds=seeds)
+        return filled(state, event) if type(event) is RunSettled else event
+
     if isinstance(events, AsyncIterable):
         async for event in events:
-            yield _read(state, event if read is None else read(event)), state
+            yield take(event), state
     else:
         for event in events:
-            yield _read(state, event if read is None else read(event)), state
-
-
-def _read(state: RunState, stored: Event) -> Event:
-    event = filled(state, stored)
-    state.add(stored if type(stored) is RunSettled else event)
-    return event
+            yield take(event), state
 
 
 def result_of(state: RunState) -> AgentResult[Json] | None:
