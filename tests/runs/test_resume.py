@@ -37,10 +37,11 @@ from upshot import (
     tool,
 )
 from upshot.contract import ApprovalAnswered, Unknown
-from upshot.entry.resume import keep_answers
+from upshot.entry.resume import keep_answers, read_past
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
 from upshot.state.run_state import RunState
+from upshot.state.stored_events import result_of
 from upshot.testing.doubles import FakeClock
 
 READ = ToolCall("r", "look", {"n": 1})
@@ -326,6 +327,31 @@ async def test_a_large_output_of_an_earlier_session_is_still_listed() -> None:
     result = await resume("run-1", agent(), journal=again)
     assert len(whole.artifacts) == 1
     assert result.artifacts == whole.artifacts
+
+
+async def test_a_large_output_that_is_stored_again_after_a_cut_is_listed_once() -> None:
+    @tool(effect="read", repeatable=True)
+    async def dump() -> str:
+        return "x" * 20_000
+
+    def agent() -> Agent[Any]:
+        # Providers use ids again: the second call stores an output of its own.
+        turns = [ToolCall("d", "dump"), ToolCall("d", "dump"), "Done."]
+        return Agent("a", model=ScriptedModel(turns), tools=[dump])
+
+    journal = MemoryJournal()
+    whole = await run(agent(), Request("?", run_id="run-1"), journal=journal)
+    log = await log_of(journal, "run-1")
+    stored = [at for at, event in enumerate(log) if event.kind == "artifact_stored"]
+    assert (len(stored), len(whole.artifacts)) == (2, 2)
+    for at in stored:
+        again = MemoryJournal()
+        await copied(log[: at + 1], again)
+        result = await resume("run-1", agent(), journal=again)
+        read = result_of(await read_past("run-1", again))
+        settled = [outcome.artifact_id for outcome in result.tool_outcomes]  # type: ignore[union-attr]
+        assert [one.parts[0].id for one in result.artifacts] == settled  # type: ignore[union-attr]
+        assert read is not None and read.artifacts == result.artifacts
 
 
 class Looking:

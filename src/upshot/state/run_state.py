@@ -53,7 +53,7 @@ from upshot.contract.pending import (
 )
 from upshot.contract.result import AttemptLine
 from upshot.contract.run_control import FinalizeDecision, Interrupt
-from upshot.contract.tool_calls import ID_GATE, ToolCall, ToolRecord
+from upshot.contract.tool_calls import ID_GATE, ToolArtifactReference, ToolCall, ToolRecord
 from upshot.contract.usage import RateLimitState
 from upshot.errors import JournalError
 from upshot.state.board import Board
@@ -226,6 +226,10 @@ class RunState(msgspec.Struct, eq=False):
     _call_order: dict[str, int] = {}
     _reply_calls: tuple[ToolCall, ...] = ()
     _pending: tuple[Pending, ...] = ()
+    # Outputs whose call has not settled, by artifact id; those of earlier sessions by call id, for
+    # a call that is made again stores its output again.
+    _loose_stored: dict[str, tuple[str, Artifact]] = {}
+    _cut_stored: dict[str, list[Artifact]] = {}
 
     @property
     def ended(self) -> bool:
@@ -302,6 +306,9 @@ class RunState(msgspec.Struct, eq=False):
         self.options = event.options or self.options
         self.last_settled = None
         self.waiting = {}
+        for call_id, artifact in self._loose_stored.values():
+            self._cut_stored.setdefault(call_id, []).append(artifact)
+        self._loose_stored = {}
         if self.line is None:
             # Deciders are asked anew about an attempt that was not concluded.
             self.decisions = []
@@ -377,6 +384,8 @@ class RunState(msgspec.Struct, eq=False):
         self.records.insert(self._place_of(event.record), event.record)
         if event.record.trust and self.taint is None:
             self.taint = TaintOrigin(source=event.record.tool_name, call_id=event.record.call_id)
+        if self._loose_stored and isinstance(event.record.outcome, ToolArtifactReference):
+            self._loose_stored.pop(event.record.outcome.artifact_id, None)
         record = self.settled[event.record.call_id] = event.record
         self._end_begun(record.call_id, record.idempotency_key)
         if self._is_asked_about(record):
@@ -416,7 +425,12 @@ class RunState(msgspec.Struct, eq=False):
         return (asked.tool_name, step) == (record.tool_name, record.step)
 
     def _artifact_stored(self, event: ArtifactStored) -> None:
-        self.stored.append(to_artifact(event))
+        artifact = to_artifact(event)
+        if cut := self._cut_stored.get(event.call_id):
+            self.stored[self.stored.index(cut.pop(0))] = artifact
+        else:
+            self.stored.append(artifact)
+        self._loose_stored[event.artifact.id] = event.call_id, artifact
 
     def _approval_requested(self, event: ApprovalRequested) -> None:
         # It is asked anew only where it is another question, so what was answered is void.
