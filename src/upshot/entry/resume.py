@@ -50,7 +50,7 @@ from upshot.journal.opening import open_journal
 from upshot.runs.callbacks import call, raised
 from upshot.runs.plan import DEPENDENCIES_OPTION, Plan, RunOptions, Where
 from upshot.runs.recorder import Recorder
-from upshot.runs.redaction import Redaction, lift, marks_for, name_marks, shown_by
+from upshot.runs.redaction import Redaction, lift_secrets, marks_for, name_marks, shown_by
 from upshot.runs.resumption import (
     is_asked,
     is_under_way,
@@ -91,12 +91,14 @@ async def read_on(
     seeds: Seeds | None = None,
 ) -> None:
     """Fold what was logged since *past* was read, with the secrets put back for their marks."""
-    lifting = None if past.started is None else lift(secrets, past.started)
+    # Tools and models work with the real values.
+    read = lift_secrets(secrets, hides_others=False)
+    if past.started is not None:
+        read(past.started)
     async for event in journal.events(run_id, after=past.seq):
         if isinstance(event, RunStarted):
-            lifting, past.show = lift(secrets, event), shown_by(secrets, event)
-        # Tools and models work with the real values.
-        read_event(past, event if lifting is None else lifting.mask(event), seeds=seeds)
+            past.show = shown_by(secrets, event)
+        read_event(past, read(event), seeds=seeds)
 
 
 async def read_children(past: RunState, journal: Journal) -> None:

@@ -128,12 +128,15 @@ def lift(texts: Sequence[str], started: RunStarted) -> Secrets | None:
     return Secrets(in_order(texts), mark=_marks(name)).lifted() if name else None
 
 
-def lift_secrets(secrets: Sequence[str] = ()) -> Callable[[Event], Event]:
+def lift_secrets(
+    secrets: Sequence[str] = (), *, hides_others: bool = True
+) -> Callable[[Event], Event]:
     """Make what reads the events of one log, for ``states(..., read=)``.
 
     Args:
-        secrets: Those that the run had, in any order. Without them, or with others, ``***`` stands
-            in the place of each.
+        secrets: Those that the run had, in any order.
+        hides_others: Whether ``***`` stands in the place of each where they are not given, or
+            others are. If not, the marks stay, so that the same is read again.
 
     Returns:
         A function that takes the events of one run in order, from the first on.
@@ -143,7 +146,8 @@ def lift_secrets(secrets: Sequence[str] = ()) -> Callable[[Event], Event]:
     def read(event: Event) -> Event:
         if isinstance(event, RunStarted):
             lifted = lift(secrets, event)
-            reads[0] = shown_by((), event) if lifted is None else lifted.mask
+            hide = shown_by((), event) if hides_others else None
+            reads[0] = hide if lifted is None else lifted.mask
         found = reads[0]
         return event if found is None else found(event)
 

@@ -142,8 +142,8 @@ class LoggedCalls:
         self.diverged: str = ""
         self._show = show
         self._turns: defaultdict[str, deque[tuple[int, str]]] = defaultdict(deque)
-        for turn, model in past.models.items():
-            self._turns[past.bodies.get(turn, "")].append((turn, model))
+        for turn, asked in past.models.items():
+            self._turns[asked.step].append((turn, asked.model))
         self._replies = past.replies.copy()
         # By step, call id and tool; with the arguments that each was made with.
         self._calls: defaultdict[_Place, list[_LoggedCall]] = defaultdict(list)

@@ -105,8 +105,7 @@ class RunState(msgspec.Struct, eq=False):
         begun: Tool calls of the attempt that started and have no outcome, in order.
         settled: Outcomes of the last reply's calls that the board does not show, by id.
         reply: A reply that is not on the board yet, or the error that ended the attempt.
-        models: Which model was asked in each turn of the attempt, in order.
-        bodies: The step in whose body it was asked, by turn, where there is one.
+        models: How a model was last asked in each turn of the attempt, in order.
         replies: What it replied, by turn.
         seed: What the board of the first attempt was started with.
         reported: What engines reported of their own usage, earlier attempts included.
@@ -178,8 +177,7 @@ class RunState(msgspec.Struct, eq=False):
     reported_before: int = 0
     lost_calls: int = 0
     lost_before: int = 0
-    models: dict[int, str] = {}
-    bodies: dict[int, str] = {}
+    models: dict[int, ModelStarted] = {}
     replies: dict[int, ModelResponse] = {}
     seed: list[BoardChanged] = []
     stored: list[Artifact] = []
@@ -326,7 +324,7 @@ class RunState(msgspec.Struct, eq=False):
         self.decisions = []
         self.waiting = {}
         self.settled, self.unsettled, self.begun = {}, {}, []
-        self.models, self.replies, self.bodies = {}, {}, {}
+        self.models, self.replies = {}, {}
         self._aside = frozenset()
         self.turn = 0
         if (index := self.index) is not None:
@@ -343,9 +341,7 @@ class RunState(msgspec.Struct, eq=False):
         else:
             # A turn whose process ended is begun a second time; its place in the order is the
             # first.
-            self.models.setdefault(event.turn, event.model)
-            if event.step:
-                self.bodies[event.turn] = event.step
+            self.models[event.turn] = event
 
     def _model_retried(self, event: ModelRetried) -> None:
         self.tries = event.tries

@@ -12,9 +12,7 @@ import msgspec
 from upshot.contract.base.enums import Effect, ErrorCode, Status
 from upshot.contract.base.structs import Json
 from upshot.contract.events import (
-    ApprovalRequested,
     ArtifactStored,
-    AttemptEnded,
     AttemptStarted,
     BoardChanged,
     Event,
@@ -24,14 +22,14 @@ from upshot.contract.events import (
     ToolSettled,
     ToolStarted,
 )
-from upshot.contract.model_calls import ModelReplied, ModelResponse, ModelStarted
+from upshot.contract.model_calls import ModelResponse, ModelStarted
 from upshot.contract.pending import PendingApproval
 from upshot.contract.result import AttemptLine
 from upshot.contract.tool_calls import ToolCall
 from upshot.runs.engine_api.exceptions import Aborted, Failed
 from upshot.runs.engine_api.steps import Steps
 from upshot.runs.recorder import Recorder
-from upshot.runs.redaction import MARKS_OPTION, lift
+from upshot.runs.redaction import MARKS_OPTION, lift_secrets
 from upshot.runs.resumption import read_arguments
 from upshot.state.child_runs import child_of
 from upshot.state.run_state import RunState
@@ -40,18 +38,18 @@ from upshot.tools.toolbox import KnownCall, KnownOutcomes
 
 
 class _Attempt:
-    """What one attempt was given from outside."""
+    """What one attempt was given from outside.
 
-    def __init__(self) -> None:
+    Args:
+        state: Of the run at its beginning; what models were asked and replied is gathered there.
+    """
+
+    def __init__(self, state: RunState) -> None:
         self.seed: list[BoardChanged] = []
-        self.models: dict[int, str] = {}
-        self.bodies: dict[int, str] = {}
-        self.replies: dict[int, ModelResponse] = {}
-        self.asked_at: dict[int, int] = {}
+        self.models: dict[int, ModelStarted] = state.models
+        self.replies: dict[int, ModelResponse] = state.replies
         self.open: dict[str, list[ToolStarted | ArtifactStored]] = {}
         self.calls: dict[tuple[str, str], deque[KnownCall]] = {}
-        self.asked: dict[str, PendingApproval] = {}
-        self.line: AttemptLine | None = None
 
     def replied(self) -> dict[str, deque[tuple[int, ModelResponse]]]:
         """The replies in the order in which they were asked for, with the events that asked.
@@ -60,15 +58,15 @@ class _Attempt:
         """
         found: dict[str, deque[tuple[int, ModelResponse]]] = {}
         # Calls that were made side by side may have been answered in another order than asked.
-        for turn in self.models:
+        for turn, asked in self.models.items():
             if turn in self.replies:
-                replies = found.setdefault(self.bodies.get(turn, ""), deque())
-                replies.append((self.asked_at[turn], self.replies[turn]))
+                replies = found.setdefault(asked.step, deque())
+                replies.append((asked.seq, self.replies[turn]))
         return found
 
     def asked_in(self, step: str) -> list[int]:
         """The events that asked a model in the body of a step."""
-        return [self.asked_at[turn] for turn, body in self.bodies.items() if body == step]
+        return [asked.seq for asked in self.models.values() if asked.step == step]
 
 
 class _Steps(Steps):
@@ -147,23 +145,21 @@ class Recording:
         # Between which events each step was under way, and those that are not done again.
         self._spans: dict[str, tuple[int, int | None]] = {}
         self._left_out: set[int] = set()
-        self._now = _Attempt()
-        lifting: Secrets | None = None
-        for logged in events:
-            event = logged
-            if isinstance(event, RunStarted):
-                lifting = lift(secrets, event)
-                self._marks = _marks_of(event)
-            if lifting is not None:
-                event = lifting.mask(event)
+        self._line: AttemptLine | None = None
+        self._now = _Attempt(self.past)
+        read = lift_secrets(secrets, hides_others=False)
+        for event in map(read, events):
             self.past.add(event)
             self._add(event)
+        if self.past.started is not None:
+            self._marks = _marks_of(self.past.started)
 
     # -- handing out
 
     def begin(self, attempt: int) -> list[BoardChanged]:
         """Turn to *attempt*; returns what its board was started with."""
-        self._now = self._attempts.get(attempt) or _Attempt()
+        self._now = self._attempts.get(attempt) or _Attempt(RunState())
+        self._line = next((one for one in self.past.lines if one.attempt == attempt), None)
         self._replies = self._now.replied()
         return self._now.seed
 
@@ -193,9 +189,9 @@ class Recording:
         record = found[0].record if found else None
         if found and record is not None and self._shown(record.arguments_given) == said:
             return found.popleft()
-        if call.id not in self._now.asked:
+        if call.id not in self.past.asked:
             self.miss(f"a call {call.id!r} of {call.name} with {said}")
-        self.waiting = (*self.waiting, self._now.asked[call.id])
+        self.waiting = (*self.waiting, self.past.asked[call.id])
         return None
 
     def known_outcomes(self) -> KnownOutcomes:
@@ -264,7 +260,7 @@ class Recording:
             return
         # The record goes no further than its beginning.
         self._leave_out(key)
-        line = self._now.line
+        line = self._line
         if line is None or line.error is None:
             return
         ending: Failed | Aborted | None = None
@@ -283,35 +279,23 @@ class Recording:
         now = self._now
         match event:
             case AttemptStarted():
-                self._now = self._attempts[event.attempt] = _Attempt()
-            case AttemptEnded():
-                now.line = event.line
+                self._now = self._attempts[event.attempt] = _Attempt(self.past)
             case BoardChanged(seeded=True):
                 now.seed.append(event)
-            case ModelStarted(purpose=""):
-                now.models.setdefault(event.turn, event.model)
-                if event.step:
-                    now.bodies[event.turn] = event.step
-                now.asked_at[event.turn] = event.seq
-            case ModelReplied(purpose=""):
-                now.replies[event.turn] = event.response
             case ToolStarted() | ArtifactStored():
                 now.open.setdefault(event.call_id, []).append(event)
             case ToolSettled():
                 self._settle(now, event)
-            case ApprovalRequested():
-                now.asked[event.call_id] = event.pending
             case _:
-                self._add_other(event)
+                self._add_step(event)
 
     def _settle(self, now: _Attempt, event: ToolSettled) -> None:
         record = event.record
-        now.asked.pop(record.call_id, None)
         events = [*now.open.pop(record.call_id, []), event]
         key = record.call_id, record.tool_name
         now.calls.setdefault(key, deque()).append(KnownCall(record.outcome, record, events))
 
-    def _add_other(self, event: Event) -> None:
+    def _add_step(self, event: Event) -> None:
         match event:
             case StepStarted() if (child := child_of(event.key)) is not None:
                 if child not in self.children:
