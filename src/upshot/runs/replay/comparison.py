@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -25,11 +25,11 @@ from upshot.contract.events import (
     ToolStarted,
     Warned,
 )
-from upshot.contract.message import Message
-from upshot.contract.model_calls import ModelReplied, ModelStarted, RequestDigests
+from upshot.contract.model_calls import ModelReplied, ModelStarted
 from upshot.contract.tool_calls import ToolDenied, ToolOutcome
 from upshot.state.child_runs import child_of
 from upshot.state.request_digests import chained
+from upshot.state.run_state import RunState
 from upshot.tools.artifacts import READER_NAME
 
 # How a run ends that somebody outside has stopped.
@@ -81,27 +81,25 @@ class ComparedEvents(NamedTuple):
         said: What an engine asked for, what it wrote, and how it ended, in order.
         seen: The variables at calls of models and tools, at runs inside, and at the end, by what
             names the point in every session.
-        sent: The digests of each model request, in order.
-        messages: What was said, in order.
+        events: The log.
     """
 
     said: list[Fact]
     seen: dict[str, View]
-    sent: list[tuple[int, RequestDigests]]
-    messages: list[Message]
+    events: Sequence[Event]
 
     def messages_sent(self, seq: int) -> list[str]:
         """The digests of all messages of the model request of event *seq*."""
-        chain: list[str] = []
-        for asked, request in self.sent:
-            if asked > seq:
+        state = RunState()
+        for event in self.events:
+            state.add(event)
+            if isinstance(event, ModelStarted) and event.seq == seq:
                 break
-            chain[max(0, request.count - len(request.added)) :] = request.added
-        return chain
+        return state.sent
 
 
 def facts_of(
-    events: Iterable[Event],
+    events: Sequence[Event],
     *,
     is_record: bool = True,
     is_left_out: Callable[[int], bool] = lambda _: False,
@@ -123,23 +121,26 @@ def facts_of(
     reader = _Reader(is_left_out, show)
     for event in events:
         reader.add(event)
-    return reader.facts(is_record=is_record)
+    said = reader.facts(is_record=is_record)
+    return ComparedEvents(said, reader.seen, events)
 
 
 class _Reader:
-    """Goes through a log; what an attempt is begun anew with is forgotten."""
+    """Goes through a log; what an attempt is begun anew with is forgotten.
+
+    Attributes:
+        seen: As ``ComparedEvents`` has it.
+    """
 
     def __init__(self, is_left_out: Callable[[int], bool], show: Callable[[Json], Json]) -> None:
         self._is_left_out = is_left_out
         self._show = show
         self._facts: list[Fact] = []
-        self._seen: dict[str, View] = {}
+        self.seen: dict[str, View] = {}
         self._asked: dict[int, Fact] = {}
         # The place of each model call among those of its attempt.
         self._places: dict[int, int] = {}
         self._variables: dict[str, Variable] = {}
-        self._sent: list[tuple[int, RequestDigests]] = []
-        self._messages: list[Message] = []
         self._began = self._attempt = 0
         self._last: Event | None = None
 
@@ -154,7 +155,6 @@ class _Reader:
                 while self._facts[self._began :] and self._facts[-1].kind == "decided":
                     self._facts.pop()
             case BoardChanged():
-                self._messages += event.messages
                 self._variables |= {
                     name: Variable(event.seq, self._show(value))
                     for name, value in event.variables.items()
@@ -162,8 +162,6 @@ class _Reader:
             case ModelReplied():
                 self._asked.pop(event.turn, None)
             case ModelStarted() | ToolStarted() | StepStarted() | HandoffEvent():
-                if isinstance(event, ModelStarted) and event.request is not None:
-                    self._sent.append((event.seq, event.request))
                 if self._is_left_out(event.seq):
                     return
                 self._look(event)
@@ -184,16 +182,15 @@ class _Reader:
             case _:
                 pass
 
-    def facts(self, *, is_record: bool) -> ComparedEvents:
-        """What was found."""
+    def facts(self, *, is_record: bool) -> list[Fact]:
+        """What was said, once all events were taken."""
         last = self._last
         if isinstance(last, RunSettled) and last.result.status is Status.INPUT_REQUIRED:
             # Waits of earlier sessions are none in a replay, which has the answers.
             self._see(last, "wait")
         lost = {fact.seq for fact in self._asked.values()} if is_record else set[int]()
         kept = [fact for fact in self._facts if fact.seq not in lost]
-        said = _without_stop(_in_call_order(kept))
-        return ComparedEvents(said, self._seen, self._sent, self._messages)
+        return _without_stop(_in_call_order(kept))
 
     def _begin(self, event: AttemptStarted) -> None:
         if event.attempt == self._attempt:
@@ -215,7 +212,7 @@ class _Reader:
         self._see(event, f"model {place}")
 
     def _see(self, event: Event, point: str) -> None:
-        self._seen.setdefault(f"{self._attempt} {point}", View(event.seq, {**self._variables}))
+        self.seen.setdefault(f"{self._attempt} {point}", View(event.seq, {**self._variables}))
 
     def _fact(self, event: Event, said: Json) -> Fact:
         return Fact(event.seq, event.kind, self._show(said))
@@ -441,19 +438,20 @@ def _first_part(
         before, after = recorded.messages_sent(one.seq), replayed.messages_sent(other.seq)
         pairs = zip_longest(before, after)
         index = next((at for at, (a, b) in enumerate(pairs) if a != b), len(before))
-        was[part] = {"index": index, **_described(before, index, recorded.messages)}
-        now[part] = {"index": index, **_described(after, index, replayed.messages)}
+        was[part] = {"index": index, **_described(before, index, recorded.events)}
+        now[part] = {"index": index, **_described(after, index, replayed.events)}
     return Difference(
         seq=one.seq, kind=_ASKED, part=part, recorded=was, replayed={"kind": _ASKED, **now}
     )
 
 
-def _described(chain: list[str], index: int, messages: list[Message]) -> JsonObject:
+def _described(chain: list[str], index: int, events: Sequence[Event]) -> JsonObject:
     """The message of a request with these digests in short, as far as the log has it."""
     if index >= len(chain):
         return {"role": None, "text": None}
     before = chain[index - 1] if index else ""
-    for message in reversed(messages):
+    boards = (event for event in reversed(events) if isinstance(event, BoardChanged))
+    for message in (one for event in boards for one in reversed(event.messages)):
         if chain[index] in (chained(before, message, is_named=named) for named in (False, True)):
             calls = ", ".join(f"calls {call.name}" for call in message.tool_calls)
             text = " ".join(filter(None, (message.text, calls)))
