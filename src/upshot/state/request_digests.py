@@ -14,13 +14,18 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from itertools import count
-from operator import is_not
+from operator import is_not, methodcaller
 from typing import Any
 
-from upshot.contract.base.json_values import UnserializableError, to_free_json, to_json
+from msgspec.structs import force_setattr
+
+from upshot.contract.base.json_values import JSON, UnserializableError, to_free_json, to_json
 from upshot.contract.message import Conversation, Message
 from upshot.contract.model_calls import ModelRequest, RequestDigests
 from upshot.contract.tool_calls import FENCE_OPENING, ToolSpec
+
+# Bound once: this runs for every model call.
+_copy: Callable[[Any], Any] = methodcaller("__copy__")
 
 # They tell two requests apart and keep nobody out, so 64 bits are enough.
 _SIZE_BYTES = 8
@@ -56,7 +61,11 @@ def digest_of_messages(messages: Iterable[Message]) -> str:
 
 
 def _digest(value: object, before: str = "", *, is_named: bool) -> str:
-    data = _to_json(value)
+    # Encoded here and not by another function, since each message of each run comes by.
+    try:
+        data = JSON.encode(value)
+    except (TypeError, ValueError, RecursionError):
+        data = _to_json(value)
     # Looking for a name is cheap, and a pattern is not.
     if is_named and any(name in data for name in _NAMES):
         data = _OF_THE_RUN.sub(rb"\1", data)
@@ -89,6 +98,9 @@ class RequestDigester:
         self._mask = mask
         self._parts: dict[str, tuple[object, object, str]] = {}
         self._plain: tuple[Sequence[Message], list[str]] = ((), [])
+        # The request before, and the digests of all but its messages.
+        self._asked: ModelRequest | None = None
+        self._rest = RequestDigests()
 
     def digests(self, request: ModelRequest, known: Sequence[str]) -> RequestDigests:
         """The digests of *request*.
@@ -97,21 +109,34 @@ class RequestDigester:
             request: As it is sent, before any provider's form.
             known: Those of the messages of the request before, as the log has them.
         """
-        messages, system, tools = request.messages, request.system, request.tools
+        messages = request.messages
         chain, number = self._chain(messages), len(messages)
-        kept = _common(known, chain, number)
+        asked = self._asked
+        # Usually nothing but the messages is another than in the request before.
+        if asked is None or not (
+            request.system is asked.system
+            and request.tools is asked.tools
+            and request.settings is asked.settings
+            and request.output_schema is asked.output_schema
+        ):
+            self._asked, self._rest = request, self._rest_of(request)
+        digests: RequestDigests = _copy(self._rest)
+        if number:
+            force_setattr(digests, "messages", chain[number - 1])
+            force_setattr(digests, "count", number)
+            kept = _common(known, chain, number)
+            force_setattr(digests, "added", tuple(chain[kept:number]))
+        return digests
+
+    def _rest_of(self, request: ModelRequest) -> RequestDigests:
+        """The digests of all but the messages."""
+        system, tools = request.system, request.tools
         settings, schema = request.settings, request.output_schema
+        has_settings = settings is not None or schema is not None
         return RequestDigests(
             instructions="" if system is None else self._part("instructions", system),
             tools=self._tools(tools) if tools else "",
-            settings=(
-                ""
-                if settings is None and schema is None
-                else self._part("settings", settings, schema)
-            ),
-            messages=chain[number - 1] if number else "",
-            count=number,
-            added=tuple(chain[kept:number]),
+            settings=self._part("settings", settings, schema) if has_settings else "",
         )
 
     def _chain(self, messages: Sequence[Message]) -> list[str]:

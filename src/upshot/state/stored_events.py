@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import cache
-from operator import is_not
+from operator import is_not, methodcaller
 from typing import Any, TypeAlias, TypeVar, cast
 
 import msgspec
@@ -63,6 +63,8 @@ from upshot.state.spending import UNFINISHED, CountedCall, counted, sum_of
 S = TypeVar("S", bound=msgspec.Struct)
 # A call of which a started tool keeps the id alone; copied, since making one is checked.
 _UNNAMED = ToolCall("", "")
+_NO_REQUEST = RequestDigests()
+_copy: Callable[[Any], Any] = methodcaller("__copy__")
 _NO_NAMES = {"call_id": "", "tool_name": ""}
 # Reads the messages that a conversation held.
 Seeds: TypeAlias = Callable[[SeedReference], Iterable[Message]]
@@ -280,10 +282,21 @@ def _leave_out_request(state: RunState, event: ModelStarted, less: Derived) -> t
     given = event.request
     if given is None:
         return ()
-    if (known := _request_after(state, given.added)) == given:
-        less["request"] = RequestDigests(added=given.added)
+    last = None if state.open_model is None else state.open_model.request
+    if last is None or not (sent := given.added or state.sent):
         return ()
-    return ("request",) if known is not None and _is_lean(given) else ()
+    # Compared field by field, for it is asked in each step, and to make another costs more.
+    if (
+        given.messages == sent[-1]
+        and given.count == len(state.sent) + len(given.added)
+        and given.tools == last.tools
+        and given.settings == last.settings
+        and given.instructions == last.instructions
+    ):
+        less["request"] = lean = _copy(_NO_REQUEST)
+        force_setattr(lean, "added", given.added)
+        return ()
+    return ("request",) if _is_lean(given) else ()
 
 
 def _with_known(state: RunState, event: ModelStarted) -> ModelStarted:
