@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,6 +74,28 @@ def test_each_message_of_a_conversation_is_hashed_once() -> None:
         made = digester.digests(ModelRequest(conversation.so_far()), chain)
         chain += made.added
     assert [one.text for one in seen] == [*"abcdef"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"system": "Be kind."},
+        {"tools": (ToolSpec(name="add", description="Add two."),)},
+        {"settings": ModelSettings(seed=2)},
+        {"output_schema": {"type": "object"}},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_a_part_that_changes_between_two_requests_is_digested_anew(change: Any) -> None:
+    base: dict[str, Any] = {
+        "system": "Be brief.",
+        "tools": (ToolSpec(name="add", description="Add."),),
+        "settings": ModelSettings(seed=1),
+    }
+    digester = RequestDigester()
+    digester.digests(ModelRequest(said("a"), **base), ())
+    again = digester.digests(ModelRequest(said("a"), **{**base, **change}), ())
+    assert again == digest_of(*said("a"), **{**base, **change})
 
 
 def test_each_part_has_a_digest_of_its_own() -> None:
