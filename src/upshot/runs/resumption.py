@@ -14,7 +14,7 @@ from upshot.contract.base.structs import Json
 from upshot.contract.error import RunWarning
 from upshot.contract.events import ApprovalAnswered, QuestionAnswered, ToolStarted
 from upshot.contract.model_calls import ModelResponse
-from upshot.contract.pending import Answer, AnyAnswer, TaintOrigin
+from upshot.contract.pending import Answer, AnyAnswer, TaintOrigin, answers_question
 from upshot.contract.protocols import Engine
 from upshot.contract.run_control import Checkpoint
 from upshot.contract.settings import Budget
