@@ -292,6 +292,11 @@ export interface AgentSpec {
    */
   retry?: Retry | null;
   /**
+   * Whether the model may reply with nothing at all.
+   * @defaultValue `false`
+   */
+  allow_empty?: boolean;
+  /**
    * Fields of the agent that cannot be stored and were left out: any of instructions, output_type,
    * handoffs (where one has more than an id), observers and deciders. A spec that omits more than
    * observers does not run; to run it without those fields, set this to ().
@@ -1104,6 +1109,7 @@ export type ErrorCode =
   | "content_filter"
   | "context_length"
   | "dead_end"
+  | "empty_reply"
   | "hook_failed"
   | "input_required"
   | "internal"

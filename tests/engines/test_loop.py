@@ -158,8 +158,9 @@ async def test_a_large_output_is_read_back_by_its_reference() -> None:
 # -- answers
 
 
-async def test_an_empty_reply_is_an_answer_without_text() -> None:
-    result = await run(Agent("a", model=ScriptedModel([ModelResponse()])), "?")
+async def test_an_empty_reply_is_an_answer_without_text_where_the_agent_says_so() -> None:
+    agent = Agent("a", model=ScriptedModel([ModelResponse()]), allow_empty=True)
+    result = await run(agent, "?")
     assert (result.status, result.content, len(result.messages)) == (Status.COMPLETED, None, 1)
 
 

@@ -239,3 +239,9 @@ def test_it_is_priced_where_all_its_models_are():
 )
 def test_a_key_is_missing_where_no_model_can_be_called(models, missing):
     assert missing_key(Fallback(*models)) == missing
+
+
+@pytest.mark.parametrize(("on", "said"), [(["empty_reply"], "Hi."), (["server_error"], None)])
+async def test_an_empty_reply_is_followed_by_the_next_model_where_that_is_asked_for(on, said):
+    models = Fallback(model(ModelResponse()), model("Hi.", name="b"), on=on)
+    assert (await models.call("?")).content == said

@@ -52,6 +52,7 @@ _ALLOWED = {
     "budget": Allowed("a Budget", (Budget,)),
     "settings": Allowed("ModelSettings(...)", (ModelSettings,)),
     "retry": Allowed("a Retry", (Retry,)),
+    "allow_empty": Allowed("True or False", (bool,)),
 }
 
 Instructions: TypeAlias = "str | Callable[[Run], str | Awaitable[str]]"
@@ -79,6 +80,8 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
         budget: Its limits; None is the default budget.
         settings: Settings of its model calls.
         retry: How failed model calls are retried; None means never.
+        allow_empty: Whether the model may reply with nothing at all, no text and no call. False
+            takes such a reply as a failure, ``empty_reply``.
 
     Raises:
         Misuse: The id is empty, a field has the wrong type, an item of handoffs is not a
@@ -100,6 +103,7 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
     budget: Budget | None = None
     settings: ModelSettings | None = None
     retry: Retry | None = Retry()
+    allow_empty: bool = False
 
     def __post_init__(self) -> None:
         fields = cast("dict[str, object]", vars(self))
@@ -144,6 +148,7 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
             budget=self.budget,
             settings=self.settings,
             retry=self.retry,
+            allow_empty=self.allow_empty,
             omitted=tuple(self._omitted()),
         )
 

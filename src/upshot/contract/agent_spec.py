@@ -201,6 +201,7 @@ class AgentSpec(Root, frozen=True, kw_only=True):
         budget: Its limits.
         settings: Settings of its model calls.
         retry: How failed model calls are retried; None means never.
+        allow_empty: Whether the model may reply with nothing at all.
         omitted: Fields of the agent that cannot be stored and were left out: any of
             instructions, output_type, handoffs (where one has more than an id), observers and
             deciders. A spec that omits more than
@@ -219,6 +220,7 @@ class AgentSpec(Root, frozen=True, kw_only=True):
     budget: Budget | None = None
     settings: ModelSettings | None = None
     retry: Retry | None = Retry()
+    allow_empty: bool = False
     omitted: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

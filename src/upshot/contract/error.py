@@ -7,7 +7,9 @@ from upshot.contract.base.json_values import clean_fields, force_json
 from upshot.contract.base.structs import JsonObject, Value, check_types, set_field, written
 
 _RETRYABLE_STATUS = frozenset((408, 409, 425, 429))
-_RETRYABLE_CODES = frozenset((ErrorCode.RATE_LIMIT, ErrorCode.TIMEOUT, ErrorCode.SERVER_ERROR))
+_RETRYABLE_CODES = frozenset(
+    (ErrorCode.RATE_LIMIT, ErrorCode.TIMEOUT, ErrorCode.SERVER_ERROR, ErrorCode.EMPTY_REPLY)
+)
 # These fail again, whatever the status says.
 _NEVER_RETRYABLE = frozenset(
     (ErrorCode.CONTEXT_LENGTH, ErrorCode.CONTENT_FILTER, ErrorCode.INTERNAL)

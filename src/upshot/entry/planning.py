@@ -173,6 +173,7 @@ def agent_of_spec(spec: AgentSpec, engine: Engine | None = None) -> Agent[Any]:
         budget=spec.budget,
         settings=spec.settings,
         retry=spec.retry,
+        allow_empty=spec.allow_empty,
     )
 
 

@@ -19,7 +19,7 @@ from upshot.contract.protocols import Model, StreamItem
 from upshot.contract.usage import Cost, Usage
 from upshot.errors import Misuse
 from upshot.models.registry import missing_key, name_of, resolve
-from upshot.models.retry import UNANSWERED, read_stream, reply_or_raise
+from upshot.models.retry import UNANSWERED, judged, read_stream, reply_or_raise
 
 FALLBACK_CODES: Final = frozenset(
     {
@@ -49,7 +49,8 @@ class Fallback:
 
     Args:
         *models: Models, or names that ``resolve`` knows, the best first.
-        on: The error codes after which the next model is asked; a cancellation is never one.
+        on: The error codes after which the next model is asked; a cancellation is never one. With
+            ``empty_reply`` it is asked too after a reply with nothing in it.
 
     Attributes:
         models: As given, names resolved.
@@ -89,7 +90,7 @@ class Fallback:
         asked = ModelRequest.of(request)
         replies: list[ModelResponse] = []
         for model in self.models:
-            replies.append(await _reply(model, asked))
+            replies.append(self._read(await _reply(model, asked)))
             if not self._goes_on(replies[-1]):
                 break
         return self._settle(replies)
@@ -104,7 +105,7 @@ class Fallback:
             async with aclosing(read_stream(partial(_items_of, model, asked))) as items:
                 async for item in items:
                     if isinstance(item, ModelResponse):
-                        response = item
+                        response = self._read(item)
                     else:
                         begun = True
                         yield item
@@ -112,6 +113,10 @@ class Fallback:
             if begun or not self._goes_on(response):
                 break
         yield self._settle(replies)
+
+    def _read(self, response: ModelResponse) -> ModelResponse:
+        # Without that word it is for the agent to say whether a reply may be empty.
+        return judged(response, allow_empty=ErrorCode.EMPTY_REPLY not in self._on)
 
     def _goes_on(self, response: ModelResponse) -> bool:
         return response.error is not None and response.error.code in self._on

@@ -10,9 +10,10 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from upshot.clock import SYSTEM_CLOCK
-from upshot.contract.base.enums import ErrorCode, Origin
+from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.error import AgentError
+from upshot.contract.message import Reasoning, Text
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.protocols import Clock, StreamItem
 from upshot.contract.settings import Retry
@@ -95,10 +96,55 @@ def reply_or_raise(error: Exception) -> ModelResponse:
     return response
 
 
+_CUT_SHORT = "; it reached the limit on tokens, so raise max_tokens or ask for less reasoning"
+
+
+def judged(response: ModelResponse, *, allow_empty: bool = False) -> ModelResponse:
+    """*response*, with an error if it has none and is no answer.
+
+    It is none if its finish reason says that it failed or was aborted, and if there is nothing in
+    it: no text but blanks, no call, no refusal. Thoughts alone are nothing.
+
+    Args:
+        response: What a model gave.
+        allow_empty: Whether a reply with nothing in it is an answer.
+    """
+    if response.error is not None:
+        return response
+    finish = response.finish_reason
+    if finish is FinishReason.ABORTED:
+        error = AgentError(ErrorCode.CANCELED, "the reply was aborted")
+    elif finish is FinishReason.ERROR:
+        said = "the model stopped with an error"
+        error = AgentError(ErrorCode.SERVER_ERROR, said, retryable=True)
+    elif not _is_empty(response):
+        return response
+    elif finish is FinishReason.CONTENT_FILTER:
+        error = AgentError(ErrorCode.CONTENT_FILTER, "the provider's filter held the reply back")
+    elif allow_empty:
+        return response
+    else:
+        why = _CUT_SHORT if finish is FinishReason.LENGTH else ""
+        said = f"the model replied with nothing: no text, no call, no refusal{why}"
+        error = AgentError(ErrorCode.EMPTY_REPLY, said, retryable=True)
+    return replace(response, error=error)
+
+
+def _is_empty(response: ModelResponse) -> bool:
+    for part in response.parts:
+        if isinstance(part, Text):
+            if part.text and not part.text.isspace():
+                return False
+        elif not isinstance(part, Reasoning):
+            return False
+    return response.refusal is None and response.output is None and not response.paused
+
+
 async def call_with_retry(
     attempt: Callable[[], Awaitable[ModelResponse]],
     retry: Retry | None,
     *,
+    allow_empty: bool = False,
     clock: Clock = SYSTEM_CLOCK,
     deadline_monotonic: float | None = None,
     on_retry: OnRetry | None = None,
@@ -106,9 +152,13 @@ async def call_with_retry(
 ) -> tuple[ModelResponse, int]:
     """Call until there is an answer, or an error that another try would not change.
 
+    A reply with nothing in it is tried once more without a wait, whatever *retry* says; the second
+    one is the error ``empty_reply``.
+
     Args:
         attempt: Makes one call; called for every try.
         retry: How many tries, and how long to wait; None is one try.
+        allow_empty: Whether a reply with nothing in it is an answer.
         clock: Used to wait.
         deadline_monotonic: The moment on *clock* that no wait may reach, None for none.
         on_retry: Called before each wait. The responses of failed tries are given only here, so
@@ -121,7 +171,7 @@ async def call_with_retry(
     """
     tries = _Tries(retry, clock, deadline_monotonic, on_retry, draw)
     while True:
-        response = await attempt()
+        response = judged(await attempt(), allow_empty=allow_empty)
         if response.error is None:
             return response, tries.count
         if not await tries.wait_after(response):
@@ -132,12 +182,16 @@ async def stream_with_retry(
     attempt: Callable[[], AsyncIterator[StreamItem]],
     retry: Retry | None,
     *,
+    allow_empty: bool = False,
     clock: Clock = SYSTEM_CLOCK,
     deadline_monotonic: float | None = None,
     on_retry: OnRetry | None = None,
     draw: Callable[[], float] = random.random,
 ) -> AsyncGenerator[StreamItem]:
     """Stream as :func:`call_with_retry` calls; once a delta has been yielded, a try is the last.
+
+    Not so where nothing came of it: after the thoughts of a reply with nothing else in it those of
+    the next try follow.
 
     Yields:
         The deltas of the last try, then its response. The number of tries is one more than
@@ -150,11 +204,11 @@ async def stream_with_retry(
         async with aclosing(read_stream(attempt)) as items:
             async for item in items:
                 if isinstance(item, ModelResponse):
-                    response = item
+                    response = judged(item, allow_empty=allow_empty)
                 else:
                     begun = True
                     yield item
-        if begun or not await tries.wait_after(response):
+        if (begun and not _says_empty(response)) or not await tries.wait_after(response):
             yield _tell_wait(response)
             return
 
@@ -176,6 +230,7 @@ class _Tries:
         self._deadline = deadline
         self._on_retry = on_retry
         self._draw = draw
+        self._was_empty = False
 
     async def wait_after(self, response: ModelResponse) -> bool:
         """Wait if there is another try; False if there is none."""
@@ -193,14 +248,33 @@ class _Tries:
     def _wait_s(self, response: ModelResponse) -> float | None:
         """Seconds to wait before the next try, None if there is none."""
         retry, error = self._retry, response.error
-        if retry is None or error is None or not error.retryable or self.count >= retry.max_tries:
+        if error is None or not error.retryable:
             return None
-        wait_s = retry.wait_s(self.count, floor_s=_floor_s(response), draw=self._draw)
+        if _says_empty(response):
+            wait_s = self._wait_after_empty_s(response)
+        elif retry is None or self.count >= retry.max_tries:
+            return None
+        else:
+            wait_s = retry.wait_s(self.count, floor_s=_floor_s(response), draw=self._draw)
         if wait_s is None:
             return None
         if self._deadline is not None and self._clock.monotonic() + wait_s >= self._deadline:
             return None
         return wait_s
+
+    def _wait_after_empty_s(self, response: ModelResponse) -> float | None:
+        """The same after a reply with nothing in it, which is tried again once."""
+        if self._was_empty:
+            return None
+        self._was_empty = True
+        # The provider is not overloaded, so there is nothing to wait for unless it says so.
+        wait_s = _floor_s(response) or 0.0
+        most_s = 0.0 if self._retry is None else self._retry.max_wait_s
+        return wait_s if wait_s <= most_s else None
+
+
+def _says_empty(response: ModelResponse) -> bool:
+    return response.error is not None and response.error.code == ErrorCode.EMPTY_REPLY
 
 
 def _floor_s(response: ModelResponse) -> float | None:

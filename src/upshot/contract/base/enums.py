@@ -153,6 +153,7 @@ class ErrorCode(OpenWord):
     CONFLICT = "conflict"
     POLICY_DENIED = "policy_denied"
     NOT_AVAILABLE = "not_available"
+    EMPTY_REPLY = "empty_reply"
 
 
 class Origin(OpenWord):

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from upshot.contract.base.enums import Origin
+from upshot.contract.base.enums import FinishReason, Origin
 from upshot.contract.error import RunWarning
 from upshot.contract.message import ServerToolBlock, Text
 from upshot.contract.model_calls import (
@@ -94,9 +94,8 @@ async def call_model(
             purpose=purpose,
         )
     )
-    if response.refusal and not purpose:
-        refused = response.refusal
-        recorder.warn(RunWarning(code="refusal", message=refused, origin=Origin.MODEL))
+    if not purpose:
+        _warn_of_reply(context, response)
     provider = str(response.provider_data.get("provider", ""))
     if provider and provider != context.provider:
         context.provider = provider
@@ -116,6 +115,22 @@ def _digests(context: RunContext, request: ModelRequest) -> RequestDigests:
     if state.stored:
         digester.is_named = True
     return digester.digests(request, state.sent)
+
+
+# What is told of a reply that ended at the limit.
+_TRUNCATED = "the reply was cut off at the limit on tokens: raise ModelSettings(max_tokens=)"
+
+
+def _warn_of_reply(context: RunContext, response: ModelResponse) -> None:
+    """Warn of an answer that is none, or only the beginning of one."""
+    if response.refusal:
+        refused = response.refusal
+        context.recorder.warn(RunWarning(code="refusal", message=refused, origin=Origin.MODEL))
+    if response.finish_reason is not FinishReason.LENGTH or response.error is not None:
+        return
+    # With calls it is not the last: the model hears of those that were cut from their outcomes.
+    if not response.tool_calls:
+        context.recorder.warn(RunWarning(code="truncated", message=_TRUNCATED, origin=Origin.MODEL))
 
 
 def _warn_of_left_out(context: RunContext, request: ModelRequest, provider: str) -> None:
@@ -180,6 +195,7 @@ class ModelCall:
             response, _ = await call_with_retry(
                 self._call,
                 context.plan.retry,
+                allow_empty=context.plan.agent.allow_empty,
                 clock=context.supervisor.interruptible_clock,
                 deadline_monotonic=context.budget.deadline,
                 on_retry=self._on_retry,
@@ -205,6 +221,7 @@ class ModelCall:
         items = stream_with_retry(
             self._stream,
             context.plan.retry,
+            allow_empty=context.plan.agent.allow_empty,
             clock=context.supervisor.interruptible_clock,
             deadline_monotonic=context.budget.deadline,
             on_retry=self._on_retry,
@@ -289,6 +306,9 @@ class ModelCall:
     def _on_retry(self, tries: int, wait_s: float, response: ModelResponse) -> None:
         # While it waits for the next try nothing is under way that could be charged for.
         self.failed_tries, self._in_flight = tries, False
+        # Blanks of a reply with nothing else in it are no part of the next one.
+        self._shown.clear()
+        self._context.recorder.end_pieces(self)
         self._context.budget.add(response)
         self._context.recorder.emit(
             ModelRetried(
