@@ -3388,7 +3388,7 @@ export interface Usage {
   unmeasured_calls?: number;
 }
 
-/** An engine reported usage of model calls that it made itself. */
+/** Usage of model calls that have no reply in the log. */
 export interface UsageReported {
   kind: "usage_reported";
   /** The version of the schema it was written with; always written. */
@@ -3422,12 +3422,12 @@ export interface UsageReported {
    */
   literal?: string[];
   /**
-   * The number of the report in the attempt, from 1.
+   * The number of the engine's report in the attempt, from 1; 0 for a reply that the run left.
    * @defaultValue `1`
    */
   number?: number;
   /**
-   * The usage, and the reply as far as the engine reported it.
+   * The usage, and the reply as far as it is known.
    * @defaultValue `{"kind": "model_response", "schema_version": 1}`
    */
   response?: ModelResponse;

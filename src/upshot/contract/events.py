@@ -285,11 +285,15 @@ class StepSettled(RunEvent, frozen=True, kw_only=True):
 
 
 class UsageReported(RunEvent, frozen=True, kw_only=True):
-    """An engine reported usage of model calls that it made itself.
+    """Usage of model calls that have no reply in the log.
+
+    An engine reported it of calls that it made itself, or the stream of a reply told it before the
+    run left it.
 
     Attributes:
-        number: The number of the report in the attempt, from 1.
-        response: The usage, and the reply as far as the engine reported it.
+        number: The number of the engine's report in the attempt, from 1; 0 for a reply that the
+            run left.
+        response: The usage, and the reply as far as it is known.
     """
 
     number: int = 1

@@ -32,7 +32,8 @@ from upshot.contract.settings import Budget
 from upshot.contract.tool_calls import ToolCall, ToolOutcome, ToolSpec
 from upshot.contract.usage import Usage
 
-StreamItem: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | ModelResponse
+StreamItem: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | Usage | ModelResponse
+"""What a model's stream gives; a ``Usage`` is what the call has used so far, as it is told."""
 AnyResult: TypeAlias = AgentResult[Json]
 
 
@@ -70,7 +71,11 @@ class Model(Protocol):
         ...
 
     def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
-        """Call the model once and yield deltas; the last item is the whole ModelResponse."""
+        """Call the model once and yield deltas; the last item is the whole ModelResponse.
+
+        Whenever the provider tells what the call has used so far, that comes as a ``Usage``, so
+        that a run that leaves the stream counts it.
+        """
         ...
 
 

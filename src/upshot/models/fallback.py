@@ -106,6 +106,8 @@ class Fallback:
                 async for item in items:
                     if isinstance(item, ModelResponse):
                         response = self._read(item)
+                    elif isinstance(item, Usage):
+                        yield _with_earlier(item, replies)
                     else:
                         begun = True
                         yield item
@@ -164,6 +166,15 @@ def _has_worked(reply: ModelResponse) -> bool:
 def _usage_of(reply: ModelResponse) -> Usage:
     """What *reply* used; a refused request used nothing, which is not the same as unknown."""
     return reply.usage if _has_worked(reply) else Usage(api_calls=reply.usage.api_calls)
+
+
+def _with_earlier(so_far: Usage, replies: Sequence[ModelResponse]) -> Usage:
+    """What the models asked before used as well."""
+    costs = [reply.cost for reply in replies if reply.cost is not None or _has_worked(reply)]
+    # A user's model may leave the number of calls out, as a run allows.
+    own = replace(so_far, api_calls=max(1, so_far.api_calls))
+    usage = reduce(add, map(_usage_of, replies), own)
+    return usage.with_cost(Cost.of_calls([*costs, so_far.cost]))
 
 
 def _account(name: str, reply: ModelResponse) -> JsonObject:

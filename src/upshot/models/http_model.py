@@ -326,6 +326,8 @@ class Renamed:
 
 _Fields: TypeAlias = dict[str, str] | list[tuple[str, str]]
 _NO_SETTINGS = ModelSettings()
+# Of a reply while it arrives: a delta, or what was used so far.
+_Piece: TypeAlias = StreamEvent | Usage
 _USUAL_TIMEOUTS = Timeouts()
 _USUAL_LIMITS = ReplyLimits()
 
@@ -426,7 +428,11 @@ class HttpModel:
         return self._settle(response, asked, started_s, key=self._endpoint.key_in(headers))
 
     async def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
-        """Ask once and yield deltas as they come; the last item is the whole ModelResponse."""
+        """Ask once and yield deltas as they come; the last item is the whole ModelResponse.
+
+        What the provider tells of the usage comes as a ``Usage`` of the call so far, with its cost
+        if the price is known.
+        """
         asked = ModelRequest.of(request)
         started_s = self._clock.monotonic()
         headers = await self._endpoint.headers()
@@ -440,11 +446,11 @@ class HttpModel:
                 reply = self._receive(answered)
                 async for chunk in answered[2]:
                     if len(chunk) > _TURN_BYTES:
-                        async for delta in reply.take_large(chunk):
-                            yield renamed(delta)
+                        async for piece in reply.take_large(chunk):
+                            yield self._show(piece, renamed)
                     else:
-                        for delta in reply.take(chunk):
-                            yield renamed(delta)
+                        for piece in reply.take(chunk):
+                            yield self._show(piece, renamed)
                     if reply.is_over:
                         break
                 response = renamed(reply.end())
@@ -485,6 +491,13 @@ class HttpModel:
         status, pairs, _ = answered
         fields = _to_fields(pairs)
         return _Reply(status, fields, self._reader(fields), self._limits)
+
+    def _show(self, item: _Piece, renamed: Renamed) -> _Piece:
+        """A piece of a reply as the caller gets it."""
+        if not isinstance(item, Usage):
+            return renamed(item)
+        so_far = ModelResponse(usage=item, provider_data={"model": self._model})
+        return item.with_cost(self._prices.cost_of(so_far, self._billed, at=self._clock.now()))
 
     def _reader(self, fields: _Fields) -> StreamReader:
         return StreamReader(
@@ -576,6 +589,7 @@ class _Reply:
         "_said",
         "_size",
         "_status",
+        "_told",
         "is_over",
     )
 
@@ -589,12 +603,13 @@ class _Reply:
         self._said: list[bytes] = []
         self._size = 0
         self._line_bytes = 0
+        self._told: Usage | None = None
         self._error: AgentError | None = None
         # Whether the rest of the body is not to be read.
         self.is_over = False
 
-    def take(self, chunk: bytes) -> list[StreamEvent]:
-        """Take the next bytes of the body and return the deltas in them."""
+    def take(self, chunk: bytes) -> Sequence[_Piece]:
+        """Take the next bytes of the body and return what is in them: usage, then the deltas."""
         self._size += len(chunk)
         if self._status >= 300:
             self._said.append(chunk)
@@ -608,13 +623,18 @@ class _Reply:
             self._line_bytes = len(chunk) - end - 1 + (self._line_bytes if end < 0 else 0)
             if self._line_bytes > self._limits.line_bytes:
                 return self._refuse_more("line_bytes", self._limits.line_bytes)
-        return deltas
+        usage = self._reader.usage
+        if usage is None or usage is self._told:
+            return deltas
+        # First, for whoever stops at one of the deltas has been told of it all the same.
+        self._told = usage
+        return [usage, *deltas]
 
-    async def take_large(self, chunk: bytes) -> AsyncIterator[StreamEvent]:
+    async def take_large(self, chunk: bytes) -> AsyncIterator[_Piece]:
         """Take many bytes, and let other tasks of the loop have their turn in between."""
         for start in range(0, len(chunk), _TURN_BYTES):
-            for delta in self.take(chunk[start : start + _TURN_BYTES]):
-                yield delta
+            for piece in self.take(chunk[start : start + _TURN_BYTES]):
+                yield piece
             if self.is_over:
                 return
             await asyncio.sleep(0)

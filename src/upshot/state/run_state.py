@@ -504,6 +504,10 @@ class RunState(msgspec.Struct, eq=False):
 
     def _usage_reported(self, event: UsageReported) -> None:
         self.reported.append(event)
+        if not event.number:
+            # Of the call that was begun last, which is not lost then.
+            self.lost_calls -= 1
+            return
         self.last_reply = event.response
         if event.response.rate_limit is not None:
             self.last_rate_limit = event.response.rate_limit

@@ -19,9 +19,10 @@ from upshot.contract.model_calls import (
     ToolCallDelta,
 )
 from upshot.contract.protocols import Model
+from upshot.contract.usage import Usage
 from upshot.testing.suite import Role, Suite, value_of
 
-_DELTAS = (TextDelta, ReasoningDelta, ToolCallDelta)
+_PIECES = (TextDelta, ReasoningDelta, ToolCallDelta, Usage)
 # After how many turns of the loop a call is taken back: in its first waits.
 _TURNS = (1, 2, 4)
 
@@ -69,7 +70,7 @@ class ModelContract(Suite[Model]):
         kinds = [type(item).__name__ for item in items]
         assert items and isinstance(items[-1], ModelResponse), f"the stream gave {kinds}"
         *deltas, last = items
-        assert all(isinstance(item, _DELTAS) for item in deltas), f"the stream gave {kinds}"
+        assert all(isinstance(item, _PIECES) for item in deltas), f"the stream gave {kinds}"
         deltas_say = "".join(item.text for item in deltas if isinstance(item, TextDelta))
         text = _good(last).content
         assert deltas_say == text, f"its deltas say {deltas_say!r}, and its response says {text!r}"

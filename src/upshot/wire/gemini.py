@@ -240,7 +240,10 @@ class GenerateStream:
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
         """Take one chunk and give the deltas in it."""
         candidate = first_sample(document, "candidates")
+        known = self._reply.usage_raw
         _read_frame(document, candidate, self._reply)
+        if self._reply.usage_raw is not known:
+            _read_usage(self._reply.usage_raw or {}, self._reply)
         if name == "error" and self._reply.error is None:
             self._reply.fail(document)
         if queries := as_object(candidate.get("groundingMetadata")).get("webSearchQueries"):
@@ -253,7 +256,6 @@ class GenerateStream:
     def finish(self) -> None:
         """Put the parts into the accumulator."""
         reply = self._reply
-        _read_usage(reply.usage_raw or {}, reply)
         for part in self._parts:
             match part:
                 case _Call():

@@ -110,8 +110,7 @@ class MessagesStream:
         return []
 
     def finish(self) -> None:
-        """Put usage and blocks into the accumulator."""
-        _read_usage(self._usage, self._reply)
+        """Put the blocks into the accumulator."""
         _add_blocks(self._blocks.values(), self._reply)
 
     def _start_block(self, document: JsonObject) -> list[StreamEvent]:
@@ -160,6 +159,7 @@ class MessagesStream:
         """Merge usage: a later figure replaces an earlier one unless it is missing or null."""
         told = as_object(usage).items()
         self._usage.update({name: value for name, value in told if value is not None})
+        _read_usage(self._usage, self._reply)
 
 
 @dataclass(slots=True)

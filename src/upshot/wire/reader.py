@@ -10,6 +10,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.error import AgentError
 from upshot.contract.model_calls import ModelResponse
+from upshot.contract.usage import Usage
 from upshot.errors import Misuse
 from upshot.wire.accumulator import ReplyAccumulator, StreamEvent, SurfaceStream
 from upshot.wire.bedrock import ConverseStream, InvokeStream, read_converse, read_invoke
@@ -198,6 +199,11 @@ class StreamReader:
     def in_events(self) -> bool:
         """Whether the reply comes in events, as far as its first bytes show."""
         return self._events is not None
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the stream has told so far of the tokens used; None for nothing."""
+        return self._reply.usage
 
     def feed(self, data: bytes) -> list[StreamEvent]:
         """Take the next bytes.

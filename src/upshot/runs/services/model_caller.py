@@ -11,6 +11,7 @@ import msgspec
 
 from upshot.contract.base.enums import FinishReason, Origin
 from upshot.contract.error import RunWarning
+from upshot.contract.events import UsageReported
 from upshot.contract.message import ServerToolBlock, Text
 from upshot.contract.model_calls import (
     ModelReplied,
@@ -23,6 +24,7 @@ from upshot.contract.model_calls import (
 )
 from upshot.contract.protocols import Model, StreamItem
 from upshot.contract.run_control import Interrupt
+from upshot.contract.usage import Usage
 from upshot.models.registry import name_of
 from upshot.models.retry import call_with_retry, reply_of, stream_with_retry
 from upshot.runs.callbacks import blame, raised
@@ -149,6 +151,26 @@ def _warn_of_left_out(context: RunContext, request: ModelRequest, provider: str)
         )
 
 
+def _count_unfinished(context: RunContext, told: Usage | None) -> None:
+    """Count a try that was left: what its stream told so far, None or nothing as unmeasured."""
+    if not told:
+        # The provider may have worked, and nobody will know for how much.
+        context.budget.add_unfinished()
+        return
+    so_far = ModelResponse(usage=told, cost=told.cost)
+    context.budget.add(so_far)
+    if not context.recorder.is_settled:
+        # The log has no reply of this call; later sessions count what stands here.
+        context.recorder.emit(UsageReported(number=0, response=so_far))
+
+
+def _with_told(response: ModelResponse, told: Usage | None) -> ModelResponse:
+    """*response*; what was raised in the middle of a stream does not say what was used."""
+    if told is None or response.error is None or response.usage:
+        return response
+    return msgspec.structs.replace(response, usage=told, cost=told.cost)
+
+
 class ModelCall:
     """One model call with its tries, while it is under way.
 
@@ -184,6 +206,7 @@ class ModelCall:
         self._known_interrupt = interrupt
         self._in_flight = False
         self._shown: list[str] = []
+        self._told: Usage | None = None
 
     async def ask(self) -> ModelResponse:
         """Call or stream until there is an answer, or an error that no try would mend."""
@@ -205,8 +228,7 @@ class ModelCall:
             if text and context.supervisor.is_stopped():
                 context.cut.append(text)
             if self._in_flight:
-                # The provider may have worked, and nobody will know for how much.
-                context.budget.add_unfinished()
+                _count_unfinished(context, self._told)
             raise
         except Exception as error:
             self._shown_text()
@@ -229,12 +251,15 @@ class ModelCall:
         async for item in items:
             if isinstance(item, ModelResponse):
                 response = item
+            elif isinstance(item, Usage):
+                self._told = item
             else:
                 if context.interrupt is not self._known_interrupt:
                     await self._break_off(items)
                 if isinstance(item, TextDelta):
                     self._shown.append(item.text)
                 context.recorder.show(item, self)
+        response = _with_told(response, self._told)
         if response.error is not None and self._shown:
             whole, seen = "".join(self._shown), self._shown_text()
             if response.content in (None, whole):
@@ -262,7 +287,7 @@ class ModelCall:
             )
         if text := self._shown_text():
             context.cut.append(text)
-        context.budget.add_unfinished()
+        _count_unfinished(context, self._told)
         asked = context.interrupt or Interrupt()
         raise Interrupted(asked.cause, asked.detail)
 
@@ -279,7 +304,7 @@ class ModelCall:
         asked = self._context.interrupt
         if asked is not None and self.failed_tries:
             raise Interrupted(asked.cause, asked.detail)
-        self._in_flight = True
+        self._in_flight, self._told = True, None
 
     async def _call(self) -> ModelResponse:
         self._begin_try()
