@@ -25,7 +25,7 @@ MINUTE = {
 
 def test_no_headers_no_windows():
     assert build_rate_limit_windows({}) == []
-    assert build_rate_limit_state({}) == {"limited": False}
+    assert build_rate_limit_state({}) == {"limited": False, "windows": []}
 
 
 def test_a_window_is_a_dict_of_what_is_known():

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from copy import copy
 from decimal import Decimal
 from functools import cache
 from types import UnionType
 from typing import Any, TypeVar, Union, cast, get_args, overload
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from upshot.contract.agent import Agent
 from upshot.contract.agent_spec import AgentCard, AgentSpec
 from upshot.contract.base.checks import json_fault
 from upshot.contract.base.json_values import to_json, to_plain
-from upshot.contract.base.structs import JSON, Json, Local, Tagged
+from upshot.contract.base.structs import JSON, Json, Local, Root, Tagged
 from upshot.contract.events import Event
 from upshot.contract.message import UNKNOWN_TAG, Artifact, Conversation, Message, Part, Unknown
 from upshot.contract.model_calls import ModelResponse, Request
@@ -65,6 +67,10 @@ def encode(value: object) -> bytes:
     """
     if isinstance(value, Agent):
         value = cast("Agent[object]", value).spec()
+    elif getattr(value, "local", None) is not None and isinstance(value, Root):
+        # What no other process has leaves no trace, so that a value that was read is written alike.
+        value = copy(value)
+        force_setattr(value, "local", None)
     try:
         data = to_json(value)
         return to_json(_unfold(value, to_plain(value))) if _UNKNOWN_MARK in data else data

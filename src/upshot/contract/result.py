@@ -69,7 +69,9 @@ def to_flat_form(result: AgentResult[Any]) -> JsonObject:
     if result.content is not None:
         form["content"] = result.content
     for key in _FLAT_FACTS:
-        if value := getattr(result, key):
+        value = getattr(result, key)
+        # A usage is falsy without counts, and may still say how many calls there were.
+        if value or (value is result.usage and value.api_calls):
             form[key] = plain(value)
     if (limits := limited_by(result.error, result.rate_limit)) is not None:
         form["rate_limit"] = plain(limits)

@@ -347,9 +347,11 @@ def build_rate_limit_state(
         now: When they were received, in unix seconds; None means now.
 
     Returns:
-        A dict with limited, and with retry_after and windows if there are any. Never raises.
+        A dict with limited and windows, and with retry_after if there is one. Never raises.
     """
-    return StructView(build_state(headers, retry_after, now=now))
+    view = StructView(build_state(headers, retry_after, now=now))
+    view.setdefault("windows", [])
+    return view
 
 
 def extract_rate_limit_info(headers: Headers, *, now: float | None = None) -> RateLimitInfo:

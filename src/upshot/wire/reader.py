@@ -7,7 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol, TypeAlias
 
-from upshot.contract.base.structs import JsonObject
+from msgspec.structs import replace
+
+from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import AgentError
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.usage import Usage
@@ -296,7 +298,10 @@ class StreamReader:
             self._reply.raw = document
             self._surface.read(document, self._reply)
         elif self._reply.error is None:
-            self._reply.error = self._classify(200, body)
+            # A page or a text may say what failed, and is no message for the user.
+            error = self._classify(200, body)
+            told: dict[str, Json] = {**error.details, "body": error.message}
+            self._reply.error = replace(error, message=_NO_OBJECT, details=told)
 
     def _sniff(self, data: bytes) -> bool:
         """Detect the framing from the first bytes; False while they are not enough.
@@ -314,7 +319,7 @@ class StreamReader:
         elif start.startswith(_FRAME_START):
             self._open(FrameParser())
         elif not start.startswith(_DOCUMENT_STARTS):
-            self._open(self._told_parser())
+            self._open(self._told_parser(), is_unknown=True)
         self._sniffed = True
         return True
 
@@ -329,17 +334,23 @@ class StreamReader:
             case _:
                 return EventParser()
 
-    def _open(self, parser: _Parser | None) -> None:
+    def _open(self, parser: _Parser | None, *, is_unknown: bool = False) -> None:
         if parser is not None:
-            self._events = _EventReader(parser, self._surface, self._reply)
+            self._events = _EventReader(parser, self._surface, self._reply, is_unknown=is_unknown)
+
+
+_NO_OBJECT = "the reply has status 200 and is no JSON object"
 
 
 class _EventReader:
-    """Reads a reply that comes in events into an accumulator."""
+    """Reads a reply that comes in events into an accumulator; it may begin as no event does."""
 
-    __slots__ = ("_done_mark", "_heard", "_parser", "_reply", "_stream")
+    __slots__ = ("_done_mark", "_heard", "_is_unknown", "_parser", "_reply", "_stream")
 
-    def __init__(self, parser: _Parser, surface: Surface, reply: ReplyAccumulator) -> None:
+    def __init__(
+        self, parser: _Parser, surface: Surface, reply: ReplyAccumulator, *, is_unknown: bool
+    ) -> None:
+        self._is_unknown = is_unknown
         self._parser = parser
         self._stream = surface.open_stream(reply)
         self._reply = reply
@@ -356,6 +367,8 @@ class _EventReader:
         self._stream.finish()
         if isinstance(self._parser, ArrayParser) and not self._heard:
             self._reply.fail_unreadable("the reply is an array without an object")
+        elif self._is_unknown and not self._heard and not self._reply.done:
+            self._reply.fail_unreadable("the reply has status 200 and neither JSON nor events")
 
     def _read(self, events: list[ServerEvent], *, whole: bool = True) -> list[StreamEvent]:
         deltas: list[StreamEvent] = []
