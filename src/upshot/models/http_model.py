@@ -428,11 +428,7 @@ class HttpModel:
         return self._settle(response, asked, started_s, key=self._endpoint.key_in(headers))
 
     async def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
-        """Ask once and yield deltas as they come; the last item is the whole ModelResponse.
-
-        What the provider tells of the usage comes as a ``Usage`` of the call so far, with its cost
-        if the price is known.
-        """
+        """Ask once and yield deltas and usage as they come; the last item is the ModelResponse."""
         asked = ModelRequest.of(request)
         started_s = self._clock.monotonic()
         headers = await self._endpoint.headers()
