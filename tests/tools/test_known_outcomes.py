@@ -105,3 +105,30 @@ async def test_the_model_reads_what_verify_found(found, said, retryable):
     assert read["error"].endswith(said)
     assert read["retryable"] is retryable
     assert ("unknown" in read["error"]) is (found is None)
+
+
+async def cut_off() -> Toolbox:
+    """A toolbox whose call c1 had started when its process ended."""
+    ran.clear()
+    start = ToolStarted(call=call(1), arguments={"a": 1}, effect="write")  # type: ignore[arg-type]
+    box = Toolbox([put.but(idempotent=False)])
+    (outcome,) = await box.resume([call(1)], EarlierCalls({"c1": start}))
+    assert isinstance(outcome, ToolFailure)
+    return box
+
+
+async def blocks_only_the_same(box: Toolbox) -> bool:
+    again, other = await box.dispatch([ToolCall("c8", "put", {"a": 1}), call(2)])
+    assert isinstance(again, ToolDenied)
+    assert isinstance(other, ToolExecutionResult)
+    return again.reason == "blocked" and ran == [2]
+
+
+async def test_a_call_that_a_crash_cut_off_blocks_only_the_same_arguments():
+    assert await blocks_only_the_same(await cut_off())
+
+
+async def test_so_does_one_that_a_later_session_restores():
+    box = Toolbox([put.but(idempotent=False)])
+    box.restore((await cut_off()).records)
+    assert await blocks_only_the_same(box)

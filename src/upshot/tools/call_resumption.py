@@ -255,7 +255,7 @@ def give_up(state: ToolboxState, call: CallState, started: ToolStarted) -> None:
 def _restore_outcome(state: ToolboxState, call: CallState, outcome: ToolOutcome) -> None:
     turn, tool = state.turn, call.known_tool
     if outcome_blocks_tool(outcome):
-        turn.block(tool, call.digest)
+        turn.block(tool, call.digest, outcome)
     state.key_of(call)
     call.resources = _resources_then(tool, call.arguments or {})
     if tool.is_deduplicated:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from upshot.contract.base.enums import Effect
+from upshot.contract.base.enums import Effect, ErrorCode
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.pending import PendingApproval, TaintOrigin
 from upshot.contract.protocols import Clock
@@ -22,6 +22,7 @@ from upshot.contract.tool_calls import (
     Coercion,
     GateVerdict,
     ToolCall,
+    ToolFailure,
     ToolOutcome,
     ToolRecord,
 )
@@ -245,9 +246,13 @@ class TurnState:
             self.calls += by
             self.calls_of[tool_name] += by
 
-    def block(self, tool: Tool, digest: str) -> None:
-        """A call failed for good."""
-        if tool.block_scope == "key":
+    def block(self, tool: Tool, digest: str, outcome: ToolOutcome) -> None:
+        """A call failed for good.
+
+        One that the end of its process cut off says nothing about other arguments.
+        """
+        was_cut = isinstance(outcome, ToolFailure) and outcome.code == ErrorCode.INTERRUPTED
+        if tool.block_scope == "key" or (was_cut and tool.may_write):
             self.blocked_keys.add(digest)
         else:
             self.blocked[tool.name] = "an earlier call failed for good"

@@ -311,7 +311,7 @@ class Batch:
             if tool.circuit is not None:
                 turn.rate_limiter.note(tool, outcome)
             if outcome_blocks_tool(outcome):
-                turn.block(tool, call.digest)
+                turn.block(tool, call.digest, outcome)
         asked = state.asked.get(call.call_id)
         if asked is not None and asked.tool_name == call.tool_name and not call.id_conflict:
             del state.asked[call.call_id]

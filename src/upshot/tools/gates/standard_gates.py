@@ -191,13 +191,16 @@ class BlockGate(StandardGate):
 
 
 class BlockKeyGate(StandardGate):
-    """A call whose failure was final is not made again in the turn, where its tool says so."""
+    """A call whose failure was final is not made again in the turn.
+
+    For tools that say so, and for calls that write and that the end of their process cut off.
+    """
 
     name = "blocked_key"
 
     def concerns(self, tool: Tool) -> bool:
-        """Whether a failure of the tool blocks only equal calls."""
-        return tool.block_scope == "key"
+        """Whether a failure of the tool may block only equal calls."""
+        return tool.block_scope == "key" or tool.may_write
 
     def check(self, call: CallState) -> Denial | None:
         """Deny what failed for good with the same arguments."""
