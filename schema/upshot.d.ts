@@ -2212,6 +2212,16 @@ export interface RunInfo {
    * @defaultValue `""`
    */
   context_id?: string;
+  /**
+   * Free JSON of the caller, a copy; it forges none of the others.
+   * @defaultValue `{}`
+   */
+  attributes?: JsonObject;
+  /**
+   * Whether this is a later session of the run.
+   * @defaultValue `false`
+   */
+  resumed?: boolean;
 }
 
 /** The run was asked to stop. */

@@ -96,12 +96,16 @@ class RunInfo(Value, frozen=True):
         run_id: The run.
         task_id: The caller's task, "" if none.
         context_id: The conversation, "" if none.
+        attributes: Free JSON of the caller, a copy; it forges none of the others.
+        resumed: Whether this is a later session of the run.
     """
 
     agent_id: str = ""
     run_id: str = ""
     task_id: str = ""
     context_id: str = ""
+    attributes: JsonObject = {}
+    resumed: bool = False
 
 
 HANDOFF_STATE_KEY = "handoff"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from types import FunctionType
 from typing import Any, cast
 
@@ -220,6 +221,11 @@ async def _plan(
     run_id, hidden = _run_id(request, options), secrets_of(options)
     link, near = current_run.get(), _near_parent()
     parent = None if link is None else link.context.plan
+    if parent is not None:
+        request = _with_task(request, parent.request)
+    attributes = object_of(options, "attributes")
+    if parent is not None and options.get("attributes") is None:
+        attributes = deepcopy(parent.attributes)
     return Plan(
         agent=agent,
         request=request,
@@ -242,7 +248,7 @@ async def _plan(
         handoff_messages=handoff_messages,
         history=await history_of(request, options, journal),
         artifacts=items_of(options, "artifacts"),
-        attributes=object_of(options, "attributes"),
+        attributes=attributes,
         parent_run_id=options.get("parent_run_id") or (parent.run_id if parent is not None else ""),
         resume_from=checkpoint,
         max_attempts=options.get("max_attempts") or 1,
@@ -291,6 +297,15 @@ async def plan_again(
         plan = replace(plan, policy=convert(logged[POLICY_OPTION], Policy))
     marks = started.options.get(MARKS_OPTION)
     return replace(plan, secret_marks=marks) if plan.secrets and isinstance(marks, str) else plan
+
+
+def _with_task(request: Request, outer: Request) -> Request:
+    """*request* of a child run: of the task and conversation of the parent run, if of no other."""
+    task_id = request.task_id or outer.task_id
+    context_id = request.context_id or outer.context_id
+    if (task_id, context_id) == (request.task_id, request.context_id):
+        return request
+    return replace(request, task_id=task_id, context_id=context_id)
 
 
 def secrets_of(options: RunOptions | ResumeOptions) -> tuple[str, ...]:

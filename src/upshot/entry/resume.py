@@ -147,10 +147,15 @@ def _messages(history: object) -> tuple[Message, ...]:
 
 
 async def _context_messages(context_id: str, journal: Journal) -> Sequence[Message]:
-    """What earlier committed runs of the context asked and produced, oldest first."""
+    """What earlier committed runs of the context asked and produced, oldest first.
+
+    What was asked inside one of them is no turn of the conversation.
+    """
     messages: list[Message] = []
-    for summary in reversed(await journal.runs(context_id=context_id)):
-        if not summary.ended:
+    summaries = await journal.runs(context_id=context_id)
+    ids = {summary.run_id for summary in summaries}
+    for summary in reversed(summaries):
+        if not summary.ended or summary.parent_run_id in ids:
             continue
         past = await read_past(summary.run_id, journal)
         if past.started is None:

@@ -65,7 +65,8 @@ class ResumeOptions(TypedDict, total=False):
         committers: Called with (info, request, result) when a run is to be committed.
         prepare: Makes the board from (info, request); once an attempt.
         artifacts: Channels whose messages become artifacts of the result.
-        attributes: Free JSON for engine and tools; identity is apart and cannot be forged by it.
+        attributes: Free JSON for engine, tools and hooks, and for child runs that get none of
+            their own; identity is apart and cannot be forged by it.
         parent_run_id: Wins over the run that this one is started in.
         resume_from: A checkpoint for an engine that keeps none.
         max_attempts: How often a decider may have it done, the first included; at least 1.

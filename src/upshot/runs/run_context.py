@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from contextvars import ContextVar
+from copy import deepcopy
 from datetime import timedelta
 from typing import Final
 
@@ -143,6 +144,9 @@ class RunContext:
             run_id=plan.run_id,
             task_id=request.task_id,
             context_id=request.context_id,
+            # Hooks and tools may change what they are shown.
+            attributes=deepcopy(plan.attributes) if plan.attributes else {},
+            resumed=past is not None,
         )
         self.depth: int = 0 if outer is None else outer.depth + 1
         if started is not None:

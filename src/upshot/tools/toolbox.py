@@ -131,6 +131,11 @@ def _is_gates(value: object) -> bool:
     return callable(value) or (isinstance(value, Iterable) and not isinstance(value, str))
 
 
+def _of_box(identity: RunInfo | None) -> RunInfo:
+    """The identity of a Toolbox that belongs to no run with an id."""
+    return msgspec.structs.replace(identity or RunInfo(), run_id=f"box-{random.token_hex(8)}")
+
+
 def _is_moment(value: object) -> bool:
     return is_amount(value, above=-math.inf)
 
@@ -283,12 +288,12 @@ class Toolbox:
         if not get("web_mode", True):
             policy = msgspec.structs.replace(policy or Policy(), network=False)
         clock = get("clock") or SYSTEM_CLOCK
-        run_id = (identity.run_id if identity else "") or f"box-{random.token_hex(8)}"
+        whose = identity if identity and identity.run_id else _of_box(identity)
         attempt = get("attempt", 0)
         count = attempt if callable(attempt) else lambda: attempt
         log, journal, emit, barrier = None, get("journal"), get("emit"), get("barrier")
         if journal is not None and emit is None:
-            log = JournalLog(journal, run_id, clock=clock, attempt=count)
+            log = JournalLog(journal, whose.run_id, clock=clock, attempt=count)
             emit, barrier = log.emit, log.barrier
         masks = None if secrets == () else Secrets(secrets) or None
         repair = get("repair")
@@ -296,7 +301,7 @@ class Toolbox:
         self._scope: ReplayScope = get("replay_scope", "turn")
         self._batches = set[Batch]()
         self._state = ToolboxState(
-            run_id=run_id,
+            identity=whose,
             parent_run_id=get("parent_run_id", ""),
             attempt=count,
             step=get("step") or _no_step,

@@ -12,6 +12,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
+from upshot.contract.agent_spec import RunInfo
 from upshot.contract.base.enums import Origin
 from upshot.contract.base.structs import RunEvent
 from upshot.contract.error import RunWarning
@@ -118,7 +119,7 @@ class ToolboxState:
     """What all calls of a Toolbox share.
 
     Attributes:
-        run_id: The run whose calls they are.
+        identity: The run whose calls they are.
         parent_run_id: That run's parent, "" for none.
         attempt: Gives the number of the engine's current pass.
         step: Gives the key of the step in whose body a call is made, "" for none.
@@ -149,7 +150,7 @@ class ToolboxState:
         leftover: How many bodies of a tool go on after they were given up.
     """
 
-    run_id: str
+    identity: RunInfo
     parent_run_id: str
     attempt: Callable[[], int]
     step: Callable[[], str]
@@ -181,6 +182,11 @@ class ToolboxState:
     _processes: asyncio.Semaphore | None = None
     _reader: Tool | None = None
     _specs: tuple[tuple[str, ...], tuple[ToolSpec, ...]] = ((), ())
+
+    @property
+    def run_id(self) -> str:
+        """The run whose calls they are."""
+        return self.identity.run_id
 
     # -- tools on offer
 

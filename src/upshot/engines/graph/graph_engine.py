@@ -460,7 +460,9 @@ async def _run_agent(
         asked = await _evaluate(asked, board)
     if asked is None:
         asked = board.asked or asked_in(board.messages(), walk.run.feedback)
-    request = asked if isinstance(asked, Request) else Request(str(asked))
+    request = asked
+    if not isinstance(request, Request):
+        request = Request(str(asked), inputs=walk.run.request.inputs)
     options = lent_options(task.agent, walk.run)
     if is_retried:
         options["retry"] = None

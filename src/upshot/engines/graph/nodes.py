@@ -33,8 +33,8 @@ class AgentTask:
     Attributes:
         agent: The agent.
         request: What is asked: a text, a Request, or a function of the board that gives one.
-            None is the text of the last message on the main channel; for the items of a
-            ForEach, that and the item.
+            A text gets the inputs of the run. None is the text of the last message on the main
+            channel; for the items of a ForEach, that and the item.
     """
 
     agent: Agent[Any]

@@ -13,7 +13,7 @@ import msgspec
 
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.json_values import clean_text
-from upshot.contract.base.structs import Json
+from upshot.contract.base.structs import Json, JsonObject
 from upshot.errors import Misuse
 
 if TYPE_CHECKING:
@@ -91,6 +91,9 @@ class ToolContext(msgspec.Struct, Generic[Deps], frozen=True, eq=False):
             resume; hand it to a service that recognises repetitions.
         cancelled: Set when the call was given up.
         dependencies: The caller's one object.
+        task_id: The caller's task, "" if none.
+        context_id: The conversation, "" if none.
+        attributes: Free JSON of the caller, a copy.
     """
 
     run_id: str
@@ -102,6 +105,9 @@ class ToolContext(msgspec.Struct, Generic[Deps], frozen=True, eq=False):
     idempotency_key: str
     cancelled: CancelToken
     dependencies: Deps
+    task_id: str
+    context_id: str
+    attributes: JsonObject
     _tell: Progress
 
     def progress(self, text: str, data: Json = None) -> None:

@@ -224,6 +224,9 @@ async def _execute_apart(
         attempt=state.attempt(),
         deadline=deadline,
         idempotency_key=call.idempotency_key,
+        task_id=state.identity.task_id,
+        context_id=state.identity.context_id,
+        attributes=state.identity.attributes,
     )
     return await run_process(
         order,
@@ -250,6 +253,9 @@ def _context_of(
         idempotency_key=call.idempotency_key,
         cancelled=token,
         dependencies=state.dependencies,
+        task_id=state.identity.task_id,
+        context_id=state.identity.context_id,
+        attributes=state.identity.attributes,
         _tell=tell,
     )
 

@@ -149,6 +149,9 @@ def _context(order: Order, mouth: _Mouth) -> ToolContext[object]:
         idempotency_key=order.idempotency_key,
         cancelled=CancelToken(),
         dependencies=None,
+        task_id=order.task_id,
+        context_id=order.context_id,
+        attributes=order.attributes,
         _tell=mouth.tell,
     )
 

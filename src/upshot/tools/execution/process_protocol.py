@@ -27,6 +27,9 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         attempt: As there.
         deadline: As there.
         idempotency_key: As there.
+        task_id: As there.
+        context_id: As there.
+        attributes: As there.
     """
 
     module: str
@@ -42,6 +45,9 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     deadline: float | None
     idempotency_key: str
+    task_id: str
+    context_id: str
+    attributes: JsonObject
 
 
 class _Line(msgspec.Struct, frozen=True, tag_field="kind", tag=str.lower):
