@@ -292,11 +292,6 @@ export interface AgentSpec {
    */
   retry?: Retry | null;
   /**
-   * Whether the model may reply with nothing at all.
-   * @defaultValue `false`
-   */
-  allow_empty?: boolean;
-  /**
    * Fields of the agent that cannot be stored and were left out: any of instructions, output_type,
    * handoffs (where one has more than an id), observers and deciders. A spec that omits more than
    * observers does not run; to run it without those fields, set this to ().
@@ -359,10 +354,16 @@ export interface ApprovalAnswered {
    * @defaultValue `[]`
    */
   literal?: string[];
+  /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
   /** Approve, Deny or Edit. */
   answer: AnyAnswer;
   /**
-   * The digest of the question that it answers.
+   * The digest of the arguments and the tool's version that it approves.
    * @defaultValue `""`
    */
   digest?: string;
@@ -433,6 +434,12 @@ export interface ApprovalRequested {
    */
   literal?: string[];
   /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
    * The request for approval.
    * @defaultValue `{"kind": "pending_approval"}`
    */
@@ -444,17 +451,11 @@ export interface ApprovalRequested {
   step?: string;
 }
 
-/** Let the call run; `PendingApproval.approve` makes one. */
+/** Let the call run. */
 export interface Approve {
   kind: "approve";
   /** The call. */
   call_id: string;
-  /**
-   * That of the question to which it is the answer. "" is taken only while the run has asked one
-   * question about a call of this id.
-   * @defaultValue `""`
-   */
-  digest?: string;
   /**
    * Which later calls may run too: "" for none, "tool" for all of the tool, "arguments" for those
    * with the same arguments.
@@ -520,6 +521,12 @@ export interface ArtifactStored {
    */
   literal?: string[];
   /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
    * The call that it came from.
    * @defaultValue `""`
    */
@@ -564,6 +571,12 @@ export interface AttemptEnded {
    * @defaultValue `[]`
    */
   literal?: string[];
+  /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
   /**
    * The attempt in short.
    * @defaultValue `{"status": "completed"}`
@@ -642,6 +655,12 @@ export interface AttemptStarted {
    */
   literal?: string[];
   /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
    * What the decider wants changed in this attempt, "" for the first.
    * @defaultValue `""`
    */
@@ -712,6 +731,12 @@ export interface BoardChanged {
    */
   literal?: string[];
   /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
    * The channel of the messages.
    * @defaultValue `"main"`
    */
@@ -737,8 +762,6 @@ export interface BoardChanged {
    * @defaultValue `[]`
    */
   refs?: number[];
-  /** In a log, instead of the messages that a run began with: where they stand; null elsewhere. */
-  seed?: SeedReference | null;
 }
 
 /** A board as it was at one moment. */
@@ -867,6 +890,12 @@ export interface CheckpointSaved {
    */
   literal?: string[];
   /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
    * The engine's name for the point.
    * @defaultValue `""`
    */
@@ -931,6 +960,12 @@ export interface Committed {
    * @defaultValue `[]`
    */
   literal?: string[];
+  /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
   /**
    * Whether its messages count.
    * @defaultValue `true`
@@ -1024,6 +1059,12 @@ export interface Decided {
    */
   literal?: string[];
   /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
    * Its class name.
    * @defaultValue `""`
    */
@@ -1080,11 +1121,6 @@ export interface Edit {
    */
   arguments?: JsonObject;
   /**
-   * As in `Approve`.
-   * @defaultValue `""`
-   */
-  digest?: string;
-  /**
    * Who answered, "" if unknown. Raises:
    * @defaultValue `""`
    */
@@ -1109,7 +1145,6 @@ export type ErrorCode =
   | "content_filter"
   | "context_length"
   | "dead_end"
-  | "empty_reply"
   | "hook_failed"
   | "input_required"
   | "internal"
@@ -1322,6 +1357,12 @@ export interface HandoffEvent {
    */
   literal?: string[];
   /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
    * The agent that takes over.
    * @defaultValue `""`
    */
@@ -1436,6 +1477,12 @@ export interface Lagged {
    */
   literal?: string[];
   /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
    * How many.
    * @defaultValue `0`
    */
@@ -1501,6 +1548,12 @@ export interface ModelReplied {
    * @defaultValue `[]`
    */
   literal?: string[];
+  /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
   /**
    * "provider:name".
    * @defaultValue `""`
@@ -1608,6 +1661,12 @@ export interface ModelRetried {
    */
   literal?: string[];
   /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
    * "provider:name".
    * @defaultValue `""`
    */
@@ -1695,6 +1754,12 @@ export interface ModelStarted {
    */
   literal?: string[];
   /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
    * "provider:name".
    * @defaultValue `""`
    */
@@ -1779,8 +1844,7 @@ export interface PendingApproval {
    */
   effect?: Effect;
   /**
-   * Names this very question: SHA-256 of the arguments, the tool's version, the reply that asked
-   * for the call and the moment of the question. An answer carries it.
+   * SHA-256 of the arguments and the tool's version; an answer is bound to it.
    * @defaultValue `""`
    */
   digest?: string;
@@ -1921,6 +1985,12 @@ export interface QuestionAnswered {
    */
   literal?: string[];
   /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
    * The question's id.
    * @defaultValue `""`
    */
@@ -1962,6 +2032,12 @@ export interface QuestionAsked {
    * @defaultValue `[]`
    */
   literal?: string[];
+  /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
   /**
    * What it waits for; in each session that waits for it.
    * @defaultValue `{"kind": "pending_question"}`
@@ -2068,6 +2144,12 @@ export interface ReasoningDelta {
    * @defaultValue `[]`
    */
   literal?: string[];
+  /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
   /**
    * The piece.
    * @defaultValue `""`
@@ -2258,6 +2340,12 @@ export interface RunInterrupted {
    */
   literal?: string[];
   /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
    * The reason.
    * @defaultValue `{}`
    */
@@ -2297,6 +2385,17 @@ export interface RunResumed {
    * @defaultValue `[]`
    */
   literal?: string[];
+  /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
+   * The user's answers, in the order given.
+   * @defaultValue `[]`
+   */
+  answers?: AnyAnswer[];
   /** The agent that continues it; its version may have changed. */
   agent?: AgentSpec | null;
   /**
@@ -2344,6 +2443,12 @@ export interface RunSettled {
    * @defaultValue `[]`
    */
   literal?: string[];
+  /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
   /** The result that the caller gets. */
   result: AgentResult;
 }
@@ -2381,6 +2486,12 @@ export interface RunStarted {
    * @defaultValue `[]`
    */
   literal?: string[];
+  /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
   /**
    * The agent's spec.
    * @defaultValue `{"kind": "agent_spec", "schema_version": 1}`
@@ -2467,25 +2578,6 @@ export interface RunWarning {
   message: string;
   /** Where it arose; an open word. */
   origin: Origin;
-}
-
-/** Messages that a conversation holds, in place of the messages themselves. */
-export interface SeedReference {
-  /**
-   * The conversation.
-   * @defaultValue `""`
-   */
-  conversation?: string;
-  /**
-   * As it stood after this many changes.
-   * @defaultValue `0`
-   */
-  revision?: number;
-  /**
-   * Of these messages, as `digest_of_messages` makes it; others are refused.
-   * @defaultValue `""`
-   */
-  digest?: string;
 }
 
 /** What a provider's own tool did, such as a web search: its call, its result, or both. */
@@ -2648,6 +2740,12 @@ export interface StepSettled {
    */
   literal?: string[];
   /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
    * The step.
    * @defaultValue `""`
    */
@@ -2696,6 +2794,12 @@ export interface StepStarted {
    * @defaultValue `[]`
    */
   literal?: string[];
+  /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
   /**
    * Unique in the run.
    * @defaultValue `""`
@@ -2761,6 +2865,12 @@ export interface Tainted {
    */
   literal?: string[];
   /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
    * Where it came from.
    * @defaultValue `{}`
    */
@@ -2824,6 +2934,12 @@ export interface TextDelta {
    * @defaultValue `[]`
    */
   literal?: string[];
+  /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
   /**
    * The piece.
    * @defaultValue `""`
@@ -2921,6 +3037,12 @@ export interface ToolCallDelta {
    * @defaultValue `[]`
    */
   literal?: string[];
+  /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
   /**
    * The position of the call in the reply, from 0.
    * @defaultValue `0`
@@ -3052,6 +3174,12 @@ export interface ToolProgress {
    * @defaultValue `[]`
    */
   literal?: string[];
+  /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
   /**
    * The call.
    * @defaultValue `""`
@@ -3230,6 +3358,12 @@ export interface ToolSettled {
    * @defaultValue `[]`
    */
   literal?: string[];
+  /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
   /** All facts of the call. */
   record: ToolRecord;
 }
@@ -3285,6 +3419,12 @@ export interface ToolStarted {
    * @defaultValue `[]`
    */
   literal?: string[];
+  /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
   /**
    * The call as the model made it.
    * @defaultValue `{"kind": "tool_call", "id": "", "name": ""}`
@@ -3398,7 +3538,7 @@ export interface Usage {
   unmeasured_calls?: number;
 }
 
-/** Usage of model calls that have no reply in the log. */
+/** An engine reported usage of model calls that it made itself. */
 export interface UsageReported {
   kind: "usage_reported";
   /** The version of the schema it was written with; always written. */
@@ -3432,12 +3572,18 @@ export interface UsageReported {
    */
   literal?: string[];
   /**
-   * The number of the engine's report in the attempt, from 1; 0 for a reply that the run left.
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
+   * The number of the report in the attempt, from 1.
    * @defaultValue `1`
    */
   number?: number;
   /**
-   * The usage, and the reply as far as it is known.
+   * The usage, and the reply as far as the engine reported it.
    * @defaultValue `{"kind": "model_response", "schema_version": 1}`
    */
   response?: ModelResponse;
@@ -3476,6 +3622,12 @@ export interface Warned {
    * @defaultValue `[]`
    */
   literal?: string[];
+  /**
+   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
+   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
   /**
    * The warning.
    * @defaultValue `{"code": "", "message": "", "origin": "host"}`

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from tests.engines.machine_kit import engine_of
-from tests.runs.kit import Do, say
+from tests.runs.kit import Do, measured, say
 from upshot import (
     Agent,
+    FinalizeDecision,
     Graph,
     GraphEngine,
     Handoff,
@@ -18,10 +19,12 @@ from upshot import (
     RunInfo,
     ScriptedModel,
     ScriptEngine,
+    TextDelta,
     ToolCall,
     ToolContext,
     resume,
     run,
+    start,
     tool,
 )
 from upshot.journal import MemoryJournal
@@ -153,3 +156,94 @@ async def test_hooks_can_tell_a_later_session_of_a_run() -> None:
     await run(agent, GIVEN, journal=journal)
     await resume("r", agent, journal=journal)
     assert [info.resumed for info in infos] == [False, True]
+
+
+# -- watching
+
+
+@pytest.mark.parametrize("outer", ALL)
+async def test_what_an_agent_inside_says_is_seen_as_it_comes(outer: Outer) -> None:
+    inner: Agent[Any] = Agent("inner", model=ScriptedModel(["one two three"]))
+    async with start(outer(inner), GIVEN) as live:
+        texts = [event.text async for event in live if isinstance(event, TextDelta)]
+    assert "".join(texts) == "one two three"
+    assert len(texts) > 1
+
+
+@pytest.mark.parametrize("outer", ALL)
+async def test_the_text_of_a_run_is_that_of_the_agents_in_it_once(outer: Outer) -> None:
+    inner: Agent[Any] = Agent("inner", model=ScriptedModel(["one two three"]))
+    async with start(outer(inner), GIVEN) as live:
+        texts = [text async for text in live.text()]
+    assert "".join(texts) == "one two three"
+    assert len(texts) > 1
+
+
+async def test_events_inside_name_the_runs_around_them() -> None:
+    agent = in_graph(in_script(Agent("inner", model=ScriptedModel(["Hi."]))))
+    async with start(agent, GIVEN, journal=MemoryJournal()) as live:
+        events = [event async for event in live]
+    ids = list(dict.fromkeys(event.run_id for event in events))
+    assert {event.run_id: event.path for event in events} == {
+        ids[0]: (),
+        ids[1]: ("r",),
+        ids[2]: ("r", ids[1]),
+    }
+    for run_id in ids:
+        own = [event for event in events if event.run_id == run_id]
+        assert (own[0].kind, own[-1].kind) == ("run_started", "run_settled")
+        seqs = [event.seq for event in own if not event.part]
+        assert seqs == list(range(1, len(seqs) + 1))
+    assert events[-1].run_id == "r"
+
+
+async def test_a_log_has_no_path() -> None:
+    journal = MemoryJournal()
+    async with start(
+        in_graph(Agent("inner", model=ScriptedModel(["Hi."]))), GIVEN, journal=journal
+    ) as live:
+        await live.result()
+    for summary in await journal.runs():
+        assert {event.path async for event in journal.events(summary.run_id)} == {()}
+
+
+async def test_an_agent_that_speaks_itself_is_not_spoken_for_by_those_in_its_tools() -> None:
+    @tool
+    async def ask() -> str:
+        return (await run(Agent("inner", model=ScriptedModel(["Aside."])), "?")).content or ""
+
+    model = ScriptedModel([ToolCall("c", "ask", {}), "Done."])
+    async with start(Agent("a", model=model, tools=[ask]), GIVEN) as live:
+        assert [text async for text in live.text()] == ["Done."]
+
+
+async def test_an_answer_that_no_agent_inside_said_comes_at_the_end() -> None:
+    async def script(run: Any, host: Any, board: Any) -> None:
+        await run.child(Agent("inner", model=ScriptedModel(["Draft."])), "?")
+        board.append(say("Final."))
+
+    async with start(Agent("a", engine=ScriptEngine(script)), GIVEN) as live:
+        assert "".join([text async for text in live.text()]) == "Draft.\n\nFinal."
+
+
+@pytest.mark.parametrize("outer", [lambda inner: inner, *ALL])
+async def test_an_interrupt_in_an_answer_inside_interrupts_the_run(outer: Outer) -> None:
+    class Keep:
+        def before_finalize(self, info: Any, request: Any, result: Any) -> Any:
+            return FinalizeDecision.keep_partial("worth it")
+
+    class Slow:
+        name = "m"
+
+        async def call(self, request: Any) -> Any:
+            raise AssertionError("it is watched")
+
+        async def stream(self, request: Any) -> Any:
+            yield TextDelta(text="one ")
+            live.interrupt()
+            yield TextDelta(text="two")
+            yield measured("one two")
+
+    async with start(outer(Agent("inner", model=Slow())), GIVEN, deciders=[Keep()]) as live:
+        result = await live.finish()
+    assert result.status == "interrupted"

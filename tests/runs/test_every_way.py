@@ -187,16 +187,19 @@ class Says:
 
 
 class Told:
-    """Keeps events, and does to the run what is wished, when its time has come."""
+    """Keeps a run's own events, and does to it what is wished, when its time has come."""
 
     def __init__(self, wishes: list[tuple[int, str]]) -> None:
         self.events: list[Any] = []
+        self._seen = 0
         self._wishes = sorted(wishes)
 
     async def watch(self, live: Any) -> None:
         async for event in live:
-            self.events.append(event)
-            while self._wishes and self._wishes[0][0] <= len(self.events):
+            self._seen += 1
+            if not event.path:
+                self.events.append(event)
+            while self._wishes and self._wishes[0][0] <= self._seen:
                 _, wish = self._wishes.pop(0)
                 if wish == "cancel_call":
                     live.cancel_call("c")

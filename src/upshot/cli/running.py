@@ -29,6 +29,7 @@ from upshot.cli.terminal import Terminal
 from upshot.cli.timeline import Mode, Progress, choose_mode
 from upshot.contract.agent_spec import AgentSpec
 from upshot.contract.base.enums import InterruptCause, Status
+from upshot.contract.base.structs import path_of
 from upshot.contract.codec import encode
 from upshot.contract.events import DELTAS, Event, RunStarted, StepSettled, StepStarted, ToolStarted
 from upshot.contract.model_calls import ModelReplied, ModelRetried, Request, TextDelta
@@ -92,6 +93,9 @@ async def attend(
     with _signals(live, terminal):
         async with Progress(activity, terminal, mode) as progress:
             async for event in live:
+                if path_of(event):
+                    # Of a child run, which the picture shows as one step.
+                    continue
                 if stream is not None:
                     stream.take(event)
                 if isinstance(event, StepStarted | StepSettled) and mode != "none":

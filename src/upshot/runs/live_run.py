@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from upshot.contract.base.enums import InterruptCause
-from upshot.contract.base.structs import RunEvent
+from upshot.contract.base.structs import RunEvent, path_of
 from upshot.contract.events import Event, Lagged, RunSettled, ToolProgress
 from upshot.contract.model_calls import (
     ModelReplied,
@@ -66,7 +66,7 @@ class LiveRun(Generic[T]):
         for listener in listeners_of(session.plan):
             session.context.recorder.listen(listener)
         if watch:
-            session.context.recorder.watch(self._take)
+            session.context.recorder.watch(self._take, inside=True)
         self._task = asyncio.get_running_loop().create_task(session.live())
         self._task.add_done_callback(lambda _: self._wake and self._wake.set())
 
@@ -168,31 +168,16 @@ class LiveRun(Generic[T]):
     async def text(self) -> AsyncIterator[str]:
         """The visible text as it comes, piece by piece.
 
-        A reply that a model gives whole is one piece. Between two replies that say something comes
-        a blank line as a piece of its own, less the line breaks that the first one ends with. Where
-        no model of this run said anything, the answer comes at the end; runs inside have watchers
-        of their own.
+        A reply that a model gives whole is one piece. Between two replies that say something, and
+        where agents that work side by side take turns, comes a blank line as a piece of its own,
+        less the line breaks that the first one ends with. Of child runs there is the text of those
+        that stand for the run, as agents in a graph do: a run that asks a model itself is not
+        spoken for by the agents that its tools run. An answer that nobody said comes at the end.
         """
-        # Whether the model call under way has said something, and how it all ends that was said.
-        is_streamed, end = False, ""
+        spoken = _Spoken()
         async for event in self._events():
-            match event:
-                case TextDelta(text=text):
-                    pass
-                case ModelStarted():
-                    is_streamed, text = False, ""
-                case ModelReplied(response=response, purpose=""):
-                    text = "" if is_streamed else response.content
-                case RunSettled(result=result):
-                    text = "" if end else result.content
-                case _:
-                    text = ""
-            if not text:
-                continue
-            if not is_streamed and end and (rest := _up_to_blank_line(end)):
-                yield rest
-            is_streamed, end = True, (end + text)[-2:]
-            yield text
+            for piece in spoken.pieces(event):
+                yield piece
 
     async def _events(self) -> AsyncIterator[Event]:
         if self._wake is None:
@@ -203,7 +188,7 @@ class LiveRun(Generic[T]):
                 if isinstance(event, _PIECES):
                     self._deltas -= 1
                 yield event
-                if isinstance(event, RunSettled):
+                if isinstance(event, RunSettled) and not path_of(event):
                     return
             if self._task.done():
                 return
@@ -290,6 +275,50 @@ async def conclude(task: asyncio.Task[Any], *, within_s: float) -> None:
         raise asyncio.CancelledError
 
 
+class _Spoken:
+    """Tells what of a run and its child runs is its visible text."""
+
+    def __init__(self) -> None:
+        # Runs whose engine has asked a model itself.
+        self._askers: set[str] = set()
+        # Runs whose model call under way has said something.
+        self._streaming: set[str] = set()
+        # Who spoke last, what that reply was so far, and how it all ends that was said.
+        self._speaker, self._reply, self._end = "", "", ""
+
+    def pieces(self, event: Event) -> Iterator[str]:
+        """What *event* adds to the text."""
+        text = self._text_of(event)
+        if not text or not isinstance(event, RunEvent):
+            return
+        goes_on = event.run_id in self._streaming and event.run_id == self._speaker
+        if not goes_on and self._end and (rest := _up_to_blank_line(self._end)):
+            yield rest
+        self._streaming.add(event.run_id)
+        self._reply = self._reply + text if goes_on else text
+        self._speaker, self._end = event.run_id, (self._end + text)[-2:]
+        yield text
+
+    def _text_of(self, event: Event) -> str | None:
+        if not self._askers.isdisjoint(path_of(event)):
+            return None
+        match event:
+            case TextDelta(text=text):
+                return text
+            case ModelStarted(purpose=""):
+                self._askers.add(event.run_id)
+                self._streaming.discard(event.run_id)
+            case ModelReplied(response=response, purpose="") if event.run_id not in self._streaming:
+                return response.content
+            case RunSettled(result=result) if not event.path:
+                self._streaming.clear()
+                is_said = event.run_id in self._askers and self._end
+                return None if is_said or result.content == self._reply else result.content
+            case _:
+                pass
+        return None
+
+
 def _up_to_blank_line(end: str) -> str:
     """The line breaks that are wanting between what ends so and what comes next."""
     return "\n" * (2 - len(end) + len(end.rstrip("\n")))
@@ -307,5 +336,6 @@ def _lagged(last: RunEvent, missed: int) -> Lagged:
         time=last.time,
         seq=last.seq,
         part=last.part,
+        path=last.path,
         missed=missed,
     )

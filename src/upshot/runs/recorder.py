@@ -14,7 +14,7 @@ from msgspec.structs import force_setattr
 
 from upshot.contract.agent_spec import HandoffEvent
 from upshot.contract.base.enums import Origin
-from upshot.contract.base.structs import RunEvent
+from upshot.contract.base.structs import RunEvent, path_of
 from upshot.contract.error import RunWarning
 from upshot.contract.events import DELTAS, AttemptEnded, Event, RunSettled, Warned
 from upshot.contract.message import Unknown
@@ -191,6 +191,8 @@ class Recorder:
     # Those that wait to be told, one after another.
     _untold: deque[Event] | None = None
     _watchers: tuple[Callable[[Event], None], ...] = ()
+    # Those of them that are told what child runs tell, too.
+    _watchers_inside: tuple[Callable[[Event], None], ...] = ()
     _subscribers: tuple[Subscriber, ...] = ()
 
     def __init__(
@@ -216,9 +218,16 @@ class Recorder:
         self._redaction = redaction
         self._plain = _PLAIN if redaction is None else _NONE
 
-    def watch(self, watcher: Callable[[Event], None]) -> None:
-        """Call *watcher* with every event from now on; it must not raise."""
+    def watch(self, watcher: Callable[[Event], None], *, inside: bool = False) -> None:
+        """Call *watcher* with every event from now on; it must not raise.
+
+        Args:
+            watcher: Who watches.
+            inside: Whether it is told the events of child runs too, with their path.
+        """
         self._watchers += (watcher,)
+        if inside:
+            self._watchers_inside += (watcher,)
         self.watched = self.is_heard = True
         self._plain = _NONE
 
@@ -322,22 +331,38 @@ class Recorder:
         _set(piece, "part", self._part)
         self._tell(piece)
 
+    @property
+    def is_watched_inside(self) -> bool:
+        """Whether anybody is told what child runs tell."""
+        return bool(self._watchers_inside)
+
+    def tell_inside(self, event: Event) -> None:
+        """Tell an event of a child run, which has masked this run's secrets too."""
+        if self._watchers_inside:
+            shown = _copy(event)
+            _set(shown, "path", (self.run_id, *path_of(event)))
+            self._hand_out(shown)
+
     def _tell(self, event: Event) -> None:
+        self._hand_out(event if self._redaction is None else self._redaction.show(event))
+
+    def _hand_out(self, event: Event) -> None:
         if (untold := self._untold) is None:
             untold = self._untold = deque()
-        untold.append(event if self._redaction is None else self._redaction.show(event))
+        untold.append(event)
         if len(untold) > 1:
             # One who is told an event caused another: all others hear of the first one first.
             return
         while untold:
             try:
-                for watcher in self._watchers:
-                    watcher(untold[0])
+                event = untold[0]
+                for watcher in self._watchers_inside if path_of(event) else self._watchers:
+                    watcher(event)
             finally:
                 untold.popleft()
         if self.is_settled:
             # Nothing comes any more, and who watched need not keep the run, nor it them.
-            self._watchers, self._subscribers = (), ()
+            self._watchers, self._watchers_inside, self._subscribers = (), (), ()
 
     def check_open(self) -> None:
         """See that what is about to be done will be in the log.

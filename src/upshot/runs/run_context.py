@@ -57,6 +57,16 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
             else:
                 self.loop.call_soon_threadsafe(emit, event)
 
+    def show(self, event: Event) -> None:
+        """Show *event* of a child run to who watches that run; never raises and never waits."""
+        tell = self.context.recorder.tell_inside
+        if self.is_near:
+            tell(event)
+        else:
+            # Its loop may be closed by now.
+            with contextlib.suppress(RuntimeError):
+                self.loop.call_soon_threadsafe(tell, event)
+
     def distrust(self, origin: TaintOrigin) -> None:
         """Tell that run that untrusted content has reached it from here."""
         context = self.context
@@ -163,6 +173,8 @@ class RunContext:
             epoch=epoch,
             redaction=self.redaction,
         )
+        if parent is not None and outer is not None and outer.recorder.is_watched_inside:
+            self.recorder.watch(parent.show, inside=True)
         self.budget: Final = RunBudget(
             budget,
             clock=clock,

@@ -380,7 +380,7 @@ class EngineContract(Suite[Engine]):
                 waits[0].cancel()
                 live.cancel()
             async for event in live:
-                if isinstance(event, RunEvent) and not event.part:
+                if isinstance(event, RunEvent) and not event.part and not event.path:
                     events.append(event)
                 if until is not None and until():
                     live.cancel()

@@ -319,6 +319,8 @@ class RunEvent(Root, frozen=True, kw_only=True):
         part: 0 on durable events; 1, 2, ... on the deltas that follow one.
         literal: In a log, the fields to take as they are although they look omitted, that is,
             as if they had to be derived from earlier events; empty elsewhere.
+        path: Of an event of a child run, shown to who watches a run around it: the ids of the runs
+            that it is inside of, the watched one first. Empty on a run's own events, and in logs.
     """
 
     run_id: str = ""
@@ -327,8 +329,14 @@ class RunEvent(Root, frozen=True, kw_only=True):
     seq: int = 0
     part: int = 0
     literal: tuple[str, ...] = ()
+    path: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         from upshot.contract.base.reprs import portray_briefly
 
         return portray_briefly(self, without=("run_id", "attempt", "time"))
+
+
+def path_of(event: object) -> tuple[str, ...]:
+    """The path of an event of a child run; empty for a run's own, and for an unknown one."""
+    return event.path if isinstance(event, RunEvent) else ()
