@@ -394,3 +394,26 @@ async def test_what_is_no_request_to_stop_is_a_warning(given: Any) -> None:
         assert result.content == "Hi."
         (warning,) = result.warnings
         assert (warning.code, "no request to stop" in warning.message) == ("host_failed", True)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("name", ["publish", "report_usage"])
+async def test_one_call_that_raises_is_the_only_one_lost(*, name: str, is_async: bool) -> None:
+    told: list[Any] = []
+
+    class Looker:
+        pass
+
+    def take(fact: Any) -> None:
+        told.append(fact)
+        if len(told) == 1:
+            raise ValueError("once")
+
+    async def take_later(fact: Any) -> None:
+        take(fact)
+
+    setattr(Looker, name, staticmethod(take_later if is_async else take))
+    model = ScriptedModel([ToolCall("c", "nope", {}), "Done."])
+    result = await run(Agent("a", model=model), "?", host=Looker())
+    assert len(told) > 1
+    assert [one.code for one in result.warnings] == ["host_failed"]

@@ -29,27 +29,32 @@ from upshot.state.stored_events import to_stored
 
 
 class Subscriber:
-    """Tells a method every fact in order; one that raises is told nothing more.
+    """Tells a method every fact in order; where it raises, that one fact is lost.
 
     Args:
         method: Sync or async.
-        on_failure: Called once with what it raised.
+        on_failure: Called with what it raised, once for each kind of error.
+        needs_all: Whether it is told nothing more once it has raised.
     """
 
     def __init__(
         self,
         method: Callable[[Any], object],
         on_failure: Callable[[BaseException], None],
+        *,
+        needs_all: bool = False,
     ) -> None:
         self._method = method
+        self._needs_all = needs_all
         self._on_failure = on_failure
         self._waiting: deque[Awaitable[object]] = deque()
         self._task: asyncio.Task[None] | None = None
-        self._has_failed = False
+        self._is_closed = False
+        self._kinds: set[str] = set()
 
     def tell(self, fact: object) -> None:
         """Hand *fact* on; never raises and never waits."""
-        if self._has_failed:
+        if self._is_closed:
             return
         try:
             told = self._method(fact)
@@ -74,7 +79,7 @@ class Subscriber:
 
     def close(self) -> None:
         """Drop what was not taken."""
-        self._has_failed = True
+        self._is_closed = True
         if self._task is not None:
             self._task.cancel()
             # Its context leads to the run, and that back here.
@@ -87,21 +92,23 @@ class Subscriber:
         self._on_failure = _forget
 
     async def _work_off(self) -> None:
-        try:
-            while self._waiting:
+        while self._waiting:
+            try:
                 await self._waiting.popleft()
-        except BaseException as error:
-            if isinstance(error, asyncio.CancelledError | GeneratorExit):
-                task = None if is_closing() else asyncio.current_task()
-                if task is None or task.cancelling():
-                    raise
-            # A host looks on; it never fails a run.
-            self._fail(error)
+            except BaseException as error:
+                if isinstance(error, asyncio.CancelledError | GeneratorExit):
+                    task = None if is_closing() else asyncio.current_task()
+                    if task is None or task.cancelling():
+                        raise
+                # A host looks on; it never fails a run.
+                self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
         # First, for the warning that it becomes is an event too.
-        self._has_failed = True
-        self._on_failure(error)
+        self._is_closed = self._is_closed or self._needs_all
+        if (kind := type(error).__name__) not in self._kinds:
+            self._kinds.add(kind)
+            self._on_failure(error)
 
 
 def _forget(_: BaseException) -> None:
@@ -233,7 +240,9 @@ class Recorder:
 
     def listen(self, listener: Listener) -> None:
         """Tell *listener* every event from now on, and what is reported; it may raise once."""
-        subscriber = Subscriber(listener, self._warn_of_listener)
+
+        # What it makes of the events would lack one, such as the end of a span.
+        subscriber = Subscriber(listener, self._warn_of_listener, needs_all=True)
         self._watchers += (subscriber.tell,)
         self.is_heard, self._plain = True, _NONE
         self._subscribers += (subscriber,)
