@@ -292,6 +292,11 @@ export interface AgentSpec {
    */
   retry?: Retry | null;
   /**
+   * Whether the model may reply with nothing at all.
+   * @defaultValue `false`
+   */
+  allow_empty?: boolean;
+  /**
    * Fields of the agent that cannot be stored and were left out: any of instructions, output_type,
    * handoffs (where one has more than an id), observers and deciders. A spec that omits more than
    * observers does not run; to run it without those fields, set this to ().
@@ -363,7 +368,7 @@ export interface ApprovalAnswered {
   /** Approve, Deny or Edit. */
   answer: AnyAnswer;
   /**
-   * The digest of the arguments and the tool's version that it approves.
+   * The digest of the question that it answers.
    * @defaultValue `""`
    */
   digest?: string;
@@ -451,11 +456,17 @@ export interface ApprovalRequested {
   step?: string;
 }
 
-/** Let the call run. */
+/** Let the call run; `PendingApproval.approve` makes one. */
 export interface Approve {
   kind: "approve";
   /** The call. */
   call_id: string;
+  /**
+   * That of the question to which it is the answer. "" is taken only while the run has asked one
+   * question about a call of this id.
+   * @defaultValue `""`
+   */
+  digest?: string;
   /**
    * Which later calls may run too: "" for none, "tool" for all of the tool, "arguments" for those
    * with the same arguments.
@@ -762,6 +773,8 @@ export interface BoardChanged {
    * @defaultValue `[]`
    */
   refs?: number[];
+  /** In a log, instead of the messages that a run began with: where they stand; null elsewhere. */
+  seed?: SeedReference | null;
 }
 
 /** A board as it was at one moment. */
@@ -1121,6 +1134,11 @@ export interface Edit {
    */
   arguments?: JsonObject;
   /**
+   * As in `Approve`.
+   * @defaultValue `""`
+   */
+  digest?: string;
+  /**
    * Who answered, "" if unknown. Raises:
    * @defaultValue `""`
    */
@@ -1145,6 +1163,7 @@ export type ErrorCode =
   | "content_filter"
   | "context_length"
   | "dead_end"
+  | "empty_reply"
   | "hook_failed"
   | "input_required"
   | "internal"
@@ -1844,7 +1863,8 @@ export interface PendingApproval {
    */
   effect?: Effect;
   /**
-   * SHA-256 of the arguments and the tool's version; an answer is bound to it.
+   * Names this very question: SHA-256 of the arguments, the tool's version, the reply that asked
+   * for the call and the moment of the question. An answer carries it.
    * @defaultValue `""`
    */
   digest?: string;
@@ -2391,11 +2411,6 @@ export interface RunResumed {
    * @defaultValue `[]`
    */
   path?: string[];
-  /**
-   * The user's answers, in the order given.
-   * @defaultValue `[]`
-   */
-  answers?: AnyAnswer[];
   /** The agent that continues it; its version may have changed. */
   agent?: AgentSpec | null;
   /**
@@ -2578,6 +2593,25 @@ export interface RunWarning {
   message: string;
   /** Where it arose; an open word. */
   origin: Origin;
+}
+
+/** Messages that a conversation holds, in place of the messages themselves. */
+export interface SeedReference {
+  /**
+   * The conversation.
+   * @defaultValue `""`
+   */
+  conversation?: string;
+  /**
+   * As it stood after this many changes.
+   * @defaultValue `0`
+   */
+  revision?: number;
+  /**
+   * Of these messages, as `digest_of_messages` makes it; others are refused.
+   * @defaultValue `""`
+   */
+  digest?: string;
 }
 
 /** What a provider's own tool did, such as a web search: its call, its result, or both. */
@@ -3538,7 +3572,7 @@ export interface Usage {
   unmeasured_calls?: number;
 }
 
-/** An engine reported usage of model calls that it made itself. */
+/** Usage of model calls that have no reply in the log. */
 export interface UsageReported {
   kind: "usage_reported";
   /** The version of the schema it was written with; always written. */
@@ -3578,12 +3612,12 @@ export interface UsageReported {
    */
   path?: string[];
   /**
-   * The number of the report in the attempt, from 1.
+   * The number of the engine's report in the attempt, from 1; 0 for a reply that the run left.
    * @defaultValue `1`
    */
   number?: number;
   /**
-   * The usage, and the reply as far as the engine reported it.
+   * The usage, and the reply as far as it is known.
    * @defaultValue `{"kind": "model_response", "schema_version": 1}`
    */
   response?: ModelResponse;
