@@ -221,11 +221,7 @@ async def _plan(
     run_id, hidden = _run_id(request, options), secrets_of(options)
     link, near = current_run.get(), _near_parent()
     parent = None if link is None else link.context.plan
-    if parent is not None:
-        request = _with_task(request, parent.request)
-    attributes = object_of(options, "attributes")
-    if parent is not None and options.get("attributes") is None:
-        attributes = deepcopy(parent.attributes)
+    request, attributes = _inherited(request, options, parent)
     return Plan(
         agent=agent,
         request=request,
@@ -264,6 +260,18 @@ async def _plan(
         child=child,
         warnings=losses_of(given, options),
     )
+
+
+def _inherited(
+    request: Request, options: RunOptions, parent: Plan | None
+) -> tuple[Request, JsonObject]:
+    """The request with the task of the parent run, and that run's attributes, unless given."""
+    attributes = object_of(options, "attributes")
+    if parent is None:
+        return request, attributes
+    if options.get("attributes") is None:
+        attributes = deepcopy(parent.attributes)
+    return _with_task(request, parent.request), attributes
 
 
 async def plan_again(
