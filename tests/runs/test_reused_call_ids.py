@@ -191,3 +191,20 @@ async def test_a_call_that_is_left_open_gets_no_outcome_of_an_earlier_one(kind: 
     last = result.tool_records[-1]
     assert (last.arguments_given, last.outcome.kind) == ({"x": 2}, "tool_denied")
     assert "cancelled" in result.messages[-1].text
+
+
+@pytest.mark.parametrize("engine", [LoopEngine(), ScriptEngine(loop)], ids=["loop", "script"])
+async def test_a_call_that_waits_is_not_answered_by_the_denial_of_another_of_its_id(
+    engine: Any,
+) -> None:
+    asked = measured(None, call("pay", 5), call("look", 6))
+
+    def make() -> Agent[Any]:
+        model = ScriptedModel(lambda said: "Done." if said[-1].role == "tool" else asked)
+        return Agent("a", engine=engine, model=model, tools=[put, pay, look])
+
+    DID.clear()
+    result, journal = await whole(make)
+    result = await approved(make, result, journal)
+    assert DID == {5: 1}
+    assert [message.role for message in result.messages].count("tool") == 2

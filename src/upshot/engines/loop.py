@@ -285,18 +285,18 @@ class _Turns:
 
     def _show(self, tools: Toolbox, calls: list[ToolCall], outcomes: list[ToolOutcome]) -> None:
         # A list for each id: a confused model may use one id twice.
-        by_id: dict[str, list[ToolOutcome]] = {}
+        by_call: dict[tuple[str, str], list[ToolOutcome]] = {}
         for outcome in outcomes:
-            by_id.setdefault(outcome.call_id, []).append(outcome)
+            by_call.setdefault((outcome.call_id, outcome.tool_name), []).append(outcome)
         shown = [
             Message(
                 Role.TOOL,
-                tools.content_of(by_id[call.id].pop(0)),
+                tools.content_of(by_call[call.id, call.name].pop(0)),
                 tool_call_id=call.id,
                 name=call.name,
             )
             for call in calls
-            if by_id.get(call.id)
+            if by_call.get((call.id, call.name))
         ]
         self._board.extend(shown)
 

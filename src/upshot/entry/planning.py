@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.agent import Agent, handoffs_of
 from upshot.contract.agent_spec import AgentSpec, Handoff
-from upshot.contract.base.structs import Local
+from upshot.contract.base.structs import JsonObject, Local
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
 from upshot.contract.protocols import Decider, Engine, Journal, Model, Observer
@@ -209,8 +209,8 @@ async def _plan(
     child: Child,
     handoff_messages: Sequence[Message],
 ) -> Plan:
-    given, request = request, to_request(request)
     _check_hooks(options)
+    given, request = request, to_request(request)
     engine = options.get("engine") or agent.engine or LoopEngine()
     model = _model(agent, engine, options)
     budget = options.get("budget") or agent.budget or USUAL_BUDGET
@@ -219,8 +219,7 @@ async def _plan(
     checkpoint = options.get("resume_from")
     await check_checkpoint(checkpoint, engine)
     run_id, hidden = _run_id(request, options), secrets_of(options)
-    link, near = current_run.get(), _near_parent()
-    parent = None if link is None else link.context.plan
+    near, parent = _near_parent(), _parent()
     request, attributes = _inherited(request, options, parent)
     return Plan(
         agent=agent,
@@ -245,7 +244,7 @@ async def _plan(
         history=await history_of(request, options, journal),
         artifacts=items_of(options, "artifacts"),
         attributes=attributes,
-        parent_run_id=options.get("parent_run_id") or (parent.run_id if parent is not None else ""),
+        parent_run_id=options.get("parent_run_id") or ("" if parent is None else parent.run_id),
         resume_from=checkpoint,
         max_attempts=options.get("max_attempts") or 1,
         dependencies=options.get("dependencies"),
@@ -260,6 +259,12 @@ async def _plan(
         child=child,
         warnings=losses_of(given, options),
     )
+
+
+def _parent() -> Plan | None:
+    """The plan of the run inside which this one is started, None for a root run."""
+    link = current_run.get()
+    return None if link is None else link.context.plan
 
 
 def _inherited(

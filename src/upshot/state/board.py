@@ -289,14 +289,14 @@ class Board:
 
     def open_calls(self) -> list[ToolCall]:
         """Calls of the last produced reply of ``so_far`` that have no tool message yet."""
-        answered: set[str | None] = set()
+        answers: list[Message] = []
         main = self._channels[MAIN_CHANNEL]
         count = len(main) - len(self._again.get(MAIN_CHANNEL, ()))
         for place in range(count - 1, self._seeded.get(MAIN_CHANNEL, 0) - 1, -1):
             message = main[place]
             if message.role is Role.ASSISTANT:
-                return [call for call in message.tool_calls if call.id not in answered]
-            answered.add(message.tool_call_id)
+                return [call for call in message.tool_calls if not _take_answer(call, answers)]
+            answers.append(message)
         return []
 
     def apply(self, change: BoardChanged) -> None:
@@ -391,6 +391,18 @@ class Board:
             # From here on it is another story, or goes beyond what stands here.
             known.clear()
         return tuple(left)
+
+
+def _take_answer(call: ToolCall, answers: list[Message]) -> bool:
+    """Take the tool message of *call* out of *answers*; returns whether there was one.
+
+    A confused model may use one id twice: then the tool's name tells the calls apart.
+    """
+    for place, message in enumerate(answers):
+        if message.tool_call_id == call.id and message.name in (None, call.name):
+            del answers[place]
+            return True
+    return False
 
 
 def _is_one_of(message: Message, known: Iterable[Message]) -> bool:
