@@ -479,3 +479,23 @@ async def test_who_answers_too_late_gets_what_the_run_inside_came_to(what_ended:
     result = await resume("o", in_script(asker()), journal=journal, answers=answers)
     assert result.output == "red"
     assert kinds(await log_of(journal, inner))[-1] == "run_settled"
+
+
+@tool(effect="write", approval=True)
+async def pay(cents: int) -> str:
+    """Pay."""
+    return f"paid {cents}"
+
+
+@pytest.mark.parametrize("second", [Approve("c"), Deny("c")], ids=["the same", "another"])
+async def test_two_answers_for_one_call_are_misuse_and_nothing_is_lost(second: Any) -> None:
+    def payer() -> Agent[Any]:
+        model = ScriptedModel([ToolCall("c", "pay", {"cents": 5}), "Done."])
+        return Agent("a", model=model, tools=[pay])
+
+    journal = MemoryJournal()
+    await run(payer(), Request("?", run_id="r"), journal=journal)
+    with pytest.raises(Misuse, match="'c' is answered twice: give one answer for each"):
+        await resume("r", payer(), journal=journal, answers=[Approve("c"), second])
+    result = await resume("r", payer(), journal=journal, answers=[Approve("c")])
+    assert (result.status, result.content) == (Status.COMPLETED, "Done.")

@@ -298,8 +298,13 @@ class SortedAnswers(NamedTuple):
 async def sort_answers(
     answers: Sequence[AnyAnswer], past: RunState, run_id: str, journal: Journal
 ) -> SortedAnswers:
-    """Find out which run each answer is for."""
+    """Find out which run each answer is for.
+
+    Raises:
+        Misuse: Two are for the same call or question, or one is for nothing, or no choice.
+    """
     _check_types(answers)
+    met: set[tuple[str, str, bool]] = set()
     sorted_: dict[str, list[AnyAnswer]] = {}
     outdated: list[str] = []
     if not answers:
@@ -313,8 +318,12 @@ async def sort_answers(
             raise Misuse(f"{answer.value!r:.60} is no answer to {answer.id!r}: choose of {listed}")
         if fault := wait.fault(answer):
             outdated.append(fault)
-        else:
-            sorted_.setdefault(wait.run_id, []).append(_bound(answer, wait))
+            continue
+        place = wait.run_id, wait.id, wait.is_question
+        if place in met:
+            raise Misuse(f"{_id_of(answer)!r} is answered twice: give one answer for each")
+        met.add(place)
+        sorted_.setdefault(wait.run_id, []).append(_bound(answer, wait))
     return SortedAnswers(sorted_, outdated)
 
 
