@@ -1,6 +1,6 @@
 """How one event is stored: a row whose body repeats no column, its checksum, and damage to it.
 
-A row has the columns seq, epoch, kind, time, call_id and body. The body is the event's JSON object
+A row has the columns seq, epoch, kind, time and body. The body is the event's JSON object
 without what stands in the other columns. An event for which that would not give back exactly the
 same (one of an unknown kind, of another schema version, or with a time that is not UTC) is stored
 whole: its body then begins with its kind.
@@ -88,7 +88,6 @@ class Entry(NamedTuple):
         epoch: That of the holder who appended it.
         kind: The event's kind.
         time: Microseconds since 1970, None where the event has no time in UTC.
-        call_id: The event's field of that name, None where it has none.
         body: What is left of the event as JSON.
         change: What the event changes in the list of runs, None for nothing.
     """
@@ -98,7 +97,6 @@ class Entry(NamedTuple):
     epoch: int
     kind: str
     time: int | None
-    call_id: str | None
     body: bytes
     change: SummaryChange | None = None
 
@@ -171,7 +169,7 @@ def _plain_entry(event: Event, run_id: str, seq: int, epoch: int) -> Entry | Non
         return None
     body = b"{%b" % line[len(head) :]
     # A third of the cost of a call by the names of its fields.
-    return _make((run_id, seq, epoch, kind, time, None, body, summary_change(event)))
+    return _make((run_id, seq, epoch, kind, time, body, summary_change(event)))
 
 
 def _readable(event: Event, less: Event) -> bytes:
@@ -199,7 +197,6 @@ def _entry(event: Event, run_id: str, seq: int, epoch: int, line: bytes) -> Entr
     fields = _fields.decode(line)
     moment = None if isinstance(event, Unknown) else event.time
     time = to_micros(moment)
-    call_id: str | None = None
     if (
         type(event) not in DURABLE
         or (moment is not None and time is None)
@@ -207,14 +204,11 @@ def _entry(event: Event, run_id: str, seq: int, epoch: int, line: bytes) -> Entr
     ):
         body = _whole(fields)
     else:
-        if "call_id" in fields and "call_id" in event.__struct_fields__:
-            call_id = clean_text(cast("Any", event).call_id)
-            del fields["call_id"]
         for name in _COLUMNS:
             fields.pop(name, None)
         body = _encoder.encode(fields) if fields else _EMPTY
     kind = clean_text(event.kind)
-    return Entry(run_id, seq, epoch, kind, time, call_id, body, summary_change(event))
+    return Entry(run_id, seq, epoch, kind, time, body, summary_change(event))
 
 
 _COLUMNS = ("kind", "schema_version", "run_id", "seq", "time")
@@ -223,13 +217,12 @@ _COLUMNS = ("kind", "schema_version", "run_id", "seq", "time")
 def _heads() -> Iterator[tuple[type, tuple[str, bytes]]]:
     for event in DURABLE:
         struct = cast("type[msgspec.Struct]", event)
-        if "call_id" not in struct.__struct_fields__:
-            kind = str(struct.__struct_config__.tag)
-            head = f'{{"kind":"{kind}","schema_version":{SCHEMA_VERSION},'
-            yield event, (kind, head.encode())
+        kind = str(struct.__struct_config__.tag)
+        head = f'{{"kind":"{kind}","schema_version":{SCHEMA_VERSION},'
+        yield event, (kind, head.encode())
 
 
-# The kind of each event without a column of its own, and how its line begins.
+# The kind of each event, and how its line begins.
 _HEADS = dict(_heads())
 _HEADS_BY_KIND = dict(_HEADS.values())
 
@@ -318,8 +311,6 @@ def line_of(entry: Entry) -> bytes:
     }
     if entry.time is not None:
         head["time"] = from_micros(entry.time)
-    if entry.call_id is not None:
-        head["call_id"] = entry.call_id
     start = _encoder.encode(head)
     return start if body == _EMPTY else b"%b,%b" % (start[:-1], body[1:])
 
@@ -344,20 +335,18 @@ def read_event(entry: Entry) -> Event:
 
 def _line_of_body(entry: Entry) -> bytes | None:
     """The event as one JSON object without run_id, seq and time, which need not be written as JSON
-    only to be read again; None where it has another column, or none is known to be missing.
+    only to be read again; None where none is known to be missing.
     """
     body = entry.body
     head = _HEADS_BY_KIND.get(entry.kind)
-    if head is None or entry.call_id is not None or body == _EMPTY or body.startswith(_WHOLE):
+    if head is None or body == _EMPTY or body.startswith(_WHOLE):
         return None
     return head + body[1:]
 
 
 def checksum(entry: Entry) -> int:
     """CRC-32 of all that the row of *entry* holds, and of the run that it belongs to."""
-    head = (
-        f"{entry.run_id}\n{entry.seq}\n{entry.epoch}\n{entry.time}\n{entry.kind}\n{entry.call_id!r}"
-    )
+    head = f"{entry.run_id}\n{entry.seq}\n{entry.epoch}\n{entry.time}\n{entry.kind}"
     return zlib.crc32(entry.body, zlib.crc32(head.encode(errors="surrogateescape")))
 
 

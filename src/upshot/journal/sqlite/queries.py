@@ -72,7 +72,7 @@ def _connect(path: str) -> sqlite3.Connection:
 _MASK = (1 << SEQ_BITS) - 1
 # Damage may have given a value another type; the checksum then decides.
 _ROWS = f"""SELECT CAST(id AS INTEGER) & {_MASK}, CAST(epoch AS INTEGER), CAST(kind AS BLOB),
-    CAST(time AS INTEGER), CAST(call_id AS BLOB), coalesce(CAST(body AS BLOB), x''),
+    CAST(time AS INTEGER), coalesce(CAST(body AS BLOB), x''),
     CAST(crc AS INTEGER) FROM events WHERE id > ? AND id <= ? ORDER BY id"""
 _NUMBER = "SELECT run_no FROM runs WHERE run_id = ?"
 _ANY_NUMBER = "SELECT 1 FROM runs NOT INDEXED WHERE run_id = ?"
@@ -105,19 +105,18 @@ class Scan(NamedTuple):
     damage: Damage | None
 
 
-_Row: TypeAlias = tuple[int, int, bytes, int | None, bytes | None, bytes, int]
+_Row: TypeAlias = tuple[int, int, bytes, int | None, bytes, int]
 
 
 def _entry_of(run_id: str, row: _Row) -> Entry:
     """The event of a row, which may hold anything where it is damaged."""
-    seq, epoch, kind, time, call_id, body, _crc = row
+    seq, epoch, kind, time, body, _crc = row
     return Entry(
         run_id,
         seq,
         epoch,
         (kind or b"").decode(errors="surrogateescape"),
         time,
-        None if call_id is None else call_id.decode(errors="surrogateescape"),
         body,
     )
 

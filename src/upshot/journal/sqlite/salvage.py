@@ -34,12 +34,12 @@ _HEADER_BYTES = 100
 _FRAME_BYTES = 24
 _LOG_HEADER_BYTES = 32
 _RUN = "INSERT OR IGNORE INTO runs (run_no, run_id, epoch) VALUES (?, ?, ?)"
-_EVENT = """INSERT INTO events (id, epoch, kind, time, call_id, body, crc)
-    VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch,
-    kind = excluded.kind, time = excluded.time, call_id = excluded.call_id,
-    body = excluded.body, crc = excluded.crc WHERE excluded.epoch > epoch"""
+_EVENT = """INSERT INTO events (id, epoch, kind, time, body, crc)
+    VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET epoch = excluded.epoch,
+    kind = excluded.kind, time = excluded.time, body = excluded.body,
+    crc = excluded.crc WHERE excluded.epoch > epoch"""
 _ARTIFACT = f"INSERT OR IGNORE INTO artifacts VALUES ({', '.join('?' * 10)})"
-_RUN_COLUMNS, _EVENT_COLUMNS, _ARTIFACT_COLUMNS = 11, 7, 10
+_RUN_COLUMNS, _EVENT_COLUMNS, _ARTIFACT_COLUMNS = 11, 6, 10
 
 
 class Salvaged(Value, frozen=True, kw_only=True):
@@ -210,12 +210,12 @@ def _is_artifact(values: list[Any]) -> bool:
 
 
 def _copy_event(connection: sqlite3.Connection, run_id: str, key: int, values: list[Any]) -> None:
-    _, epoch, kind, time, call_id, body, crc = values
+    _, epoch, kind, time, body, crc = values
     if not isinstance(epoch, int) or not isinstance(body, bytes) or not isinstance(kind, str):
         return
-    entry = Entry(run_id, key & ((1 << SEQ_BITS) - 1), epoch, kind, time, call_id, body)
+    entry = Entry(run_id, key & ((1 << SEQ_BITS) - 1), epoch, kind, time, body)
     if checksum(entry) == crc:
-        connection.execute(_EVENT, (key, epoch, kind, time, call_id, body, crc))
+        connection.execute(_EVENT, (key, epoch, kind, time, body, crc))
 
 
 def _settle(connection: sqlite3.Connection) -> Salvaged:

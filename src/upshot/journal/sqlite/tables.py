@@ -142,7 +142,6 @@ _TABLES = (
         epoch INTEGER NOT NULL,
         kind TEXT NOT NULL,
         time INTEGER,
-        call_id TEXT,
         body BLOB NOT NULL,
         crc INTEGER NOT NULL
     )""",

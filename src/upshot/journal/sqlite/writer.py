@@ -25,8 +25,8 @@ _END = f"""SELECT run_no, epoch, coalesce((SELECT max(id) & {_MASK} FROM events
 _BEGIN_RUN = "INSERT INTO runs (run_id) VALUES (?)"
 # The epoch is compared by the statement that writes: each further one costs the loop a turn of the
 # interpreter's lock. The id is compared too, for the number of a removed run is given out again.
-_INSERT = """INSERT INTO events (id, epoch, kind, time, call_id, body, crc)
-    SELECT ?, ?, ?, ?, ?, ?, ? FROM runs WHERE run_no = ? AND run_id = ? AND epoch = ?"""
+_INSERT = """INSERT INTO events (id, epoch, kind, time, body, crc)
+    SELECT ?, ?, ?, ?, ?, ? FROM runs WHERE run_no = ? AND run_id = ? AND epoch = ?"""
 _LISTED = "UPDATE runs SET last_seq = ? WHERE run_no = ?"
 # The holder that settles a run no longer works on it.
 _CHANGE = f"""UPDATE runs SET status = ?1, agent_id = coalesce(?2, agent_id),
@@ -190,7 +190,7 @@ def insert_entries(connection: sqlite3.Connection, run_no: int, entries: list[En
     place = (run_no, first.run_id, first.epoch)
     base = run_no << SEQ_BITS
     rows = [
-        (base | entry.seq, entry.epoch, *entry[3:7], checksum(entry), *place) for entry in entries
+        (base | entry.seq, entry.epoch, *entry[3:6], checksum(entry), *place) for entry in entries
     ]
     if connection.executemany(_INSERT, rows).rowcount != len(entries):
         return False
