@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.contract.strategies import messages, parts
 from upshot.contract import (
     Artifact,
-    Conversation,
     Data,
     Image,
     Message,
+    MessageList,
     ModelRequest,
     Part,
     Reasoning,
@@ -100,7 +100,7 @@ def test_reasoning_and_pictures_are_no_text() -> None:
 
 @given(st.lists(messages(), max_size=4))
 def test_a_conversation_is_a_sequence_that_grows(said: list[Message]) -> None:
-    conversation = Conversation(said[:1])
+    conversation = MessageList(said[:1])
     for message in said[1:2]:
         conversation.append(message)
     conversation.extend(said[2:])
@@ -108,15 +108,15 @@ def test_a_conversation_is_a_sequence_that_grows(said: list[Message]) -> None:
     assert len(conversation) == len(said)
     assert [conversation[place] for place in range(len(said))] == said
     assert conversation.encoded == {}
-    assert repr(conversation) == f"Conversation({said!r})"
+    assert repr(conversation) == f"MessageList({said!r})"
 
 
 @given(st.lists(messages(), max_size=3), st.lists(messages(), max_size=3))
 def test_a_conversation_equals_what_holds_the_same_messages(
     said: list[Message], other: list[Message]
 ) -> None:
-    conversation = Conversation(said)
-    for kind in (Conversation, list, tuple):
+    conversation = MessageList(said)
+    for kind in (MessageList, list, tuple):
         assert conversation == kind(said) and kind(said) == conversation
         assert (conversation == kind(other)) is (said == other)
     assert conversation != "".join(message.text for message in said)
@@ -124,7 +124,7 @@ def test_a_conversation_equals_what_holds_the_same_messages(
 
 @given(st.lists(messages(), max_size=3), messages())
 def test_a_copy_of_a_conversation_grows_apart_from_it(said: list[Message], more: Message) -> None:
-    conversation = Conversation(said)
+    conversation = MessageList(said)
     conversation.encoded["a"] = "made of it"
     copy = conversation.copy()
     assert (copy, copy.encoded) == (conversation, {})
@@ -134,19 +134,19 @@ def test_a_copy_of_a_conversation_grows_apart_from_it(said: list[Message], more:
 
 def test_a_conversation_that_grows_is_no_key() -> None:
     with pytest.raises(TypeError, match="unhashable"):
-        hash(Conversation())
+        hash(MessageList())
 
 
 @given(st.lists(messages(), max_size=3), st.lists(messages(), min_size=1, max_size=3))
 def test_a_conversation_so_far_stays_as_it_is(said: list[Message], more: list[Message]) -> None:
-    conversation = Conversation(said)
+    conversation = MessageList(said)
     so_far = conversation.so_far()
     again = so_far.so_far()
     conversation.extend(more)
     for kept in (so_far, again, so_far.copy()):
         assert (len(kept), list(kept), kept[:], kept[-2:]) == (len(said), said, said, said[-2:])
         assert [kept[place] for place in range(-len(said), len(said))] == said * 2
-        assert kept == said and kept != conversation and repr(kept) == f"Conversation({said!r})"
+        assert kept == said and kept != conversation and repr(kept) == f"MessageList({said!r})"
         with pytest.raises(IndexError):
             kept[len(said)]
     assert so_far.encoded is conversation.encoded
@@ -156,7 +156,7 @@ def test_a_conversation_so_far_stays_as_it_is(said: list[Message], more: list[Me
 def test_a_conversation_is_pickled_and_copied_as_its_messages(
     said: list[Message], more: Message
 ) -> None:
-    conversation = Conversation(said)
+    conversation = MessageList(said)
     conversation.encoded["a"] = lambda: "what cannot be pickled"
     so_far = conversation.so_far()
     conversation.append(more)
@@ -170,7 +170,7 @@ def test_a_conversation_is_pickled_and_copied_as_its_messages(
 def test_adding_to_a_conversation_so_far_leaves_the_whole_as_it_is(
     said: list[Message], more: Message
 ) -> None:
-    conversation = Conversation(said)
+    conversation = MessageList(said)
     conversation.encoded["a"] = "made of it"
     so_far = conversation.so_far()
     so_far.append(more)
@@ -183,8 +183,8 @@ def test_adding_to_a_conversation_so_far_leaves_the_whole_as_it_is(
 def test_a_conversation_can_be_put_together_with_other_messages(
     said: list[Message], more: list[Message]
 ) -> None:
-    for conversation in (Conversation(said), Conversation(said).so_far()):
-        for kind in (Conversation, list, tuple):
+    for conversation in (MessageList(said), MessageList(said).so_far()):
+        for kind in (MessageList, list, tuple):
             assert conversation + kind(more) == [*said, *more]
             assert kind(more) + conversation == [*more, *said]
         assert conversation == said
@@ -193,7 +193,7 @@ def test_a_conversation_can_be_put_together_with_other_messages(
 @given(st.lists(messages(), max_size=3))
 @example([Message("system", (Unknown(raw={"kind": "hologram"}),))])
 def test_a_conversation_is_written_as_the_list_of_its_messages(said: list[Message]) -> None:
-    conversation = Conversation(said)
+    conversation = MessageList(said)
     assert encode(conversation.so_far()) == encode(conversation) == encode(said)
     request = ModelRequest(conversation.so_far())
     assert decode(encode(request), ModelRequest) == request

@@ -10,8 +10,8 @@ from hypothesis import given
 from tests.contract.strategies import messages, texts
 from upshot.contract import (
     AgentCard,
-    Conversation,
     Message,
+    MessageList,
     ModelRequest,
     Request,
     RequestConfig,
@@ -51,7 +51,7 @@ def test_no_inputs_are_no_variables() -> None:
 
 
 def test_a_model_request_is_made_of_text_messages_or_itself() -> None:
-    said = Conversation([Message("user", "Hi")])
+    said = MessageList([Message("user", "Hi")])
     whole = ModelRequest(said, system="Be brief.")
     assert ModelRequest.of("Hi").messages == (Message("user", "Hi"),)
     assert ModelRequest.of(said).messages is said

@@ -24,7 +24,7 @@ from upshot import (
     run,
     tool,
 )
-from upshot.contract import Conversation
+from upshot.contract import MessageList
 from upshot.engines.loop import InCallOrder, in_call_order
 
 
@@ -111,7 +111,7 @@ def test_ids_that_are_there_twice_stay_where_they_are() -> None:
 
 
 def test_what_comes_later_is_shown_behind() -> None:
-    order, board = InCallOrder(), Conversation([calls("1", "2"), told("2"), told("1")])
+    order, board = InCallOrder(), MessageList([calls("1", "2"), told("2"), told("1")])
     first = order.of(board.so_far())
     board.append(Message("assistant", "done"))
     second = order.of(board.so_far())

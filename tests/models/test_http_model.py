@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from upshot.contract import (
-    Conversation,
     ErrorCode,
     FinishReason,
     Message,
+    MessageList,
     ModelRequest,
     ModelSettings,
     TextDelta,
@@ -276,7 +276,7 @@ async def test_a_schema_makes_the_text_an_output(serve, http_reply):
 
 
 async def test_a_conversation_is_encoded_once(serve, http_reply):
-    talk = Conversation([Message("user", "one")])
+    talk = MessageList([Message("user", "one")])
     async with serve(http_reply(CHAT)) as server:
         model = resolve("openai:m", base_url=server.url)
         await model.call(talk)
@@ -289,7 +289,7 @@ async def test_a_conversation_is_encoded_once(serve, http_reply):
 
 
 async def test_a_conversation_as_it_was_is_sent_as_it_was(serve, http_reply):
-    talk = Conversation([Message("user", "one")])
+    talk = MessageList([Message("user", "one")])
     earlier = talk.so_far()
     talk.append(Message("assistant", "two"))
     async with serve(http_reply(CHAT)) as server:
@@ -304,7 +304,7 @@ async def test_a_conversation_as_it_was_is_sent_as_it_was(serve, http_reply):
 
 
 async def test_one_conversation_can_be_put_to_two_providers(serve, http_reply):
-    talk = Conversation([Message("user", "one")])
+    talk = MessageList([Message("user", "one")])
     async with serve([http_reply(CHAT), http_reply(MESSAGES)]) as server:
         replies = [await ask(server, name, talk) for name in ("openai:m", "anthropic:claude")]
     assert [reply.content for reply in replies] == ["hello", "hello"]

@@ -7,10 +7,10 @@ import pytest
 
 from upshot.contract import (
     AgentError,
-    Conversation,
     ErrorCode,
     FinishReason,
     Message,
+    MessageList,
     ModelRequest,
     ModelResponse,
     Reasoning,
@@ -115,7 +115,7 @@ async def test_a_stream_gives_all_in_pieces_and_then_the_response():
 
 
 async def test_calls_keeps_the_messages_as_they_were():
-    model, talk = ScriptedModel(["a", "b"]), Conversation([Message("user", "hi")])
+    model, talk = ScriptedModel(["a", "b"]), MessageList([Message("user", "hi")])
     await model.call(talk)
     talk.append(Message("assistant", "a"))
     await model.call(talk)
@@ -160,7 +160,7 @@ async def test_each_conversation_can_have_the_whole_script():
     model = ScriptedModel(["a", "b", "c"], per_conversation=True)
 
     async def talk(number: int) -> list[str | None]:
-        messages = Conversation([Message("user", str(number))])
+        messages = MessageList([Message("user", str(number))])
         return [(await model.call(messages)).content for _ in range(3)]
 
     told = await asyncio.gather(*(talk(number) for number in range(20)))
@@ -176,8 +176,8 @@ async def test_other_sequences_tell_their_place_by_their_assistant_messages():
 
 async def test_a_resumed_conversation_goes_on_in_its_own_script():
     model = ScriptedModel(["a", "b"], per_conversation=True)
-    replies = [await model.call(Conversation([Message("user", "hi")]))]
-    resumed = Conversation([Message("user", "hi")])
+    replies = [await model.call(MessageList([Message("user", "hi")]))]
+    resumed = MessageList([Message("user", "hi")])
     model.go_on_after(replies, conversation=resumed)
     assert (await model.call(resumed)).content == "b"
 

@@ -12,8 +12,8 @@ from tests.runs.kit import Ordered, measured
 from upshot import (
     Agent,
     Approve,
-    Conversation,
     Message,
+    MessageList,
     ModelRequest,
     ModelSettings,
     ModelStarted,
@@ -48,7 +48,7 @@ def test_what_is_added_tells_each_conversation_whole(
     digester, chain = RequestDigester(), list[str]()
     for texts, grows in requests:
         messages = said(*texts)
-        given_as = Conversation(messages) if grows else messages
+        given_as = MessageList(messages) if grows else messages
         made = digester.digests(ModelRequest(given_as), chain)
         chain[made.count - len(made.added) :] = made.added
         whole = [""]
@@ -68,7 +68,7 @@ def test_no_message_is_added_that_the_request_before_had() -> None:
 def test_each_message_of_a_conversation_is_hashed_once() -> None:
     seen: list[Any] = []
     digester = RequestDigester(lambda value: seen.append(value) or value)
-    conversation, chain = Conversation(), list[str]()
+    conversation, chain = MessageList(), list[str]()
     for text in "abcdef":
         conversation.append(Message("user", text))
         made = digester.digests(ModelRequest(conversation.so_far()), chain)

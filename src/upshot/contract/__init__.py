@@ -126,7 +126,7 @@ with lazy_imports(globals()):
         MAIN_CHANNEL as MAIN_CHANNEL,
         Artifact as Artifact,
         Audio as Audio,
-        Conversation as Conversation,
+        MessageList as MessageList,
         Data as Data,
         File as File,
         Image as Image,

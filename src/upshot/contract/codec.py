@@ -19,7 +19,7 @@ from upshot.contract.base.checks import json_fault
 from upshot.contract.base.json_values import to_json, to_plain
 from upshot.contract.base.structs import JSON, Json, Local, Root, Tagged
 from upshot.contract.events import Event
-from upshot.contract.message import UNKNOWN_TAG, Artifact, Conversation, Message, Part, Unknown
+from upshot.contract.message import UNKNOWN_TAG, Artifact, Message, MessageList, Part, Unknown
 from upshot.contract.model_calls import ModelResponse, Request
 from upshot.contract.pending import AnyAnswer, Pending
 from upshot.contract.result import AgentResult
@@ -216,7 +216,7 @@ def _unfold(value: Any, plain: Any) -> Any:
         for name in value.__struct_fields__:
             if name in plain:
                 plain[name] = _unfold(getattr(value, name), plain[name])
-    elif isinstance(value, list | tuple | Conversation):
+    elif isinstance(value, list | tuple | MessageList):
         pairs = zip(cast("list[Any]", value), cast("list[Any]", plain), strict=True)
         return [_unfold(item, form) for item, form in pairs]
     elif isinstance(value, dict) and isinstance(plain, dict):

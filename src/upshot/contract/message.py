@@ -374,7 +374,7 @@ def _check_parts(parts: tuple[object, ...]) -> None:
             )
 
 
-class Conversation(Formed, Sequence[Message]):
+class MessageList(Formed, Sequence[Message]):
     """An append-only sequence of messages, with a place for their encoded form.
 
     It behaves like any sequence, and equals a list or tuple of the same messages. An encoder keeps
@@ -399,29 +399,29 @@ class Conversation(Formed, Sequence[Message]):
         """Add *messages* at the end, in order."""
         self._messages.extend(messages)
 
-    def copy(self) -> Conversation:
+    def copy(self) -> MessageList:
         """An independent copy of the messages, without what was encoded."""
-        return Conversation(self)
+        return MessageList(self)
 
-    def __reduce__(self) -> tuple[type[Conversation], tuple[list[Message]]]:
+    def __reduce__(self) -> tuple[type[MessageList], tuple[list[Message]]]:
         # Only the messages of this view are pickled: no later ones, and nothing that was encoded.
-        return Conversation, (self[:],)
+        return MessageList, (self[:],)
 
     def json_form(self) -> list[Message]:
         """The messages as a list."""
         return self[:]
 
-    def in_order(self, messages: Iterable[Message]) -> Conversation:
+    def in_order(self, messages: Iterable[Message]) -> MessageList:
         """An independent conversation of *messages*, which are these in another order.
 
         Whole numbers in ``encoded``, which are positions, are kept; encoders are not.
         """
-        other = Conversation(messages)
+        other = MessageList(messages)
         places = {key: made for key, made in self.encoded.items() if isinstance(made, int)}
         other.encoded.update(places)
         return other
 
-    def so_far(self, count: int | None = None) -> Conversation:
+    def so_far(self, count: int | None = None) -> MessageList:
         """A view of the messages as they are now, which does not grow with this conversation.
 
         Nothing is copied; both share what encoders keep.
@@ -454,20 +454,20 @@ class Conversation(Formed, Sequence[Message]):
     __hash__: ClassVar[None] = None  # pyright: ignore[reportIncompatibleMethodOverride]
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Conversation | list | tuple):
+        if isinstance(other, MessageList | list | tuple):
             return self[:] == [*cast("Sequence[object]", other)]
         return NotImplemented
 
     def __repr__(self) -> str:
-        return f"Conversation({self[:]!r})"
+        return f"MessageList({self[:]!r})"
 
 
-class _SoFar(Conversation):
+class _SoFar(MessageList):
     """A view of the first messages of a growing conversation; appending detaches it."""
 
     __slots__ = ("_count",)
 
-    def __init__(self, whole: Conversation, count: int) -> None:
+    def __init__(self, whole: MessageList, count: int) -> None:
         self._messages, self.encoded = whole._messages, whole.encoded
         self._count = count
 

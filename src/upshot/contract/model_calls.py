@@ -32,7 +32,7 @@ from upshot.contract.base.structs import (
     set_field,
 )
 from upshot.contract.error import AgentError
-from upshot.contract.message import Conversation, Message, Part, Reasoning, Text, with_views
+from upshot.contract.message import Message, MessageList, Part, Reasoning, Text, with_views
 from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Cost, RateLimitState, Usage
@@ -385,7 +385,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """One request to a model.
 
     Attributes:
-        messages: The conversation so far. A ``Conversation`` lets an encoder keep
+        messages: The conversation so far. A ``MessageList`` lets an encoder keep
             its bytes from turn to turn; a string is one user message.
         system: Instructions, apart from the messages; None for none.
         tools: The tools offered to the model, in order.
@@ -403,7 +403,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
     settings: ModelSettings | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.messages, Conversation):
+        if isinstance(self.messages, MessageList):
             return
         given = cast("object", self.messages)
         if isinstance(given, str):

@@ -16,7 +16,7 @@ from typing import ClassVar, NoReturn
 from upshot.contract.base.checks import check_whole
 from upshot.contract.base.enums import ErrorCode, Origin, Role
 from upshot.contract.error import AgentError
-from upshot.contract.message import Conversation, Message
+from upshot.contract.message import Message, MessageList
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.contract.protocols import Model
 from upshot.contract.result import OUTPUT_VAR
@@ -37,10 +37,10 @@ class InCallOrder:
     """
 
     def __init__(self) -> None:
-        self._shown: Conversation | None = None
+        self._shown: MessageList | None = None
         self._is_looked = False
 
-    def of(self, messages: Conversation) -> Conversation:
+    def of(self, messages: MessageList) -> MessageList:
         """*messages* themselves where they are in order, else a copy that is, and grows."""
         if not self._is_looked:
             self._is_looked = True

@@ -17,7 +17,7 @@ from upshot.contract.base.checks import shown_address
 from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import AgentError
-from upshot.contract.message import Conversation, Part
+from upshot.contract.message import MessageList, Part
 from upshot.contract.model_calls import ModelInput, ModelRequest, ModelResponse, ToolCallDelta
 from upshot.contract.protocols import Clock, StreamItem
 from upshot.contract.settings import ModelSettings
@@ -459,11 +459,11 @@ class HttpModel:
     def _encode(self, request: ModelRequest, *, stream: bool) -> bytes:
         messages = request.messages
         encoder: RequestEncoder | None = None
-        if isinstance(messages, Conversation):
+        if isinstance(messages, MessageList):
             encoder = cast("RequestEncoder | None", messages.encoded.get(self._form))
         if encoder is None or encoder.count > len(messages):
             encoder = make_request_encoder(self._surface, provider=self._provider)
-            if isinstance(messages, Conversation):
+            if isinstance(messages, MessageList):
                 messages.encoded.setdefault(self._form, encoder)
         for place in range(encoder.count, len(messages)):
             encoder.append(messages[place])

@@ -16,7 +16,7 @@ from upshot.contract.base.checks import json_fault, kind_of
 from upshot.contract.base.enums import ErrorCode, FinishReason, Origin, Role
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.error import AgentError
-from upshot.contract.message import Conversation, Message, Reasoning
+from upshot.contract.message import Message, MessageList, Reasoning
 from upshot.contract.model_calls import (
     ModelInput,
     ModelRequest,
@@ -58,7 +58,7 @@ class ScriptedModel:
     Args:
         script: The replies in order; or one function of the messages that answers every call.
         name: "provider:model" for logs.
-        per_conversation: Whether every ``Conversation`` starts at the first reply. In other
+        per_conversation: Whether every ``MessageList`` starts at the first reply. In other
             sequences the place is the number of assistant messages that they hold.
 
     Attributes:
@@ -103,7 +103,7 @@ class ScriptedModel:
         asked = ModelRequest.of(request)
         messages = asked.messages
         # A conversation as it is now, without a copy; whatever else may change is copied.
-        kept = messages.so_far() if isinstance(messages, Conversation) else tuple(messages)
+        kept = messages.so_far() if isinstance(messages, MessageList) else tuple(messages)
         self.calls.append(msgspec.structs.replace(asked, messages=kept))
         place = self._take_place(asked.messages)
         # A model that never waits would keep everything else in the loop from running.
@@ -129,7 +129,7 @@ class ScriptedModel:
         yield response
 
     def go_on_after(
-        self, replies: Iterable[ModelResponse], *, conversation: Conversation | None = None
+        self, replies: Iterable[ModelResponse], *, conversation: MessageList | None = None
     ) -> None:
         """Skip what was played before a run was resumed; never goes back.
 
@@ -167,13 +167,13 @@ class ScriptedModel:
             self._played = place + 1
         else:
             place = self._place_in(messages)
-            if isinstance(messages, Conversation):
+            if isinstance(messages, MessageList):
                 messages.encoded[self] = place + 1
         self._most_played = max(self._most_played, place + 1)
         return place
 
     def _place_in(self, messages: Sequence[Message]) -> int:
-        if isinstance(messages, Conversation):
+        if isinstance(messages, MessageList):
             return cast("int", messages.encoded.get(self, 0))
         return sum(message.role is Role.ASSISTANT for message in messages)
 

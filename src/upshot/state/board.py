@@ -10,7 +10,7 @@ from upshot.contract.base.enums import Role
 from upshot.contract.base.json_values import UnserializableError, is_plain, to_free_json
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.events import BoardChanged
-from upshot.contract.message import MAIN_CHANNEL, Conversation, Message
+from upshot.contract.message import MAIN_CHANNEL, Message, MessageList
 from upshot.contract.protocols import Board as BoardRole
 from upshot.contract.run_control import BoardSnapshot
 from upshot.contract.tool_calls import ToolCall
@@ -19,13 +19,13 @@ from upshot.errors import Misuse
 _NO_MESSAGES: Mapping[str, deque[Message]] = {}
 
 
-class Channels(dict[str, Conversation]):
+class Channels(dict[str, MessageList]):
     """Channels by name; one that is looked up is there from then on."""
 
     __slots__ = ()
 
-    def __missing__(self, name: str) -> Conversation:
-        made = self[name] = Conversation()
+    def __missing__(self, name: str) -> MessageList:
+        made = self[name] = MessageList()
         return made
 
 
@@ -59,7 +59,7 @@ class Board:
         """A board equal to the one that *snapshot* was taken of."""
         board = cls()
         for channel, messages in snapshot.channels.items():
-            board._channels[channel] = Conversation(messages)
+            board._channels[channel] = MessageList(messages)
         board._variables = {name: _copy(one) for name, one in snapshot.variables.items()}
         board._seeded = dict(snapshot.seeded)
         return board
@@ -115,11 +115,11 @@ class Board:
         if self._on_change is not None and added:
             self._on_change(BoardChanged(channel=channel, messages=added))
 
-    def messages(self, channel: str = MAIN_CHANNEL) -> Conversation:
+    def messages(self, channel: str = MAIN_CHANNEL) -> MessageList:
         """The messages of *channel* as they are now, in order."""
         return self._channels[channel].so_far()
 
-    def so_far(self) -> Conversation:
+    def so_far(self) -> MessageList:
         """The messages of the main channel up to where the engine has come again."""
         main = self._channels[MAIN_CHANNEL]
         return main.so_far(len(main) - len(self._again.get(MAIN_CHANNEL, ())))

@@ -20,7 +20,7 @@ from typing import Any
 from msgspec.structs import force_setattr
 
 from upshot.contract.base.json_values import JSON, UnserializableError, to_free_json, to_json
-from upshot.contract.message import Conversation, Message
+from upshot.contract.message import Message, MessageList
 from upshot.contract.model_calls import ModelRequest, RequestDigests
 from upshot.contract.tool_calls import FENCE_OPENING, ToolSpec
 
@@ -141,7 +141,7 @@ class RequestDigester:
 
     def _chain(self, messages: Sequence[Message]) -> list[str]:
         """The digests of *messages*, or of more that begin with them."""
-        if isinstance(messages, Conversation):
+        if isinstance(messages, MessageList):
             chain: Any = messages.encoded.get(self)
             if chain is None:
                 chain = messages.encoded[self] = []

@@ -13,7 +13,7 @@ from upshot.contract.base.enums import ErrorCode
 from upshot.contract.base.json_values import to_free_json
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.codec import decode
-from upshot.contract.message import MAIN_CHANNEL, Conversation, Message
+from upshot.contract.message import MAIN_CHANNEL, Message, MessageList
 from upshot.errors import Misuse
 from upshot.runs.engine_api.exceptions import Failed
 from upshot.state.board import Board, Channels
@@ -64,7 +64,7 @@ class BoardCopy(Board):
         added = tuple(messages)
         if channel not in self._own_channels:
             self._own_channels.add(channel)
-            self._channels[channel] = Conversation(self._channels[channel])
+            self._channels[channel] = MessageList(self._channels[channel])
         super().extend(added, channel)
         if added:
             self._added.append((channel, added))
