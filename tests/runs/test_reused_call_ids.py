@@ -23,6 +23,7 @@ from upshot import (
     ScriptEngine,
     Status,
     ToolCall,
+    replay,
     resume,
     run,
     tool,
@@ -208,3 +209,21 @@ async def test_a_call_that_waits_is_not_answered_by_the_denial_of_another_of_its
     result = await approved(make, result, journal)
     assert DID == {5: 1}
     assert [message.role for message in result.messages].count("tool") == 2
+
+
+@pytest.mark.parametrize("in_step", [False, True])
+async def test_calls_side_by_side_replay_alike(in_step: bool) -> None:
+    async def script(run: Any, host: Any, board: Any) -> None:
+        async def second() -> str:
+            (outcome,) = await run.tools.dispatch([ToolCall("d", "put", {"x": 9})])
+            return outcome.kind
+
+        await asyncio.gather(
+            run.tools.dispatch([ToolCall("c", "put", {"x": 1})]),
+            host.once("k", "write", second, idempotent=True) if in_step else second(),
+        )
+
+    make = scripted(script)
+    _, journal = await whole(make)
+    told = await replay("r", make(), journal=journal)
+    assert told.difference is None

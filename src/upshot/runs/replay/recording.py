@@ -64,9 +64,12 @@ class _Attempt:
                 replies.append((asked.seq, self.replies[turn]))
         return found
 
-    def asked_in(self, step: str) -> list[int]:
-        """The events that asked a model in the body of a step."""
-        return [asked.seq for asked in self.models.values() if asked.step == step]
+    def done_in(self, step: str) -> set[int]:
+        """The model and tool calls in the body of a step, by the numbers of their events."""
+        asked = {asked.seq for asked in self.models.values() if asked.step == step}
+        known = (one for calls in self.calls.values() for one in calls)
+        made = [one for one in known if one.record is not None and one.record.step == step]
+        return asked.union(event.seq for one in made for event in one.events)
 
 
 class _Steps(Steps):
@@ -246,8 +249,8 @@ class Recording:
         self._left_out.update(range(start + 1, end or self.past.seq + 1))
 
     def _skip(self, key: str) -> None:
-        """Pass over what models were asked in the body of a step."""
-        self._left_out.update(self._now.asked_in(key))
+        """Pass over what was done in the body of a step."""
+        self._left_out.update(self._now.done_in(key))
 
     def _end_in(self, key: str) -> None:
         """Fail as the attempt did where it ended within a step, which then has no outcome.
