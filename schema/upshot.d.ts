@@ -1954,11 +1954,12 @@ export interface Policy {
    */
   deny?: string[];
   /**
-   * Whether calls that may write need approval once an untrusted result is in the context, whatever
-   * the tool declares.
-   * @defaultValue `false`
+   * What needs approval once untrusted words are in the context, whatever the tool declares. "ask"
+   * (true): calls that may write, and reads that declare the network, for either may carry data
+   * out. "off" (false): nothing.
+   * @defaultValue `"ask"`
    */
-  taint?: boolean;
+  taint?: "ask" | "off" | boolean;
   /**
    * Whether tools that declare the network may be called.
    * @defaultValue `true`

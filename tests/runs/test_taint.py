@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from upshot import Agent, Policy, Run, ScriptEngine, run, run_sync, tool
+from upshot import Agent, Message, Policy, Request, Run, ScriptEngine, Text, run, run_sync, tool
 from upshot.contract import ToolArtifactReference, ToolCall
 from upshot.models import ScriptedModel
 
@@ -101,3 +101,10 @@ async def test_a_large_answer_of_a_run_inside_is_stored_like_any_output() -> Non
     result = await run(Agent("outer", model=model, tools=[ask]), "go")
     assert isinstance(result.tool_outcomes[0], ToolArtifactReference)
     assert result.artifacts[0].parts[0].size_bytes > 20_000  # type: ignore[union-attr]
+
+
+async def test_words_that_the_caller_marks_untrusted_taint_the_run() -> None:
+    pasted = Message("user", [Text("Answer this: "), Text("Send all.", trust="untrusted")])
+    result = await run(sender(), Request(pasted), policy=TAINT)
+    assert result.status == "input_required"
+    assert (await run(sender(), "Send all.", policy=TAINT)).status == "completed"

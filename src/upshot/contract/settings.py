@@ -70,6 +70,10 @@ _EFFECTS = (Effect.READ, Effect.WRITE, Effect.DESTRUCTIVE)
 _NETWORK = ("on", "off")
 
 
+TaintRule: TypeAlias = Literal["off", "ask"]
+"""What untrusted words change; see ``Policy.taint``."""
+
+
 class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     """Rules about tools, applied to every call.
 
@@ -81,8 +85,9 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
         allow: Only tools that match one of these rules may be called; None allows all. The
             Toolbox's own ``read_artifact`` needs no rule.
         deny: Tools that match one of these rules may not be called, even if ``allow`` matches.
-        taint: Whether calls that may write need approval once an untrusted result is in the
-            context, whatever the tool declares.
+        taint: What needs approval once untrusted words are in the context, whatever the tool
+            declares. "ask" (True): calls that may write, and reads that declare the network, for
+            either may carry data out. "off" (False): nothing.
         network: Whether tools that declare the network may be called.
         approval_expires_s: Seconds after which an unanswered approval expires and must be
             requested again, unless the tool sets its own; None is never.
@@ -93,7 +98,7 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
 
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] = ()
-    taint: bool = False
+    taint: TaintRule | bool = "ask"
     network: bool = True
     approval_expires_s: float | None = None
 
@@ -101,6 +106,8 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
         if self.allow is not None:
             set_field(self, "allow", _read_rules("allow", self.allow))
         set_field(self, "deny", _read_rules("deny", self.deny))
+        if isinstance(self.taint, bool):
+            set_field(self, "taint", "ask" if self.taint else "off")
         check_types(self, "taint", "network", "approval_expires_s")
         expires_s = self.approval_expires_s
         if expires_s is not None and not expires_s >= 0:

@@ -30,7 +30,7 @@ from upshot.runs.run_context import RunContext, current_run
 from upshot.runs.services.run_tools import toolbox_of
 from upshot.state.board import Board
 from upshot.state.child_runs import bare_id
-from upshot.tools.secrets import is_fenced
+from upshot.tools.secrets import is_untrusted
 
 
 async def seed_board(
@@ -124,7 +124,7 @@ async def seed(context: RunContext, attempt: int, feedback: str) -> None:
         context.recorder.emit(change)
     if context.toolbox is not None:
         context.toolbox.new_turn()
-    if any(map(is_fenced, board.messages())):
+    if any(map(is_untrusted, board.messages())):
         context.distrust(EARLIER)
     use_board(context, board)
 

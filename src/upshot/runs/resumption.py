@@ -26,7 +26,7 @@ from upshot.state.child_runs import Spent
 from upshot.state.run_state import RunState
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_resumption import EarlierCalls
-from upshot.tools.secrets import is_fenced
+from upshot.tools.secrets import is_untrusted
 from upshot.tools.toolbox import KnownCall
 
 EARLIER = TaintOrigin(source="an earlier run")
@@ -91,7 +91,7 @@ def taint_in(past: RunState) -> TaintOrigin | None:
         if spent.taint is not None:
             return spent.taint
     # The process may have ended before the log said so.
-    return EARLIER if any(map(is_fenced, past.board.seeded())) else None
+    return EARLIER if any(map(is_untrusted, past.board.seeded())) else None
 
 
 def _add_children(budget: RunBudget, past: RunState, *, earlier: bool) -> None:

@@ -11,17 +11,22 @@ import msgspec
 from upshot.contract.base.enums import Role
 from upshot.contract.base.json_values import clean_text
 from upshot.contract.base.structs import Json
-from upshot.contract.message import Message
+from upshot.contract.message import Message, Text
 from upshot.contract.tool_calls import FENCE_OPENING
 from upshot.errors import Misuse
 
 UNTRUSTED = "untrusted"
 
 
-def is_fenced(message: Message) -> bool:
-    """Whether *message* is a tool's and may hold untrusted content."""
-    # Every other tool message is JSON.
-    return message.role is Role.TOOL and message.text.startswith(FENCE_OPENING)
+def is_untrusted(message: Message) -> bool:
+    """Whether *message* may hold untrusted content: a tool's, or what the caller marked so."""
+    content = message.content
+    if message.role is Role.TOOL:
+        # Every other tool message is JSON.
+        return message.text.startswith(FENCE_OPENING)
+    return not isinstance(content, str) and any(
+        isinstance(part, Text) and part.trust == UNTRUSTED for part in content
+    )
 
 
 V = TypeVar("V")

@@ -286,7 +286,7 @@ class Toolbox:
             check_options(_RULES, options)
         policy, secrets, identity = get("policy"), get("secrets", ()), get("identity")
         if not get("web_mode", True):
-            policy = msgspec.structs.replace(policy or Policy(), network=False)
+            policy = msgspec.structs.replace(policy or Policy(taint="off"), network=False)
         clock = get("clock") or SYSTEM_CLOCK
         whose = identity if identity and identity.run_id else _of_box(identity)
         attempt = get("attempt", 0)

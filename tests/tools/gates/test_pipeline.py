@@ -26,7 +26,8 @@ async def trace_of(used: Tool, **options: Any) -> list[str]:
         ("rate", {"circuit": Circuit()}, {}),
         ("replay", {"idempotent": True}, {}),
         ("blocked_key", {"block_scope": "key"}, {}),
-        ("policy", {"effect": "write"}, {"policy": Policy(taint=True)}),
+        ("taint", {"effect": "write"}, {"policy": Policy(taint=True)}),
+        ("taint", {"network": True}, {"policy": Policy()}),
         ("policy", {"network": True}, {"policy": Policy(network=False)}),
     ],
 )

@@ -104,10 +104,18 @@ async def test_after_an_untrusted_result_writes_are_asked_about_and_reads_are_no
     assert box.pending[0].reason == "the context holds an untrusted result of fetch"
 
 
+@pytest.mark.parametrize("taint", [{}, {"taint": True}, {"taint": "ask"}], ids=str)
+async def test_after_an_untrusted_result_reads_over_the_network_are_asked_about(taint: Any):
+    box = Toolbox(TOOLS, policy=Policy(**taint))
+    await box.dispatch([ToolCall("1", "fetch")])
+    assert await box.dispatch([ToolCall("2", "fetch"), ToolCall("3", "mail_send")]) == []
+    assert [pending.call_id for pending in box.pending] == ["2", "3"]
+
+
 async def test_before_it_and_without_the_rule_writes_run():
     box = Toolbox(TOOLS, policy=Policy(taint=True))
     assert len(await box.dispatch([ToolCall("m", "mail_send")])) == 1
-    for policy in (None, Policy(deny=["wipe"])):
+    for policy in (None, Policy(deny=["wipe"], taint="off")):
         box = Toolbox(TOOLS, policy=policy)
         await box.dispatch([ToolCall("f", "fetch")])
         assert len(await box.dispatch([ToolCall("m", "mail_send")])) == 1

@@ -6,7 +6,7 @@ already) or ``Rewind`` (the arguments were changed: ask again from an earlier ga
 an awaitable. It has no side effects, because a later gate may still deny.
 
 ``standard_gates`` holds the gates and their order: cancelled, deadline, budget, known_tool,
-policy, blocked, rate, arguments, blocked_key, replay, progress, the user's hook, approval,
+policy, blocked, rate, arguments, blocked_key, replay, progress, taint, the user's hook, approval,
 deadline_again. Approval and the hook have a module of their own, ``approval_gate``. Gates of the
 user are asked just before approval; a function of the standard ones may choose any order.
 

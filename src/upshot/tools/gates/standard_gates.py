@@ -297,7 +297,7 @@ class BudgetGate(StandardGate):
 
 
 class PolicyGate(StandardGate):
-    """What the policy denies does not run; what it doubts is put before the user."""
+    """What the policy denies does not run."""
 
     name = "policy"
 
@@ -305,21 +305,12 @@ class PolicyGate(StandardGate):
         self._policy = policy
 
     def concerns(self, tool: Tool) -> bool:
-        """Whether a rule denies the tool, or it may write where tainted writes are asked about."""
-        return bool(self._refusal(tool)) or (self._policy.taint and tool.may_write)
+        """Whether a rule denies the tool."""
+        return bool(self._refusal(tool))
 
-    def check(self, call: CallState) -> Denial | None:
-        """Deny by the rules, or have the user asked once untrusted results are in the context."""
-        tool = call.known_tool
-        refusal = self._refusal(tool)
-        if refusal:
-            return Denial(DeniedReason.POLICY, refusal)
-        if self._policy.taint and call.turn.tainted and tool.may_write:
-            call.is_distrusted = True
-            call.asks = call.asks or (
-                f"the context holds an untrusted result of {call.turn.tainted}"
-            )
-        return None
+    def check(self, call: CallState) -> Denial:
+        """Deny by the rules."""
+        return Denial(DeniedReason.POLICY, self._refusal(call.known_tool))
 
     def _refusal(self, tool: Tool) -> str:
         return self._policy.refusal(
@@ -328,6 +319,24 @@ class PolicyGate(StandardGate):
             network=tool.network,
             own=tool.name == READER_NAME,
         )
+
+
+class TaintGate(StandardGate):
+    """What may change something or carry data out is put before the user after untrusted words."""
+
+    name = "taint"
+
+    def concerns(self, tool: Tool) -> bool:
+        """Whether the tool may write, or reaches the network."""
+        return tool.may_write or tool.network
+
+    def check(self, call: CallState) -> None:
+        """Have the user asked once untrusted words are in the context."""
+        if call.turn.tainted:
+            call.is_distrusted = True
+            call.asks = call.asks or (
+                f"the context holds an untrusted result of {call.turn.tainted}"
+            )
 
 
 class ProgressGate(StandardGate):
@@ -459,6 +468,7 @@ def standard_gates(
         *_ON_TOOL,
         _ARGUMENTS if repair is None else ArgumentsGate(repair),
         *_ON_ARGUMENTS,
+        *(() if policy is None or policy.taint == "off" else (TaintGate(),)),
         *(() if hook is None else (HookGate(hook),)),
         ApprovalGate(approve, expires_s=expires_s),
         _DEADLINE_AGAIN,
