@@ -298,7 +298,7 @@ export interface AgentSpec {
   allow_empty?: boolean;
   /**
    * Fields of the agent that cannot be stored and were left out: any of instructions, output_type,
-   * handoffs (where one has more than an id), observers and deciders. A spec that omits more than
+   * handoffs (if one has more than an id), observers and deciders. A spec that omits more than
    * observers does not run; to run it without those fields, set this to ().
    * @defaultValue `[]`
    */
@@ -319,7 +319,7 @@ export interface Answer {
   by?: string;
 }
 
-/** What the user answers. */
+/** An answer of the user. */
 export type AnyAnswer =
   | Approve
   | Deny
@@ -360,8 +360,8 @@ export interface ApprovalAnswered {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -439,8 +439,8 @@ export interface ApprovalRequested {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -462,8 +462,8 @@ export interface Approve {
   /** The call. */
   call_id: string;
   /**
-   * That of the question to which it is the answer. "" is taken only while the run has asked one
-   * question about a call of this id.
+   * The digest of the question that it answers. "" is accepted only while the run has asked no more
+   * than one question about a call with this id.
    * @defaultValue `""`
    */
   digest?: string;
@@ -532,8 +532,8 @@ export interface ArtifactStored {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -583,8 +583,8 @@ export interface AttemptEnded {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -666,8 +666,8 @@ export interface AttemptStarted {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -742,8 +742,8 @@ export interface BoardChanged {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -773,7 +773,9 @@ export interface BoardChanged {
    * @defaultValue `[]`
    */
   refs?: number[];
-  /** In a log, instead of the messages that a run began with: where they stand; null elsewhere. */
+  /**
+   * In a log, instead of the messages that a run began with: where to find them; null elsewhere.
+   */
   seed?: SeedReference | null;
 }
 
@@ -828,7 +830,7 @@ export interface Budget {
    */
   tool_timeout_s?: number | null;
   /**
-   * What a cost limit does with a model without a price: "refuse" raises Misuse at the start,
+   * What a cost limit does about a model without a price: "refuse" raises Misuse at the start,
    * "allow" does not count its calls.
    * @defaultValue `"refuse"`
    */
@@ -903,8 +905,8 @@ export interface CheckpointSaved {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -940,7 +942,7 @@ export interface Coercion {
   after?: Json;
 }
 
-/** It is decided whether the run counts for the conversation. */
+/** The run was committed or not: whether it counts for the conversation is settled. */
 export interface Committed {
   kind: "committed";
   /** The version of the schema it was written with; always written. */
@@ -974,8 +976,8 @@ export interface Committed {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -1072,8 +1074,8 @@ export interface Decided {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -1181,7 +1183,7 @@ export type ErrorCode =
   | "timeout"
   | (string & {});
 
-/** Everything that a run's log and its subscribers get. */
+/** An event, as a run's log and its subscribers get it. */
 export type Event =
   | RunStarted
   | RunResumed
@@ -1376,8 +1378,8 @@ export interface HandoffEvent {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -1496,8 +1498,8 @@ export interface Lagged {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -1568,8 +1570,8 @@ export interface ModelReplied {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -1680,8 +1682,8 @@ export interface ModelRetried {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -1773,8 +1775,8 @@ export interface ModelStarted {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -1788,7 +1790,7 @@ export interface ModelStarted {
    * @defaultValue `0`
    */
   turn?: number;
-  /** What it is asked, as digests; null where an engine tells of a call of its own. */
+  /** Digests of the request; null if an engine reports a call of its own. */
   request?: RequestDigests | null;
   /**
    * "repair" if the call is to correct a tool call's arguments; "" for the engine's.
@@ -1805,7 +1807,7 @@ export interface ModelStarted {
 /** A moment: RFC 3339 in UTC, such as "2026-03-01T12:00:00Z". */
 export type Moment = string;
 
-/** An amount in the currency that stands beside it, else in US dollars. */
+/** An amount in the currency named beside it, else in US dollars. */
 export type Money = number;
 
 /** Where an error or a warning arose. Open. */
@@ -1863,17 +1865,17 @@ export interface PendingApproval {
    */
   effect?: Effect;
   /**
-   * Names this very question: SHA-256 of the arguments, the tool's version, the reply that asked
-   * for the call and the moment of the question. An answer carries it.
+   * Identifies this question: SHA-256 of the arguments, the tool's version, the reply that asked
+   * for the call and the moment of the question. An answer repeats it.
    * @defaultValue `""`
    */
   digest?: string;
   /**
-   * Why approval is needed, "" if by rule.
+   * Why approval is needed, "" if a rule requires it.
    * @defaultValue `""`
    */
   reason?: string;
-  /** The untrusted content because of which it is asked, null if it is not. */
+  /** The untrusted content that made approval necessary, null if that is not why. */
   taint?: TaintOrigin | null;
   /** When it was first asked. */
   asked_at?: Moment | null;
@@ -2006,8 +2008,8 @@ export interface QuestionAnswered {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -2054,13 +2056,13 @@ export interface QuestionAsked {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
   /**
-   * What it waits for; in each session that waits for it.
+   * What it waits for; logged again by each session that waits for it.
    * @defaultValue `{"kind": "pending_question"}`
    */
   pending?: PendingQuestion | PendingExternal;
@@ -2166,8 +2168,8 @@ export interface ReasoningDelta {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -2224,7 +2226,7 @@ export interface RequestConfig {
   accepted_output_modes?: string[];
 }
 
-/** What a model is asked, as digests; equal parts have equal digests, in every run. */
+/** Digests of the parts of a model request; equal parts have equal digests in every run. */
 export interface RequestDigests {
   /**
    * Of the instructions, "" for none.
@@ -2252,8 +2254,8 @@ export interface RequestDigests {
    */
   count?: number;
   /**
-   * The digests of those that come after the ones that the model call before in this run was sent
-   * as well. Each covers all messages up to its own.
+   * One for each message after those that this request shares with the run's previous model call.
+   * Each covers all messages up to its own.
    * @defaultValue `[]`
    */
   added?: string[];
@@ -2316,7 +2318,7 @@ export interface RunInfo {
    */
   context_id?: string;
   /**
-   * Free JSON of the caller, a copy; it forges none of the others.
+   * Free JSON of the caller, as a copy; it cannot override the other fields.
    * @defaultValue `{}`
    */
   attributes?: JsonObject;
@@ -2361,8 +2363,8 @@ export interface RunInterrupted {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -2407,8 +2409,8 @@ export interface RunResumed {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -2460,8 +2462,8 @@ export interface RunSettled {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -2503,8 +2505,8 @@ export interface RunStarted {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -2530,9 +2532,9 @@ export interface RunStarted {
    */
   depth?: number;
   /**
-   * The options of the run that are JSON, the policy among them; under "launch" what the command
-   * line needs to resume it, and under "dependencies" true where it was given some. Never an API
-   * key.
+   * The options of the run that have a JSON form, including the policy. "launch" has what the
+   * command line needs to resume the run; "dependencies" is true if the run was given any. Never an
+   * API key.
    * @defaultValue `{}`
    */
   options?: JsonObject;
@@ -2596,7 +2598,7 @@ export interface RunWarning {
   origin: Origin;
 }
 
-/** Messages that a conversation holds, in place of the messages themselves. */
+/** A reference to messages of a stored conversation, in place of the messages themselves. */
 export interface SeedReference {
   /**
    * The conversation.
@@ -2604,12 +2606,12 @@ export interface SeedReference {
    */
   conversation?: string;
   /**
-   * As it stood after this many changes.
+   * How many changes the conversation had had by then.
    * @defaultValue `0`
    */
   revision?: number;
   /**
-   * Of these messages, as `digest_of_messages` makes it; others are refused.
+   * The messages' `digest_of_messages`; messages with another digest are refused.
    * @defaultValue `""`
    */
   digest?: string;
@@ -2775,8 +2777,8 @@ export interface StepSettled {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -2830,8 +2832,8 @@ export interface StepStarted {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -2847,15 +2849,15 @@ export interface StepStarted {
   effect?: Effect;
 }
 
-/** What brought untrusted content into a run, first. */
+/** What first brought untrusted content into a run. */
 export interface TaintOrigin {
   /**
-   * The tool that gave it, or "an earlier run" where it came with the history.
+   * The tool that returned it, or "an earlier run" if it came with the history.
    * @defaultValue `""`
    */
   source?: string;
   /**
-   * The call of that tool, "" if it was none.
+   * The call of that tool, "" if it did not come from a call.
    * @defaultValue `""`
    */
   call_id?: string;
@@ -2866,7 +2868,7 @@ export interface TaintOrigin {
   run_id?: string;
 }
 
-/** Untrusted content reached the run otherwise than by a call of its own tools. */
+/** Untrusted content reached the run other than through its own tool calls. */
 export interface Tainted {
   kind: "tainted";
   /** The version of the schema it was written with; always written. */
@@ -2900,8 +2902,8 @@ export interface Tainted {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -2970,8 +2972,8 @@ export interface TextDelta {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -3073,8 +3075,8 @@ export interface ToolCallDelta {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -3168,7 +3170,7 @@ export interface ToolFailure {
   code?: ErrorCode | null;
 }
 
-/** What came of a tool call. Closed. */
+/** The outcome of a tool call. Closed. */
 export type ToolOutcome =
   | ToolExecutionResult
   | ToolTimeout
@@ -3210,8 +3212,8 @@ export interface ToolProgress {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -3394,8 +3396,8 @@ export interface ToolSettled {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -3455,8 +3457,8 @@ export interface ToolStarted {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -3534,7 +3536,7 @@ export interface ToolTimeout {
   code?: ErrorCode | null;
 }
 
-/** A part or an event of a kind that this version does not know, kept as it came. */
+/** A part or an event of a kind that this version does not know, kept unchanged. */
 export interface Unknown {
   kind: UnknownKind;
   [field: string]: Json;
@@ -3607,13 +3609,14 @@ export interface UsageReported {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];
   /**
-   * The number of the engine's report in the attempt, from 1; 0 for a reply that the run left.
+   * The number of the engine's report in the attempt, from 1; 0 for a reply that the run stopped
+   * reading.
    * @defaultValue `1`
    */
   number?: number;
@@ -3658,8 +3661,8 @@ export interface Warned {
    */
   literal?: string[];
   /**
-   * Of an event of a child run, shown to who watches a run around it: the ids of the runs that it
-   * is inside of, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
    * @defaultValue `[]`
    */
   path?: string[];

@@ -29,10 +29,10 @@ def test_a_file_is_read_by_its_suffix(tmp_path: Path, name: str, data: bytes) ->
 @pytest.mark.parametrize(
     ("name", "data", "said"),
     [
-        ("a.json", b"{\n]", "a.json, line 2, column 1: this is no JSON: "),
+        ("a.json", b"{\n]", "a.json, line 2, column 1: this is not JSON: "),
         ("a.json", b" \n", "a.json: the file is empty"),
-        ("a.yml", b"a: [", "a.yml, line 1, column 5: this is no YAML: "),
-        ("a.json", b"\xff", "a.json is no text in UTF-8: "),
+        ("a.yml", b"a: [", "a.yml, line 1, column 5: this is not YAML: "),
+        ("a.json", b"\xff", "a.json is not UTF-8 text: "),
     ],
     ids=["json", "empty", "yaml", "latin"],
 )

@@ -32,7 +32,7 @@ def read_data_file(path: Path, name: str) -> object:
     try:
         text = path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Misuse(f"{name} is no text in UTF-8: {error.reason}") from error
+        raise Misuse(f"{name} is not UTF-8 text: {error.reason}") from error
     except OSError as error:
         raise Misuse(f"{name} cannot be read: {error.strerror or type(error).__name__}") from error
     return _parse_yaml(text, name) if path.suffix in YAML_SUFFIXES else _parse_json(text, name)
@@ -56,7 +56,7 @@ def _parse_json(text: str, name: str) -> object:
         return json.loads(text)
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        raise Misuse(f"{name}, {place}: this is no JSON: {error.msg}") from error
+        raise Misuse(f"{name}, {place}: this is not JSON: {error.msg}") from error
 
 
 def _parse_yaml(text: str, name: str) -> object:
@@ -73,4 +73,4 @@ def _parse_yaml(text: str, name: str) -> object:
         # YAML counts lines from 0, messages from 1.
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise Misuse(f"{name}{place}: this is no YAML: {problem}") from error
+        raise Misuse(f"{name}{place}: this is not YAML: {problem}") from error

@@ -156,7 +156,7 @@ def test_no_log_is_kept_where_none_is_wanted(command: Command) -> None:
         (["run", "agent.py", "hi", "--model", "opnai:gpt-5"], "did you mean openai:gpt-5?"),
         (["run", "agent.py", "hi", "--model", "gpt-5"], "'gpt-5' names no model"),
         (["run", "agent.py", "hi", "--model", "sim:gone.json"], "gone.json cannot be read"),
-        (["run", "agent.py", "hi", "--model", "sim:agent.py"], "column 1: this is no JSON: "),
+        (["run", "agent.py", "hi", "--model", "sim:agent.py"], "column 1: this is not JSON: "),
         (["run", "agent.py", " ", "--model", CALLS], "the request is empty"),
         (["run", "agent.py"], "the request is empty: say what you want"),
         (["run"], "Missing argument 'FILE.py:AGENT' (see upshot run --help)"),

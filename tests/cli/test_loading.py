@@ -87,7 +87,7 @@ def test_tools_of_a_file_are_found() -> None:
         ("a.py", "raise SystemExit(3)", "a.py", "a.py, line 1: SystemExit: 3"),
         ("agent.py", ONE, "agnet.py:agent", "there is no file agnet.py: did you mean 'agent.py'?"),
         ("a.txt", "", "a.txt", "a.txt is no agent's file: give one that ends in .py, .json"),
-        ("a.json", '{"id": "a",\n}', "a.json", "a.json, line 2, column 1: this is no JSON: "),
+        ("a.json", '{"id": "a",\n}', "a.json", "a.json, line 2, column 1: this is not JSON: "),
         ("a.json", "[]", "a.json", "a.json, line 1: a list where an agent"),
         ("a.yml", "", "a.yml", "a.yml, line 1: nothing where an agent"),
         (
@@ -100,7 +100,7 @@ def test_tools_of_a_file_are_found() -> None:
         ("a.json", '{"id": "a", "modle": 1}', "a.json", "no field 'modle': did you mean 'model'?"),
         ("a.json", '{"id": 1}', "a.json", "a.json: id: expected `str`, got `int`"),
         ("a.json", '{"id": "a"}', "a.json:b", "a.json holds one agent: leave out ':b'"),
-        ("a.yaml", "id: a\n  b: c\n", "a.yaml", "a.yaml, line 2, column 4: this is no YAML: "),
+        ("a.yaml", "id: a\n  b: c\n", "a.yaml", "a.yaml, line 2, column 4: this is not YAML: "),
     ],
     ids=lambda value: None,
 )

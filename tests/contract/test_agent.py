@@ -77,7 +77,7 @@ def test_two_handoffs_with_one_tool_name_are_misuse(handoffs: Any) -> None:
 
 def test_what_is_no_handoff_is_misuse() -> None:
     wrong: Any = [5]
-    with pytest.raises(Misuse, match="5 is no hand-off"):
+    with pytest.raises(Misuse, match="5 is not a hand-off"):
         Agent("support", handoffs=wrong)
 
 

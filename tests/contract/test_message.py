@@ -35,7 +35,7 @@ def test_a_message_is_made_of_role_and_content() -> None:
 
 @pytest.mark.parametrize("role", ["robot", None, 3, ""], ids=repr)
 def test_a_role_that_nobody_has_is_misuse(role: Any) -> None:
-    with pytest.raises(Misuse, match=f"{role!r} is no role"):
+    with pytest.raises(Misuse, match=f"there is no role {role!r}"):
         Message(role, "Hello")
 
 

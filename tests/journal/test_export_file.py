@@ -73,7 +73,7 @@ async def test_who_claimed_a_run_before_its_import_has_it_no_more_after_the_next
             lambda text: text.replace('"version":2', '"version":9'),
             "line 1: the run was exported in format 9",
         ),
-        (2, lambda text: text[:20], "line 2: this is no JSON"),
+        (2, lambda text: text[:20], "line 2: this is not JSON"),
         (2, lambda text: text.replace('"r"', '"other"'), "line 2: an event of run other"),
         (3, lambda text: text.replace('"seq":2', '"seq":3'), "line 3: event 3 stands where"),
         (3, lambda _: '{"kind":"text_delta","run_id":"r","seq":1}', "line 3: text_delta is for"),

@@ -114,10 +114,10 @@ def test_a_bad_scenario_is_told_with_file_and_place_and_what_was_expected(tmp_pa
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("s.json", "{'a': 1}", "s.json, line 1, column 2: this is no JSON: "),
+        ("s.json", "{'a': 1}", "s.json, line 1, column 2: this is not JSON: "),
         ("s.json", " ", "s.json: the file is empty"),
         ("s.json", "[1]", "the whole: expected `object`, got `array`"),
-        ("s.yaml", "replies:\n  - a\n b: [", "s.yaml, line 3, column 2: this is no YAML: "),
+        ("s.yaml", "replies:\n  - a\n b: [", "s.yaml, line 3, column 2: this is not YAML: "),
         ("s.yml", "just words", "the whole: expected `object`, got `str`"),
     ],
 )

@@ -9,26 +9,26 @@
 - ``settings``: budget, policy, retry and model settings. ``protocols``: the interfaces between the
   layers, such as ``Model``, ``Engine`` and ``Journal``.
 - ``codec`` encodes and decodes every value; ``schema`` publishes the JSON Schema and TypeScript.
-- ``base`` has what the structs are made of, ``forms`` other forms of the values.
+- ``base`` has the building blocks of the structs, ``forms`` the conversions to other formats.
 
-The life of a value: its maker may pass lists, words as strings and naive types; its
-``__post_init__`` converts or refuses them once. From then on it is immutable and is shared freely
-between tasks and with the log. ``encode`` writes it without fields that have their default, and
-``decode`` reads what any version wrote: it ignores unknown fields, and keeps an unknown part or
-event as ``Unknown``, which is written back unchanged.
+The life of a value: a caller may pass a list for a tuple, a string for an enum member or a float
+for money; ``__post_init__`` converts or refuses it, once. From then on the value is immutable and
+is shared freely between tasks and with the log. ``encode`` leaves out fields that have their
+default, and ``decode`` reads what any version wrote: it ignores unknown fields, and keeps an
+unknown part or event as ``Unknown``, which is written back unchanged.
 
 What holds throughout:
 
 - What goes wrong in a run is a value (``AgentError``, a ``ToolOutcome``); ``Misuse`` is raised only
   for a mistake of the caller, where the mistake is made.
-- What is not known is None, and never 0. Money is ``Decimal``, moments are in UTC.
-- A value that leaves the process is JSON; what cannot leave it is in a ``Local``.
+- An unknown figure is None, never 0. Money is ``Decimal``, moments are in UTC.
+- A value that leaves the process is JSON; objects that cannot leave it are in a ``Local``.
 - Nothing here imports another layer. Each name is loaded at its first use, so that
   ``import upshot`` stays fast.
 
 Traps: ``content`` and ``tool_calls`` of a reply are views of its ``parts``, so replace the parts.
-``Usage.cost`` is a view of the cost that the enclosing value has, and is not written. The
-docstrings' ``Attributes`` are published as descriptions in the schema.
+``Usage.cost`` is a view of the enclosing value's cost, and is not written. The docstrings'
+``Attributes`` are published as descriptions in the schema.
 """
 
 from upshot.lazy import lazy_imports

@@ -36,7 +36,7 @@ def _is_id(value: object) -> bool:
 
 
 _LIST = ("tools", "handoffs", "observers", "deciders")
-# Types come in many forms, plain values in few.
+# An output type has too many forms to list, so only plain values are refused.
 _NO_TYPES = (str, bytes, int, float, list, tuple, set)
 _ALLOWED = {
     "id": Allowed("a text that is not empty, such as Agent('support')", fits=_is_id),
@@ -56,7 +56,7 @@ _ALLOWED = {
 }
 
 Instructions: TypeAlias = "str | Callable[[Run], str | Awaitable[str]]"
-# A plain function's parameters are its own; the tool layer reads its signature.
+# A plain function may take any parameters; the tool layer reads its signature.
 ToolItem: TypeAlias = "Tool | str | Callable[..., object] | Iterable[Tool]"
 
 
@@ -161,7 +161,7 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
         if any(
             isinstance(one, Handoff) and one != Handoff(one.to_agent_id) for one in self.handoffs
         ):
-            # Its filter may be a guard; the spec has ids only.
+            # Its filter may be there for safety, and the spec can hold only the id.
             yield "handoffs"
         if self.observers:
             yield "observers"
@@ -180,7 +180,7 @@ def _to_handoff(item: Handoff | Agent[Any] | str) -> Handoff:
     if isinstance(item, str):
         return Handoff(item)
     if not isinstance(item, Agent):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-        raise Misuse(f"{item!r} is no hand-off: give a Handoff, an Agent or an agent's id")
+        raise Misuse(f"{item!r} is not a hand-off: give a Handoff, an Agent or an agent's id")
     return Handoff(item.id, item.card.description if item.card else "")
 
 

@@ -96,7 +96,7 @@ class RunInfo(Value, frozen=True):
         run_id: The run.
         task_id: The caller's task, "" if none.
         context_id: The conversation, "" if none.
-        attributes: Free JSON of the caller, a copy; it forges none of the others.
+        attributes: Free JSON of the caller, as a copy; it cannot override the other fields.
         resumed: Whether this is a later session of the run.
     """
 
@@ -138,7 +138,7 @@ class Handoff(metaclass=ArgumentsMeta):
     """An agent that a request may be handed to.
 
     Attributes:
-        to_agent_id: Its id; "" if it is not known and the host decides by the note.
+        to_agent_id: Its id; "" if the host chooses the agent by the note.
         description: When to hand over, for the model.
         tool_name: The tool's name; None derives one from the id.
         filter: Called with the run's identity and its board; False hides the hand-off.
@@ -166,14 +166,14 @@ class Handoff(metaclass=ArgumentsMeta):
             raise Misuse(f"a hand-off goes to an agent's id, not {_shown(agent_id)}")
         for name in ("description", "tool_name"):
             if not isinstance(given[name], str | None):
-                raise Misuse(f"{name} of the hand-off to {agent_id!r} is no text")
+                raise Misuse(f"{name} of the hand-off to {agent_id!r} must be a string")
         for name in ("filter", "on_invoke"):
             if given[name] is not None and not callable(given[name]):
-                raise Misuse(f"{name} of the hand-off to {agent_id!r} is no function")
+                raise Misuse(f"{name} of the hand-off to {agent_id!r} must be a function")
 
 
 def _shown(given: object) -> str:
-    """The value given in place of an id, and what to give, for the message."""
+    """What was given instead of an id, and what to give, for the message."""
     id = getattr(given, "id", None)
     if isinstance(id, str):
         return f"the {type(given).__name__} itself: Handoff({id!r})"
@@ -207,9 +207,9 @@ class AgentSpec(Root, frozen=True, kw_only=True):
         retry: How failed model calls are retried; None means never.
         allow_empty: Whether the model may reply with nothing at all.
         omitted: Fields of the agent that cannot be stored and were left out: any of
-            instructions, output_type, handoffs (where one has more than an id), observers and
-            deciders. A spec that omits more than
-            observers does not run; to run it without those fields, set this to ().
+            instructions, output_type, handoffs (if one has more than an id), observers and
+            deciders. A spec that omits more than observers does not run; to run it without those
+            fields, set this to ().
     """
 
     id: str = ""

@@ -68,7 +68,7 @@ def encode(value: object) -> bytes:
     if isinstance(value, Agent):
         value = cast("Agent[object]", value).spec()
     elif getattr(value, "local", None) is not None and isinstance(value, Root):
-        # What no other process has leaves no trace, so that a value that was read is written alike.
+        # Written as if it were absent, so that a value is written alike before and after decoding.
         value = copy(value)
         force_setattr(value, "local", None)
     try:
@@ -110,13 +110,14 @@ def decode(data: bytes | str, type: Any = None) -> object:
             is_any = decoder is decoder_of(None)
             return _decode_unknown(data, decoder, error, root_may_be_unknown=not is_any)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise Misuse(f"this is no JSON: {json_fault(error)}") from error
+        raise Misuse(f"this is not JSON: {json_fault(error)}") from error
 
 
 @cache
 def decoder_of(type: Any) -> msgspec.json.Decoder[Any]:
-    """What ``decode`` takes in place of *type*: to look a large union up takes half as long as to
-    decode a small value.
+    """The cached decoder of *type*, which ``decode`` also takes.
+
+    Looking up a large union takes half as long as decoding a small value.
     """
     expected: Any = Union[STANDALONE] if type is None else type  # noqa: UP007  # made at run time
     return msgspec.json.Decoder(expected, dec_hook=_decode_other)
@@ -124,7 +125,7 @@ def decoder_of(type: Any) -> msgspec.json.Decoder[Any]:
 
 @cache
 def _known_kinds() -> frozenset[object]:
-    """Every word that is the kind of some value."""
+    """The ``kind`` of every value that can stand alone."""
     return frozenset(getattr(kind, "__origin__", kind).__struct_config__.tag for kind in STANDALONE)
 
 
@@ -150,7 +151,7 @@ def _decode_unknown(
     while found := _INVALID_TAG.search(str(error)):
         if found["kind"] == UNKNOWN_TAG or not (found["path"] or root_may_be_unknown):
             name = kind or found["kind"]
-            raise Misuse(f"{name!r} is no kind of value that this version can read") from error
+            raise Misuse(f"this version cannot read a value of kind {name!r}") from error
         kind = found["kind"]
         tree = {"$": _PLAIN.decode(data)} if tree is None else tree
         # Each round settles one place of the type for good, so the loop ends.

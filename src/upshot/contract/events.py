@@ -148,9 +148,9 @@ class RunStarted(RunEvent, frozen=True, kw_only=True, gc=False):
         request: The request.
         parent_run_id: The run that started it, "" for a root run.
         depth: 0 for a root run.
-        options: The options of the run that are JSON, the policy among them; under "launch" what
-            the command line needs to resume it, and under "dependencies" true where it was given
-            some. Never an API key.
+        options: The options of the run that have a JSON form, including the policy. "launch" has
+            what the command line needs to resume the run; "dependencies" is true if the run was
+            given any. Never an API key.
         attributes: Free JSON of the caller.
     """
 
@@ -190,7 +190,7 @@ class QuestionAsked(RunEvent, frozen=True, kw_only=True):
     """The run asks the user a question, or waits for a result from another system.
 
     Attributes:
-        pending: What it waits for; in each session that waits for it.
+        pending: What it waits for; logged again by each session that waits for it.
     """
 
     pending: PendingQuestion | PendingExternal = PendingQuestion()
@@ -209,9 +209,9 @@ class QuestionAnswered(RunEvent, frozen=True, kw_only=True):
 
 
 class Tainted(RunEvent, frozen=True, kw_only=True):
-    """Untrusted content reached the run otherwise than by a call of its own tools.
+    """Untrusted content reached the run other than through its own tool calls.
 
-    What its own calls brought stands in their records (``trust``).
+    Whether a call of its own brought untrusted content is in the call's record (``trust``).
 
     Attributes:
         origin: Where it came from.
@@ -221,12 +221,12 @@ class Tainted(RunEvent, frozen=True, kw_only=True):
 
 
 class SeedReference(Value, frozen=True, kw_only=True):
-    """Messages that a conversation holds, in place of the messages themselves.
+    """A reference to messages of a stored conversation, in place of the messages themselves.
 
     Attributes:
         conversation: The conversation.
-        revision: As it stood after this many changes.
-        digest: Of these messages, as ``digest_of_messages`` makes it; others are refused.
+        revision: How many changes the conversation had had by then.
+        digest: The messages' ``digest_of_messages``; messages with another digest are refused.
     """
 
     conversation: str = ""
@@ -244,7 +244,7 @@ class BoardChanged(RunEvent, frozen=True, kw_only=True, gc=False):
         seeded: Whether this is what the board held before the engine started.
         refs: In a log, instead of the messages: the ``seq`` of the events whose replies and
             outcomes were appended; empty elsewhere.
-        seed: In a log, instead of the messages that a run began with: where they stand; None
+        seed: In a log, instead of the messages that a run began with: where to find them; None
             elsewhere.
     """
 
@@ -287,12 +287,12 @@ class StepSettled(RunEvent, frozen=True, kw_only=True):
 class UsageReported(RunEvent, frozen=True, kw_only=True):
     """Usage of model calls that have no reply in the log.
 
-    An engine reported it of calls that it made itself, or the stream of a reply told it before the
-    run left it.
+    Either an engine reported it for calls that it made itself, or the run stopped reading a
+    streamed reply that had already reported it.
 
     Attributes:
         number: The number of the engine's report in the attempt, from 1; 0 for a reply that the
-            run left.
+            run stopped reading.
         response: The usage, and the reply as far as it is known.
     """
 
@@ -349,7 +349,7 @@ class AttemptEnded(RunEvent, frozen=True, kw_only=True, gc=False):
 
 
 class Committed(RunEvent, frozen=True, kw_only=True):
-    """It is decided whether the run counts for the conversation.
+    """The run was committed or not: whether it counts for the conversation is settled.
 
     Attributes:
         committed: Whether its messages count.

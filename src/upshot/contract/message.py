@@ -200,7 +200,7 @@ class _UnknownMeta(msgspec.StructMeta):
 
 
 class Unknown(Tagged, frozen=True, kw_only=True, tag=UNKNOWN_TAG, metaclass=_UnknownMeta):
-    """A part or an event of a kind that this version does not know, kept as it came.
+    """A part or an event of a kind that this version does not know, kept unchanged.
 
     Attributes:
         raw: The whole JSON object with its kind; it is written back unchanged.
@@ -235,7 +235,7 @@ Part: TypeAlias = (
 
 
 def with_views(known: Signature, *names: str) -> Signature:
-    """The signature *known* with the views *names* added, for help and editors."""
+    """*known* with the views *names* added as keywords, for help() and editors."""
     from inspect import Parameter
 
     views = [Parameter(name, Parameter.KEYWORD_ONLY, default=()) for name in names]
@@ -382,7 +382,7 @@ class MessageList(Formed, Sequence[Message]):
     n turns encodes n messages rather than n squared.
 
     Attributes:
-        encoded: Encoders by a key of their own.
+        encoded: What encoders keep of it, each under a key of its own.
     """
 
     __slots__ = ("_messages", "encoded")

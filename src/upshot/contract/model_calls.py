@@ -188,10 +188,10 @@ class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
 
 
 class RequestDigests(Value, frozen=True, kw_only=True):
-    """What a model is asked, as digests; equal parts have equal digests, in every run.
+    """Digests of the parts of a model request; equal parts have equal digests in every run.
 
-    They are of the text as the log holds it, after the deciders and before any provider's form.
-    Secrets, the run's id and the names of its artifacts do not count.
+    They are taken from the text as the log holds it, after the deciders and before it is encoded
+    for a provider. Secrets, the run's id and the names of its artifacts do not count.
 
     Attributes:
         instructions: Of the instructions, "" for none.
@@ -199,8 +199,8 @@ class RequestDigests(Value, frozen=True, kw_only=True):
         settings: Of the settings and the output schema, "" for neither.
         messages: Of all messages in order: the digest of the last one.
         count: How many messages there are.
-        added: The digests of those that come after the ones that the model call before in this
-            run was sent as well. Each covers all messages up to its own.
+        added: One for each message after those that this request shares with the run's previous
+            model call. Each covers all messages up to its own.
     """
 
     instructions: str = ""
@@ -217,7 +217,7 @@ class ModelStarted(RunEvent, frozen=True, kw_only=True):
     Attributes:
         model: "provider:name".
         turn: The turn of the attempt, from 1.
-        request: What it is asked, as digests; None where an engine tells of a call of its own.
+        request: Digests of the request; None if an engine reports a call of its own.
         purpose: "repair" if the call is to correct a tool call's arguments; "" for the engine's.
         step: The key of the step in whose body it is called, "" for none.
     """

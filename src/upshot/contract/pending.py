@@ -21,11 +21,11 @@ from upshot.contract.base.structs import (
 
 
 class TaintOrigin(Value, frozen=True, kw_only=True):
-    """What brought untrusted content into a run, first.
+    """What first brought untrusted content into a run.
 
     Attributes:
-        source: The tool that gave it, or "an earlier run" where it came with the history.
-        call_id: The call of that tool, "" if it was none.
+        source: The tool that returned it, or "an earlier run" if it came with the history.
+        call_id: The call of that tool, "" if it did not come from a call.
         run_id: The child run or parent run that read it, "" for the run itself.
     """
 
@@ -34,7 +34,7 @@ class TaintOrigin(Value, frozen=True, kw_only=True):
     run_id: str = ""
 
     def seen_from(self, run_id: str) -> TaintOrigin:
-        """The same, as another run has it: what the run *run_id* read itself names that run."""
+        """The same as another run records it: content that *run_id* itself read gets its id."""
         return self if self.run_id else replace(self, run_id=run_id)
 
     def __str__(self) -> str:
@@ -49,10 +49,10 @@ class PendingApproval(Tagged, frozen=True, kw_only=True):
         tool_name: The tool.
         arguments: The validated arguments; secrets are masked.
         effect: The effect that the tool declares.
-        digest: Names this very question: SHA-256 of the arguments, the tool's version, the reply
-            that asked for the call and the moment of the question. An answer carries it.
-        reason: Why approval is needed, "" if by rule.
-        taint: The untrusted content because of which it is asked, None if it is not.
+        digest: Identifies this question: SHA-256 of the arguments, the tool's version, the reply
+            that asked for the call and the moment of the question. An answer repeats it.
+        reason: Why approval is needed, "" if a rule requires it.
+        taint: The untrusted content that made approval necessary, None if that is not why.
         asked_at: When it was first asked.
         expires_at: When the request expires and must be repeated; None is never.
         run_id: The child run that asks; "" is the run of the result itself.
@@ -78,7 +78,7 @@ class PendingApproval(Tagged, frozen=True, kw_only=True):
         return self.call_id
 
     def approve(self, *, always: Always = "", by: str = "") -> Approve:
-        """A yes to this very question."""
+        """A yes to this question, and to no other about the same call."""
         return Approve(self.call_id, digest=self.digest, always=always, by=by)
 
     def deny(self, reason: str = "", *, by: str = "") -> Deny:
@@ -158,8 +158,8 @@ class Approve(_ForCall, frozen=True, kw_only=True):
 
     Attributes:
         call_id: The call.
-        digest: That of the question to which it is the answer. "" is taken only while the run has
-            asked one question about a call of this id.
+        digest: The digest of the question that it answers. "" is accepted only while the run has
+            asked no more than one question about a call with this id.
         always: Which later calls may run too: "" for none, "tool" for all of the tool,
             "arguments" for those with the same arguments.
         by: Who answered, "" if unknown.
@@ -253,16 +253,16 @@ AnyAnswer: TypeAlias = Approve | Deny | Edit | Answer
 def answers_question(
     answer: Approve | Deny | Edit, question: PendingApproval, *, times_asked: int
 ) -> bool:
-    """Whether *answer*, which names the call of *question*, was given to this very question.
+    """Whether *answer* is to *question*, and not to another question about the same call id.
 
     Args:
-        answer: The answer.
-        question: The one that is open.
-        times_asked: How many questions were asked about calls of this id.
+        answer: An answer that names the call of *question*.
+        question: The open question.
+        times_asked: How many questions were asked about calls with this id.
 
     Returns:
-        True for any no. A yes holds for the question whose digest it carries; without a digest
-        for the only one that there was.
+        True for any no. A yes counts for the question whose digest it repeats; one without a
+        digest counts only if no more than one question was asked.
     """
     if isinstance(answer, Deny):
         return True

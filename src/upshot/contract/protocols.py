@@ -33,7 +33,7 @@ from upshot.contract.tool_calls import ToolCall, ToolOutcome, ToolSpec
 from upshot.contract.usage import Usage
 
 StreamItem: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | Usage | ModelResponse
-"""What a model's stream gives; a ``Usage`` is what the call has used so far, as it is told."""
+"""An item of a model's stream; a ``Usage`` is what the provider says the call has used so far."""
 AnyResult: TypeAlias = AgentResult[Json]
 
 
@@ -73,8 +73,8 @@ class Model(Protocol):
     def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
         """Call the model once and yield deltas; the last item is the whole ModelResponse.
 
-        Whenever the provider tells what the call has used so far, that comes as a ``Usage``, so
-        that a run that leaves the stream counts it.
+        Whenever the provider reports what the call has used so far, a ``Usage`` is yielded, so
+        that a run that stops reading early can still count it.
         """
         ...
 
@@ -230,8 +230,8 @@ class Host(Protocol):
 class Engine(Protocol):
     """Decides the next step of a run, until there is an answer.
 
-    An engine may also have ``can_resume(checkpoint) -> bool``, sync or async. Without it, it
-    cannot resume from a checkpoint unless it sets ``reads_checkpoints = True`` and reads
+    An engine may also have ``can_resume(checkpoint) -> bool``, sync or async. One without it
+    cannot resume from a checkpoint, unless it sets ``reads_checkpoints = True`` and reads
     ``run.resume_from`` itself.
     """
 
@@ -289,7 +289,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
 
 
 class RunFilters(TypedDict, total=False):
-    """Which runs of a journal are wanted; what is not given does not matter.
+    """Which runs of a journal to list; a filter that is not given matches every run.
 
     Attributes:
         limit: The most runs to return, from 1; None returns all.
@@ -436,7 +436,7 @@ class Observer:
     """
 
     def on_run_start(self, info: RunInfo, request: Request) -> Awaitable[None] | None:
-        """The run begins; called once per run."""
+        """A session of the run begins; ``info.resumed`` is True for all but the first."""
 
     def on_attempt_start(self, info: RunInfo, attempt: int) -> Awaitable[None] | None:
         """An attempt begins; *attempt* is its number, from 1."""
@@ -459,7 +459,7 @@ class Observer:
         """An attempt ended; *result* is its result, with the deciders' verdict applied."""
 
     def on_run_end(self, info: RunInfo, result: AnyResult) -> Awaitable[None] | None:
-        """The run ends with *result*; called once per run."""
+        """The session ends, or parks the run, with *result*."""
 
 
 class Decider:

@@ -53,7 +53,7 @@ FLAT_KEYS = (
 )
 
 
-# The keys of which nothing is written where the field is empty or None, in the order of writing.
+# These keys are left out if the field is empty or None; in the order of writing.
 _FLAT_FACTS = (
     *("usage", "cost", "finish_reason", "error", "rate_limit"),
     *("metadata", "provider_data"),
@@ -70,7 +70,7 @@ def to_flat_form(result: AgentResult[Any]) -> JsonObject:
         form["content"] = result.content
     for key in _FLAT_FACTS:
         value = getattr(result, key)
-        # A usage is falsy without counts, and may still say how many calls there were.
+        # A usage without token counts is falsy, but may still say how many calls there were.
         if value or (value is result.usage and value.api_calls):
             form[key] = plain(value)
     if (limits := limited_by(result.error, result.rate_limit)) is not None:
@@ -79,7 +79,7 @@ def to_flat_form(result: AgentResult[Any]) -> JsonObject:
 
 
 def limited_by(error: AgentError | None, limits: RateLimitState | None) -> RateLimitState | None:
-    """*limits*, limited where *error* says rate_limit; there are 429s that bring no headers."""
+    """*limits*, marked as limited if *error* is a rate_limit: some 429s come without headers."""
     if error is None or error.code != ErrorCode.RATE_LIMIT:
         return limits
     return msgspec.structs.replace(limits or RateLimitState(), limited=True)

@@ -39,11 +39,11 @@ _REF = "#/$defs/"
 # A whole document has a known kind.
 _STANDALONE: Any = Union[tuple(kind for kind in STANDALONE if kind is not Unknown)]  # noqa: UP007  # made at run time
 _UNIONS: dict[str, tuple[Any, str]] = {
-    "AnyAnswer": (AnyAnswer, "What the user answers."),
-    "Event": (Event, "Everything that a run's log and its subscribers get."),
+    "AnyAnswer": (AnyAnswer, "An answer of the user."),
+    "Event": (Event, "An event, as a run's log and its subscribers get it."),
     "Part": (Part, "A part of a message or an artifact."),
     "Pending": (Pending, "What a parked run waits for."),
-    "ToolOutcome": (ToolOutcome, "What came of a tool call. Closed."),
+    "ToolOutcome": (ToolOutcome, "The outcome of a tool call. Closed."),
     "Standalone": (_STANDALONE, "Every kind of value that stands alone."),
 }
 _NAMED_FORMS: dict[str, _Form] = {
@@ -59,7 +59,7 @@ _NAMED_FORMS: dict[str, _Form] = {
         "additionalProperties": {"$ref": f"{_REF}Json"},
     },
     "Money": {
-        "description": "An amount in the currency that stands beside it, else in US dollars.",
+        "description": "An amount in the currency named beside it, else in US dollars.",
         "type": "number",
     },
     "Moment": {

@@ -37,7 +37,7 @@ class Budget(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
         max_cost_usd: The most money, in US dollars.
         max_depth: How deep child runs may nest; the root run has depth 0.
         tool_timeout_s: Seconds for a tool without a timeout of its own.
-        unpriced: What a cost limit does with a model without a price: "refuse" raises Misuse
+        unpriced: What a cost limit does about a model without a price: "refuse" raises Misuse
             at the start, "allow" does not count its calls.
     """
 
@@ -259,7 +259,7 @@ class Retry(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
             Seconds, from *floor_s* to ``max_wait_s``; None if *floor_s* is greater, so that
             there is no further try.
         """
-        # The exponent is limited, since the product with a float would overflow.
+        # Without a limit on the exponent, the product with a float would overflow.
         backoff_s = min(self.base_s * 2 ** min(tries - 1, _MAX_DOUBLINGS), self.max_wait_s)
         least_s = max(floor_s or 0.0, 0.0)
         if least_s > self.max_wait_s:

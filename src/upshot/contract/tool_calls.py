@@ -122,7 +122,7 @@ def _restore(root: list[Json], path: str) -> bool:
         else:
             key, known = step, isinstance(holder, dict) and step in holder
         if not known:
-            # What was replaced is the key itself.
+            # The key itself was replaced, so there is no such place.
             return False
         held = cast("dict[str | int, Json]", holder)
         if place == len(steps) - 1 and held[key] is None:
@@ -134,7 +134,7 @@ def _restore(root: list[Json], path: str) -> bool:
 
 TOOL_MESSAGE_MAX_CHARS = 12_000
 ID_GATE = "call_id"
-"""What a record names as the gate of a call that was denied since another has its id."""
+"""The gate in the record of a call that was denied because another call has its id."""
 
 
 class _Outcome(Tagged, frozen=True, kw_only=False):

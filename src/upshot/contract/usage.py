@@ -259,7 +259,7 @@ class Usage(Value, frozen=True, kw_only=True, dict=True):
 
     @property
     def cost(self) -> Cost | None:
-        """The cost of these tokens, if the result or reply that holds both knows it."""
+        """The cost of these tokens, if the result or reply that holds this usage has one."""
         return vars(self).get("cost_seen")
 
     @property
@@ -287,7 +287,7 @@ def to_money(amount: Decimal | float | str) -> Decimal:
     """Convert *amount* to an exact one; a float counts as the digits it is printed with.
 
     Raises:
-        Misuse: It is not a finite number, or its size is absurd.
+        Misuse: It is not a finite number, or it is absurdly large or finely divided.
     """
     try:
         money = amount if isinstance(amount, Decimal) else Decimal(str(amount))

@@ -135,8 +135,8 @@ def test_what_no_person_can_read_is_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("a: [1", "this is no YAML"), ("\x00", "no YAML"),
-        ("a:\n\tb: 1", "this is no YAML (a tab in the indentation)"),
+        ("a: [1", "this is not YAML"), ("\x00", "not YAML"),
+        ("a:\n\tb: 1", "this is not YAML (a tab in the indentation)"),
         ("a: *x", "the alias *x of nothing"), ("a: &x [*x]", "inside what it stands for"),
         ("a: !!python/object:os.system x", "the tag"), ("a: !x 1", "the tag !x"),
         ("? [1]\n: 2", "a key that is no text"), ("a: 1\n---\nb: 2", "another document"),

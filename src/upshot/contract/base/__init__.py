@@ -1,4 +1,4 @@
-"""What the values of the contract are made of: struct bases, enums, JSON, checks and reprs.
+"""The building blocks of the contract's values: struct bases, enums, JSON, checks and reprs.
 
 - ``structs``: the bases of all values (``Value``, ``Tagged``, ``Root``, ``RunEvent``) and the
   checks of their fields.
@@ -17,8 +17,8 @@ What holds throughout:
 - Values are frozen. Only ``__post_init__`` sets a field, with ``set_field``.
 - A field that equals its default is left out of the JSON. ``written`` marks a default that is
   written all the same, because readers take an absent field for unknown.
-- A message of ``check_arguments`` says what the argument must be, what was got and, where known,
-  what to give. It never shows a text, which may be a secret.
+- A message of ``check_arguments`` says what the argument must be, what was got and, if known, what
+  to give. It never shows a text, which may be a secret.
 - An open enum never grows: an unknown word is a new object each time, equal to its string.
 
 Traps: msgspec checks types only when it decodes, so a value made by hand needs ``check_types``.

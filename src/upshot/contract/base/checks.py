@@ -164,7 +164,7 @@ def engine_hint(value: object) -> str:
     """What to give in place of *value*, which is not an engine; "" if there is no hint."""
     if not isinstance(value, type) and callable(getattr(value, "call", None)):
         return "a model is given as model="
-    # The engines belong to a higher layer, so what they run is recognized by its class name.
+    # The engines belong to a higher layer, so a graph or machine is recognized by its class name.
     wanted = _ENGINES.get(value.__name__ if isinstance(value, type) else type(value).__name__)
     return f"give {wanted}" if wanted else ""
 
@@ -183,7 +183,7 @@ def is_whole(value: object, least: int) -> bool:
     try:
         return operator.index(value) >= least
     except TypeError:
-        # A class has the method for its objects, and an array only when it holds one number.
+        # A class has the method only for its instances, an array only if it holds one number.
         return False
 
 
@@ -200,7 +200,7 @@ def is_amount(value: object, *, above: float | None = None, is_endless: bool = T
     try:
         amount = float(value)
     except OverflowError:
-        # An integer too large for a float is no sensible amount.
+        # An integer too large for a float is not a sensible amount.
         return False
     # Every comparison with NaN is false.
     in_range = amount >= 0 if above is None else amount > above
@@ -239,7 +239,7 @@ def check_amount(
         what: Its name, for the message.
         value: What was given.
         unit: Its unit, for the message.
-        above: It must be greater than this; None means 0 or more.
+        above: The amount must be greater than this; None means 0 or more.
         is_endless: Whether infinity is allowed.
         none: What None means; "" if None is not allowed.
 

@@ -27,7 +27,7 @@ class ClosedWord(StrEnum):
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
         words = ", ".join(cls)
-        raise Misuse(f"{value!r} is no {cls.__name__.lower()}: give one of {words}")
+        raise Misuse(f"there is no {cls.__name__.lower()} {value!r}: give one of {words}")
 
 
 class OpenWord(StrEnum):

@@ -34,7 +34,7 @@ class UnserializableError(TypeError):
 
     def __init__(self, path: str, reason: str) -> None:
         place = path if len(path) <= _MAX_PATH_CHARS else f"{path[:_MAX_PATH_CHARS]}..."
-        super().__init__(f"the value at {place or '/'} is no JSON: {reason}")
+        super().__init__(f"the value at {place or '/'} is not JSON: {reason}")
         self.path = path
         self.reason = reason
 
@@ -151,7 +151,7 @@ def settle_json(value: msgspec.Struct, *names: str) -> None:
             raise Misuse(f"{type(value).__name__}({name}=): {error}") from error
         if lossy:
             raise Misuse(
-                f"{type(value).__name__}({name}=): JSON cannot hold what stands at "
+                f"{type(value).__name__}({name}=): JSON cannot hold the value at "
                 f"{', '.join(path or '/' for path in lossy)}"
             )
         if plain is not given:
@@ -167,7 +167,7 @@ def _convert(value: Any, path: str, lossy: list[str], depth: int) -> Json:
         return _number(value, path, lossy)
     if depth == 0:
         raise UnserializableError(path, f"it holds itself, or is over {MAX_DEPTH} levels deep")
-    # A dict is looked for first: most mappings are one, and a role takes longer.
+    # Most mappings are dicts, and the test for the abstract class takes longer.
     if type(value) is dict or isinstance(value, Mapping):
         return _object(cast("Mapping[object, Any]", value), path, lossy, depth - 1)
     if isinstance(value, list | Sequence | Set) and not isinstance(

@@ -91,7 +91,7 @@ def _matches(text: str, pieces: list[str]) -> Iterator[tuple[int, int, int]]:
 
 def _fold(text: str) -> str:
     """*text* in lower case, character by character."""
-    # The only letter that becomes two in lower case; positions in the text must stay the same.
+    # The only letter whose lower case is two characters; positions in the text must not shift.
     return text.replace("\u0130", "i").lower()
 
 

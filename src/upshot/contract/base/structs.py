@@ -107,7 +107,7 @@ def to_snake(name: str) -> str:
 
 
 def written(default: D) -> D:
-    """A default that is written to JSON all the same, because absent means unknown there."""
+    """A default that is written to JSON all the same, because an absent field means unknown."""
     # A factory in C: it is called for every event and result.
     return msgspec.field(default_factory=repeat(default).__next__)
 
@@ -147,7 +147,7 @@ def check_types(value: msgspec.Struct, *names: str) -> None:
     for (name, hint), given in zip(hints.items(), values, strict=False):
         try:
             found: object = msgspec.convert(given, hint)
-            # What is only read as one, as from JSON, is none.
+            # msgspec converts a dict to a struct and a string to a moment: here that is an error.
             if isinstance(found, _MADE) and not isinstance(given, type(found)):
                 kinds = type(found).__name__, type(given).__name__
                 raise msgspec.ValidationError("Expected {}, got {}".format(*kinds))
@@ -201,7 +201,7 @@ def encode_other(value: object) -> object:
     if hasattr(type(value), "model_dump"):
         # A typed output may be a pydantic model, recognized without importing pydantic.
         return cast("Any", value).model_dump(mode="json")
-    raise TypeError(f"{type(value).__name__} is no JSON: convert it before it enters a result")
+    raise TypeError(f"{type(value).__name__} is not JSON: convert it before it enters a result")
 
 
 JSON = msgspec.json.Encoder(decimal_format="number", enc_hook=encode_other)
@@ -319,8 +319,9 @@ class RunEvent(Root, frozen=True, kw_only=True):
         part: 0 on durable events; 1, 2, ... on the deltas that follow one.
         literal: In a log, the fields to take as they are although they look omitted, that is,
             as if they had to be derived from earlier events; empty elsewhere.
-        path: Of an event of a child run, shown to who watches a run around it: the ids of the runs
-            that it is inside of, the watched one first. Empty on a run's own events, and in logs.
+        path: For an event of a child run, as a watcher of an outer run gets it: the ids of the runs
+            that the child is nested in, the watched one first. Empty on a run's own events, and in
+            logs.
     """
 
     run_id: str = ""
@@ -338,5 +339,5 @@ class RunEvent(Root, frozen=True, kw_only=True):
 
 
 def path_of(event: object) -> tuple[str, ...]:
-    """The path of an event of a child run; empty for a run's own, and for an unknown one."""
+    """The path of an event of a child run; empty for the run's own events and unknown ones."""
     return event.path if isinstance(event, RunEvent) else ()

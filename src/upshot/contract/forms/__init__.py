@@ -1,8 +1,8 @@
-"""Other forms of the contract's values, for programs that do not know upshot's own.
+"""Conversions between the contract's values and the formats of other programs.
 
 - ``flat_form``: the flat contract dict, a mapping with nine keys. ``to_contract`` writes it,
   ``from_contract`` reads it, ``ResultView`` is such a dict with the result's attributes, and
-  ``coerce_result`` makes a result of anything that an agent returned or raised.
+  ``coerce_result`` turns anything that an agent returned or raised into a result.
 - ``execution_form``: the execution result, a JSON view for user interfaces.
 - ``a2a_form``: tasks, messages, artifacts and agent cards of the A2A protocol.
 
@@ -13,11 +13,11 @@ the known forms in order, and what fits none becomes the output of a completed r
 
 What holds throughout:
 
-- A fact that is not known is missing, never null or 0.
-- A form loses only what it has no field for. ``to_a2a`` puts such facts under
+- An unknown fact is missing, never null or 0.
+- A format loses only what it has no field for. ``to_a2a`` puts such facts under
   ``metadata["upshot"]``, except those that must not leave the process: thoughts, tool records, raw
   provider data. So ``from_a2a(to_a2a(result), AgentResult)`` equals the result in all but those.
-- Money is exact inside; only a form makes a float of it.
+- Money is exact inside; it becomes a float only in these formats.
 
 Traps: a mapping with the right keys may be the user's own data, so ``coerce_result`` returns it as
 the output when its values do not fit; the status of a flat dict follows from its error alone; and

@@ -115,7 +115,7 @@ def _artifact_to_a2a(artifact: Artifact) -> JsonObject:
     return _with_extension(form, artifact.metadata)
 
 
-# Parts without an A2A form: calls are written beside the parts, the others are left out.
+# Parts without an A2A form: calls go into the metadata, the others are left out.
 _INNER = (Reasoning, ToolCall, ServerToolBlock)
 
 
@@ -297,9 +297,9 @@ def to_a2a(value: object) -> JsonObject:
             and ``AgentCapabilities`` become the A2A objects of the same name.
 
     Returns:
-        The object. What A2A has no field for is under ``metadata["upshot"]``: of a request its
-        inputs and run id; of a result its ids, exact status, error, usage, cost, output and what
-        it waits for. Thoughts, tool records, raw provider data and facts of hooks are left out,
+        The object. Facts for which A2A has no field are under ``metadata["upshot"]``: a request's
+        inputs and run id; a result's ids, exact status, error, usage, cost, output and what it
+        waits for. Thoughts, tool records, raw provider data and facts of hooks are left out,
         because the receiver may be untrusted.
 
     Raises:

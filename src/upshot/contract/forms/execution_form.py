@@ -42,7 +42,7 @@ class ExecutionFacts(TypedDict, total=False):
 
 
 def read_execution_facts(data: Mapping[str, object]) -> ExecutionFacts:
-    """Read the fields of *data*; what does not have upshot's form is left out. Never raises.
+    """Read the fields of *data*, leaving out those not in upshot's form. Never raises.
 
     Messages up to the first answer are the seeded ones and the request. Tools that ran are listed
     by name only, so there are no records.
@@ -81,7 +81,7 @@ def _read(form: type[T], value: object) -> T | None:
     try:
         return decode(encode(value), form)
     except (Misuse, UnserializableError):
-        # Another program's view may use the name for something else.
+        # Another program may use the name for something else.
         return None
 
 
@@ -164,7 +164,7 @@ def to_execution_result(result: AgentResult[Any]) -> AgentExecutionResult:
 
 
 def decode_execution_result(data: bytes | str) -> AgentExecutionResult:
-    """Decode an execution result; what ``to_execution_result`` made comes back equal.
+    """Decode an execution result; one that ``to_execution_result`` made comes back equal.
 
     Raises:
         Misuse: It is not JSON, or not an execution result; the message says where.

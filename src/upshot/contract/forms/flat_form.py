@@ -1,4 +1,4 @@
-"""The flat contract dict: written, read, and as a view of a result."""
+"""The flat contract dict: writing it, reading it, and ``ResultView``, a dict with attributes."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def from_contract(data: Mapping[str, object], *, now: float | None = None) -> Ag
 
 
 def coerce_result(anything: object, *, now: float | None = None) -> AgentResult[Json]:
-    """Make a result of anything that an agent returned or raised; never raises.
+    """Turn anything that an agent returned or raised into a result; never raises.
 
     Args:
         anything: An ``AgentResult`` or ``ModelResponse``, or the dict of its encoded form; an
@@ -146,14 +146,14 @@ def result_of_response(response: ModelResponse) -> AgentResult[Json]:
 
 
 def _read_mapping(data: Mapping[str, object], now: float) -> AgentResult[Json] | None:
-    """The result that *data* is a form of, None if it is just JSON."""
+    """The result that *data* describes, None if it is just JSON."""
     try:
         if data.get("kind") in ("agent_result", "model_response"):
             return coerce_result(decode(encode(dict(data))))
         if set(FLAT_KEYS).issuperset(data) and not _TELLING_KEYS.isdisjoint(data):
             return msgspec.structs.replace(from_contract(data, now=now), local=Local(raw=data))
     except Misuse:
-        # The user's own data, which happens to have such keys.
+        # It is the user's own data, which happens to have such keys.
         pass
     return _read_execution(data)
 
@@ -186,7 +186,7 @@ def _told_error(data: Mapping[str, object]) -> AgentError | None:
         try:
             return _read_error(to_free_json(fields)[0])
         except (Misuse, UnserializableError):
-            # An error of another form is an error all the same.
+            # An error in an unknown form is still an error.
             message = fields.get("message")
             return AgentError(message=clean_text(str(message or "An error of an unknown form.")))
     if data.get("success") is not False:
@@ -243,7 +243,7 @@ def _read_error(error: object) -> AgentError | None:
     read = _read(AgentError, {"error": form}, "error")
     if read is None or read is error or fields.get("retryable") is not None:
         return read
-    # The default code says nothing about whether this error may pass.
+    # AgentError fills in a default code, which says nothing about whether this error may pass.
     code = read.code if fields.get("code") else ""
     return msgspec.structs.replace(read, retryable=is_retryable(code, read.status_code))
 
@@ -258,7 +258,7 @@ def _read_cost(form: Mapping[str, object]) -> Cost | None:
 def _limits_of(
     limits: RateLimitState | None, error: AgentError | None, *, now: float | None = None
 ) -> RateLimitState | None:
-    """*limits* with what follows from them; limited too where the error says rate_limit."""
+    """*limits*, completed, and marked as limited if *error* is a rate_limit."""
     limits = limited_by(error, limits)
     return None if limits is None else complete_rate_limit(limits, now=now)
 
@@ -313,7 +313,7 @@ def _result_of_error(error: AgentError, raw: object) -> AgentResult[Json]:
 
 
 def _error_of_exception(exception: BaseException) -> AgentError:
-    # Upshot's own signals and the adapters' errors carry theirs.
+    # Upshot's own signals and the adapters' errors carry an AgentError.
     known: object = getattr(exception, "error", None)
     if isinstance(known, AgentError):
         return known

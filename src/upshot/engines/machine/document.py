@@ -277,7 +277,7 @@ def _unreadable(error: Any, text: str, file: str) -> MachineFault:
         said, wanted = "a tab in the indentation", "spaces: YAML takes no tabs there"
     # YAML counts from 0, editors from 1.
     place = Mark(file, mark.line + 1, mark.column + 1) if mark else Mark(file, 1, 1)
-    return MachineFault(place, f"this is no YAML ({said})", wanted, kind="yaml")
+    return MachineFault(place, f"this is not YAML ({said})", wanted, kind="yaml")
 
 
 def _is_at_tab(text: str, line: int, column: int) -> bool:

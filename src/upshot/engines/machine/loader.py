@@ -136,7 +136,7 @@ class _Loader:
         except OSError as error:
             raise Misuse(f"the machine {path} cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
-            raise Misuse(f"the machine {path} is no text in UTF-8: {error.reason}") from error
+            raise Misuse(f"the machine {path} is not UTF-8 text: {error.reason}") from error
         found = path.resolve()
         self._open.append(found)
         piece = read_yaml(text, self._faults, file=str(path))
