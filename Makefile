@@ -12,6 +12,10 @@ NATIVE := $(ADAPTERS)/.ready
 # So are the MCP servers of others.
 MCP := .venv-mcp
 SERVERS := $(MCP)/.ready
+NODE_SERVERS := @modelcontextprotocol/server-everything @modelcontextprotocol/server-filesystem
+# So is AgentDojo, which brings the clients of five providers.
+DOJO := .venv-dojo
+SUITES := $(DOJO)/.ready
 TYPESCRIPT := .venv/node/.ready
 NPM_FILES := $(addprefix tests/schema/,package.json package-lock.json .npmrc)
 CODE := src tests $(wildcard examples bench fuzz)
@@ -39,6 +43,17 @@ if said=$$({ \
 else echo FAILED; printf '%s\n' "$$said"; exit 1; fi
 endef
 
+# $(call environment,FOLDER,PACKAGES,NODE): an environment apart with pytest, PACKAGES,
+# and the NODE packages where npm is there.
+define environment
+@printf '%-8s ' set-up; \
+if said=$$({ $(PYTHON) -m venv $(1) && \
+  $(1)/bin/python -m pip --disable-pip-version-check --quiet install pytest pytest-asyncio $(2) && \
+  { $(if $(3),! command -v npm >/dev/null || npm install --silent --no-audit --no-fund \
+    --prefix $(1)/node $(3),true); }; } 2>&1); then echo 'ok ($(1) is ready)'; \
+else echo FAILED; printf '%s\n' "$$said"; exit 1; fi
+endef
+
 # $(call write,FORM,FILE): a form of the contract into its file, which stays if that fails.
 define write
 @$(BIN)/upshot schema --$(1) > schema/$(2).new && mv schema/$(2).new schema/$(2)
@@ -46,8 +61,8 @@ endef
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: fuzz properties help setup demo test format-check lint types layers unit adapters mcp bench schema format \
-  clean
+.PHONY: fuzz properties help setup demo test format-check lint types layers unit adapters mcp dojo bench schema \
+  format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
@@ -82,6 +97,10 @@ mcp: $(SERVERS) ## use four real MCP servers from the package registries
 	@UPSHOT_REAL_MCP=1 $(MCP)/bin/pytest -q --confcutdir=tests/mcp_real \
 	  -o filterwarnings=ignore tests/mcp_real
 
+dojo: $(SUITES) ## measure the policies on AgentDojo's attacks and tasks
+	@UPSHOT_REAL_DOJO=1 $(DOJO)/bin/pytest -q --confcutdir=tests/dojo_real \
+	  -o filterwarnings=ignore tests/dojo_real
+
 bench: $(DEV) ## compare with the raw loops; figures, no pass or fail
 	@$(BIN)/python -m bench
 
@@ -113,25 +132,16 @@ $(DEV): pyproject.toml
 	@touch $(DEV) $(DEMO)
 
 $(NATIVE): pyproject.toml
-	@printf '%-8s ' set-up; \
-	if said=$$({ $(PYTHON) -m venv $(ADAPTERS) && \
-	  $(ADAPTERS)/bin/python -m pip --disable-pip-version-check --quiet install \
-	    -e '.[adapters]' pytest pytest-asyncio && \
-	  { ! command -v npm >/dev/null || npm install --silent --no-audit --no-fund \
-	    --prefix $(ADAPTERS)/node @mariozechner/pi-ai; }; } 2>&1); then echo 'ok ($(ADAPTERS) is ready)'; \
-	else echo FAILED; printf '%s\n' "$$said"; exit 1; fi
+	$(call environment,$(ADAPTERS),-e '.[adapters]',@mariozechner/pi-ai)
 	@touch $(NATIVE)
 
 $(SERVERS): pyproject.toml
-	@printf '%-8s ' set-up; \
-	if said=$$({ $(PYTHON) -m venv $(MCP) && \
-	  $(MCP)/bin/python -m pip --disable-pip-version-check --quiet install \
-	    -e '.[mcp]' pytest pytest-asyncio mcp-server-time mcp-server-git && \
-	  { ! command -v npm >/dev/null || npm install --silent --no-audit --no-fund \
-	    --prefix $(MCP)/node @modelcontextprotocol/server-everything \
-	    @modelcontextprotocol/server-filesystem; }; } 2>&1); then echo 'ok ($(MCP) is ready)'; \
-	else echo FAILED; printf '%s\n' "$$said"; exit 1; fi
+	$(call environment,$(MCP),-e '.[mcp]' mcp-server-time mcp-server-git,$(NODE_SERVERS))
 	@touch $(SERVERS)
+
+$(SUITES): pyproject.toml
+	$(call environment,$(DOJO),-e . agentdojo==0.1.35)
+	@touch $(SUITES)
 
 # The demo needs a part of it only, which is there sooner on a fresh clone.
 $(DEMO): pyproject.toml
