@@ -18,7 +18,7 @@ DOJO := .venv-dojo
 SUITES := $(DOJO)/.ready
 TYPESCRIPT := .venv/node/.ready
 NPM_FILES := $(addprefix tests/schema/,package.json package-lock.json .npmrc)
-CODE := src tests $(wildcard examples bench fuzz)
+CODE := src tests $(wildcard examples bench fuzz kills)
 WORKERS ?= 2
 
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -61,8 +61,8 @@ endef
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: fuzz properties help setup demo test format-check lint types layers unit adapters mcp dojo bench schema \
-  format clean
+.PHONY: fuzz kills properties help setup demo test format-check lint types layers unit adapters mcp dojo bench \
+  schema format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
@@ -116,6 +116,9 @@ properties: $(DEV) ## search the property tests with 20 times as many examples, 
 
 fuzz: $(DEV) ## read random replies for SECONDS=60; prints how to repeat what breaks
 	@$(BIN)/python -m fuzz $(or $(SECONDS),60)
+
+kills: $(DEV) ## kill runs with SIGKILL COUNT=10000 times at random moments until they end
+	@$(BIN)/python -m kills $(or $(COUNT),10000)
 
 setup: $(DEV) ## make .venv with everything for development
 
