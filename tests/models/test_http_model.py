@@ -398,6 +398,25 @@ async def test_a_wrong_key_says_which_variable_to_check_and_not_the_key(
     assert KEY not in repr(response.error) + repr(response.provider_data)
 
 
+@pytest.mark.parametrize("streams", [False, True])
+async def test_an_error_repeats_no_header_and_no_credential_of_the_address(
+    serve, http_reply, streams
+):
+    told = "Basic dXNlcjpwYXNz", "gateway-token-77", "query-token-88", "pa/ss-word"
+    said = " ".join((*told, "query\\u002dtoken\\u002d88")).replace("/", "\\/")
+    async with serve(http_reply(f'{{"error": "I got {said}"}}', status=500)) as server:
+        address = server.url.replace("://", "://name:pa%2Fss-word@") + "/v1?token=query-token-88"
+        headers = {"Proxy-Authorization": told[0], "x-gateway": told[1]}
+        model = resolve("openai:m", base_url=address, api_key=KEY, headers=headers)
+        if streams:
+            response = [item async for item in model.stream("hi")][-1]
+        else:
+            response = await model.call("hi")
+    shown = repr(response.error) + repr(response.provider_data)
+    assert "I got ***" in shown
+    assert not [one for one in (*told, "dXNlcjpwYXNz", "u002dtoken") if one in shown]
+
+
 async def test_a_refused_request_without_a_key_says_how_to_give_one(serve, http_reply):
     async with serve(http_reply(failed("who are you?"), status=401)) as server:
         error = (await ask(server)).error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -186,6 +187,36 @@ async def test_an_error_holds_no_secret(tmp_path: Path):
     assert result.error.message == "bad key ***"
     assert SECRET.encode() not in encode(result)
     assert SECRET.encode() not in bytes_of(journal)
+
+
+def _chain(error: BaseException | None) -> str:
+    return "" if error is None else "".join(traceback.format_exception(error))
+
+
+async def test_what_unwrap_raises_holds_no_secret_in_its_chain():
+    async def script(run: Any, host: Any, board: Any) -> None:
+        try:
+            raise ValueError(f"the server said {SECRET}")
+        except ValueError as error:
+            error.add_note(f"asked with {SECRET}")
+            raise RuntimeError("it failed") from error
+
+    result = await run(Agent("x", engine=ScriptEngine(script)), "Go.", secrets=[SECRET])
+    with pytest.raises(upshot.RunFailed) as raised:
+        result.unwrap()
+    assert SECRET not in _chain(raised.value)
+    assert "RuntimeError: it failed" in _chain(raised.value)
+    assert "in script" in _chain(raised.value)
+
+
+async def test_what_raised_and_tells_no_secret_is_kept_as_it_is():
+    told = RuntimeError("it failed")
+
+    async def script(run: Any, host: Any, board: Any) -> None:
+        raise told
+
+    result = await run(Agent("x", engine=ScriptEngine(script)), "Go.", secrets=[SECRET])
+    assert result.raw is told
 
 
 async def test_a_resumed_call_gets_the_real_value(got: list[str], tmp_path: Path):

@@ -55,6 +55,11 @@ def eat() -> int:
     return len(bytearray(1_000_000_000))
 
 
+@tool(effect="read", isolation="process", env={"TOOL_KEY": "of-the-tool"})
+def show_variables() -> dict[str, str]:
+    return dict(os.environ)
+
+
 @tool(effect="write", isolation="process", limits=ProcessLimits(cpu_s=1))
 def spin() -> None:
     while True:

@@ -27,7 +27,7 @@ from upshot.contract.base.structs import (
     set_field,
     written,
 )
-from upshot.contract.tool_calls import ToolCall
+from upshot.contract.tool_calls import FENCE_OPENING, UNTRUSTED, ToolCall
 from upshot.errors import Misuse
 
 if TYPE_CHECKING:
@@ -514,3 +514,14 @@ class Artifact(_Bundle, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         freeze(self, "parts")
         check_types(self, "name")
+
+
+def is_untrusted(message: Message) -> bool:
+    """Whether *message* may hold untrusted content: a tool's, or what the caller marked so."""
+    content = message.content
+    if message.role is Role.TOOL:
+        # Every other tool message is JSON.
+        return message.text.startswith(FENCE_OPENING)
+    return not isinstance(content, str) and any(
+        isinstance(part, Text) and part.trust == UNTRUSTED for part in content
+    )

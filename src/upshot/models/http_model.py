@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.checks import shown_address
 from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
+from upshot.contract.base.secrets import Secrets, credentials_in
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import AgentError
 from upshot.contract.message import MessageList, Part
@@ -91,6 +92,7 @@ class Endpoint:
         self._key = api_key
         host = urlsplit(self.url).hostname or ""
         self._is_local = host in _LOOPBACK or host.startswith("127.") or host.endswith(".localhost")
+        self._own = frozenset(headers or ())
         self._headers = {
             "content-type": "application/json",
             "user-agent": "upshot",
@@ -142,9 +144,11 @@ class Endpoint:
         name = self.provider.key_header
         return {**self._headers, name: f"Bearer {key}" if name == "authorization" else key}
 
-    def key_in(self, headers: Mapping[str, str]) -> str:
-        """The key in *headers* that this endpoint made, "" where there is none."""
-        return headers.get(self.provider.key_header, "").removeprefix("Bearer ")
+    def secrets_in(self, headers: Mapping[str, str]) -> Secrets:
+        """What no error may repeat: the key, and what the caller put into headers and address."""
+        own = (self.provider.key_header, *self._own)
+        sent = {name: headers[name] for name in own if name in headers}
+        return credentials_in(url=self.url, headers=sent)
 
     def key_hint(self, *, sent: bool) -> str:
         """What the user can do about a refused request.
@@ -203,28 +207,19 @@ def _to_url(provider: Provider, base_url: str | None) -> str:
     return parts._replace(path=path, fragment="").geturl()
 
 
-# Shorter keys are made up, and might be any word.
-_MIN_MASKED_CHARS = 6
+def advise(
+    error: AgentError, endpoint: Endpoint, *, model: str, headers: Mapping[str, str]
+) -> AgentError:
+    """*error* with what the user can do about it.
 
-
-def advise(error: AgentError, endpoint: Endpoint, *, model: str, key: str) -> AgentError:
-    """*error* with what the user can do about it, and without the key."""
-    hint = _hint(error, endpoint, model, sent=bool(key))
-    message = cast("str", mask(error.message, key))
-    return replace(
-        error,
-        message=f"{message} ({hint})" if hint else message,
-        details=cast("JsonObject", mask(error.details, key)),
-    )
-
-
-def mask(value: Json, key: str) -> Json:
-    """*value* with *key* replaced wherever it stands; a provider may repeat it in a reply."""
-    if isinstance(value, str):
-        return value.replace(key, "***") if len(key) >= _MIN_MASKED_CHARS else value
-    if isinstance(value, dict):
-        return {name: mask(item, key) for name, item in value.items()}
-    return [mask(item, key) for item in value] if isinstance(value, list) else value
+    Args:
+        error: What went wrong.
+        endpoint: What was asked.
+        model: The model's name.
+        headers: Those of the request; none where it was not sent.
+    """
+    hint = _hint(error, endpoint, model, sent=endpoint.provider.key_header in headers)
+    return replace(error, message=f"{error.message} ({hint})") if hint else error
 
 
 _FAILURES: Final[dict[FailureKind, str]] = {
@@ -425,7 +420,7 @@ class HttpModel:
             raise
         except Exception as exception:
             response = self._break_off(reply, exception)
-        return self._settle(response, asked, started_s, key=self._endpoint.key_in(headers))
+        return self._settle(response, asked, started_s, headers)
 
     async def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
         """Ask once and yield deltas and usage as they come; the last item is the ModelResponse."""
@@ -454,7 +449,7 @@ class HttpModel:
             raise
         except Exception as exception:
             response = self._break_off(reply, exception)
-        yield self._settle(response, asked, started_s, key=self._endpoint.key_in(headers))
+        yield self._settle(response, asked, started_s, headers)
 
     def _encode(self, request: ModelRequest, *, stream: bool) -> bytes:
         messages = request.messages
@@ -506,7 +501,7 @@ class HttpModel:
     def _unasked(self, error: AgentError, request: ModelRequest, started_s: float) -> ModelResponse:
         """The response of a call for which no request could be made."""
         response = self._reader({}).fail(error)
-        return replace(self._settle(response, request, started_s, key=""), usage=Usage())
+        return replace(self._settle(response, request, started_s, {}), usage=Usage())
 
     def _break_off(self, reply: _Reply | None, exception: Exception) -> ModelResponse:
         """The response of a call whose exchange raised *exception*."""
@@ -527,7 +522,11 @@ class HttpModel:
         return replace(response, usage=Usage()) if error.was_unsent else response
 
     def _settle(
-        self, response: ModelResponse, request: ModelRequest, started_s: float, *, key: str
+        self,
+        response: ModelResponse,
+        request: ModelRequest,
+        started_s: float,
+        headers: Mapping[str, str],
     ) -> ModelResponse:
         """Add to *response* what the reply does not say: advice, price and duration."""
         data: JsonObject = response.provider_data
@@ -535,8 +534,9 @@ class HttpModel:
             data = {"model": self._model, **data}
         error = response.error
         if error is not None:
-            error = advise(error, self._endpoint, model=self.name, key=key)
-            data = cast("JsonObject", mask(data, key))
+            secrets = self._endpoint.secrets_in(headers)
+            error = advise(secrets.mask(error), self._endpoint, model=self.name, headers=headers)
+            data = secrets.mask(data)
         response = replace(
             response,
             error=error,

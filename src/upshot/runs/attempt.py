@@ -13,7 +13,7 @@ from upshot.contract.base.checks import has_own_output, kind_of
 from upshot.contract.base.enums import Role
 from upshot.contract.base.json_values import is_plain, to_free_json
 from upshot.contract.events import BoardChanged, QuestionAsked
-from upshot.contract.message import Message
+from upshot.contract.message import Message, is_untrusted
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import PendingApproval
 from upshot.contract.protocols import Board as BoardRole
@@ -30,7 +30,6 @@ from upshot.runs.run_context import RunContext, current_run
 from upshot.runs.services.run_tools import toolbox_of
 from upshot.state.board import Board
 from upshot.state.child_runs import bare_id
-from upshot.tools.secrets import is_untrusted
 
 
 async def seed_board(

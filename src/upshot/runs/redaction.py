@@ -7,17 +7,18 @@ which only a run with the same secrets can read back; what is shown holds none.
 from __future__ import annotations
 
 import secrets as random
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
 from upshot.contract.base.json_values import to_free_json
+from upshot.contract.base.secrets import FORMS, Secrets
 from upshot.contract.base.structs import Local
 from upshot.contract.events import Event, RunStarted
 from upshot.contract.model_calls import ReasoningDelta, TextDelta, ToolCallDelta
 from upshot.contract.result import AgentResult
-from upshot.tools.secrets import Secrets
 
 V = TypeVar("V")
 
@@ -29,6 +30,13 @@ COUNT_OPTION = "secrets_given"
 
 # What comes in pieces, in which a secret may be cut in two, and the field that has it.
 _PIECES: dict[type, str] = {TextDelta: "text", ReasoningDelta: "text", ToolCallDelta: "arguments"}
+
+
+class MaskedError(Exception):
+    """Stands for an exception whose words, or those of its chain, hold a secret.
+
+    Its message is the traceback of that exception and of its chain, masked.
+    """
 
 
 class Redaction:
@@ -58,13 +66,23 @@ class Redaction:
         masked = self._shown.mask(plain)
         if masked != plain:
             result = msgspec.structs.replace(result, output=masked)
-        local = result.local
-        seeded = None if local is None else local.get("seeded")
-        if local is not None and (hidden := self._shown.mask(seeded)) != seeded:
+        if result.local is not None:
+            values = result.local.values
             # Part of what people see in ``all_messages()``, though of no JSON form.
-            own = Local(**{**local.values, "seeded": hidden})
+            seeded = self._shown.mask(values.get("seeded"))
+            own = Local(**{**values, "seeded": seeded, "raw": self._show_raised(result.raw)})
             result = msgspec.structs.replace(result, local=own)
         return self._shown.mask(result)
+
+    def _show_raised(self, raw: object) -> object:
+        """*raw*, unless it is an exception that tells a secret, or one in its chain does."""
+        if not isinstance(raw, BaseException):
+            return raw
+        words = "".join(traceback.format_exception(raw))
+        masked = self._shown.mask_text(words)
+        if masked == words:
+            return raw
+        return MaskedError(masked).with_traceback(raw.__traceback__)
 
     def hold(self, delta: Event, reply: object = None) -> Event | None:
         """Keep the end of a piece back that may be the beginning of a secret.
@@ -171,7 +189,7 @@ def shown_by(texts: Sequence[str], started: RunStarted) -> Callable[[Any], Any] 
         return Secrets(texts).mask
     number = count if isinstance(count, int) else 0
     mark = _marks(name)
-    return Secrets([mark(one, depth) for one in range(1, number + 1) for depth in range(3)]).mask
+    return Secrets([mark(one, form) for one in range(1, number + 1) for form in range(FORMS)]).mask
 
 
 def has_marks(started: RunStarted | None) -> bool:
@@ -200,4 +218,4 @@ def in_order(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def _marks(name: str) -> Callable[[int, int], str]:
-    return lambda number, depth: f"<secret {name}.{number}.{depth}>"
+    return lambda number, form: f"<secret {name}.{number}.{form}>"

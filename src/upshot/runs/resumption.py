@@ -13,6 +13,7 @@ from upshot.contract.base.enums import Origin
 from upshot.contract.base.structs import Json
 from upshot.contract.error import RunWarning
 from upshot.contract.events import ApprovalAnswered, QuestionAnswered, ToolStarted
+from upshot.contract.message import is_untrusted
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.pending import Answer, AnyAnswer, TaintOrigin, answers_question
 from upshot.contract.protocols import Engine
@@ -26,7 +27,6 @@ from upshot.state.child_runs import Spent
 from upshot.state.run_state import RunState
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_resumption import EarlierCalls
-from upshot.tools.secrets import is_untrusted
 from upshot.tools.toolbox import KnownCall
 
 EARLIER = TaintOrigin(source="an earlier run")

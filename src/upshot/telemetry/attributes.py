@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.message import Message, Reasoning, Text
 from upshot.contract.model_calls import ModelResponse
@@ -24,7 +25,6 @@ from upshot.contract.tool_calls import (
     ToolOutcome,
     ToolTimeout,
 )
-from upshot.tools.secrets import Secrets
 
 Attributes: TypeAlias = dict[str, str | int | float | bool | tuple[str, ...]]
 

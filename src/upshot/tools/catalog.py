@@ -8,11 +8,10 @@ from types import FunctionType
 from typing import Literal, cast
 
 from upshot.contract.base.checks import did_you_mean
-from upshot.contract.tool_calls import ToolSpec
+from upshot.contract.tool_calls import UNTRUSTED, ToolSpec
 from upshot.errors import Misuse
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.definition.tool import Tool, tool
-from upshot.tools.secrets import UNTRUSTED
 
 # Enough for the agents of a program; the tools of one that came before them are let go.
 _KEPT = 64

@@ -15,12 +15,14 @@ import msgspec
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.agent_spec import RunInfo
 from upshot.contract.base.checks import is_amount, is_whole
+from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.events import ArtifactStored, Event, ToolSettled, ToolStarted
 from upshot.contract.pending import AnyAnswer, PendingApproval, TaintOrigin
 from upshot.contract.protocols import ArtifactStore, Clock, Journal
 from upshot.contract.settings import Budget, Policy
 from upshot.contract.tool_calls import (
+    UNTRUSTED,
     GateVerdict,
     ToolCall,
     ToolDenied,
@@ -64,7 +66,6 @@ from upshot.tools.option_checks import (
     one_of,
 )
 from upshot.tools.rate_limiter import ActiveTime
-from upshot.tools.secrets import UNTRUSTED, Secrets
 from upshot.tools.toolbox_state import Barrier, Emit, JournalLog, Offered, ToolboxState
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from upshot.contract.agent_spec import RunInfo
 from upshot.contract.base.enums import Origin
+from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import RunEvent
 from upshot.contract.error import RunWarning
 from upshot.contract.events import DELTAS, ApprovalRequested, Event, Warned
@@ -27,6 +28,7 @@ from upshot.contract.pending import (
 )
 from upshot.contract.protocols import ArtifactStore, Clock, Journal, until_safe
 from upshot.contract.tool_calls import (
+    UNTRUSTED,
     ToolArtifactReference,
     ToolCall,
     ToolDenied,
@@ -45,7 +47,6 @@ from upshot.tools.catalog import ToolCatalog
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.executor import Workers
 from upshot.tools.gates.pipeline import GatePipeline
-from upshot.tools.secrets import UNTRUSTED, Secrets
 
 Emit: TypeAlias = Callable[[Event], None]
 Barrier: TypeAlias = Callable[[], Awaitable[None]]

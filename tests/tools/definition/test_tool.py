@@ -191,6 +191,8 @@ def test_what_can_never_work_is_refused_at_definition(function: Any):
         ({"rate": 5}, "rate is 5: give a Rate or None"),
         ({"circuit": 5}, "circuit is 5: give a Circuit or None"),
         ({"limits": 5, "isolation": "process"}, "limits is 5: give ProcessLimits or None"),
+        ({"env": {"A": "b"}}, "env= is for a tool with isolation='process' only"),
+        ({"env": {"A": 5}, "isolation": "process"}, "env is no mapping of names to texts"),
         ({"error_key": 5}, "error_key is 5"),
         ({"retries": 1.5}, "retries is 1.5: give at least 0, a whole number"),
         ({"retries": None}, "retries is None"),

@@ -72,6 +72,19 @@ async def test_typed_arguments_and_values_cross_over():
     assert (box.records[0].mode, box.records[0].lossy) == ("process", ("/y",))
 
 
+async def test_a_process_inherits_no_key_of_its_caller(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "of-the-caller")
+    monkeypatch.setenv("LC_TIME", "C")
+    outcome = await one(isolated.show_variables)
+    assert isinstance(outcome, ToolExecutionResult), outcome
+    seen = outcome.output
+    assert isinstance(seen, dict)
+    assert (seen["TOOL_KEY"], seen["LC_TIME"]) == ("of-the-tool", "C")
+    assert seen["PATH"] == os.environ["PATH"]
+    assert "OPENAI_API_KEY" not in seen
+    assert "of-the-tool" not in repr(isolated.show_variables)
+
+
 async def test_a_context_is_there_without_dependencies():
     events: list[object] = []
     box = Toolbox([isolated.tell], identity=RunInfo(run_id="r"), dependencies=1, emit=events.append)

@@ -459,6 +459,26 @@ async def test_a_server_that_does_not_start_is_misuse(options, told):
     assert "a-secret" not in "".join(traceback.format_exception(caught.value))
 
 
+TELLING = "import os, sys; print(sys.argv[1:], os.environ['KEY'], file=sys.stderr); sys.exit(1)"
+
+
+async def test_an_error_repeats_no_argument_and_no_variable():
+    told = ["--token=a-secret", "--key", "b-secret", "c/s\u00e9cret"]
+    command, env = [sys.executable, "-c", TELLING, *told], {"KEY": "d-secret"}
+    with pytest.raises(Misuse, match="it wrote: ") as caught:
+        async with open_mcp("s", command=command, env=env):
+            pass
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "['--token=***', '--key', '***', '***'] ***" in shown
+
+
+async def test_a_failure_repeats_no_argument(log):
+    async with small(log, "trait-a-secret") as tools:
+        arguments = {"code": -32000, "said": "started with trait-a-secret"}
+        outcome = await one(tools, "s_refuse", arguments)
+    assert outcome.error == "started with ***"
+
+
 async def test_what_a_program_wrote_that_does_not_answer_is_told():
     # Each time with longer to start and to write it.
     for timeout_s in (0.3, 3, 30):

@@ -10,6 +10,7 @@ from typing import Any, NoReturn, cast
 import msgspec
 
 from upshot.contract.base.enums import Effect, ErrorCode, Status
+from upshot.contract.base.secrets import MASK, Secrets
 from upshot.contract.base.structs import Json
 from upshot.contract.events import (
     ArtifactStored,
@@ -33,7 +34,6 @@ from upshot.runs.redaction import MARKS_OPTION, lift_secrets
 from upshot.runs.resumption import read_arguments
 from upshot.state.child_runs import child_of
 from upshot.state.run_state import RunState
-from upshot.tools.secrets import MASK, Secrets
 from upshot.tools.toolbox import KnownCall, KnownOutcomes
 
 

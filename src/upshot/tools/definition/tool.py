@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, overload
@@ -61,6 +61,8 @@ class Tool:
         isolation: "process" runs each call in a process of its own, which is ended with all
             that it has started, and where ``ToolContext.dependencies`` is None; else None.
         limits: What such a process may use; None is no limit.
+        env: Variables for such a process, which inherits only a few without secrets, such as
+            PATH, HOME, LANG and those that begin with PYTHON.
         verify: Asked whether a call whose effect is unknown took effect, before it
             is repeated; see ``VerifyHook``. None leaves it unknown.
         repair: Whether a model is asked once to correct arguments that do not fit.
@@ -92,6 +94,7 @@ class Tool:
     min_useful_s: float = 0.0
     isolation: Literal["process"] | None = None
     limits: ProcessLimits | None = None
+    env: Mapping[str, str] | None = None
     verify: VerifyHook | None = None
     repair: bool = False
     retries: int = 0
@@ -115,7 +118,7 @@ class Tool:
     def __repr__(self) -> str:
         from upshot.contract.base.reprs import portray_briefly
 
-        return portray_briefly(self, without=("body",))
+        return portray_briefly(self, without=("body", "env"))
 
     @cached_property
     def description(self) -> str:
@@ -290,6 +293,7 @@ def tool(
     min_useful_s: float = 0.0,
     isolation: Literal["process"] | None = None,
     limits: ProcessLimits | None = None,
+    env: Mapping[str, str] | None = None,
     retries: int = 0,
     verify: VerifyHook | None = None,
     repair: bool = False,

@@ -158,8 +158,12 @@ def check_tool(fields: Mapping[str, object]) -> None:
             "a-z, A-Z, 0-9, _, - and dots"
         )
     check_options(_RULES, {**fields, "description": fields["about"]}, whose=f"tool {name!r}: ")
-    if fields["limits"] is not None and fields["isolation"] is None:
-        raise Misuse(f"tool {name!r}: limits are kept only with isolation='process'")
+    for option in ("limits", "env"):
+        if fields[option] is not None and fields["isolation"] is None:
+            raise Misuse(f"tool {name!r}: {option}= is for a tool with isolation='process' only")
+    if not _is_environment(fields["env"]):
+        # What was given is not shown: there may be keys in it.
+        raise Misuse(f"tool {name!r}: env is no mapping of names to texts: give one, or None")
 
 
 def read_resources(
@@ -233,6 +237,13 @@ class Circuit:
     def __post_init__(self) -> None:
         check_whole("Circuit.failures", self.failures, least=1)
         check_amount("Circuit.open_s", self.open_s, above=0)
+
+
+def _is_environment(value: object) -> bool:
+    if not isinstance(value, Mapping):
+        return value is None
+    pairs = cast("Mapping[object, object]", value).items()
+    return all(isinstance(word, str) for pair in pairs for word in pair)
 
 
 _FLAG = (is_flag, "True or False")

@@ -230,6 +230,7 @@ async def _execute_apart(
     )
     return await run_process(
         order,
+        env=tool.env or {},
         timeout_s=timeout_s,
         token=token,
         slots=state.processes(),

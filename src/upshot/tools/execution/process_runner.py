@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import IO
 
@@ -35,6 +35,12 @@ _PIECE_BYTES = 1 << 18
 _END_S = GRACE_S + 1.0
 # A killed process takes a moment to end.
 _KILLED_S = 1.0
+_INHERITED = frozenset(
+    (
+        *("HOME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LOGNAME", "PATH", "SHELL", "TERM"),
+        *("SSL_CERT_DIR", "SSL_CERT_FILE", "TMPDIR", "TZ", "USER", "VIRTUAL_ENV"),
+    )
+)
 _BOOTSTRAP = (
     "import sys; sys.path[:] = sys.argv[1:]; "
     f"from {__package__}.process_supervisor import main; main()"
@@ -44,6 +50,7 @@ _BOOTSTRAP = (
 async def run_process(
     order: Order,
     *,
+    env: Mapping[str, str],
     timeout_s: float | None,
     token: CancelToken,
     slots: asyncio.Semaphore,
@@ -53,6 +60,7 @@ async def run_process(
 
     Args:
         order: Which function, and with what.
+        env: Its variables beside those that it inherits.
         timeout_s: After so many seconds it is given up; the wait for a slot and the start
             of the process count. None waits for as long as it takes.
         token: Set when it is given up.
@@ -71,7 +79,7 @@ async def run_process(
         return Stopped(isinstance(error, asyncio.CancelledError), started=False)
     try:
         try:
-            talk = _Talk(order, tell)
+            talk = _Talk(order, env, tell)
         except OSError as error:
             return Died(f"No process could be started: {error}", "worker_failed", started=False)
         cancelled = await _until(talk.over, None if until is None else until - loop.time())
@@ -89,7 +97,9 @@ async def run_process(
 class _Talk:
     """What is said with one process."""
 
-    def __init__(self, order: Order, tell: Callable[[str, Json], None]) -> None:
+    def __init__(
+        self, order: Order, env: Mapping[str, str], tell: Callable[[str, Json], None]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self.began = False
         self.over: asyncio.Future[BodyEnd] = self._loop.create_future()
@@ -102,6 +112,7 @@ class _Talk:
             [sys.executable, "-c", _BOOTSTRAP, *sys.path],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            env={**_inherited(), **env},
             start_new_session=True,
         )
         self._inlet, self._outlet = _raw(self._process.stdin), _raw(self._process.stdout)
@@ -224,6 +235,15 @@ def _raw(pipe: IO[bytes] | None) -> int:
         raise RuntimeError("the process was started without its pipes")
     os.set_blocking(pipe.fileno(), False)
     return pipe.fileno()
+
+
+def _inherited() -> dict[str, str]:
+    """What a tool's process inherits: its caller's variables may be keys of anything."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name in _INHERITED or name.startswith(("LC_", "PYTHON"))
+    }
 
 
 async def _until(

@@ -11,6 +11,7 @@ import msgspec
 
 from upshot.contract.base.enums import DeniedReason, Role
 from upshot.contract.base.json_values import to_free_json
+from upshot.contract.base.secrets import Secrets
 from upshot.contract.message import Message
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.contract.settings import Policy
@@ -32,7 +33,6 @@ from upshot.tools.gates.pipeline import (
     StandardGate,
 )
 from upshot.tools.repetition import NO_PROGRESS
-from upshot.tools.secrets import Secrets
 
 # ``Model.call`` is one.
 AskModel: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]

@@ -28,6 +28,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 
+from upshot.contract.base.secrets import Secrets
 from upshot.tools.mcp.server_address import Server
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
@@ -292,10 +293,14 @@ class Connection:
     Args:
         server: Which server.
         timeout_s: How long it may take to start and to shake hands.
+
+    Attributes:
+        secrets: What no error may repeat of how the server is reached.
     """
 
     def __init__(self, server: Server, *, timeout_s: float) -> None:
         self._server = server
+        self.secrets: Secrets = server.secrets
         self._timeout_s = timeout_s
         self._stderr: IO[str] = TemporaryFile("w+", errors="replace")  # noqa: SIM115  # closed by aclose
         self._lock = asyncio.Lock()
@@ -339,11 +344,12 @@ class Connection:
             if not line.ready.done():
                 task.cancel()
         if not line.ready.done():
-            raise CannotConnect(f"it did not answer within {self._timeout_s:g} s{self._said()}")
+            said = self.secrets.mask_text(self._said())
+            raise CannotConnect(f"it did not answer within {self._timeout_s:g} s{said}")
         try:
             line.ready.result()
         except CannotConnect as error:
-            raise CannotConnect(f"{error}{self._said()}") from error.__cause__
+            raise CannotConnect(self.secrets.mask_text(f"{error}{self._said()}")) from None
         return line
 
     @asynccontextmanager

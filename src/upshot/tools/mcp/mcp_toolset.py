@@ -396,6 +396,10 @@ class McpTools:
                 # once, for it may be what the server dies of.
                 if last or (lost.sent and not safe):
                     raise lost.told(safe=safe) from lost
+            except ToolError as error:
+                error.message = self._connection.secrets.mask_text(error.message)
+                error.args = (error.message,)
+                raise
         raise AssertionError("the last try returns or raises")
 
     async def _check(self, name: str, line: Line) -> None:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Literal
 
 from upshot.async_context import block
 from upshot.contract.base.checks import check_amount, shown_address
+from upshot.contract.base.secrets import Secrets
+from upshot.contract.tool_calls import UNTRUSTED
 from upshot.errors import Misuse, need_of_extra
 from upshot.tools.mcp.server_address import Server, describe_server
-from upshot.tools.secrets import UNTRUSTED
 
 if TYPE_CHECKING:
     from upshot.tools.mcp.mcp_toolset import McpTools
@@ -91,13 +92,13 @@ async def open_mcp(
     connection = Connection(server, timeout_s=timeout_s)
     try:
         tools = McpTools(connection, terms)
-        await _load(tools, namespace, server)
+        await _load(tools, namespace, server, connection.secrets)
         yield tools
     finally:
         await connection.aclose()
 
 
-async def _load(tools: McpTools, namespace: str, server: Server) -> None:
+async def _load(tools: McpTools, namespace: str, server: Server, secrets: Secrets) -> None:
     # The rest of an address or of a command may be a password or a key.
     where = shown_address(server.url) if server.url else server.command[0]
     try:
@@ -105,4 +106,6 @@ async def _load(tools: McpTools, namespace: str, server: Server) -> None:
     except Misuse:
         raise
     except Exception as error:  # a server may fail in any way; the caller gets one kind of word
-        raise Misuse(f"the MCP server {namespace!r} ({where}) cannot be used: {error}") from error
+        said = secrets.mask_text(str(error))
+        # Without the error, whose chain may hold the same again.
+        raise Misuse(f"the MCP server {namespace!r} ({where}) cannot be used: {said}") from None

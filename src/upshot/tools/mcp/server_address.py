@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from upshot.contract.base.checks import shown_address
+from upshot.contract.base.secrets import Secrets, credentials_in
 from upshot.errors import Misuse
 
 
@@ -27,6 +28,14 @@ class Server:
     env: dict[str, str]
     cwd: str | None
     headers: dict[str, str]
+
+    @property
+    def secrets(self) -> Secrets:
+        """What no error may repeat; of the program's arguments all but the names of options."""
+        words = [*self.env.values()]
+        for word in self.command[1:]:
+            words.append(word.partition("=")[2] if word.startswith("-") else word)
+        return credentials_in(url=self.url, headers=self.headers, words=words)
 
 
 def describe_server(
