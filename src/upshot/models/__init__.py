@@ -1,38 +1,36 @@
 """Models: from a name such as "openai:gpt-5" to the reply of one call.
 
-A ``Model`` takes a ``ModelRequest`` and gives one ``ModelResponse``, whole (``call``) or with
-deltas before it (``stream``). Whatever the provider and the network do is a value in that
+A ``Model`` takes a ``ModelRequest`` and returns one ``ModelResponse``, whole (``call``) or with
+deltas before it (``stream``). A failure of the provider or the network is a value in that
 response; a model raises only for mistakes of the caller. The parts:
 
-- ``registry`` makes the model that a name stands for; ``providers`` is the table of who can be
-  asked.
-- ``http_model`` is the model behind an HTTP endpoint. It encodes a request and reads a reply by
+- ``registry`` makes the model that a name stands for; ``providers`` is the table of providers.
+- ``http_model`` is the model behind an HTTP endpoint. It encodes a request and reads a reply with
   ``upshot.wire``, which does no I/O, and says what the user can do about an error.
-- ``transport`` is the seam for bytes: one method, time limits, and TransportError, which tells
+- ``transport`` is the seam for bytes: one method, time limits, and TransportError, which says
   how far a request got. ``aiohttp_transport`` is the default, ``aiohttp_connector`` its
   connections.
-- ``retry`` calls a model again after errors that may pass; ``fallback`` asks the next model.
-- ``prices`` finds what a call cost. ``scripted`` plays a script, without any network.
-  ``library_models`` asks models through LiteLLM and AISuite.
+- ``retry`` calls a model again after errors that may pass; ``fallback`` tries the next model.
+- ``prices`` computes what a call cost. ``scripted`` plays a script, without any network.
+  ``library_models`` calls models through LiteLLM and AISuite.
 
-One call goes: ``retry`` -> ``HttpModel.call`` -> the endpoint's headers, with the key as it is
-now -> the encoder of the conversation, which encodes only what was added since the last call ->
+The path of a call: ``retry`` -> ``HttpModel.call`` -> the endpoint's headers, with the current
+key -> the encoder of the conversation, which encodes only what was added since the last call ->
 the transport -> the reader of the reply, fed piece by piece -> error advice, price and duration.
 
 What always holds:
 
 - Retry happens in one place, above the transport: layers never multiply. A transport sends a
   request at most once, and a call costs nothing if its error's ``details["phase"]`` is "unsent".
-- Once a delta has been given to the caller, that call is neither retried nor passed on to another
-  model.
+- Once the caller has got a delta, that call is neither retried nor passed on to another model.
 - A cancelled call closes its connection at once; the provider may bill what it did until then.
 - A reply has limits (``ReplyLimits``), and reading it never holds up the event loop for long.
-- Keys are in no repr, error or log; they are read for each request, never at import.
+- No repr, error or log shows a key; keys are read for each request, never at import.
 
-Traps: an exception of a user's model or transport is a value only if it is one that a client of
-an API raises (``retry.reply_of``); any other is a bug in it and ends the run as internal. A
-foreign transport's exception counts as sent. aiohttp is loaded by the first request, not by this
-package.
+Traps: an exception of a user's model or transport becomes a value only if it is one that an API
+client raises (``retry.reply_of``); any other is a bug in it and ends the run as internal. After
+an exception of a foreign transport the request counts as sent. aiohttp is loaded by the first
+request, not by this package.
 """
 
 from upshot.lazy import lazy_imports

@@ -1,4 +1,4 @@
-"""aiohttp's pool of connections, with kept ones looked at first and small buffers for TLS.
+"""aiohttp's connection pool, which checks kept connections first and has small TLS buffers.
 
 Loading this module loads aiohttp.
 """
@@ -35,7 +35,7 @@ _READ_BYTES = 2**16
 
 
 class Connector(TCPConnector):
-    """Connects, keeps connections, and gives each request one that the server has not closed."""
+    """A pool that never hands out a kept connection that the server has closed."""
 
     def __init__(self, **options: Any) -> None:
         # aiohttp's types for addresses are not complete; the options are checked at run time.
@@ -56,7 +56,7 @@ class Connector(TCPConnector):
 
     async def _get(self, key: ConnectionKey, traces: list[Trace]) -> Connection | None:
         connection = await super()._get(key, traces)
-        # What closed while the loop was blocked has not been seen by the loop yet.
+        # The loop has not noticed yet which connections closed while it was blocked.
         while connection is not None and _is_stale(connection):
             connection.close()
             connection = await super()._get(key, traces)
@@ -72,7 +72,7 @@ class Connector(TCPConnector):
     ) -> tuple[asyncio.Transport, ResponseHandler]:
         connect: _Connect = cast("Any", super())._wrap_create_connection
         context: ssl.SSLContext | None = kwargs.get("ssl")
-        # Other loops, such as uvloop's, bring a TLS of their own.
+        # Other loops, such as uvloop's, have a TLS of their own.
         if context is None or not isinstance(self._loop, asyncio.BaseEventLoop):
             return await connect(*args, req=req, client_error=client_error, **kwargs)
         make_protocol: Callable[[], ResponseHandler] = args[0]
@@ -124,7 +124,7 @@ def _limit_buffers(transport: Any) -> None:
     """Let asyncio read in small pieces, on a loop that reads nothing while other code runs."""
     if hasattr(transport, "max_size"):
         transport.max_size = _READ_BYTES
-    # In the tunnel of a proxy aiohttp has the loop begin TLS, which takes no protocol of ours.
+    # Through a proxy's tunnel, aiohttp has the loop start TLS, which accepts no protocol of ours.
     tls = getattr(transport, "_ssl_protocol", None)
     if tls is not None and len(tls._ssl_buffer) > _TLS_BUFFER_BYTES:
         tls.max_size = _TLS_BUFFER_BYTES

@@ -1,8 +1,8 @@
 """AiohttpTransport: the default transport, on aiohttp's connections and parser.
 
 A request is written and its reply read on a connection of aiohttp's pool, without aiohttp's
-session: so it is known how far a request got when it fails, nothing is sent twice in silence, and
-a request in flight costs half the memory.
+session. So when a request fails it is known how far it got, nothing is silently sent twice, and a
+request in flight costs half the memory.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
 
 
 class AiohttpTransport:
-    """Sends requests by aiohttp and keeps connections for the next ones.
+    """Sends requests with aiohttp and keeps the connections for the next ones.
 
-    It is the default of several possible transports. Each event loop has its own connections,
+    It is the default transport. Each event loop has its own connections,
     opened by its first request and closed with the loop, so one transport serves any number of
     loops, one after another or in several threads. There is no limit on connections: 1,000 runs
     at the same time have 1,000 requests in flight.
 
     Args:
         proxy: Address of an HTTP proxy, None for none.
-        trust_env: Whether ``HTTPS_PROXY`` and its relatives name the proxy.
+        trust_env: Whether to read the proxy from ``HTTPS_PROXY`` and the like.
         verify: Whether certificates are checked.
         ca_file: PEM file of the authorities to trust, None for the system's.
         ssl_context: Full control over TLS, instead of *verify* and *ca_file*.
@@ -129,7 +129,7 @@ async def aclose_transports() -> None:
     await default_transport().aclose()
 
 
-# More than any program asks; base URLs made up for each request must not fill memory.
+# More than any program needs; a program that makes up a URL for each request must not fill memory.
 _MAX_TARGETS = 256
 
 
@@ -373,7 +373,7 @@ class _Exchange:
         self._waiting_since = None
         self._phase = "answered"
         self._payload = payload
-        # Lower-cased, since that makes plain strings of aiohttp's own kind, which is slow to use.
+        # lower() also turns aiohttp's own string type, which is slow, into plain strings.
         headers = [(name.lower(), value) for name, value in message.headers.items()]
         if message.compression or "content-encoding" in message.headers:
             self._unpacker = self._open_unpacker(message.headers["content-encoding"])
@@ -392,7 +392,7 @@ class _Exchange:
         assert unpacker is not None
         while True:
             if piece := unpacker.take():
-                # A few bytes may unpack to much: others get their turn in between.
+                # A few bytes may unpack to many: other tasks get their turn in between.
                 await asyncio.sleep(0)
                 return piece
             packed = await self._read()
@@ -407,12 +407,12 @@ class _Exchange:
         if coding in ("", "identity"):
             return None
         if coding not in ("gzip", "x-gzip", "deflate"):
-            why = f"the body is packed as {coding!r}, and identity was asked for"
+            why = f"the body is packed as {coding!r}, but identity was requested"
             raise self._error("protocol", why)
         return _Unpacker()
 
     def _set_timer(self) -> None:
-        """Have the limits looked at when the next of them may have passed."""
+        """Schedule a look at the limits for when the next of them may have passed."""
         moments: list[float] = [] if self._deadline is None else [self._deadline]
         if self._timeouts.read_s is not None:
             since = self._waiting_since
@@ -420,7 +420,7 @@ class _Exchange:
         self._timer = self._loop.call_at(min(moments), self._look) if moments else None
 
     def _look(self) -> None:
-        """End the exchange if it has come to a limit."""
+        """End the exchange if a limit has passed."""
         now, since, limit = self._loop.time(), self._waiting_since, None
         if self._deadline is not None and now >= self._deadline:
             limit = "total_s"
@@ -481,16 +481,16 @@ class _Unpacker:
         self.is_over = True
 
     def feed(self, packed: bytes) -> None:
-        """Add what came; the pieces are taken until there is none."""
+        """Add packed bytes; then call ``take`` until it returns b""."""
         if self._stream is None:
-            # gzip, zlib, or what some servers call deflate: no header at all.
+            # gzip, zlib, or, as some servers understand "deflate", data without any header.
             headed = packed[0] == 0x1F or (packed[0] & 0x0F == 8 and packed[0] >> 4 <= 7)
             self._stream = zlib.decompressobj(47 if headed else -15)
             self.is_over = False
         self._packed += packed
 
     def take(self) -> bytes:
-        """The next piece; b"" where more input is needed."""
+        """The next unpacked piece; b"" if more input is needed."""
         stream = self._stream
         if stream is None or self.is_over:
             return b""
@@ -544,7 +544,7 @@ def _tls(
 ) -> ssl.SSLContext | bool:
     if context is not None:
         if ca_file is not None or not verify:
-            raise Misuse("ssl_context is the whole of TLS: set verify and ca_file in it")
+            raise Misuse("ssl_context replaces verify and ca_file: set them in the context")
         return context
     if not verify:
         if ca_file is not None:

@@ -1,4 +1,4 @@
-"""Fallback: several models as one, each asked after those before it failed."""
+"""Fallback: several models as one; each is called if those before it failed."""
 
 from __future__ import annotations
 
@@ -32,31 +32,31 @@ FALLBACK_CODES: Final = frozenset(
 )
 """Errors of one provider, after which another one may still answer the same request.
 
-A refused key is among them, since the next provider has another key; the result names the failure.
-A request that is wrong, too long or against a policy is not: it would most likely fail anywhere.
+A refused key is one, since the next provider has another key; the result lists that failure. A
+request that is invalid, too long or against a policy is not: it would most likely fail anywhere.
 """
 
 
 class Fallback:
-    """A model that asks several in order, the next one after those before it failed.
+    """A model that calls several models in order, until one of them answers.
 
-    It neither waits nor asks any model twice. Retry is above it and starts over with the first
+    It neither waits nor calls any model twice. Retry is above it and starts over with the first
     model after all have failed, so one call makes at most max_tries requests to each model. If all
     failed, the error is the retryable one with the shortest wait, else the first.
 
-    The usage and cost of the response are those of all models that were asked.
+    The usage and cost of the response are those of all models that were called.
     ``provider_data["fallback"]`` lists the models in order, with their errors.
 
     Args:
         *models: Models, or names that ``resolve`` knows, the best first.
-        on: The error codes after which the next model is asked; a cancellation is never one. With
-            ``empty_reply`` it is asked too after a reply with nothing in it.
+        on: The error codes after which the next model is called; never a cancellation. With
+            ``empty_reply`` among them, an empty reply leads to the next model too.
 
     Attributes:
         models: As given, names resolved.
 
     Raises:
-        Misuse: No model is given, or a name stands for none.
+        Misuse: No model is given, or a name stands for no model.
     """
 
     def __init__(self, *models: Model | str, on: Iterable[str] = FALLBACK_CODES) -> None:
@@ -86,7 +86,7 @@ class Fallback:
         return missing[0] if all(missing) else None
 
     async def call(self, request: ModelInput) -> ModelResponse:
-        """Ask one model after the other until one answers, or fails with an error not in *on*."""
+        """Call one model after the other until one answers, or fails with an error not in *on*."""
         asked = ModelRequest.of(request)
         replies: list[ModelResponse] = []
         for model in self.models:
@@ -96,7 +96,7 @@ class Fallback:
         return self._settle(replies)
 
     async def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
-        """Stream as :meth:`call` calls; once a delta has been yielded, no other model is asked."""
+        """Like :meth:`call`, streamed; after the first delta no other model is called."""
         asked = ModelRequest.of(request)
         replies: list[ModelResponse] = []
         begun = False
@@ -117,7 +117,7 @@ class Fallback:
         yield self._settle(replies)
 
     def _read(self, response: ModelResponse) -> ModelResponse:
-        # Without that word it is for the agent to say whether a reply may be empty.
+        # Without that code in *on*, the agent decides whether a reply may be empty.
         return judged(response, allow_empty=ErrorCode.EMPTY_REPLY not in self._on)
 
     def _goes_on(self, response: ModelResponse) -> bool:
@@ -169,9 +169,9 @@ def _usage_of(reply: ModelResponse) -> Usage:
 
 
 def _with_earlier(so_far: Usage, replies: Sequence[ModelResponse]) -> Usage:
-    """What the models asked before used as well."""
+    """*so_far* together with what the models called before used."""
     costs = [reply.cost for reply in replies if reply.cost is not None or _has_worked(reply)]
-    # A user's model may leave the number of calls out, as a run allows.
+    # A user's model may leave out the number of calls.
     own = replace(so_far, api_calls=max(1, so_far.api_calls))
     usage = reduce(add, map(_usage_of, replies), own)
     return usage.with_cost(Cost.of_calls([*costs, so_far.cost]))
@@ -192,7 +192,7 @@ def _account(name: str, reply: ModelResponse) -> JsonObject:
 
 
 def _items_of(model: Model, request: ModelRequest) -> AsyncIterator[StreamItem]:
-    """What *model* streams; the whole reply of a model that cannot stream."""
+    """The stream of *model*; for a model that cannot stream, just its whole reply."""
     return model.stream(request) if hasattr(model, "stream") else _whole(model, request)
 
 

@@ -1,4 +1,4 @@
-"""The model behind an HTTP endpoint, and errors that say what to do."""
+"""The model behind an HTTP endpoint, and errors that say what to do about them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _PATHS: Final[dict[SurfaceName, str]] = {
     "chat": "/chat/completions",
     "responses": "/responses",
     "messages": "/messages",
-    # The model and what is wanted of it follow.
+    # The model and the method follow.
     "generate": "",
 }
 _VERSIONS: Final[dict[SurfaceName, str]] = {"generate": "/v1beta"}
@@ -64,15 +64,15 @@ class Endpoint:
 
     Args:
         provider: The provider.
-        base_url: Another server with the provider's surface: what stands before
-            "/chat/completions", "/responses", "/messages" or "/models/". Without a path it means
-            "/v1", for the surface "generate" "/v1beta".
+        base_url: Another server with the provider's surface: the part before "/chat/completions",
+            "/responses", "/messages" or "/models/". Without a path, "/v1" is added; for the
+            surface "generate", "/v1beta".
         api_key: The key; None reads the provider's environment variable before each request.
         headers: Further headers of each request.
 
     Attributes:
         provider: As given.
-        url: The address that requests go to; for the surface "generate" what stands before the
+        url: The address that requests go to; for the surface "generate" the part before the
             model.
 
     Raises:
@@ -133,8 +133,8 @@ class Endpoint:
             try:
                 asked = key()
                 key = await asked if isawaitable(asked) else asked
-            # The function is the caller's own and may do anything, such as fetch a token; a
-            # model call never raises. What it says may hold a secret.
+            # The function is the caller's own and may do anything, such as fetch a token; a model
+            # call never raises. Only the class is reported: the message may hold a secret.
             except Exception as exception:
                 kind = type(exception).__name__
                 return self._refusal(f"the function given as api_key raised {kind}")
@@ -194,7 +194,7 @@ def _to_url(provider: Provider, base_url: str | None) -> str:
         return provider.base_url + ending
     try:
         parts = urlsplit(base_url.strip())
-        # A port that is no number raises here.
+        # Reading a port that is not a number raises ValueError.
         is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         parts, is_usable = urlsplit(""), False
@@ -247,7 +247,7 @@ _PHASES: Final[dict[FailurePhase, str]] = {
 
 
 def to_agent_error(fault: TransportError, endpoint: Endpoint, timeouts: Timeouts) -> AgentError:
-    """What went wrong on the network, in words that say what to do."""
+    """The error value for *fault*, with a message that says what to do."""
     where = shown_address(endpoint.url)
     text = _FAILURES[fault.kind].format(where=where, reason=fault.reason)
     if fault.limit is not None:
@@ -258,7 +258,7 @@ def to_agent_error(fault: TransportError, endpoint: Endpoint, timeouts: Timeouts
         ErrorCode.TIMEOUT if fault.kind == "timeout" else ErrorCode.SERVER_ERROR,
         f"{text} ({_PHASES[fault.phase]})",
         type=type(fault.__cause__ or fault).__name__,
-        # The same certificate comes the next time.
+        # The server would send the same certificate again.
         retryable=fault.kind != "certificate",
         origin=Origin.MODEL,
         details={
@@ -287,7 +287,7 @@ Item = TypeVar("Item", bound=StreamItem)
 
 
 class Renamed:
-    """Puts the names of the offered tools back into the calls of a reply."""
+    """Restores the tools' own names in the calls of a reply, where the wire allows no dots."""
 
     __slots__ = ("_names",)
 
@@ -300,11 +300,11 @@ class Renamed:
                 if other != tool.name or any(name == one.name for one in tools):
                     raise Misuse(
                         f"the tools {tool.name!r} and {name if other == tool.name else other!r} "
-                        "have one name for providers that take no dots: rename one of them"
+                        "have one name for providers that accept no dots: rename one of them"
                     )
 
     def __call__(self, item: Item) -> Item:
-        """*item* with the names of the tools."""
+        """*item* with the tools' own names."""
         if not self._names:
             return item
         if isinstance(item, ToolCallDelta):
@@ -321,24 +321,24 @@ class Renamed:
 
 _Fields: TypeAlias = dict[str, str] | list[tuple[str, str]]
 _NO_SETTINGS = ModelSettings()
-# Of a reply while it arrives: a delta, or what was used so far.
+# What a reply yields while it arrives: a delta, or the usage so far.
 _Piece: TypeAlias = StreamEvent | Usage
 _USUAL_TIMEOUTS = Timeouts()
 _USUAL_LIMITS = ReplyLimits()
 
 
 class HttpModel:
-    """The model behind an HTTP endpoint. It keeps no state of a conversation, so runs share it.
+    """The model behind an HTTP endpoint. It keeps no conversation state, so runs can share it.
 
     Args:
         model: The model's name as the provider knows it.
         endpoint: Its address and key.
-        settings: Its settings, unless a request says otherwise.
-        transport: What sends the request; None is the default, ``AiohttpTransport``.
+        settings: Default settings; those of a request win.
+        transport: Sends the requests; None is the default, ``AiohttpTransport``.
         timeouts: How long a request may take; None is the defaults.
         limits: How much of a reply is read; None is the defaults.
-        prices: What it costs; None is the shared prices.
-        clock: Where durations and times are read.
+        prices: What it costs; None is the shared price table.
+        clock: Measures durations and gives the time.
     """
 
     def __init__(
@@ -363,7 +363,7 @@ class HttpModel:
         self._clock = clock
         self._surface = endpoint.provider.surface
         self._provider = endpoint.provider.name
-        # Encoded messages of one surface and dialect serve every model that speaks it.
+        # Models with the same surface and dialect share the encoded messages of a conversation.
         self._form = (self._surface, self._provider)
         self._billed = f"{self._provider}:{model}"
         usual = PROVIDERS.get(self._provider, endpoint.provider).surface == self._surface
@@ -374,7 +374,7 @@ class HttpModel:
 
     @property
     def name(self) -> str:
-        """ "provider:model", or "provider-surface:model" where it is not the usual surface."""
+        """ "provider:model", or "provider-surface:model" if the surface is not the usual one."""
         return self._name
 
     @property
@@ -390,10 +390,10 @@ class HttpModel:
         return self._prices.find(self._billed) is not None
 
     async def call(self, request: ModelInput) -> ModelResponse:
-        """Ask once.
+        """Call the model once.
 
         Returns:
-            What came of it: whatever provider and network do is an error in it.
+            The response; a failure of the provider or the network is an error in it.
         """
         asked = ModelRequest.of(request)
         started_s = self._clock.monotonic()
@@ -414,8 +414,8 @@ class HttpModel:
                     if reply.is_over:
                         break
                 response = renamed(reply.end())
-        # The boundary at which what the network does becomes a value, in stream too: a transport
-        # raises, a model does not. Misuse is the caller's own; a cancellation is no Exception.
+        # Here, and in stream, a network failure becomes a value: transports raise, models do not.
+        # Misuse is the caller's mistake and goes up; a cancellation is not an Exception.
         except UpshotError:
             raise
         except Exception as exception:
@@ -423,7 +423,7 @@ class HttpModel:
         return self._settle(response, asked, started_s, headers)
 
     async def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
-        """Ask once and yield deltas and usage as they come; the last item is the ModelResponse."""
+        """Call once, yielding deltas and usage as they come; the last item is the response."""
         asked = ModelRequest.of(request)
         started_s = self._clock.monotonic()
         headers = await self._endpoint.headers()
@@ -518,7 +518,7 @@ class HttpModel:
         if reply is not None:
             return reply.break_off(error)
         response = self._reader({}).fail(error)
-        # What was certainly not sent used nothing.
+        # A request that was certainly not sent used nothing.
         return replace(response, usage=Usage()) if error.was_unsent else response
 
     def _settle(
@@ -528,7 +528,7 @@ class HttpModel:
         started_s: float,
         headers: Mapping[str, str],
     ) -> ModelResponse:
-        """Add to *response* what the reply does not say: advice, price and duration."""
+        """Add to *response* what the reply does not contain: advice, price and duration."""
         data: JsonObject = response.provider_data
         if "model" not in data:
             data = {"model": self._model, **data}
@@ -548,7 +548,7 @@ class HttpModel:
 
 
 def close_reader(reader: StreamReader) -> ModelResponse:
-    """End the reading; a stream that ended without its end mark was cut."""
+    """End the reading; a stream that ended without its end mark counts as cut."""
     response = reader.close()
     over = response.provider_data.get("stream_done") is not False
     if over or response.error is not None or response.finish_reason is not None:
@@ -601,7 +601,7 @@ class _Reply:
         self._line_bytes = 0
         self._told: Usage | None = None
         self._error: AgentError | None = None
-        # Whether the rest of the body is not to be read.
+        # Whether to leave the rest of the body unread.
         self.is_over = False
 
     def take(self, chunk: bytes) -> Sequence[_Piece]:
@@ -622,7 +622,7 @@ class _Reply:
         usage = self._reader.usage
         if usage is None or usage is self._told:
             return deltas
-        # First, for whoever stops at one of the deltas has been told of it all the same.
+        # Before the deltas: a caller that stops reading at one of them must still count it.
         self._told = usage
         return [usage, *deltas]
 
@@ -668,7 +668,7 @@ class _Reply:
         )
 
     def break_off(self, error: AgentError) -> ModelResponse:
-        """The response with *error*, unless the reply had said that it was over."""
+        """The response with *error*, unless the reply had already reported its end."""
         response = self._reader.close()
         if response.success and response.provider_data.get("stream_done"):
             return response

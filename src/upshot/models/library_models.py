@@ -1,14 +1,15 @@
-"""Models asked through the client libraries LiteLLM and AISuite.
+"""Models called through the client libraries LiteLLM and AISuite.
 
 Use them to reach a provider that only such a library knows. Where upshot knows the provider, its
 own ``HttpModel`` is the better choice: it needs no library and says more about errors.
 
-A call goes: the request is encoded as OpenAI Chat Completions -> the library is called, without
-its own retries -> its reply, an object or a dict, is read by ``upshot.wire`` like one of the API.
+The path of a call: the request is encoded as OpenAI Chat Completions -> the library is called,
+without its own retries -> its reply, an object or a dict, is read by ``upshot.wire`` like one of
+the API.
 
 What always holds: a library is imported at the first call, in a thread, since that may take
-seconds; an exception of the library is a value in the response, by the status that it carries.
-A library reports usage and prices in its own way, which is corrected here.
+seconds; an exception of the library becomes an error value, classified by its status. Where a
+library reports usage and prices in its own way, this is corrected here.
 
 Source:
     litellm 1.83 and 1.106 (``acompletion``, ``_hidden_params``), and aisuite 0.2
@@ -61,7 +62,7 @@ from upshot.wire.reader import StreamReader
 
 
 class LibraryModel(ABC):
-    """What models of other libraries share: one request, its reply or stream, its failure."""
+    """Base of models called through a library: one request, its reply or stream, its failure."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class LibraryModel(ABC):
         return self._prices.find(self.name) is not None
 
     async def call(self, request: ModelInput) -> ModelResponse:
-        """Ask once."""
+        """Call the model once."""
         asked = ModelRequest.of(request)
         renamed = Renamed(asked.tools)
         started_s = self._clock.monotonic()
@@ -106,14 +107,14 @@ class LibraryModel(ABC):
             response = renamed(self._read(native, upstream))
         except UpshotError:
             raise
-        # The boundary between foreign code, which raises, and models, which never do for what a
-        # provider does; a cancellation is no Exception.
+        # The boundary between foreign code, which raises, and models, which never raise for what
+        # a provider does; a cancellation is not an Exception.
         except Exception as exception:
             response = self._fail(exception, upstream)
         return self._settle(response, asked, upstream, started_s)
 
     async def stream(self, request: ModelInput) -> AsyncGenerator[StreamItem]:
-        """Ask once and yield deltas as they come; the last item is the whole ModelResponse."""
+        """Call once, yielding deltas as they come; the last item is the whole ModelResponse."""
         asked = ModelRequest.of(request)
         renamed = Renamed(asked.tools)
         started_s = self._clock.monotonic()
@@ -130,7 +131,7 @@ class LibraryModel(ABC):
                 thoughts += self._thoughts_in(document)
                 for delta in reader.feed(b"data: " + encode_json(document) + b"\n\n"):
                     yield renamed(delta)
-            # A library ends the iteration of a stream that was cut like any other.
+            # A library ends the iteration in the same way if the stream was cut.
             if finished:
                 reader.feed(b"data: [DONE]\n\n")
             response = renamed(self._complete(close_reader(reader), upstream, thoughts))
@@ -164,19 +165,19 @@ class LibraryModel(ABC):
         return replace(response, parts=tuple(owned))
 
     def _thoughts_in(self, document: Json) -> list[Json]:
-        """Pieces of thoughts in a chunk of a stream that the wire does not know."""
+        """Pieces of thoughts in a chunk, in a form that ``upshot.wire`` does not read."""
         del document
         return []
 
     def _complete(
         self, response: ModelResponse, upstream: str, thoughts: list[Json]
     ) -> ModelResponse:
-        """Complete what was read of a stream that ended."""
+        """Complete the response of a stream that has ended."""
         del upstream, thoughts
         return response
 
     def _correct(self, response: ModelResponse) -> ModelResponse:
-        """Correct what the library reports otherwise than the contract, in a successful reply."""
+        """Correct what the library reports differently from the contract in a successful reply."""
         return response
 
     def _rewrite(
@@ -245,7 +246,7 @@ def require_library(module: str, *, extra: str) -> None:
 
 
 def to_deltas(response: ModelResponse) -> list[StreamItem]:
-    """A whole reply as a stream would give it, for what cannot stream."""
+    """A whole reply as the items of a stream, for a provider that cannot be streamed."""
     texts = [TextDelta(text=response.content)] if response.content else []
     calls = [to_delta(index, call) for index, call in enumerate(response.tool_calls)]
     return [*texts, *calls, response]
@@ -257,7 +258,7 @@ def _is_last(document: Json) -> bool:
 
 
 def _break_off(reader: StreamReader, failed: ModelResponse) -> ModelResponse:
-    """What was read before a stream failed, with the failure."""
+    """The part that was read before a stream failed, with the failure."""
     response = reader.close()
     return replace(
         response,
@@ -274,13 +275,13 @@ def _rate_limit(error: AgentError, headers: Mapping[str, str]) -> RateLimitState
 
 
 async def _close(native: object) -> None:
-    """Let go of a stream, wherever it was left."""
+    """Close a stream, however far it was read."""
     close: Callable[[], Awaitable[None]] | None = getattr(native, "aclose", None)
     if close is None:
         return
     try:
         await close()
-    # Foreign code again: what came of the call is known, whatever letting go does.
+    # Foreign code again: the call has its outcome, so a failure to close changes nothing.
     except Exception:
         return
 
@@ -289,17 +290,17 @@ async def _close(native: object) -> None:
 
 _LITELLM: Final = "litellm"
 _KEY_TEXT: Final = re.compile(r"api[ _-]?key|credential", re.IGNORECASE)
-# LiteLLM translates what a provider wants otherwise, and keeps signatures in the ids of calls.
+# LiteLLM translates for providers that differ, and keeps signatures in the ids of calls.
 _LITELLM_DIALECT: Final = ChatDialect(
     reasoning_back="content", call_id=re.compile(r".+", re.DOTALL)
 )
 
 
 class LiteLLMModel(LibraryModel):
-    """A model that LiteLLM asks: ``LiteLLMModel("anthropic/claude-sonnet-4-5")``.
+    """A model called through LiteLLM: ``LiteLLMModel("anthropic/claude-sonnet-4-5")``.
 
-    LiteLLM's own retries are off, for Retry stands above. Its estimate of the cost is taken over
-    as such, with source "litellm", unless *prices* has a price or the provider reports one.
+    LiteLLM's own retries are off, since upshot retries. Its cost estimate is used, marked as an
+    estimate with source "litellm", unless *prices* has a price or the provider reports a cost.
     """
 
     def __init__(
@@ -330,7 +331,7 @@ class LiteLLMModel(LibraryModel):
 
     @property
     def priced(self) -> bool:
-        """Whether the cost of its calls is known; imports LiteLLM where only that can tell."""
+        """Whether the cost of its calls is known; imports LiteLLM if only that can tell."""
         if super().priced:
             return True
         info = as_object(_call(self._imported(), "get_model_info", self._model))
@@ -350,7 +351,7 @@ class LiteLLMModel(LibraryModel):
         key = await key if isawaitable(key) else key
         told = {**self._given, "api_key": key}
         given = {name: value for name, value in told.items() if value is not None}
-        # Its own retries would multiply with those of Retry.
+        # Its own retries would multiply with upshot's.
         return await module.acompletion(**{"max_retries": 0, **given, **arguments})
 
     async def _upstream(self) -> str:
@@ -367,7 +368,7 @@ class LiteLLMModel(LibraryModel):
         variable = self.missing_key()
         if variable is None:
             return response
-        # LiteLLM calls a key that is not there an error of the server, which would be retried.
+        # LiteLLM reports a missing key as a server error, which would be retried.
         keyless = AgentError(
             ErrorCode.AUTH_ERROR,
             f"{self.name} wants an API key: set {variable} or pass api_key=",
@@ -387,7 +388,7 @@ class LiteLLMModel(LibraryModel):
     ) -> ModelResponse:
         cost = response.cost
         if cost is not None:
-            # What stands in a stream is LiteLLM's own estimate.
+            # The cost in a stream is LiteLLM's own estimate.
             cost = replace(cost, estimated=True, source=_LITELLM)
         joined = _join_thoughts(map(as_object, thoughts), upstream)
         return replace(response, cost=cost, parts=with_thoughts(response, joined))
@@ -395,7 +396,7 @@ class LiteLLMModel(LibraryModel):
     def _rewrite(
         self, arguments: JsonObject, messages: Sequence[Message], upstream: str
     ) -> JsonObject:
-        # The instructions, if any, stand before what the messages were made to.
+        # The instructions, if any, come before the items of the messages.
         items = as_list(arguments["messages"])[-len(messages) :]
         for item, message in zip(items, messages, strict=False):
             blocks: list[Json] = [
@@ -417,25 +418,25 @@ class LiteLLMModel(LibraryModel):
             fresh = _LITELLM not in sys.modules
             self._module = import_module(_LITELLM)
             if fresh:
-                # It prints advice to stdout beside each exception, where results are written to.
+                # It would print advice with each exception to stdout, in between the results.
                 vars(self._module)["suppress_debug_info"] = True
         return self._module
 
 
 def _call(module: object, name: str, model: str) -> Json:
-    """What a function of LiteLLM says of *model*, None where it does not know the model."""
+    """What a function of LiteLLM returns for *model*, None if it does not know the model."""
     function = look(module, name)
     if not callable(function):
         return None
     try:
         return cast("Json", function(model=model))
-    # Foreign code: it raises classes of its own for what is not in its tables.
+    # Foreign code: it raises classes of its own for a model that is not in its tables.
     except Exception:
         return None
 
 
 def _to_block(thought: Reasoning) -> JsonObject:
-    """A thought as LiteLLM hands it on to Anthropic."""
+    """A thought as LiteLLM passes it on to Anthropic."""
     if thought.redacted:
         return {"type": "redacted_thinking", "data": thought.signature}
     return {"type": "thinking", "thinking": thought.text, "signature": thought.signature}
@@ -465,7 +466,7 @@ _AISUITE: Final = "aisuite"
 _NO_STREAM: Final = "does not support streaming"
 # Of AISuite's providers, those whose prompt_tokens are Anthropic's: without the cache.
 _WITHOUT_CACHE: Final = frozenset({"anthropic"})
-# Those that take no response_format: the schema stands in the instructions alone.
+# Those that accept no response_format: the schema is only in the instructions.
 _OWN_FORM: Final = frozenset({"anthropic", "aws", "cohere", "google", "watsonx"})
 # Those whose configuration goes to an SDK that retries unless it is configured not to.
 _RETRYING: Final = frozenset(
@@ -495,11 +496,11 @@ _COUNTS: Final = (
 
 
 class AISuiteModel(LibraryModel):
-    """A model that AISuite asks: ``AISuiteModel("openai:gpt-4o")``.
+    """A model called through AISuite: ``AISuiteModel("openai:gpt-4o")``.
 
-    AISuite hands on neither headers nor what a provider says of a cache that is written, and no
-    cost. What it does not tell is None, and ``provider_data["unknown"]`` names it. A provider
-    that it cannot stream is called, and gives its reply as one piece.
+    AISuite passes on no headers, no cost, and no counts of cache writes. Fields that it does not
+    report are None, and listed in ``provider_data["unknown"]``. If it cannot stream a provider,
+    the model is called and its reply comes as one piece.
     """
 
     def __init__(
@@ -525,13 +526,13 @@ class AISuiteModel(LibraryModel):
         self._module: Any = module
         if not self._provider or ":" not in model:
             raise Misuse(f'{model!r} names no model: write "aisuite:provider:model"')
-        # The SDKs' own retries would multiply with those of Retry.
+        # The SDKs' own retries would multiply with upshot's.
         retries = 0 if self._provider in _RETRYING else None
         given = {"api_key": api_key, "base_url": base_url, "max_retries": retries}
         self._config = {name: value for name, value in given.items() if value is not None}
 
     async def stream(self, request: ModelInput) -> AsyncGenerator[StreamItem]:
-        """Stream, or call where AISuite cannot stream the provider; see ``LibraryModel``."""
+        """Stream, or call if AISuite cannot stream the provider; see ``LibraryModel``."""
         items = super().stream(request)
         try:
             async for item in items:
@@ -557,12 +558,12 @@ class AISuiteModel(LibraryModel):
     ) -> JsonObject:
         del messages
         if upstream != "openai":
-            # What a provider does not take, AISuite hands on to its SDK, which raises.
+            # AISuite passes every argument on to the provider's SDK, which raises for unknown ones.
             arguments.pop("stream_options", None)
         if upstream in _OWN_FORM:
             arguments.pop("response_format", None)
         for tool in as_list(arguments.get("tools")):
-            # It looks for both without asking whether they are there.
+            # It reads both without checking that they are there.
             function = as_object(as_object(tool).get("function"))
             function.setdefault("description", "")
             function.setdefault("parameters", {"type": "object", "properties": {}})

@@ -1,4 +1,4 @@
-"""Prices: what models cost, by the caller's own table or that of genai-prices."""
+"""Prices: what models cost, by the caller's own table or by genai-prices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 Service: TypeAlias = tuple[tuple[str, str], ...]
-"""How a call was served, as pairs of words; empty for the usual way."""
+"""How a call was served, as pairs of words; empty for the standard way."""
 
 _SOURCE: Final = "genai-prices"
 _RATES: Final = {
@@ -35,23 +35,23 @@ _RATES: Final = {
 _NEEDED: Final = frozenset({"input_mtok", "output_mtok"})
 _SEARCH_FEE: Final = "web_searches_kcount"
 _THOUSAND_DIGITS: Final = -3
-# Ignored: replies do not count searches of stored files, and a price for cached audio is needed
-# only where its amount is not known either.
+# Ignored: replies do not count searches of stored files, and they do not say how much of the
+# cached input was audio either.
 _IGNORED: Final = frozenset({"storage_searches_kcount", "cache_audio_read_mtok"})
 _MOST_KEPT: Final = 1024
 _MINUTE_S: Final = 60
 
 
 class Prices:
-    """What models cost: by the caller's own table first, then by that of genai-prices.
+    """What models cost: by the caller's own table first, then by genai-prices.
 
     Without the package genai-prices (extra "prices") there is only the own table. A model in
     neither has no price, and the cost of its calls is None.
 
     Args:
-        own: Prices by "provider:model", as models are named; "provider:*" is for all others of a
-            provider.
-        only: Whether only the own table is used.
+        own: Prices by "provider:model", as models are named; "provider:*" is for all other models
+            of a provider.
+        only: Whether to use the own table only.
 
     Raises:
         Misuse: A key is not the name of a model.
@@ -70,18 +70,18 @@ class Prices:
 
     @staticmethod
     def of(prices: Prices | Mapping[str, Price] | None) -> Prices:
-        """Make prices of an own table; None is the shared prices."""
+        """Make prices from an own table; None gives the shared ones."""
         if prices is None:
             return default_prices()
         return prices if isinstance(prices, Prices) else Prices(prices)
 
     def find(self, name: str, *, at: datetime | None = None, service: Service = ()) -> Price | None:
-        """The price of the model *name*, None where it is unknown.
+        """The price of the model *name*, None if it is unknown.
 
         Args:
             name: "provider:model".
-            at: When it is asked, aware; None is now.
-            service: In which unusual way it is served.
+            at: When the model is called, aware; None is now.
+            service: How the call is served, if not in the standard way.
         """
         own = self._find_own(name) if self._own else None
         if own is not None or self._only:
@@ -90,17 +90,17 @@ class Prices:
         return _table().find(provider, model, at=at or datetime.now(UTC), service=service)
 
     def cost_of(self, response: ModelResponse, name: str, *, at: datetime) -> Cost | None:
-        """What *response* cost.
+        """The cost of *response*.
 
         Args:
             response: A reply, good or bad.
-            name: "provider:model", as it was asked for. Where the own table does not have it, the
-                model that the reply names is looked for first: an alias may stand for any.
-            at: When it came, aware.
+            name: "provider:model", as requested. Unless the own table has it, the model named in
+                the reply is looked up first: the requested name may be an alias.
+            at: When the reply came, aware.
 
         Returns:
-            What the provider reports, else what the tables make of the usage; None where there is
-            no usage, or no price.
+            The cost that the provider reports, else one computed from the usage; None without a
+            usage or a price.
         """
         if response.cost is not None or not response.usage:
             return response.cost
@@ -125,15 +125,15 @@ class Prices:
 
 @cache
 def default_prices() -> Prices:
-    """The prices of all models that are given none; one object in the process."""
+    """The prices of models that are given none, one object in the process."""
     return Prices()
 
 
 class PriceTable:
-    """The table of genai-prices as ``Price`` values; empty where the package is not installed.
+    """The table of genai-prices as ``Price`` values; empty if the package is not installed.
 
-    The package is imported at the first look, which takes some tenths of a second. A price is
-    made once a minute and model, for some hold only at certain hours.
+    The package is imported at the first look-up, which takes some tenths of a second. A price is
+    kept for a minute and then made again, since some prices hold only at certain hours.
     """
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class PriceTable:
             return None
         snapshot = read()
         if snapshot is not self._snapshot:
-            # The program may have told the package to fetch newer prices.
+            # The program may have made the package fetch newer prices.
             self._snapshot, self._date = snapshot, _date_of(snapshot, at.date())
             self._kept.clear()
         minute = int(at.timestamp()) // _MINUTE_S
@@ -159,7 +159,7 @@ class PriceTable:
         if kept is not None and kept[0] == minute:
             return kept[1]
         if len(self._kept) >= _MOST_KEPT:
-            # The names come from peers.
+            # Names come from replies, so a peer could fill the memory.
             self._kept.clear()
         price = _look_up(snapshot, key, at, self._date)
         self._kept[key] = minute, price
@@ -192,7 +192,7 @@ def _look_up(
         return _to_price(model.get_prices(at, dict(service)), priced_on)
     except LookupError:
         return None
-    # The table is foreign, and a model call does not fail for want of a price.
+    # Foreign code, and a model call must not fail over a missing price.
     except Exception:
         return None
 
@@ -200,7 +200,7 @@ def _look_up(
 def _has_variant(
     provider: Provider, model: ModelInfo, service: dict[str, str], at: datetime
 ) -> bool:
-    # A provider's own service tiers are not those of another that offers its models.
+    # A provider's service tiers do not hold at another provider that offers its models.
     if not any(model is each for each in provider.models):
         return False
     return any(
@@ -248,7 +248,7 @@ def _rate_at(rate: Decimal | TieredPrices, prompt: int) -> Decimal:
     if isinstance(rate, Decimal):
         return rate
     passed = [tier.price for tier in rate.tiers if prompt > tier.start]
-    # They are in rising order.
+    # Tiers are in rising order.
     return passed[-1] if passed else rate.base
 
 

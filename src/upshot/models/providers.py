@@ -7,23 +7,23 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 SurfaceName: TypeAlias = Literal["chat", "responses", "messages", "generate"]
-"""An API surface through which models are asked."""
+"""An API surface of a provider."""
 
 
 class Provider(msgspec.Struct, frozen=True):
     """A provider: its address, its key, and the API surfaces that it speaks.
 
     Attributes:
-        name: What stands before the ":" of a model's name.
-        base_url: What stands before the path of the surface; "" where the caller must give it.
-        key_variable: The environment variable of its key, "" where it needs none.
+        name: The part before the ":" of a model's name.
+        base_url: The part before the path of the surface; "" if the caller must give it.
+        key_variable: The environment variable of its key, "" if it needs none.
         surface: The API surface that is used, unless the caller names another.
-        key_header: The header that carries the key; "authorization" takes it as a bearer token.
+        key_header: The header of the key; in "authorization" it is sent as a bearer token.
         headers: Further headers of every request.
         reports_cost: Whether its replies say what they cost.
         other_surfaces: Further surfaces at the same address.
         other_variable: Another name of the key's variable, "" if there is none.
-        example: A ``base_url``, where the caller must give it.
+        example: A sample ``base_url``, if the caller must give one.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Provider(msgspec.Struct, frozen=True):
     example: str = ""
 
     def speak(self, surface: str) -> Provider | None:
-        """This provider with *surface*; None where it does not speak it."""
+        """This provider with *surface*; None if it does not speak it."""
         for known in (self.surface, *self.other_surfaces):
             if known == surface:
                 return msgspec.structs.replace(self, surface=known)
@@ -65,7 +65,7 @@ _ALL = (
         key_header="x-goog-api-key",
         other_variable="GOOGLE_API_KEY",
     ),
-    # A token of gcloud is good for an hour: a longer program passes a function as api_key.
+    # A token of gcloud lasts an hour: programs that run longer pass a function as api_key.
     Provider(
         "vertex",
         "",
@@ -113,4 +113,4 @@ PROVIDERS: Final[dict[str, Provider]] = {provider.name: provider for provider in
 """All providers by name."""
 
 ALIASES: Final = {"gemini": "google"}
-"""Other words for a provider's name."""
+"""Other names of providers."""

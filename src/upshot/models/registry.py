@@ -54,21 +54,21 @@ def resolve(
     Args:
         name: "provider:model"; a provider of ``PROVIDERS``, or one with another of its
             surfaces, such as "openai-responses"; "litellm:MODEL" or "aisuite:MODEL" for a model
-            that is asked through one of these libraries; or "scripted:FILE" (see
+            that is called through one of these libraries; or "scripted:FILE" (see
             ``open_script``), which ignores the other options.
-        base_url: Another server with the provider's surface: what stands before
-            "/chat/completions", "/responses", "/messages" or "/models/"; without a path it means
-            "/v1", for Gemini's surface "/v1beta".
-        api_key: The key, or a (async) function that is asked for one before each request. None
-            reads the provider's environment variable at each request; a server on loopback needs
-            no key.
+        base_url: Another server with the provider's surface: the part before
+            "/chat/completions", "/responses", "/messages" or "/models/". Without a path, "/v1" is
+            added; for Gemini's surface, "/v1beta".
+        api_key: The key, or a sync or async function that returns it, called before each request.
+            None reads the provider's environment variable at each request; a server on loopback
+            needs no key.
         headers: Further headers of each request.
-        transport: What sends the request; None is the default, ``AiohttpTransport``.
+        transport: Sends the requests; None is the default, ``AiohttpTransport``.
         timeouts: How long one request may take.
         limits: How much of a reply is read.
-        prices: What models cost, by "provider:model". Such a table is asked before that of
-            genai-prices; ``Prices(table, only=True)`` replaces it.
-        openers: Further providers: functions that take what stands after the ":".
+        prices: What models cost, by "provider:model". A mapping is looked up before genai-prices;
+            ``Prices(table, only=True)`` replaces genai-prices.
+        openers: Further providers: functions that take the part after the ":".
         settings: Fields of ``ModelSettings``; a request's own settings win over them.
 
     Raises:
@@ -122,14 +122,14 @@ def missing_key(model: Model) -> str | None:
 
 
 def _library(name: str) -> Callable[..., Model]:
-    """The class of models that are asked through a library; its module is imported only here."""
+    """The class of models that are called through a library; its module is imported only here."""
     from upshot.models import library_models
 
     return library_models.LiteLLMModel if name == "litellm" else library_models.AISuiteModel
 
 
 def _find(name: str) -> Provider | None:
-    """The provider called *name*, with the surface that the name may end with."""
+    """The provider called *name*; the name may end with one of its other surfaces."""
     name = ALIASES.get(name, name)
     provider = PROVIDERS.get(name)
     if provider is not None:

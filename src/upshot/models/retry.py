@@ -1,4 +1,4 @@
-"""Calls a model again after errors that may pass, and reads what clients of an API raise."""
+"""Calls a model again after errors that may pass, and reads the exceptions of API clients."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _NO_FAILURES = (ErrorCode.INTERNAL, ErrorCode.CANCELED)
 
 
 def client_error(exception: Exception) -> AgentError | None:
-    """The failure that a client of an API reports by *exception*; None where it is a bug.
+    """The failure that an API client reports by *exception*; None if the exception is a bug.
 
-    Its status, headers and causes are looked at. Python's own exceptions but ``OSError`` are bugs,
-    for they say "timeout" of an argument as of a network.
+    Its status, headers and causes are read. One of Python's own exceptions without a status counts
+    as a bug unless it is an ``OSError``: its text may say "timeout" about a mere argument.
     """
     error = classify_error(exception=exception)
     if error.code in _NO_FAILURES:
@@ -39,7 +39,7 @@ def client_error(exception: Exception) -> AgentError | None:
 
 
 def reply_of(exception: Exception) -> ModelResponse | None:
-    """The response of a model call that raised *exception*; None if that is a bug, or our own."""
+    """The response of a model call that raised *exception*; None if that is a bug or upshot's."""
     if type(exception).__module__.partition(".")[0] == _OURS:
         return None
     error = client_error(exception)
@@ -72,24 +72,24 @@ UNANSWERED = ModelResponse(
 async def read_stream(
     attempt: Callable[[], AsyncIterator[StreamItem]],
 ) -> AsyncGenerator[StreamItem]:
-    """What a model's stream gives; an exception of its client becomes the response."""
+    """The items of a model's stream; an exception of its client becomes the response."""
     items: AsyncIterator[StreamItem] | None = None
     try:
         items = attempt()
         async for item in items:
             yield item
     except Exception as error:
-        # A user's model may let an exception of its client pass: it becomes a value here.
+        # A user's model may let an exception of its API client pass: it becomes a value here.
         yield reply_or_raise(error)
     finally:
-        # Left in the middle, it would hold its connection until it is collected.
+        # A stream that is left half read would keep its connection until it is collected.
         close = getattr(items, "aclose", None)
         if close is not None:
             await close()
 
 
 def reply_or_raise(error: Exception) -> ModelResponse:
-    """The response of a model call that raised *error*; raises it where that is a bug, or ours."""
+    """The response of a model call that raised *error*; raises it if it is a bug or upshot's."""
     response = reply_of(error)
     if response is None:
         raise error
@@ -100,14 +100,14 @@ _CUT_SHORT = "; it reached the limit on tokens, so raise max_tokens or ask for l
 
 
 def judged(response: ModelResponse, *, allow_empty: bool = False) -> ModelResponse:
-    """*response*, with an error if it has none and is no answer.
+    """*response*, with an error added if it is not an answer.
 
-    It is none if its finish reason says that it failed or was aborted, and if there is nothing in
-    it: no text but blanks, no call, no refusal. Thoughts alone are nothing.
+    It is not one if its finish reason says that it failed or was aborted, or if it is empty: no
+    call, no refusal, and no text but blanks. A reply with thoughts alone is empty.
 
     Args:
-        response: What a model gave.
-        allow_empty: Whether a reply with nothing in it is an answer.
+        response: The reply of a model.
+        allow_empty: Whether an empty reply is an answer.
     """
     if response.error is not None:
         return response
@@ -152,22 +152,22 @@ async def call_with_retry(
 ) -> tuple[ModelResponse, int]:
     """Call until there is an answer, or an error that another try would not change.
 
-    A reply with nothing in it is tried once more without a wait, whatever *retry* says; the second
-    one is the error ``empty_reply``.
+    After an empty reply the model is called once more, whatever *retry* says, and without a wait
+    unless the provider asks for one; a second empty reply is the error ``empty_reply``.
 
     Args:
         attempt: Makes one call; called for every try.
         retry: How many tries, and how long to wait; None is one try.
-        allow_empty: Whether a reply with nothing in it is an answer.
+        allow_empty: Whether an empty reply is an answer.
         clock: Used to wait.
         deadline_monotonic: The moment on *clock* that no wait may reach, None for none.
-        on_retry: Called before each wait. The responses of failed tries are given only here, so
-            this is where their usage is added up. What it raises ends the call.
-        draw: Returns a number from 0 to below 1 for the jitter.
+        on_retry: Called before each wait. The responses of failed tries are passed only here, so
+            this is where their usage is added up. An exception of it ends the call.
+        draw: Returns a random number in [0, 1) for the jitter.
 
     Returns:
-        The response of the last try, and the number of tries. An error that was not tried again
-        because of its wait says in retry_after_s how long that would have been.
+        The response of the last try, and the number of tries. If there was no further try because
+        the wait would be too long, the error's retry_after_s is that wait.
     """
     tries = _Tries(retry, clock, deadline_monotonic, on_retry, draw)
     while True:
@@ -188,14 +188,13 @@ async def stream_with_retry(
     on_retry: OnRetry | None = None,
     draw: Callable[[], float] = random.random,
 ) -> AsyncGenerator[StreamItem]:
-    """Stream as :func:`call_with_retry` calls; once a delta has been yielded, a try is the last.
+    """Like :func:`call_with_retry`, streamed; a try that has yielded a delta is the last.
 
-    Not so where nothing came of it: after the thoughts of a reply with nothing else in it those of
-    the next try follow.
+    An empty reply is the exception: the thoughts that it yielded are followed by the next try.
 
     Yields:
-        The deltas of the last try, then its response. The number of tries is one more than
-        *on_retry* was called.
+        The deltas of the last try, then its response. There was one try more than *on_retry* was
+        called.
     """
     tries = _Tries(retry, clock, deadline_monotonic, on_retry, draw)
     while True:
@@ -233,7 +232,7 @@ class _Tries:
         self._was_empty = False
 
     async def wait_after(self, response: ModelResponse) -> bool:
-        """Wait if there is another try; False if there is none."""
+        """Wait and return True if there is to be another try, else return False."""
         wait_s = self._wait_s(response)
         if wait_s is None:
             return False
@@ -263,11 +262,11 @@ class _Tries:
         return wait_s
 
     def _wait_after_empty_s(self, response: ModelResponse) -> float | None:
-        """The same after a reply with nothing in it, which is tried again once."""
+        """The same after an empty reply, which is tried again only once."""
         if self._was_empty:
             return None
         self._was_empty = True
-        # The provider is not overloaded, so there is nothing to wait for unless it says so.
+        # An empty reply is no sign of overload, so wait only if the provider says so.
         wait_s = _floor_s(response) or 0.0
         most_s = 0.0 if self._retry is None else self._retry.max_wait_s
         return wait_s if wait_s <= most_s else None
@@ -278,14 +277,14 @@ def _says_empty(response: ModelResponse) -> bool:
 
 
 def _floor_s(response: ModelResponse) -> float | None:
-    """Seconds that the provider asks to wait at least, None where it says nothing."""
+    """The least seconds that the provider asks to wait, None if it asks for none."""
     if response.error is not None and response.error.retry_after_s is not None:
         return response.error.retry_after_s
     return response.rate_limit.retry_after if response.rate_limit is not None else None
 
 
 def _tell_wait(response: ModelResponse) -> ModelResponse:
-    """*response*, its error saying how long to wait where the response does."""
+    """*response* with the wait that its headers ask for put into its error."""
     error, floor_s = response.error, _floor_s(response)
     if error is None or not error.retryable or floor_s is None or error.retry_after_s is not None:
         return response

@@ -51,18 +51,18 @@ _PLURAL = ("reply", "replies")
 class ScriptedModel:
     """A model that plays a script: each call, a retry included, gets the next reply.
 
-    The position belongs to the model, so a second run continues where the first one stopped. Runs
-    at the same time share the replies in the order in which they call; with *per_conversation*
-    each conversation gets the whole script.
+    The model keeps the position, so a second run continues where the first one stopped. Concurrent
+    runs share the replies in the order in which they call; with *per_conversation* each
+    conversation gets the whole script.
 
     Args:
         script: The replies in order; or one function of the messages that answers every call.
         name: "provider:model" for logs.
-        per_conversation: Whether every ``MessageList`` starts at the first reply. In other
-            sequences the place is the number of assistant messages that they hold.
+        per_conversation: Whether every ``MessageList`` starts at the first reply. For messages in
+            any other sequence, the position is the number of assistant messages in it.
 
     Attributes:
-        calls: Every request so far, its messages as they were then.
+        calls: Every request so far, with its messages as they were then.
 
     Raises:
         Misuse: An item cannot be a reply.
@@ -92,17 +92,17 @@ class ScriptedModel:
         return self._name
 
     async def call(self, request: ModelInput) -> ModelResponse:
-        """Give the next reply.
+        """Return the next reply.
 
         Returns:
-            The reply; an error with the number of replies if the script is spent.
+            The reply; an error with the number of replies if none is left.
 
         Raises:
             Exception: Whatever a function in the script raises; it is the caller's own code.
         """
         asked = ModelRequest.of(request)
         messages = asked.messages
-        # A conversation as it is now, without a copy; whatever else may change is copied.
+        # A MessageList can give a fixed view of itself; anything else may change and is copied.
         kept = messages.so_far() if isinstance(messages, MessageList) else tuple(messages)
         self.calls.append(msgspec.structs.replace(asked, messages=kept))
         place = self._take_place(asked.messages)
@@ -117,7 +117,7 @@ class ScriptedModel:
         return with_output(self._to_response(_checked_reply(item), place), asked)
 
     async def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
-        """Give the next reply in pieces: text word by word, each call whole."""
+        """Yield the next reply in pieces: text word by word, each call whole."""
         response = await self.call(request)
         for thought in response.reasoning:
             if thought.text:
@@ -131,15 +131,15 @@ class ScriptedModel:
     def go_on_after(
         self, replies: Iterable[ModelResponse], *, conversation: MessageList | None = None
     ) -> None:
-        """Skip what was played before a run was resumed; never goes back.
+        """Skip the replies that a resumed run has already played; never goes back.
 
         Args:
-            replies: Its responses in the run, failed tries included, as the log holds them.
-            conversation: Of the resumed run; needed only with *per_conversation*.
+            replies: The run's responses of this model, failed tries included, as logged.
+            conversation: The resumed run's; needed only with *per_conversation*.
         """
         place = 0
         for reply in replies:
-            # Our own replies hold their place: earlier runs may have played others before.
+            # Replies made here carry their position: earlier runs may have played some before.
             said = reply.provider_data.get(_POSITION)
             place = said if isinstance(said, int) else place + 1
         if self._per_conversation and conversation is not None:

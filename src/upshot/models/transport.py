@@ -62,10 +62,10 @@ class Transport(Protocol):
     def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, timeouts: Timeouts
     ) -> AbstractAsyncContextManager[Answered]:
-        """Send a request and give its reply.
+        """Send a request and receive its reply.
 
         A transport neither retries nor follows redirects, and returns a reply of any status.
-        ``upshot.testing.check_transport`` tries all of this on a transport.
+        ``upshot.testing.check_transport`` tests a transport for all of this.
 
         Args:
             method: Such as "POST".
@@ -80,8 +80,8 @@ class Transport(Protocol):
             body, or being cancelled, closes the connection at once.
 
         Raises:
-            TransportError: What went wrong on the network, when it is entered or read. Any other
-                exception is taken for one that came after the request was sent.
+            TransportError: The exchange failed, while it is entered or read. After any other
+                exception the request counts as sent.
         """
         ...
 
@@ -112,7 +112,7 @@ class TransportError(Exception):
         reused: Whether the connection had carried an earlier request.
 
     Attributes:
-        reason: As given, and so are the others.
+        reason: As given, like the others.
     """
 
     def __init__(
@@ -163,7 +163,7 @@ _KIND_NAMES: Final[tuple[tuple[tuple[str, ...], FailureKind], ...]] = (
 def to_transport_error(
     exception: BaseException, *, phase: FailurePhase, reused: bool = False
 ) -> TransportError | None:
-    """What an HTTP client means by *exception*; None where the network did not fail."""
+    """*exception* of an HTTP client as a TransportError; None if it is not about the network."""
     causes = tuple(_causes_of(exception))
     for cause in causes:
         if isinstance(cause, TransportError):
@@ -208,7 +208,7 @@ def _reason_of(kind: FailureKind, cause: BaseException, causes: tuple[BaseExcept
 
 
 def _words_of(exception: BaseException) -> str:
-    """What it says, in one line; its class where it says nothing."""
+    """Its message in one line; its class if it has none."""
     # aiohttp's parser puts "400, message:" before its words.
     said = getattr(exception, "message", None)
     return (

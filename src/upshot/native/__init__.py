@@ -1,7 +1,7 @@
 """Reads the objects of other agent libraries without importing any of them.
 
 A library's reply, exception or message is read by attribute or key. So an object and its JSON form
-are read alike, and a field that a version lacks is simply unknown:
+are read in the same way, and a field that a version lacks is simply unknown:
 
 - ``objects`` looks up a value in any object (``look``), converts it (``as_text``, ``as_count``,
   ...), and finds the headers that an object, or the cause of an exception, carries.
@@ -13,6 +13,6 @@ Each reader returns a ``ModelResponse`` with the parts in the order of the objec
 raises for what an object contains: a property that raises counts as missing, and a value without
 JSON form becomes its ``str``. Rate limits are read by ``upshot.wire.rate_limits`` alone.
 
-Traps: LiteLLM copies a provider's limits to headers with OpenAI's names; and pi counts cached
-tokens besides the input, except for Google's models, whose input includes them.
+Traps: LiteLLM copies a provider's limits to headers with OpenAI's names; and pi's input count
+leaves out cached tokens, except for Google's models, whose input includes them.
 """

@@ -67,7 +67,7 @@ def read_completion(native: object, *, now: float | None = None) -> ModelRespons
 
 
 def with_thoughts(response: ModelResponse, thoughts: tuple[Reasoning, ...]) -> tuple[Part, ...]:
-    """The parts of *response* with *thoughts* in place of its own, unless there are none."""
+    """The parts of *response* with its thoughts replaced by *thoughts*, if there are any."""
     if not thoughts:
         return response.parts
     return (*thoughts, *(part for part in response.parts if not isinstance(part, Reasoning)))
@@ -148,7 +148,7 @@ def _usage(usage: object) -> JsonObject:
 
 
 def _thinking(native: object, provider: str) -> tuple[Reasoning, ...]:
-    """Anthropic's thoughts with their signatures, which LiteLLM keeps besides the message."""
+    """Anthropic's thoughts with their signatures, which LiteLLM keeps in a field of their own."""
     choices = as_items(look(native, "choices"))
     blocks = as_items(look(choices[0], "message", "thinking_blocks")) if choices else []
     return tuple(

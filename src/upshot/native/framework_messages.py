@@ -49,8 +49,7 @@ def read_pi_message(message: object) -> ModelResponse:
         message: The message as parsed JSON, or an object with the same names.
 
     Returns:
-        The reply. pi counts cached tokens besides the input; here they are part of it. Never
-        raises.
+        The reply. pi's input leaves out cached tokens; here they are part of it. Never raises.
     """
     provider = as_text(look(message, "provider"))
     parts = as_items(look(message, "content"))

@@ -77,7 +77,7 @@ def find_texts(value: object, **paths: str) -> JsonObject:
 
 
 def find_usage(value: object, *, calls: int = 1, **paths: str) -> Usage:
-    """The token counts at these dotted *paths* of *value*; unmeasured if nothing went in or out."""
+    """The token counts at these dotted *paths* of *value*; unmeasured if neither side has any."""
     found = {name: as_count(look(value, *path.split("."))) for name, path in paths.items()}
     counts: dict[str, Any] = found
     if not counts["input_tokens"] and not counts["output_tokens"]:
@@ -131,7 +131,7 @@ def _printed(value: object) -> str:
         return type(value).__name__
 
 
-# The first ones win; the copies that LiteLLM makes come last.
+# The first place that has a header wins; the copies that LiteLLM makes come last.
 _REWRITTEN: Final = ("_hidden_params", "additional_headers")
 _PLACES: Final = (
     ("headers",),
@@ -199,6 +199,6 @@ def _read(headers: object) -> dict[str, str]:
         return {}
     try:
         return normalize_headers(cast("Headers", headers))
-    # Foreign code: an object with items() need not hold headers.
+    # Foreign code: not every object with items() holds headers.
     except Exception:
         return {}

@@ -1,7 +1,7 @@
 """OpenTelemetry spans and metrics of runs, made from their events.
 
 ``instrument()`` subscribes to every run that begins from then on, until the ``Instrumentation``
-that it returns is closed. OpenTelemetry is imported by that call, not with this package.
+that it returns is closed. That call imports OpenTelemetry, not this package.
 
 - ``instrumentation``: switches telemetry on and off; one instrumentation per pair of providers.
 - ``spans``: ``SessionTelemetry`` follows one session and makes its spans.
@@ -17,14 +17,14 @@ the span and restores the context. ``RunSettled`` closes what is still open.
 What holds throughout:
 
 - Times are those of the events, not of the moment when a span is made.
-- A count that is unknown is not recorded, and never as 0.
+- An unknown count is not recorded, not even as 0.
 - Texts of users, models and tools are recorded only with ``content=True``, and with the secrets of
   the run masked. Without it, the status of a span is an error code, never a message.
 - A run that the user cancelled, or that is parked, is not an error.
 
-Traps: a retry has no event of its own when it begins, so its span begins at the end of the wait; a
-denied call has no span, only an event on that of the run; and a session that resumes a run is a
-span of its own.
+Traps: no event says that a retry begins, so its span begins at the end of the wait; a denied call
+has no span, only an event on the run's span; and a session that resumes a run is a span of its
+own.
 """
 
 from upshot.lazy import lazy_imports

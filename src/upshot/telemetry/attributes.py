@@ -28,7 +28,7 @@ from upshot.contract.tool_calls import (
 
 Attributes: TypeAlias = dict[str, str | int | float | bool | tuple[str, ...]]
 
-# Upshot's name of a provider and the registered one, where they differ.
+# The name that the conventions register for a provider, where upshot's differs.
 _REGISTERED = {
     "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",

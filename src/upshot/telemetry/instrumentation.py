@@ -95,7 +95,7 @@ class Instrumentation:
         _active.append(self)
 
     def close(self) -> None:
-        """End it; runs in progress are still recorded to their end. May be called again."""
+        """End it; a session in progress is still recorded to its end. May be called again."""
         end, self._end = self._end, None
         if end is not None:
             end()

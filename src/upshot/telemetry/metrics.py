@@ -114,7 +114,7 @@ class Instruments:
         for window in state.windows:
             noun = "requests" if window.resource == Resource.REQUESTS else "tokens"
             if noun not in window.resource:
-                # There is no instrument for it, and images are no tokens.
+                # Some providers limit images, for which there is no instrument.
                 continue
             attributes: Attributes = {
                 **labels,

@@ -172,7 +172,7 @@ class SessionTelemetry:
 
     def _retry_call(self, event: ModelRetried) -> None:
         self._finish_call(event)
-        # The next try has no event when it begins.
+        # No event will say that the next try begins, so its span starts at the end of the wait.
         self._open_call(event, _moment(event) + round(event.wait_s * 1e6) * 1000)
 
     def _end_call(self, event: ModelReplied) -> None:

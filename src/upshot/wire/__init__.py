@@ -2,9 +2,9 @@
 
 Providers have a handful of API surfaces: ``chat`` (OpenAI Chat Completions and the many servers
 that follow it), ``responses``, ``messages`` (Anthropic), ``generate`` (Gemini), and of Amazon
-Bedrock ``converse`` and ``invoke``, which are only read. Each has a module of its own with three
-things: a function that reads a whole reply, a class that reads the events of a stream, and an
-encoder of requests. ``reader.SURFACES`` is the table of them.
+Bedrock ``converse`` and ``invoke``, which are only read. Each has a module with three parts: a
+function that reads a whole reply, a class that reads the events of a stream, and an encoder of
+requests. ``reader.SURFACES`` is the table of them.
 
 A reply on its way in:
 
@@ -25,7 +25,7 @@ What holds throughout:
 
 - A reader never raises on what a peer sends. If a field has the wrong type, the ``as_`` functions
   of ``decoding`` return an empty value; a body that is not a reply gives an error value.
-- What is not known is None, and never 0.
+- An unknown figure is None, never 0.
 - Time is passed in (``now``), so that a reply can be read again with the same result.
 - There is one reader of rate limits (``rate_limits``), one of header values (``headers``), and one
   classification of errors (``error_classification``). Nothing else looks at a header.

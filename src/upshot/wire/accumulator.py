@@ -58,8 +58,8 @@ _ABORTED = FinishReason.ABORTED
 def parse_finish_reason(text: str) -> FinishReason | None:
     """Read a provider's word for why the model stopped.
 
-    Letter case does not matter, and "-" counts as "_". An unknown word means stop: the reply ended,
-    and there is no sign of a failure.
+    Letter case does not matter, and "-" counts as "_". An unknown word means stop: the reply ended
+    without a sign of failure.
 
     Returns:
         The reason; None for an empty word or one that means "not finished".
@@ -108,11 +108,11 @@ class ReplyAccumulator(msgspec.Struct):
         parts: The parts of the reply, in the order in which they came.
         refusal: Pieces of a refusal.
         calls: How many of the parts are calls for the client.
-        settled_calls: How many of them the provider has already seen answered.
+        settled_calls: How many of them the provider needs no more answer to.
         server_tools: The blocks of the provider's own tools, by type.
         searches: How many web searches the provider charges for.
-        container: Where the provider ran code: its id and until when it is kept; empty for nowhere.
-        service_tier: The tier that served it, on which the price depends.
+        container: The container in which the provider ran code, with id and expiry; empty if none.
+        service_tier: The tier that served the call; the price depends on it.
         finish_raw: The provider's word for why it stopped.
         blocked: Whether the prompt was blocked; finish_raw then says why.
         usage: Tokens, None if none were reported.

@@ -6,7 +6,7 @@ Source:
     https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html and
     .../API_runtime_ConverseStream.html, read November 2025, and recorded replies.
 
-InvokeModel hands through each maker's own reply.
+InvokeModel passes on each vendor's own reply.
 
 Source:
     https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters.html and the pages for
@@ -63,7 +63,7 @@ class ConverseStream:
         self._calls = 0
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
-        """Take one event and give the deltas in it."""
+        """Take one event and return its deltas."""
         match name:
             case "contentBlockDelta":
                 return self._read_delta(document)
@@ -110,11 +110,11 @@ class _Block:
 
     Attributes:
         start: The block as it began, or all of it.
-        text: What was said.
-        thought: What was thought.
-        inputs: What a call was given.
-        results: What a tool of the provider's own gave.
-        call: Which call it is, if it is one.
+        text: Pieces of its text.
+        thought: Pieces of its thought.
+        inputs: Pieces of a call's arguments.
+        results: Results of the provider's own tool.
+        call: Its number among the calls, from 0, if it is one.
     """
 
     start: JsonObject
@@ -132,7 +132,7 @@ class _Block:
 
     @property
     def is_call(self) -> bool:
-        """Whether it is a call that the client shall carry out."""
+        """Whether it is a call that the client has to run."""
         return bool(self.use) and self.use.get("type") != "server_tool_use"
 
     @property
@@ -144,7 +144,7 @@ class _Block:
         return as_text(self.use.get("name"))
 
     def add(self, delta: JsonObject) -> list[StreamEvent]:
-        """Keep a piece, and give it as deltas."""
+        """Keep a piece, and return its deltas."""
         # A delta has one member, usually this one.
         if text := as_text(delta.get("text")) or _cited(delta):
             self.text.append(text)
@@ -257,7 +257,7 @@ _EVENTS: Final = frozenset(
     {"messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop"}
     | {"messageStop", "metadata"}
 )
-# Where makers of plain completion models keep the sample, its text, finish reason and counts.
+# Where vendors of plain completion models put the sample, its text, finish reason and counts.
 _SAMPLES: Final = ("results", "outputs", "generations", "choices")
 _INVOKE_TEXTS: Final = ("outputText", "generation", "completion", "text")
 _FINISHES: Final = ("completionReason", "stop_reason", "finish_reason")
@@ -289,7 +289,7 @@ def read_invoke(document: JsonObject, reply: ReplyAccumulator) -> None:
 
 
 class InvokeStream:
-    """Reads the chunks of one streamed reply into an accumulator, by the maker's own stream."""
+    """Reads the chunks of one streamed reply into an accumulator, by the vendor's own reader."""
 
     __slots__ = ("_metrics", "_reply", "_stream")
 
@@ -305,7 +305,7 @@ class InvokeStream:
             return []
         inner = _unwrap(document)
         if inner is None:
-            self._reply.fail_unreadable("a chunk of the stream is no JSON")
+            self._reply.fail_unreadable("a chunk of the stream is not JSON")
             return []
         if metrics := as_object(inner.get(_METRICS)):
             self._metrics = metrics
@@ -320,7 +320,7 @@ class InvokeStream:
         return self._stream.read("", inner)
 
     def finish(self) -> None:
-        """Put what was gathered into the accumulator."""
+        """Put the reply into the accumulator."""
         if self._stream is not None:
             self._stream.finish()
         if self._metrics:
@@ -332,7 +332,7 @@ class InvokeStream:
 
 
 class _CompletionStream:
-    """Reads the chunks of a maker whose models only complete text."""
+    """Reads the chunks of a vendor whose models only complete text."""
 
     __slots__ = ("_reply", "_text")
 
@@ -365,7 +365,7 @@ def _open_stream(first: JsonObject, reply: ReplyAccumulator) -> SurfaceStream:
 
 
 def _unwrap(document: JsonObject) -> JsonObject | None:
-    """The maker's chunk, which Bedrock wraps in base64."""
+    """The vendor's chunk, which Bedrock wraps in base64."""
     wrapped = document.get("bytes")
     if not isinstance(wrapped, str):
         return document

@@ -108,12 +108,12 @@ class ChatStream:
         self._open: dict[int, int] = {}
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
-        """Take one chunk and give the deltas in it."""
+        """Take one chunk and return its deltas."""
         choice = first_sample(document, "choices")
         _read_frame(document, choice, self._reply)
         if name == "error" and self._reply.error is None:
             self._reply.fail(document)
-        # Some servers send the message so far besides the delta: only the delta is read.
+        # Some servers send the message so far with each delta: only the delta is read.
         delta = choice.get("delta")
         return self._read_delta(delta) if isinstance(delta, dict) else []
 
@@ -254,8 +254,8 @@ def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
     reasoning = first_count(completion.get("reasoning_tokens"), usage.get("reasoning_tokens"))
     audio = as_count(prompt.get("audio_tokens"))
     if taken is not None and given is not None and total is not None and taken + given != total:
-        # xAI leaves reasoning out of the completion and Mistral audio out of the prompt; it is
-        # put back where only that makes their own sum.
+        # xAI leaves reasoning out of the completion, and Mistral audio out of the prompt. It is
+        # added back only if the provider's own total then comes out right.
         if reasoning and taken + given + reasoning == total:
             given += reasoning
         elif audio and taken + audio + given == total:
@@ -447,8 +447,8 @@ class ChatEncoder(RequestEncoder):
     """A conversation in the form of Chat Completions.
 
     Args:
-        provider: Whose dialect is spoken; "" or an unknown one speaks the plainest.
-        dialect: Speaks this one instead.
+        provider: The provider whose dialect is used; for an unknown one it is ``PLAIN``.
+        dialect: A dialect to use instead.
     """
 
     __slots__ = ("_dialect", "_first", "_messages", "_provider")
@@ -626,7 +626,7 @@ def _to_content(message: Message) -> str | list[object]:
 
 
 def _to_part(part: Part) -> object:
-    """One part of a user's or tool's message, None for what is not sent."""
+    """One part of a user's or tool's message, None if it is not sent."""
     match part:
         case Text(text=text):
             return {"type": "text", "text": text}
@@ -647,7 +647,7 @@ def _to_part(part: Part) -> object:
 
 
 def _to_said_part(part: Part) -> object:
-    """A thought or a text of the model's as a part of its content, None where it is empty."""
+    """A thought or text of the model as a part of its content, None if it is empty."""
     match part:
         case Text(text=text) if text:
             return {"type": "text", "text": text}

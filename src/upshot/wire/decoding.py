@@ -57,7 +57,8 @@ def parse_json(data: bytes | str) -> Json | NotJson:
     try:
         return _decode(data)
     except (ValueError, msgspec.MsgspecError, RecursionError):
-        # The lenient decoder would take seconds for what only a hostile server sends.
+        # The lenient decoder takes seconds for a large document, and only a hostile server sends
+        # a large one that is broken.
         return NOT_JSON if is_large else _parse_leniently(data)
 
 

@@ -43,9 +43,9 @@ class Asked(NamedTuple):
 
 
 class RequestEncoder(ABC):
-    """A conversation in one provider's form: each message is encoded once, its bytes are kept.
+    """A conversation in one provider's form: each message is encoded once and its bytes are kept.
 
-    So are the fields beside the messages, which are encoded again only if they change.
+    The other fields of a request are kept too, and encoded again only if they change.
     """
 
     __slots__ = ("_asked", "_count", "_rest")
@@ -85,8 +85,8 @@ class RequestEncoder(ABC):
             stream: Whether the reply should be streamed.
         """
         asked = Asked(model, system, tools, output_schema, settings, stream)
-        # Turns mostly differ in their messages alone. ``extra`` is the caller's dict: it may have
-        # been changed in place, and then still compares equal to itself.
+        # Turns mostly differ in their messages alone. ``extra`` is the caller's own dict: changed
+        # in place it still equals itself, so the comparison would miss the change.
         if settings.extra or asked != self._asked:
             # Not kept if encoding fails half way.
             self._asked = None
@@ -156,7 +156,7 @@ def without_none(fields: Mapping[str, object]) -> dict[str, object]:
 
 
 def sent(items: Iterable[T | None]) -> list[T]:
-    """The items that are sent: parts that a surface has no form for are None."""
+    """*items* without None, which stands for a part that the surface cannot express."""
     return [item for item in items if item is not None]
 
 
@@ -186,7 +186,7 @@ def to_input_audio(data: bytes, media_type: str) -> JsonObject:
 
 
 def to_own_part(raw: JsonObject) -> JsonObject | None:
-    """A provider's own part in its form, None for a part of a later version of upshot."""
+    """A provider's own part as it came, None for a part of a later version of upshot."""
     # A provider's part has a type; the kind was added by upshot.
     return {key: value for key, value in raw.items() if key != "kind"} if "type" in raw else None
 

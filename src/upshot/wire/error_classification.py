@@ -24,7 +24,7 @@ _NOT_ALNUM = re.compile("[^a-z0-9]+")
 
 
 def _squash(word: str) -> str:
-    """Make *word* comparable; what AWS puts after ":" and before "#" is dropped."""
+    """Make *word* comparable; AWS's text after ":" and before "#" is dropped."""
     return _NOT_ALNUM.sub("", word.partition(":")[0].rpartition("#")[2].lower())
 
 
@@ -210,7 +210,7 @@ _SERVER_TEXT: Final = _phrases(
     r"^overloaded\b",
 )
 
-# A number is a status only beside a word that makes it one: "512 tokens" is none.
+# A number is a status only next to a word that says so: "512 tokens" is not one.
 _STATUS_TEXT: Final = re.compile(
     r"(?:\bstatus(?:[ _-]?code)?|\berror(?:[ _-]?code)?|\bcode|\bhttp(?:/[0-9.]+)?)"
     r"(?:\s+(?:is|was|of))?[\s:=#('\"]{1,4}(?P<after>[45][0-9]{2})\b"
@@ -408,7 +408,7 @@ def _read_google_details(details: list[Json], facts: FailureFacts) -> None:
 
 
 def _read_upstream(metadata: JsonObject, facts: FailureFacts) -> None:
-    """Read what a gateway reports about the provider behind it."""
+    """Read what a gateway says about the provider behind it."""
     if name := as_text(metadata.get("provider_name")):
         facts.details.setdefault("upstream", name)
     raw = as_text(metadata.get("raw"))

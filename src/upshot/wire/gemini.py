@@ -238,7 +238,7 @@ class GenerateStream:
         self._calls: list[_Call] = []
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
-        """Take one chunk and give the deltas in it."""
+        """Take one chunk and return its deltas."""
         candidate = first_sample(document, "candidates")
         known = self._reply.usage_raw
         _read_frame(document, candidate, self._reply)
@@ -432,7 +432,7 @@ _LEAST_BUDGET_OF_PRO: Final = 128
 _PRO_LEVELS: Final = {"none": "low", "minimal": "low", "xhigh": "high"}
 _LEVELS: Final = {"none": "minimal", "xhigh": "high"}
 _MODES: Final = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
-# What these models accept instead of a signature for a call that they did not make.
+# These models accept this instead of a signature for a call that they did not make.
 _UNSIGNED: Final = b',"thoughtSignature":"skip_thought_signature_validator"'
 _DATA_URL: Final = re.compile(r"data:([\w.+/-]*)(?:;[\w=.-]+)*;base64,(.*)", re.DOTALL)
 _SUFFIX: Final = re.compile(r"\.(\w+)(?:[?#].*)?$", re.DOTALL)
@@ -457,14 +457,13 @@ _OWN_PARTS: Final = frozenset(
 class GenerateEncoder(RequestEncoder):
     """A conversation in the form of generateContent.
 
-    Turns of one role that follow one another, such as several tool results, are one turn on the
-    wire; the last one stays open until the role changes. The model and whether the reply shall be
-    streamed stand in the address of this surface, not in the body; the surface has no field for
-    ``parallel_tool_calls``.
+    Consecutive messages of one role, such as several tool results, are one turn on the wire; the
+    last turn stays open until the role changes. On this surface the model, and whether to stream,
+    are part of the URL and not of the body; there is no field for ``parallel_tool_calls``.
 
     Args:
-        provider: Whose signatures are sent back; those of others are dropped. A name with
-            "vertex" in it is sent no ids of calls.
+        provider: The provider; only its own signatures are sent back. One with "vertex" in its
+            name is sent no call ids.
     """
 
     __slots__ = ("_called", "_early", "_names", "_provider", "_role", "_turns", "_unsigned")
@@ -666,7 +665,7 @@ def _to_tool(tool: ToolSpec) -> dict[str, object]:
 
 
 def _to_part(part: Part) -> dict[str, object] | None:
-    """One part of a turn, None for what is not sent."""
+    """One part of a turn, None if it is not sent."""
     match part:
         case Text(text=text):
             # An empty part is refused.

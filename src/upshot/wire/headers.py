@@ -1,6 +1,6 @@
 """Header containers, and the grammar of numbers, durations and dates in headers and bodies.
 
-A parser takes text as it came and returns a value or None. None of them raises, whatever the text.
+A parser takes text as it came and returns a value, or None; it never raises, whatever the text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Protocol, TypeAlias, TypeGuard, cast
 
 MAX_DELAY_S = 100 * 365.25 * 86400
-"""A hundred years; a longer wait is an error of the server."""
+"""A hundred years; a longer wait is taken for a mistake of the server."""
 
 _MAX_DIGITS = 18
 # A moment is at least "2024-06-15T12:00:00": shorter texts are not tried as one.
@@ -155,8 +155,7 @@ def parse_reset(text: str, *, now: float) -> float | None:
         now: When it was received, in unix seconds.
 
     Returns:
-        Seconds from *now*, 0 for a moment that has passed; None where *text* has none of the
-        forms.
+        Seconds from *now*, 0 for a moment that has passed; None if *text* has none of the forms.
     """
     reset = read_reset(text, now=now)
     return None if reset is None else reset[0]
@@ -183,7 +182,7 @@ def parse_retry_after(text: str, *, now: float) -> float | None:
         now: When it was received, in unix seconds; used only for a date.
 
     Returns:
-        Seconds to wait, from 0 to ``MAX_DELAY_S``; None where *text* has neither form.
+        Seconds to wait, from 0 to ``MAX_DELAY_S``; None if *text* has neither form.
 
     Source:
         RFC 9110 section 10.2.3.
@@ -282,7 +281,7 @@ def normalize_headers(headers: Headers) -> dict[str, str]:
         headers: A mapping, pairs, or anything with ``items()``; None has none.
 
     Returns:
-        A new dictionary. Never raises on what the values are.
+        A new dictionary. Never raises, whatever the values are.
     """
     names, values = to_columns(headers)
     return dict(zip(names, values, strict=True))
@@ -298,7 +297,7 @@ def is_text(values: Sequence[object]) -> TypeGuard[Sequence[str]]:
 
 
 def to_columns(headers: Headers) -> tuple[tuple[str, ...], Sequence[str]]:
-    """Do what :func:`normalize_headers` does, without making a dictionary of it.
+    """Normalise *headers* like :func:`normalize_headers`, without building a dictionary.
 
     Returns:
         The names, each once, and their values in the same order.
@@ -343,7 +342,7 @@ def read_retry_after(fields: Mapping[str, str], *, now: float) -> float | None:
         now: When they were received, in unix seconds.
 
     Returns:
-        Seconds, from 0 to ``MAX_DELAY_S``; None where neither header says any.
+        Seconds, from 0 to ``MAX_DELAY_S``; None if neither header has a valid wait.
     """
     if "retry-after-ms" in fields:
         millis = parse_number(fields["retry-after-ms"].strip())

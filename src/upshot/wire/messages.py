@@ -3,7 +3,7 @@
 A reply is a list of content blocks, and is sent back as the same list: thoughts with their
 signatures, calls, and the blocks of the server's own tools in their places. The server continues a
 turn that ended with ``pause_turn`` when it is sent back as the last message. Code that was running
-goes on in its container, which the request names.
+continues in its container, which the request names.
 
 Source:
     https://docs.anthropic.com/en/api/messages, .../messages-streaming,
@@ -86,7 +86,7 @@ class MessagesStream:
         self._usage: JsonObject = {}
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
-        """Take one event and give the deltas in it."""
+        """Take one event and return its deltas."""
         match as_text(document.get("type")) or name:
             case "content_block_delta":
                 return self._read_delta(document)
@@ -212,7 +212,7 @@ class _Block:
         arguments = "".join(self.inputs) or as_object(self.start.get("input"))
         if self.caller.get("type", "direct") == "direct":
             return ToolCall(self.id, self.name, arguments)
-        # Made by code that the provider runs; the caller goes back with the call.
+        # The provider's own code made the call; ``caller`` has to be sent back with it.
         caller = encode_json(self.caller).decode()
         return ToolCall(self.id, self.name, arguments, caller, provider)
 
@@ -242,7 +242,7 @@ def _add_blocks(blocks: Iterable[_Block], reply: ReplyAccumulator) -> None:
     # A call made by the provider's code is settled once the result of that code is there.
     reply.settled_calls = sum(1 for caller in callers if caller and caller in results)
     if reply.container and (reply.calls or reply.finish_raw == PAUSED):
-        # The turn goes on there. It stands beside the blocks, and is kept with them.
+        # The turn continues in it. The reply has it outside of its blocks; it is kept among them.
         raw: JsonObject = {"type": _CONTAINER, **reply.container}
         reply.parts.append(ServerToolBlock(raw, reply.provider))
 
@@ -309,11 +309,11 @@ _MARK: Final = b',"cache_control":{"type":"ephemeral"}}'
 class MessagesEncoder(RequestEncoder):
     """A conversation in the form of Messages.
 
-    Turns of one role that follow one another, such as several tool results, are one turn on the
-    wire; the last one stays open until the role changes.
+    Consecutive messages of one role, such as several tool results, are one turn on the wire; the
+    last turn stays open until the role changes.
 
     Args:
-        provider: Whose reasoning signatures are sent back; those of others are dropped.
+        provider: The provider; only its own reasoning signatures are sent back.
     """
 
     __slots__ = ("_closed", "_container", "_early", "_open", "_provider", "_role")
@@ -325,7 +325,7 @@ class MessagesEncoder(RequestEncoder):
         self._role = ""
         self._open: list[bytes] = []
         self._early: list[str] = []
-        # That of the turn that goes on, "" for none.
+        # The container of the unfinished turn, "" for none.
         self._container = ""
 
     def append(self, message: Message) -> None:
@@ -351,7 +351,7 @@ class MessagesEncoder(RequestEncoder):
         self._open += blocks
 
     def _note_container(self, message: Message) -> None:
-        """Keep in which container the provider's code goes on, until the user speaks."""
+        """Remember the container of the provider's code, until the next user message."""
         container = self._container
         if message.role is Role.ASSISTANT:
             for part in message.parts:
@@ -408,14 +408,14 @@ class MessagesEncoder(RequestEncoder):
         return sent(map(self._to_reply_block, message.parts))
 
     def _to_reply_block(self, part: Part) -> object:
-        """One block of an earlier reply, None for what is not sent."""
+        """One block of an earlier reply, None if it is not sent."""
         match part:
             case Reasoning():
                 return self._to_thought(part)
             case ToolCall():
                 return self._to_call(part)
             case ServerToolBlock(raw=raw, provider=provider):
-                # The container is named beside the messages.
+                # The container is a field beside the messages, not a block.
                 return raw if provider == self._provider and not _is_container(part) else None
             case Text(text=text, citations=citations) if text.strip() and citations:
                 block: dict[str, object] = {"type": "text", "text": text}
@@ -527,7 +527,7 @@ def _to_tool(tool: ToolSpec) -> dict[str, object]:
 
 
 def _to_block(part: Part) -> object:
-    """One block of a message, None for what is not sent."""
+    """One block of a message, None if it is not sent."""
     match part:
         case Text(text=text):
             # An empty text block is refused.

@@ -15,7 +15,7 @@ from upshot.errors import Misuse
 from upshot.wire.decoding import as_count, as_object, as_text
 
 Rate: TypeAlias = "Decimal | float | str"
-"""A rate as it may be given: a number, or its text, which is exact."""
+"""A rate as callers may pass it: a number, or its text, which is exact."""
 
 _NEEDED = ("input_per_mtok", "output_per_mtok")
 _RATES = (
@@ -49,19 +49,19 @@ class Price(Value, frozen=True, kw_only=True):
     """What a model costs, in US dollars.
 
     Attributes:
-        input_per_mtok: For a million tokens of the prompt that no other rate is for.
-        output_per_mtok: For a million tokens of output, reasoning included.
-        cache_read_per_mtok: For those read from a cache; None is as the rest of the prompt.
-        cache_write_per_mtok: For those written to a cache; None is as the rest of the prompt.
-        cache_write_1h_per_mtok: For those kept there for an hour; None is as other writes.
-        input_audio_per_mtok: For audio in the prompt; None is as text.
-        output_audio_per_mtok: For audio in the output; None is as text.
-        per_search: For one search of the web by the provider; None is unknown.
+        input_per_mtok: For a million prompt tokens that have no rate of their own.
+        output_per_mtok: For a million output tokens, reasoning included.
+        cache_read_per_mtok: For a million tokens read from a cache; None is the input rate.
+        cache_write_per_mtok: For a million tokens written to a cache; None is the input rate.
+        cache_write_1h_per_mtok: For those kept for an hour; None is the rate of other writes.
+        input_audio_per_mtok: For audio in the prompt; None is the rate of text.
+        output_audio_per_mtok: For audio in the output; None is the rate of text.
+        per_search: For one web search by the provider; None if unknown.
         per_call: For the call itself.
-        above: Prices of calls with a longer prompt, by the most tokens that it may have before
-            they hold; such a price is for the whole call.
-        source: Where it is from.
-        priced_on: The date of the table that it is from, None where unknown.
+        above: Prices of calls with longer prompts, by the number of prompt tokens above which
+            each applies; it then holds for the whole call.
+        source: Where the price is from.
+        priced_on: The date of that price table, None if unknown.
 
     Raises:
         Misuse: A rate is negative or absurd.
@@ -120,8 +120,8 @@ class Billing(msgspec.Struct, frozen=True):
     """What affects the price of a reply besides its tokens.
 
     Attributes:
-        service: Pairs of words, such as ("service_tier", "flex"), where it was not served in the
-            usual way; a price of the usual way is none for it.
+        service: How it was served if not in the standard way, as pairs of words such as
+            ("service_tier", "flex"); the standard price does not apply then.
         searches: How often the provider searched the web for it.
         cache_writes_1h: How many of the tokens written to a cache stay there for an hour.
     """
@@ -137,8 +137,7 @@ _PLAIN: Final = Billing()
 def price_usage(usage: Usage, price: Price, billing: Billing = _PLAIN) -> Cost | None:
     """Price the tokens of one model call.
 
-    Every token is paid for once: what was read from a cache or written to it is no part of
-    ``Cost.input``.
+    Every token is paid for once: ``Cost.input`` leaves out tokens read from or written to a cache.
 
     Args:
         usage: The tokens of one call.
@@ -146,9 +145,9 @@ def price_usage(usage: Usage, price: Price, billing: Billing = _PLAIN) -> Cost |
         billing: What else affects the price.
 
     Returns:
-        The cost with its parts and their exact sum; None where something cannot be priced: the
-        tokens of one side are not known, a search has no known fee, or it is not known which of
-        the tokens from a cache were audio.
+        The cost with its parts and their exact sum; None if something cannot be priced: the
+        tokens of one side are unknown, a search has no known fee, or it is unknown which of the
+        cached tokens were audio.
     """
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
@@ -186,7 +185,7 @@ def price_usage(usage: Usage, price: Price, billing: Billing = _PLAIN) -> Cost |
 
 
 def read_billing(response: ModelResponse) -> Billing:
-    """Find in *response* what its price depends on besides its tokens."""
+    """Read from *response* what affects its price besides its tokens."""
     data = response.provider_data
     usage = as_object(data.get("usage_raw"))
     # The fast path: most replies have the standard price.

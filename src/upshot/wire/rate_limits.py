@@ -111,7 +111,7 @@ def find_rate_limit_state(
     retry_after: float | None = None,
     limited: bool = False,
 ) -> RateLimitState | None:
-    """Do what :func:`build_rate_limit_state` does, for headers that are already normalised.
+    """Read the state like :func:`build_rate_limit_state`, from headers already normalised.
 
     Args:
         fields: Normalised headers.
@@ -188,8 +188,8 @@ def _read_windows(
                 found = known[text] = _read_whole_reset(text, now)
             wait, moment = found
         elif length_s is not None:
-            # Cerebras and Mistral name the bucket and not always its end, which is at most its
-            # length off.
+            # Cerebras and Mistral do not always say when a bucket is full again; that is at most
+            # the bucket's length away.
             wait, moment = length_s, now + length_s
         else:
             wait, moment = None, None
@@ -338,8 +338,8 @@ class CerebrasRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_default
     """What Cerebras reports: requests and tokens per minute, hour and day.
 
     Attributes:
-        remaining_requests_minute: Requests left in this minute; the others alike. None where the
-            header is absent or no number.
+        remaining_requests_minute: Requests left in this minute; the other fields likewise. None if
+            the header is absent or not a number.
     """
 
     remaining_requests_minute: int | None = None
@@ -393,10 +393,10 @@ class CerebrasRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_default
 
 
 class AnthropicRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What Anthropic reports: requests, and tokens in all, in and out.
+    """What Anthropic reports: requests, and tokens in total, input and output.
 
     Attributes:
-        requests_limit: The most requests of the window; the others alike.
+        requests_limit: Requests that the window allows; the other fields likewise.
         requests_remaining: Requests left.
         requests_reset: When they are full again, as an aware moment.
     """
@@ -424,7 +424,7 @@ class AnthropicRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
         )
 
     def get_next_reset(self) -> datetime | None:
-        """The earliest reset, None where none is known."""
+        """The earliest reset, None if none is known."""
         resets = (
             self.requests_reset,
             self.tokens_reset,
@@ -449,10 +449,10 @@ class AnthropicRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
 
 
 class OpenAIRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What OpenAI and those that follow it report: requests and tokens.
+    """What OpenAI and compatible servers report: requests and tokens.
 
     Attributes:
-        limit_requests: The most requests of the window.
+        limit_requests: Requests that the window allows.
         remaining_requests: Requests left.
         reset_requests: Until they are full again, as it came, such as "6m30s".
         reset_requests_seconds: The same in whole seconds, rounded up.
@@ -482,7 +482,7 @@ class OpenAIRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
 
 def _wait_of(waits: Iterable[tuple[int | None, int | None]]) -> int | None:
-    """The wait that follows from what remains of each limit and when that is full again."""
+    """The wait, from pairs of what remains of a limit and the wait until it is full again."""
     known = [(remaining, wait) for remaining, wait in waits if wait is not None]
     exhausted = [wait for remaining, wait in known if remaining == 0]
     return max(exhausted) if exhausted else min((wait for _, wait in known), default=None)
@@ -491,7 +491,7 @@ def _wait_of(waits: Iterable[tuple[int | None, int | None]]) -> int | None:
 def extract_cerebras_rate_limits(
     headers: Headers, *, now: float | None = None
 ) -> CerebrasRateLimits:
-    """Read Cerebras' headers; a field is None where its header is absent or no number.
+    """Read Cerebras' headers; a field is None if its header is absent or not a number.
 
     Args:
         headers: Any header container, or None.
@@ -501,12 +501,12 @@ def extract_cerebras_rate_limits(
 
 
 def extract_anthropic_rate_limits(headers: Headers) -> AnthropicRateLimits:
-    """Read Anthropic's headers; a field is None where its header is absent or unreadable."""
+    """Read Anthropic's headers; a field is None if its header is absent or unreadable."""
     return _read_fields(AnthropicRateLimits, "anthropic-ratelimit-", headers, reset=parse_datetime)
 
 
 def extract_openai_rate_limits(headers: Headers, *, now: float | None = None) -> OpenAIRateLimits:
-    """Read the headers of OpenAI, Azure, Groq and their like.
+    """Read the headers of OpenAI, Azure, Groq and compatible servers.
 
     Args:
         headers: Any header container, or None.
@@ -523,9 +523,9 @@ def _read_fields(
     now: float | None = None,
     reset: Callable[[str], object] = str,
 ) -> _Limits:
-    """Read the fields of *kind* from the headers that have their names behind *prefix*.
+    """Read the fields of *kind* from the headers named *prefix* and the field.
 
-    *reset* reads when something is full again; ``..._seconds`` is the wait until then.
+    *reset* parses a reset; a field ``..._seconds`` is the wait until that reset.
     """
     fields = normalize_headers(headers)
     values: dict[str, Any] = {}
@@ -544,7 +544,9 @@ def _read_fields(
 def _tightest(windows: tuple[RateLimitWindow, ...], word: str) -> RateLimitWindow | None:
     """The window called *word*, else the one of that resource with the least left."""
     plain = [window for window in windows if window.name == word]
-    kin = plain or [window for window in windows if word in window.resource.split("_")]
+    found = plain or [window for window in windows if word in window.resource.split("_")]
     return min(
-        kin, key=lambda window: inf if window.remaining is None else window.remaining, default=None
+        found,
+        key=lambda window: inf if window.remaining is None else window.remaining,
+        default=None,
     )

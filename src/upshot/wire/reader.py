@@ -34,9 +34,9 @@ class Surface:
     Attributes:
         read: Reads a whole reply into an accumulator.
         open_stream: Makes the reader of one streamed reply into an accumulator.
-        make_request_encoder: Makes an empty conversation; takes ``provider``. None where none is
-            written.
-        done_mark: Data that ends the stream without being JSON, b"" where there is none.
+        make_request_encoder: Makes an encoder without messages; takes ``provider``. None if the
+            surface is only read.
+        done_mark: Data that ends the stream and is not JSON.
         arrays: Whether a stream may also come as a JSON array of its chunks.
     """
 
@@ -76,7 +76,7 @@ def make_request_encoder(surface: str, *, provider: str = "") -> RequestEncoder:
 
     Args:
         surface: "chat", "responses", "messages" or "generate".
-        provider: Whose dialect is spoken, and whose reasoning signatures are sent back.
+        provider: The provider: its dialect is used, and its reasoning signatures are sent back.
 
     Raises:
         Misuse: There is no such surface, or it is one that is only read.
@@ -122,12 +122,13 @@ def read_response(
         status: The HTTP status.
         headers: A mapping, pairs, anything with ``items()``, or None.
         body: The reply's body, any bytes; a stream that has ended is one too.
-        provider: Whom it came from; reasoning signatures and errors are marked with it.
-        mode: How the body is framed; None concludes it from the content type, else the body.
+        provider: The sender; reasoning signatures and errors are marked with it.
+        mode: How the body is framed, used if its first bytes do not show it; None uses the content
+            type.
         now: When it was received, in unix seconds; None takes this moment.
 
     Returns:
-        What came of the call. Never raises on what a peer sends.
+        The response, with or without an error. Never raises on what a peer sends.
 
     Raises:
         Misuse: There is no such surface.
@@ -150,15 +151,15 @@ class _Parser(Protocol):
 class StreamReader:
     """Reads one streamed reply while it arrives.
 
-    However the bytes are cut, the deltas joined and the response are the same. A stream that
-    breaks off keeps what came and has no finish; ``provider_data["stream_done"]`` tells whether it
-    said that it was over.
+    However the bytes are cut, the joined deltas and the response are the same. A stream that
+    breaks off keeps what came and has no finish reason; ``provider_data["stream_done"]`` says
+    whether the stream reported its end.
 
     Args:
         surface: As for :func:`read_response`.
-        provider: Whom it comes from.
-        headers: Those of the reply, any container, or None.
-        mode: How it is framed; None concludes it from the content type, else the first bytes.
+        provider: The sender.
+        headers: The reply's headers, any container, or None.
+        mode: How it is framed, used if the first bytes do not show it; None uses the content type.
         now: When the reply began, in unix seconds; None takes this moment.
 
     Raises:
@@ -192,19 +193,19 @@ class StreamReader:
         self._mode = mode
         self._begun = False
         self._sniffed = False
-        # None where the reply is one document.
+        # None if the reply is one document.
         self._events: _EventReader | None = None
         self._body: list[bytes] = []
         self._response: ModelResponse | None = None
 
     @property
     def in_events(self) -> bool:
-        """Whether the reply comes in events, as far as its first bytes show."""
+        """Whether the reply comes as events; False until the first bytes show it."""
         return self._events is not None
 
     @property
     def usage(self) -> Usage | None:
-        """What the stream has told so far of the tokens used; None for nothing."""
+        """The tokens used, as far as the stream has reported them; None if it has not."""
         return self._reply.usage
 
     def feed(self, data: bytes) -> list[StreamEvent]:
@@ -234,7 +235,7 @@ class StreamReader:
         """Take the end of the stream.
 
         Returns:
-            What came of the call; the same again when asked again.
+            The response, with or without an error; the same one if called again.
         """
         if self._response is None:
             rest = b"".join(self._body)
@@ -249,10 +250,10 @@ class StreamReader:
         return self._response
 
     def fail(self, error: AgentError) -> ModelResponse:
-        """End the reading with *error*, which the reply itself does not tell.
+        """End the reading with *error*, which is not in the reply itself.
 
         Args:
-            error: Such as a connection that broke; it wins over what the reply says.
+            error: Such as a broken connection; it replaces an error in the reply.
 
         Returns:
             What was read so far, with the error.
@@ -264,14 +265,14 @@ class StreamReader:
         return self.close()
 
     def refuse(self, status: int, body: bytes) -> ModelResponse:
-        """Read a reply whose status says that it is no answer.
+        """Read a reply with an error status.
 
         Args:
             status: The HTTP status.
             body: The whole body.
 
         Returns:
-            The response with the error of status, body and headers.
+            The response; its error is classified from status, body and headers.
         """
         document = parse_object(body)
         if document is None and body.lstrip(_BLANK).startswith(_EVENT_STARTS):
@@ -298,7 +299,7 @@ class StreamReader:
             self._reply.raw = document
             self._surface.read(document, self._reply)
         elif self._reply.error is None:
-            # A page or a text may say what failed, and is no message for the user.
+            # A page or a text may help to classify the failure, but is no message for the user.
             error = self._classify(200, body)
             told: dict[str, Json] = {**error.details, "body": error.message}
             self._reply.error = replace(error, message=_NO_OBJECT, details=told)
@@ -339,11 +340,11 @@ class StreamReader:
             self._events = _EventReader(parser, self._surface, self._reply, is_unknown=is_unknown)
 
 
-_NO_OBJECT = "the reply has status 200 and is no JSON object"
+_NO_OBJECT = "the reply has status 200 but is not a JSON object"
 
 
 class _EventReader:
-    """Reads a reply that comes in events into an accumulator; it may begin as no event does."""
+    """Reads a reply that comes as events; with *is_unknown* its first bytes fit no framing."""
 
     __slots__ = ("_done_mark", "_heard", "_is_unknown", "_parser", "_reply", "_stream")
 
@@ -368,7 +369,7 @@ class _EventReader:
         if isinstance(self._parser, ArrayParser) and not self._heard:
             self._reply.fail_unreadable("the reply is an array without an object")
         elif self._is_unknown and not self._heard and not self._reply.done:
-            self._reply.fail_unreadable("the reply has status 200 and neither JSON nor events")
+            self._reply.fail_unreadable("the reply has status 200 but neither JSON nor events")
 
     def _read(self, events: list[ServerEvent], *, whole: bool = True) -> list[StreamEvent]:
         deltas: list[StreamEvent] = []
@@ -380,5 +381,5 @@ class _EventReader:
             elif data.strip() == self._done_mark:
                 self._reply.done = True
             elif whole and data.lstrip().startswith(_DOCUMENT_STARTS):
-                self._reply.fail_unreadable("an event of the stream is no JSON")
+                self._reply.fail_unreadable("an event of the stream is not JSON")
         return deltas

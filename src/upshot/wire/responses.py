@@ -1,4 +1,4 @@
-"""OpenAI Responses: requests, replies and streams, also of those who follow it.
+"""OpenAI Responses, and servers compatible with it: requests, replies and streams.
 
 A reply is a list of items: messages, thoughts, calls, and items of the server's own tools. They are
 sent back in the same order, since a call or a search is refused without its thought.
@@ -109,7 +109,7 @@ class ResponsesStream:
         self._output: list[Json] = []
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
-        """Take one event and give the deltas in it."""
+        """Take one event and return its deltas."""
         kind = as_text(document.get("type")) or name
         if grows := _DELTAS.get(kind):
             return self._read_delta(document, *grows)
@@ -212,8 +212,8 @@ class _Item:
 
     Attributes:
         document: The item as it was last sent whole.
-        call: Which call it is, if it is one that the client shall carry out.
-        pieces: What grew, by its name and the index of the part.
+        call: Its number among the calls that the client has to run, from 0; None if it is not one.
+        pieces: The streamed pieces, by what they extend and the index of the part.
     """
 
     document: JsonObject
@@ -409,7 +409,7 @@ _CALL_ID: Final = re.compile(r".{1,64}", re.DOTALL)
 _CHOICES: Final = frozenset({"auto", "none", "required"})
 # Providers that accept thoughts only in encrypted form.
 _SIGNED_ONLY: Final = frozenset({"openai", "azure", "xai"})
-# Blocks that need an answer of the client, which is not sent: without it they are refused.
+# Blocks that need an answer from the client. Upshot sends none, and without it they are refused.
 _FOR_CLIENT: Final = frozenset({"computer_call", "local_shell_call", "apply_patch_call"})
 # Models that think: only these accept the request for encrypted thoughts.
 _THINKING: Final = re.compile(
@@ -424,7 +424,7 @@ class ResponsesEncoder(RequestEncoder):
     for ``stop`` and none for ``seed``: both settings are left out.
 
     Args:
-        provider: Whose thoughts are sent back; those of others are dropped.
+        provider: The provider; only its own thoughts are sent back.
     """
 
     __slots__ = ("_items", "_provider", "_schema")
@@ -477,7 +477,7 @@ class ResponsesEncoder(RequestEncoder):
     def _set_schema(
         self, fields: dict[str, object], schema: JsonObject, system: str | None
     ) -> str | None:
-        """Ask for an answer that follows *schema*, and give the instructions to send."""
+        """Request an answer that follows *schema*, and return the instructions to send."""
         if not self._schema:
             fields["text"] = {"format": {"type": "json_object"}}
             return join_system(system, SCHEMA_PROMPT + encode_wire(schema).decode())
@@ -590,14 +590,14 @@ def _to_call_item(call: ToolCall) -> object:
 
 
 def _to_content(message: Message) -> str | list[object]:
-    """The content of a message that is not the model's."""
+    """The content of a message of the user or of a tool."""
     if all(isinstance(part, (Text, Reasoning)) for part in message.parts):
         return message.text
     return sent(map(_to_part, message.parts))
 
 
 def _to_part(part: Part) -> object:
-    """One part, None for what is not sent."""
+    """One part, None if it is not sent."""
     match part:
         case Text(text=text):
             return {"type": "input_text", "text": text}

@@ -133,8 +133,8 @@ class FrameParser:
 
     An event is named by its ``:event-type``. An exception becomes an event called
     :data:`EXCEPTION`, whose data is a JSON object with ``__type`` and ``message``. So does a frame
-    whose checksums or lengths are wrong; nothing after it is read, since nothing tells where the
-    next frame begins.
+    whose checksums or lengths are wrong; nothing after it is read, since the start of the next
+    frame is unknown.
 
     Source:
         https://docs.aws.amazon.com/transcribe/latest/dg/event-stream.html and
