@@ -65,7 +65,6 @@ with lazy_imports(globals()):
     from upshot.contract.forms.execution_form import to_execution_result as to_execution_result
     from upshot.contract.forms.flat_form import (
         ResultView as ResultView,
-        coerce_result as coerce_result,
         from_contract as from_contract,
         to_contract as to_contract,
     )
@@ -202,6 +201,7 @@ with lazy_imports(globals()):
     from upshot.models.registry import resolve as resolve
     from upshot.models.scripted import ScriptedModel as ScriptedModel
     from upshot.models.transport import TransportError as TransportError
+    from upshot.native.returned import coerce_result as coerce_result
     from upshot.runs.engine_api.exceptions import (
         Aborted as Aborted,
         Failed as Failed,

@@ -108,7 +108,10 @@ def test_what_is_pending_parks_the_run():
 def test_every_outcome_has_a_record_with_what_the_model_asked_for():
     findings = Findings(raw=None)
     findings.messages.append(Message("assistant", tool_calls=[ToolCall("c1", "add", {"x": 1})]))
-    findings.outcomes = [ToolExecutionResult("c1", "add"), ToolDenied("c2", "drop")]
+    findings.outcomes = [
+        ToolExecutionResult("c1", "add"),
+        ToolDenied("c2", "drop", reason="blocked"),
+    ]
     result = findings.to_result()
     assert [record.outcome for record in result.tool_records] == list(result.tool_outcomes)
     assert result.tool_records[0].arguments_given == {"x": 1}

@@ -108,7 +108,8 @@ def test_usage_is_always_there() -> None:
 
 
 def outcome(kind: Any, name: str) -> ToolOutcome:
-    return kind(f"call of {name}", name)
+    why = {"reason": "policy"} if kind is ToolDenied else {}
+    return kind(f"call of {name}", name, **why)
 
 
 def test_tools_used_are_those_that_ran_each_once() -> None:

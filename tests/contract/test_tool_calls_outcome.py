@@ -38,9 +38,15 @@ def test_there_are_five() -> None:
 def test_an_outcome_needs_no_more_than_call_and_tool(
     outcome: Any, kind: str, effect: Effect
 ) -> None:
-    made = outcome("c1", "look")
+    why = {"reason": "policy"} if outcome is ToolDenied else {}
+    made = outcome("c1", "look", **why)
     assert (made.call_id, made.tool_name, made.kind) == ("c1", "look", kind)
     assert (made.effect, made.code) == (effect, None)
+
+
+def test_a_denial_says_why() -> None:
+    with pytest.raises(TypeError, match="reason"):
+        ToolDenied("c1", "look")  # pyright: ignore[reportCallIssue]  # what is tested
 
 
 @pytest.mark.parametrize("retryable", [True, False])

@@ -6,15 +6,22 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.engines.machine_kit import engine_of
 from tests.runs.kit import Do, measured, say
 from upshot import (
     Agent,
+    AgentError,
     FinalizeDecision,
     Graph,
     GraphEngine,
     Handoff,
+    Message,
+    ModelRequest,
+    ModelResponse,
+    RateLimitState,
+    RateLimitWindow,
     Request,
     RunInfo,
     ScriptedModel,
@@ -22,12 +29,15 @@ from upshot import (
     TextDelta,
     ToolCall,
     ToolContext,
+    Usage,
     resume,
     run,
     start,
+    states,
     tool,
 )
 from upshot.journal import MemoryJournal
+from upshot.state.stored_events import result_of
 
 Outer = Callable[[Agent[Any]], Agent[Any]]
 
@@ -247,3 +257,56 @@ async def test_an_interrupt_in_an_answer_inside_interrupts_the_run(outer: Outer)
     async with start(outer(Agent("inner", model=Slow())), GIVEN, deciders=[Keep()]) as live:
         result = await live.finish()
     assert result.status == "interrupted"
+
+
+LIMITS = RateLimitState(limited=False, windows=(RateLimitWindow(name="requests", remaining=9),))
+LAST = ModelResponse(
+    content="Hi.",
+    usage=Usage(input_tokens=1, output_tokens=1, api_calls=1),
+    finish_reason="stop",
+    rate_limit=LIMITS,
+    provider_data={"provider": "test", "request_id": "q1"},
+)
+
+
+@pytest.mark.parametrize("outer", ALL)
+@pytest.mark.parametrize("fails", [False, True])
+async def test_it_tells_of_the_last_model_call_also_where_that_was_inside(
+    outer: Outer, *, fails: bool
+) -> None:
+    error = AgentError("invalid_request", "no") if fails else None
+    inner = Agent("inner", model=ScriptedModel([replace(LAST, error=error)]))
+    journal = MemoryJournal()
+    result = await run(outer(inner), Request("?", run_id="r"), journal=journal)
+    assert result.success is not fails
+    assert (result.finish_reason, result.rate_limit) == ("stop", LIMITS)
+    assert result.provider_data == LAST.provider_data
+    folded = [result_of(state) async for _, state in states(journal.events("r"))][-1]
+    assert folded == result
+
+
+async def test_what_a_child_told_is_the_last_word_until_the_next_reply() -> None:
+    inner = Agent("inner", model=ScriptedModel([LAST]))
+
+    async def script(run: Any, host: Any, board: Any) -> str:
+        await run.child(inner, "?")
+        reply = await run.call_model(ModelRequest(messages=(Message("user", "?"),)))
+        return reply.content
+
+    own = replace(LAST, finish_reason="length", provider_data={"provider": "own"})
+    agent = Agent("outer", engine=ScriptEngine(script), model=ScriptedModel([own]))
+    result = await run(agent, "?")
+    assert (result.finish_reason, result.provider_data) == ("length", {"provider": "own"})
+
+
+async def test_a_child_that_asked_no_model_tells_nothing_of_it() -> None:
+    silent = Agent("silent", engine=Do(lambda run, host, board: "done"))
+
+    async def script(run: Any, host: Any, board: Any) -> str:
+        await run.call_model(ModelRequest(messages=(Message("user", "?"),)))
+        await run.child(silent, "?")
+        return "Hi."
+
+    agent = Agent("outer", engine=ScriptEngine(script), model=ScriptedModel([LAST]))
+    result = await run(agent, "?")
+    assert (result.finish_reason, result.provider_data) == ("stop", LAST.provider_data)

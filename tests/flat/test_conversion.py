@@ -31,7 +31,6 @@ from upshot.flat import (
     from_smolagents,
     to_agent_response,
 )
-from upshot.flat.conversion import to_error
 
 SLOW = AgentError("rate_limit", "slow down", type="RateLimitError", status_code=429, retryable=True)
 
@@ -152,7 +151,7 @@ def test_the_status_follows_from_the_error(finish, status):
     ],
 )
 def test_an_errors_code_is_concluded_where_it_has_none(info, code):
-    error = to_error(info)
+    error = from_agent_response(AgentResponse(error=info)).error
     assert (error.code, error.type, error.retryable) == (code, info.error_type, info.retryable)
 
 

@@ -52,7 +52,7 @@ RAISED = [
     (ValueError("odd"), "failed", "internal", "engine"),
     (Misuse("wrong"), "failed", "internal", "engine"),
     (asyncio.CancelledError(), "failed", "internal", "engine"),
-    (TimeoutError(), "failed", "internal", "engine"),
+    (TimeoutError(), "failed", "timeout", "model"),
     (LookAlike(), "failed", "internal", "engine"),
     (BaseExceptionGroup("many", [KeyError("k")]), "failed", "internal", "engine"),
     (

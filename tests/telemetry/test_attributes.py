@@ -73,4 +73,4 @@ def test_of_a_large_output_the_place_is_told() -> None:
 
 
 def test_a_denial_has_no_result() -> None:
-    assert Content(()).result(ToolDenied("c", "t")) == ""
+    assert Content(()).result(ToolDenied("c", "t", reason="blocked")) == ""

@@ -1,6 +1,8 @@
 """Rate limits under the providers' own names."""
 
+import dataclasses
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -132,3 +134,28 @@ def test_the_wait_is_the_longest_of_those_used_up_else_the_shortest(remaining, w
         output_tokens_reset=NOON.replace(second=6),
     )
     assert found.get_seconds_until_reset(now=NOON) == wait
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        RateLimitInfo.from_headers({"x-ratelimit-remaining-requests": "3"}),
+        extract_openai_rate_limits({"x-ratelimit-remaining-requests": "3"}),
+        extract_cerebras_rate_limits({"x-ratelimit-remaining-requests-day": "3"}),
+        extract_anthropic_rate_limits({"anthropic-ratelimit-requests-remaining": "3"}),
+    ],
+    ids=lambda info: type(info).__name__,
+)
+def test_they_are_plain_dataclasses(info: Any) -> None:
+    form = dataclasses.asdict(info)
+    assert type(info)(**form) == info
+    assert type(info)(*form.values()) == info
+    for name in form:
+        setattr(info, name, None)
+    assert set(dataclasses.asdict(info).values()) == {None}
+
+
+def test_two_of_them_share_no_headers() -> None:
+    first, second = RateLimitInfo(1), RateLimitInfo(2)
+    first.raw_headers["a"] = "1"
+    assert (second.remaining_requests, second.raw_headers) == (2, {})

@@ -12,7 +12,7 @@ import msgspec
 from upshot.contract.base.enums import Effect, ErrorCode, FinishReason, Origin, Role
 from upshot.contract.base.structs import Json, JsonObject, Local
 from upshot.contract.error import AgentError, RunWarning, is_retryable
-from upshot.contract.forms.flat_form import coerce_result
+from upshot.contract.forms.flat_form import status_of
 from upshot.contract.message import Message, Reasoning
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.pending import Pending, PendingApproval
@@ -122,7 +122,7 @@ class Findings:
             content = spoken[-1].text or None
         output = content if self.output is None else as_json(self.output)
         return AgentResult[Json](
-            status=coerce_result(self.error).status,
+            status=status_of(self.error),
             output=output,
             content=content,
             messages=tuple(self.messages),

@@ -117,9 +117,7 @@ with lazy_imports(globals()):
     )
     from upshot.contract.forms.flat_form import (
         ResultView as ResultView,
-        coerce_result as coerce_result,
         from_contract as from_contract,
-        result_of_response as result_of_response,
         to_contract as to_contract,
     )
     from upshot.contract.message import (

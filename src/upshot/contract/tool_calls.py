@@ -227,7 +227,7 @@ class ToolDenied(_Outcome, frozen=True, kw_only=True):
         code: A word for the outcome, None if there is none.
     """
 
-    reason: DeniedReasonField = word(written(DeniedReason.BLOCKED))
+    reason: DeniedReasonField
     details: str = ""
     hint: str = ""
     effect: EffectField = word(written(Effect.NONE))

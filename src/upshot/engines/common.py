@@ -14,22 +14,19 @@ import msgspec
 
 from upshot.contract.agent import Agent
 from upshot.contract.agent_spec import HandoffEvent
-from upshot.contract.base.enums import ErrorCode, Origin, Role, Status
+from upshot.contract.base.enums import Origin, Role
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.error import AgentError, RunWarning
+from upshot.contract.error import RunWarning
 from upshot.contract.events import Warned
-from upshot.contract.forms.flat_form import coerce_result
 from upshot.contract.message import Message
 from upshot.contract.protocols import Model
 from upshot.contract.result import AgentResult
 from upshot.engines.loop import LoopEngine
 from upshot.errors import Misuse, RunFailed
 from upshot.models.registry import name_of
-from upshot.models.retry import client_error
-from upshot.native.objects import find_headers, find_rate_limit
+from upshot.native.returned import result_of_exception, told_error
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
-from upshot.tools.definition.tool_context import ToolError
 
 
 def asked_in(messages: Sequence[Message], feedback: str, *, otherwise: str = "") -> str:
@@ -57,43 +54,10 @@ def ask_about(item: Json, text: str) -> str:
 
 
 def read_failure(exception: Exception) -> AgentResult[Any] | None:
-    """The failure that *exception* stands for; None where it is a bug of the code that raised it.
-
-    A failure is what brings its own error, a ``ToolError``, and what a client of an API raises:
-    its status, headers and causes are looked at.
-    """
-    if isinstance(exception, ToolError):
-        return _failed(error_of_tool(exception), exception)
-    if isinstance(exception, RunFailed) or isinstance(
-        getattr(exception, "error", None), AgentError
-    ):
-        return coerce_result(exception)
-    error = client_error(exception)
-    return None if error is None else _failed(error, exception)
-
-
-def error_of_tool(exception: ToolError) -> AgentError:
-    """The failure that *exception* names, raised by a function that is no tool."""
-    return AgentError(
-        ErrorCode(exception.code or ErrorCode.INTERNAL),
-        str(exception),
-        type=type(exception).__name__,
-        retryable=exception.retryable,
-        retry_after_s=exception.retry_after_s,
-        origin=Origin.TOOL,
-    )
-
-
-def _failed(error: AgentError, exception: Exception) -> AgentResult[Any]:
-    headers = find_headers(exception)
-    data: JsonObject = {"raw_headers": {**headers}} if headers else {}
-    is_limit = error.code == ErrorCode.RATE_LIMIT
-    return AgentResult[Any](
-        status=Status.FAILED,
-        error=error,
-        rate_limit=find_rate_limit(headers, limited=is_limit, retry_after_s=error.retry_after_s),
-        provider_data=data,
-    )
+    """The failure that *exception* stands for; None where it is a bug of what raised it."""
+    if isinstance(exception, RunFailed) or told_error(exception) is not None:
+        return result_of_exception(exception)
+    return None
 
 
 def check_fit(function: Callable[..., object], what: str, *arguments: str) -> None:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 import msgspec
 
 from upshot.contract.base.checks import has_own_output
-from upshot.contract.base.enums import ErrorCode, FinishReason, Resource, Role, Status
-from upshot.contract.base.structs import Json, JsonObject, Local
+from upshot.contract.base.enums import FinishReason, Role, Status
+from upshot.contract.base.structs import Json, Local
 from upshot.contract.codec import encode
 from upshot.contract.error import AgentError
-from upshot.contract.forms.flat_form import coerce_result, from_contract
+from upshot.contract.forms.flat_form import from_contract
 from upshot.contract.message import Message
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.contract.protocols import Model
@@ -31,8 +31,9 @@ from upshot.contract.usage import Cost, RateLimitState, RateLimitWindow, Usage
 from upshot.flat.structures import AgentResponse, CostInfo, ErrorInfo, ToolCall, UsageInfo
 from upshot.native.framework_messages import read_pi_message, read_smolagents_message
 from upshot.native.objects import as_count, as_json, as_object, as_text, find_headers, look
+from upshot.native.returned import coerce_result, to_contract_form
 from upshot.wire.chat import CUSTOM_INPUT
-from upshot.wire.decoding import encode_json, parse_json
+from upshot.wire.decoding import parse_json
 from upshot.wire.error_classification import classify_error
 from upshot.wire.headers import Headers, normalize_headers, read_reset
 from upshot.wire.rate_limits import RateLimitInfo
@@ -70,29 +71,7 @@ def from_agent_response(response: AgentResponse) -> Result[Json]:
     A cache count of 0 and a usage of zeros may mean unknown, and so become None. The status follows
     from the error. The only message has the text and the calls.
     """
-    error = None if response.error is None else to_error(response.error)
-    if error is not None and response.finish_reason is FinishReason.ABORTED:
-        error = msgspec.structs.replace(error, code=ErrorCode.CANCELED)
-    status = coerce_result(error).status
-    calls = tuple(
-        Call(call.id, call.tool, as_object(call.arguments)) for call in response.tool_calls or ()
-    )
-    said = Message(Role.ASSISTANT, response.content or "", tool_calls=calls)
-    info, usage = response.rate_limit, response.usage
-    headers: JsonObject = {**info.raw_headers} if info is not None else {}
-    return Result[Json](
-        status=status,
-        output=response.content if response.output is None else response.output,
-        content=response.content,
-        messages=(said,) if response.content or calls else (),
-        usage=Usage(api_calls=1, unmeasured_calls=1) if usage is None else to_usage(usage),
-        cost=None if usage is None or usage.cost is None else to_cost(usage.cost),
-        finish_reason=response.finish_reason,
-        error=error,
-        rate_limit=None if info is None else to_state(info),
-        provider_data={"raw_headers": headers} if headers else {},
-        local=Local(raw=response.raw_response),
-    )
+    return coerce_result(response)
 
 
 def from_smolagents(message: object) -> AgentResponse:
@@ -117,61 +96,6 @@ def from_pi_agent(message: object) -> AgentResponse:
         kind = as_text(look(message, "stopReason")) or response.error.error_type
         response.error = dataclasses.replace(response.error, error_type=kind)
     return response
-
-
-def to_error(info: ErrorInfo) -> AgentError:
-    """The error that *info* is the flat form of; a missing code is derived from the rest."""
-    body = encode_json({"error": {"type": info.error_type, "message": info.message}})
-    found = classify_error(status=info.status_code, body=body)
-    return AgentError(
-        ErrorCode(info.code) if info.code else found.code,
-        info.message,
-        type=info.error_type,
-        status_code=info.status_code,
-        retryable=info.retryable,
-    )
-
-
-def to_state(info: RateLimitInfo) -> RateLimitState:
-    """The state that *info* is the flat form of, read from its headers, else from its figures."""
-    if info.raw_headers:
-        return build_state(info.raw_headers, info.retry_after)
-    figures = (
-        (Resource.REQUESTS, info.limit_requests, info.remaining_requests),
-        (Resource.TOKENS, info.limit_tokens, info.remaining_tokens),
-    )
-    windows = tuple(
-        RateLimitWindow(
-            name=str(resource),
-            resource=resource,
-            limit=limit,
-            remaining=remaining,
-            reset_at=info.reset_at,
-        )
-        for resource, limit, remaining in figures
-        if limit is not None or remaining is not None
-    )
-    return RateLimitState(limited=info.is_limited(), retry_after=info.retry_after, windows=windows)
-
-
-def to_usage(info: UsageInfo) -> Usage:
-    """The usage that *info* is the flat form of."""
-    if not (info.input_tokens or info.output_tokens or info.total_tokens):
-        return Usage(api_calls=1, unmeasured_calls=1)
-    return Usage(
-        input_tokens=info.input_tokens,
-        output_tokens=info.output_tokens,
-        total_tokens=info.total_tokens,
-        cache_read_tokens=info.cache_read_tokens or None,
-        cache_write_tokens=info.cache_write_tokens or None,
-        api_calls=1,
-    )
-
-
-def to_cost(info: CostInfo) -> Cost:
-    """The cost that *info* is the flat form of; a part of 0 may be unknown, the total is known."""
-    parts = dataclasses.asdict(info)
-    return Cost(**{name: part for name, part in parts.items() if part or name == "total"})
 
 
 def _calls(result: ModelResponse | Result[Any]) -> tuple[Call, ...]:
@@ -207,7 +131,7 @@ def _to_rate_limit(result: ModelResponse | Result[Any]) -> RateLimitInfo | None:
     fields = {name: as_text(text) for name, text in as_object(headers).items()}
     info = RateLimitInfo.from_state(state or RateLimitState(), fields)
     if info.retry_after is None and error is not None and error.retry_after_s is not None:
-        info = msgspec.structs.replace(info, retry_after=math.ceil(error.retry_after_s))
+        info = dataclasses.replace(info, retry_after=math.ceil(error.retry_after_s))
     return info
 
 
@@ -376,7 +300,7 @@ def extract_rate_limit_info(headers: Headers, *, now: float | None = None) -> Ra
         if "ratelimit" in name and "reset" in name
     )
     first = min((found[1] for found in read if found is not None), default=None)
-    return msgspec.structs.replace(info, reset_at=first)
+    return dataclasses.replace(info, reset_at=first)
 
 
 _FIELDS = frozenset(FLAT_KEYS)
@@ -441,43 +365,17 @@ def coerce_agent_result(value: object) -> Result[Json]:
     """Make a result of anything that an agent returned or raised.
 
     Args:
-        value: As for ``coerce_result``; an ``AgentResponse``, and a flat contract dict with
-            ``raw`` as a further key, are accepted too.
+        value: As for ``coerce_result``.
 
     Returns:
         The result; a result is returned as it is. Never raises.
     """
-    if isinstance(value, AgentResponse):
-        return from_agent_response(value)
-    fields = dict(cast("Mapping[str, object]", value)) if isinstance(value, Mapping) else {}
-    raw = fields.pop("raw", None)
-    if raw is not None and fields and _FIELDS.issuperset(fields):
-        return msgspec.structs.replace(coerce_result(fields), local=Local(raw=raw))
-    return coerce_result(cast("object", value))
+    return coerce_result(value)
 
 
 def _make(fields: dict[str, Any], *, raw: object, status: str | None) -> Result[Json]:
-    usage = fields.get("usage")
-    if isinstance(usage, UsageInfo) and fields.get("cost") is None:
-        fields["cost"] = usage.cost
-    form = {name: _plain(value) for name, value in fields.items()}
-    result = from_contract(form)
+    result = from_contract(to_contract_form(fields))
     more: dict[str, Any] = {} if raw is None else {"local": Local(raw=raw)}
     if status is not None:
         more["status"] = Status(status)
     return msgspec.structs.replace(result, **more)
-
-
-def _plain(value: object) -> object:
-    """The contract's form of *value* if it is one of the flat structures."""
-    match value:
-        case ErrorInfo():
-            return to_error(value)
-        case RateLimitInfo():
-            return to_state(value)
-        case UsageInfo():
-            return to_usage(value)
-        case CostInfo():
-            return to_cost(value)
-        case _:
-            return value

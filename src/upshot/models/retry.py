@@ -19,29 +19,11 @@ from upshot.contract.protocols import Clock, StreamItem
 from upshot.contract.settings import Retry
 from upshot.contract.usage import Usage
 from upshot.native.objects import find_headers, find_rate_limit
-from upshot.wire.error_classification import classify_error
-
-_OURS = __name__.partition(".")[0]
-_NO_FAILURES = (ErrorCode.INTERNAL, ErrorCode.CANCELED)
-
-
-def client_error(exception: Exception) -> AgentError | None:
-    """The failure that an API client reports by *exception*; None if the exception is a bug.
-
-    Its status, headers and causes are read. One of Python's own exceptions without a status counts
-    as a bug unless it is an ``OSError``: its text may say "timeout" about a mere argument.
-    """
-    error = classify_error(exception=exception)
-    if error.code in _NO_FAILURES:
-        return None
-    is_foreign = isinstance(exception, OSError) or type(exception).__module__ != "builtins"
-    return error if is_foreign or error.status_code is not None else None
+from upshot.native.returned import client_error
 
 
 def reply_of(exception: Exception) -> ModelResponse | None:
     """The response of a model call that raised *exception*; None if that is a bug or upshot's."""
-    if type(exception).__module__.partition(".")[0] == _OURS:
-        return None
     error = client_error(exception)
     if error is None:
         return None

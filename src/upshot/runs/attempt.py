@@ -248,7 +248,7 @@ async def close_calls(context: RunContext, run: Run) -> None:
     if context.recorder.is_lost or context.recording is not None or context.supervisor.abandoned:
         # Engines that were left behind may still be at them.
         return
-    own = {call.id for call in state.last_reply.tool_calls} if state.last_reply else set[str]()
+    own = {call.id for call in state.reply_calls}
     # Calls of a foreign engine's own model are none of ours.
     own = own.union(state.asked, state.settled, state.unsettled)
     calls = [call for call in state.board.open_calls() if call.id in own]

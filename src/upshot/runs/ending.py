@@ -14,6 +14,7 @@ from upshot.contract.pending import Pending, PendingApproval
 from upshot.contract.result import AgentResult
 from upshot.contract.run_control import Interrupt
 from upshot.errors import JournalError, RunFailed
+from upshot.native.returned import read_result, told_error
 from upshot.runs.callbacks import kind_of, said_by, trail_of
 from upshot.runs.engine_api.exceptions import (
     Aborted,
@@ -123,12 +124,19 @@ def _stopped(
         case "":
             if exception is None:
                 return COMPLETED
-            error = internal_error(exception, Origin.ENGINE)
+            error = error_of(exception, Origin.ENGINE)
             return Ending(status=Status.FAILED, error=error, exception=exception)
 
 
-def internal_error(exception: BaseException, origin: Origin) -> AgentError:
-    """The error of a run in which something raised that should not; details say where."""
+def error_of(exception: BaseException, origin: Origin) -> AgentError:
+    """The error of a run in which code raised *exception*; details say where.
+
+    It is the failure that the exception tells of, as what the client of an API raises does, else
+    code internal with *origin*: a bug of the code.
+    """
+    told = told_error(exception)
+    if told is not None:
+        return msgspec.structs.replace(told, details={**trail_of(exception), **told.details})
     return AgentError(
         ErrorCode.INTERNAL,
         said_by(exception),
@@ -170,7 +178,7 @@ def _wanted(item: Pending) -> str:
 
 
 class Returned(NamedTuple):
-    """What such a value holds.
+    """What a result, or the like, that code returned holds.
 
     Attributes:
         output: The typed answer, None for none but the text.
@@ -182,23 +190,28 @@ class Returned(NamedTuple):
     content: str | None = None
     ending: Signal | None = None
 
+    @property
+    def answer(self) -> object:
+        """The typed answer, else the text."""
+        return self.content if self.output is None else self.output
+
 
 def read_returned(value: object) -> Returned | None:
-    """Read a result, a reply of a model or an error that an engine returned.
+    """Read a result, a reply of a model, an error or an exception that code returned.
+
+    Args:
+        value: In any form that ``coerce_result`` knows. A mapping that reports no failure counts
+            only where it tells of the call as well, for it may be data.
 
     Returns:
         None where it is none of these.
     """
-    match value:
-        case AgentResult():
-            return _of_result(cast("AgentResult[Any]", value))
-        case ModelResponse():
-            ending = None if value.error is None else Failed(value.error)
-            return Returned(content=value.content, ending=ending)
-        case AgentError():
-            return Returned(ending=Failed(value))
-        case _:
-            return None
+    result = read_result(value, or_data=True)
+    if result is None:
+        return None
+    told = _of_result(result)
+    # Of a reply the output is its text, read as the type that is wanted.
+    return told._replace(output=None) if isinstance(value, ModelResponse) else told
 
 
 def read_raised(error: BaseException | None) -> Signal | None:
@@ -221,11 +234,12 @@ def read_raised(error: BaseException | None) -> Signal | None:
 
 def _of_result(result: AgentResult[Any]) -> Returned:
     ending = _ending_of(result)
-    raw = result.raw
-    if ending is not None and isinstance(raw, BaseException):
-        ending.__cause__ = raw
-    if ending is not None and not isinstance(ending, Parked):
-        ending.said = result.content or ""
+    if ending is not None:
+        ending.result = result
+        if isinstance(result.raw, BaseException):
+            ending.__cause__ = result.raw
+        if not isinstance(ending, Parked):
+            ending.said = result.content or ""
     return Returned(result.output, result.content, ending)
 
 

@@ -15,7 +15,9 @@ from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.message import Artifact, Part, Text
 from upshot.contract.model_calls import RequestConfig
 from upshot.contract.result import OUTPUT_VAR, AgentResult, AttemptLine
+from upshot.native.returned import result_of_exception
 from upshot.runs.ending import Ending
+from upshot.runs.engine_api.exceptions import Signal
 from upshot.runs.run_context import RunContext
 from upshot.state.stored_events import channel_artifacts
 
@@ -104,6 +106,8 @@ def build_result(context: RunContext, ending: Ending) -> AgentResult[Any]:
     if plan.request.metadata:
         force_setattr(result, "metadata", dict(plan.request.metadata))
     _add_done(result, context, ending)
+    if ending.exception is not None:
+        _add_failure(result, ending.exception)
     if ending.status is Status.CANCELED:
         force_setattr(result, "finish_reason", FinishReason.ABORTED)
     return result if context.redaction is None else context.redaction.show_result(result)
@@ -119,7 +123,7 @@ def _add_done(result: AgentResult[Any], context: RunContext, ending: Ending) -> 
     if state.stored or context.plan.artifacts:
         found = channel_artifacts(state.board, context.plan.artifacts)
         force_setattr(result, "artifacts", (*found, *state.stored))
-    if (last := state.last_reply) is not None:
+    if (last := state.last_call) is not None:
         force_setattr(result, "finish_reason", last.finish_reason)
         force_setattr(result, "provider_data", last.provider_data)
     if state.last_rate_limit is not None:
@@ -135,6 +139,16 @@ def _add_done(result: AgentResult[Any], context: RunContext, ending: Ending) -> 
     if ending.interrupt is not None:
         force_setattr(result, "cause", ending.interrupt.cause)
         force_setattr(result, "detail", ending.interrupt.detail)
+
+
+def _add_failure(result: AgentResult[Any], exception: BaseException) -> None:
+    """Add what the failure that ended the run told of a model call."""
+    told = exception.result if isinstance(exception, Signal) else result_of_exception(exception)
+    if told is None:
+        return
+    for name in ("finish_reason", "rate_limit", "provider_data"):
+        if (value := getattr(told, name)) not in (None, {}):
+            force_setattr(result, name, value)
 
 
 def attempt_line(

@@ -43,7 +43,7 @@ from upshot.runs.attempt import (
     work_on,
 )
 from upshot.runs.callbacks import forget_way, is_closing
-from upshot.runs.ending import COMPLETED, Ending, internal_error
+from upshot.runs.ending import COMPLETED, Ending, error_of
 from upshot.runs.engine_api.exceptions import Interrupted
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
@@ -502,7 +502,7 @@ class Session:
             # The host prepares the board; what it raises ends the run and nothing else.
             if isinstance(error, TimeoutError) and context.supervisor.stop:
                 return self._unprepared(ending_of(context, self._host, error))
-            failed = internal_error(error, Origin.HOST)
+            failed = error_of(error, Origin.HOST)
             forget_way(error, __file__, seed.__code__.co_filename)
             return self._unprepared(Ending(status=Status.FAILED, error=failed, exception=error))
         return PREPARED

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from upshot.contract.base.enums import Effect, Status
+from upshot.contract.base.enums import Effect, FinishReason, Status
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.events import StepSettled
 from upshot.contract.pending import Pending, PendingApproval, TaintOrigin
 from upshot.contract.result import AgentResult
-from upshot.contract.usage import Cost, Usage
+from upshot.contract.usage import Cost, RateLimitState, Usage
 
 FORKED_FROM = "forked_from"
 _PREFIX = "child:"
@@ -32,6 +32,9 @@ class Spent(msgspec.Struct, frozen=True):
         is_final: Whether it has ended.
         taint: The untrusted content that it has read, None for none.
         pending: What it waits for, each with the run that asks.
+        finish_reason: Why its last model call stopped.
+        rate_limit: Of its last reply that carried one.
+        provider_data: Of its last model call.
     """
 
     usage: Usage = Usage()
@@ -40,6 +43,9 @@ class Spent(msgspec.Struct, frozen=True):
     is_final: bool = False
     taint: TaintOrigin | None = None
     pending: tuple[Pending, ...] = ()
+    finish_reason: FinishReason | None = None
+    rate_limit: RateLimitState | None = None
+    provider_data: JsonObject = {}
 
 
 def child_id(parent_run_id: str, key: str) -> str:
@@ -71,7 +77,17 @@ def settled_step(
     """What the outer log keeps of a session that ended with *result*."""
     is_final = result.status is not Status.INPUT_REQUIRED
     pending = pending_in(result.run_id, result.pending)
-    spent = Spent(result.usage, result.cost, dict(tools), is_final, taint, pending)
+    spent = Spent(
+        result.usage,
+        result.cost,
+        dict(tools),
+        is_final,
+        taint,
+        pending,
+        result.finish_reason,
+        result.rate_limit,
+        result.provider_data,
+    )
     return StepSettled(
         key=step_of(result.run_id),
         effect=Effect.APPLIED,

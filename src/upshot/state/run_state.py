@@ -137,7 +137,9 @@ class RunState(msgspec.Struct, eq=False):
         lines: Attempts that ended.
         state: The deciders' facts.
         started_at: When the run began, None before that.
-        last_reply: The last reply to the engine, a failed one too; None before the first.
+        reply_calls: The calls of the last reply.
+        last_call: The last reply to the engine, a failed one too, or what a child run told of its
+            own; None before the first.
         last_rate_limit: That of the last reply which carried one.
         is_live: Whether a session works on it: its board is the engine's own, which has every
             change before the event that tells it.
@@ -213,7 +215,8 @@ class RunState(msgspec.Struct, eq=False):
     tries: int = 0
     index: LogIndex | None = None
     started_at: datetime | None = None
-    last_reply: ModelResponse | None = None
+    reply_calls: tuple[ToolCall, ...] = ()
+    last_call: ModelResponse | Spent | None = None
     last_rate_limit: RateLimitState | None = None
     is_live: bool = False
     _is_seeding: bool = False
@@ -222,7 +225,6 @@ class RunState(msgspec.Struct, eq=False):
     # Where the records of the last reply's calls begin, and the place of each call in it.
     _reply_at: int = 0
     _call_order: dict[str, int] = {}
-    _reply_calls: tuple[ToolCall, ...] = ()
     _pending: tuple[Pending, ...] = ()
     # Outputs whose call has not settled, by artifact id; those of earlier sessions by call id, for
     # a call that is made again stores its output again.
@@ -256,7 +258,7 @@ class RunState(msgspec.Struct, eq=False):
     def call_of(self, call_id: str) -> ToolCall | None:
         """The call of the last reply with that id, None where it has none."""
         place = self._call_order.get(call_id)
-        return None if place is None else self._reply_calls[place]
+        return None if place is None else self.reply_calls[place]
 
     def add(self, event: Event) -> None:
         """Take the next event.
@@ -354,8 +356,8 @@ class RunState(msgspec.Struct, eq=False):
         if not event.purpose:
             self.reply = self.replies[event.turn] = event.response
             self._reply_at = len(self.records)
-            self._reply_calls = event.response.tool_calls
-            self._call_order = {call.id: place for place, call in enumerate(self._reply_calls)}
+            self.reply_calls = event.response.tool_calls
+            self._call_order = {call.id: place for place, call in enumerate(self.reply_calls)}
             if (index := self.index) is not None:
                 index.settled_at, index.texts = {}, {}
                 index.replies[event.seq] = event.response
@@ -364,7 +366,7 @@ class RunState(msgspec.Struct, eq=False):
         if self.index is not None:
             self.responses.append(response)
         if is_turn:
-            self.last_reply = response
+            self.last_call = response
         if response.rate_limit is not None:
             self.last_rate_limit = response.rate_limit
 
@@ -495,6 +497,14 @@ class RunState(msgspec.Struct, eq=False):
             self.children_found.pop(child, None)
             if spent is not None:
                 self.taint = self.taint or spent.taint
+                self._note_child(spent)
+
+    def _note_child(self, spent: Spent) -> None:
+        """Take what a child run told of its last model call, if it made any."""
+        if spent.finish_reason is not None or spent.provider_data:
+            self.last_call = spent
+        if spent.rate_limit is not None:
+            self.last_rate_limit = spent.rate_limit
 
     def _tainted(self, event: Tainted) -> None:
         self.taint = self.taint or event.origin
@@ -508,7 +518,7 @@ class RunState(msgspec.Struct, eq=False):
             # Of the call that was begun last, which is not lost then.
             self.lost_calls -= 1
             return
-        self.last_reply = event.response
+        self.last_call = event.response
         if event.response.rate_limit is not None:
             self.last_rate_limit = event.response.rate_limit
 

@@ -626,9 +626,9 @@ def _of_result(state: RunState, event: RunSettled) -> Derived:
         "ended_at": _ended_at(state, given),
         "rate_limit": state.last_rate_limit,
     }
-    if state.last_reply is not None:
-        derived["finish_reason"] = state.last_reply.finish_reason
-        derived["provider_data"] = state.last_reply.provider_data
+    if state.last_call is not None:
+        derived["finish_reason"] = state.last_call.finish_reason
+        derived["provider_data"] = state.last_call.provider_data
     if status is Status.INTERRUPTED and state.interrupt is not None:
         derived |= {"cause": state.interrupt.cause, "detail": state.interrupt.detail}
     return derived if state.show is None else {n: state.show(v) for n, v in derived.items()}

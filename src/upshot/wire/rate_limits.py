@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from dataclasses import fields as fields_of
 from datetime import UTC, datetime
 from functools import lru_cache
 from math import ceil, inf
 from typing import Any, NamedTuple, TypeVar, cast
-
-import msgspec
 
 from upshot.contract.base.enums import Resource
 from upshot.contract.usage import RateLimitState, RateLimitWindow
@@ -269,11 +269,12 @@ def _length_s(period: list[str]) -> int | None:
     return None if length is None or count is None else length * count
 
 
-_Limits = TypeVar("_Limits", bound=msgspec.Struct)
+_Limits = TypeVar("_Limits", "CerebrasRateLimits", "AnthropicRateLimits", "OpenAIRateLimits")
 _BUCKETS = {"day": 86400, "hour": 3600, "minute": 60}
 
 
-class RateLimitInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+@dataclass
+class RateLimitInfo:
     """The flat form of rate limits: one figure for requests and one for tokens.
 
     Attributes:
@@ -292,7 +293,7 @@ class RateLimitInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     limit_tokens: int | None = None
     reset_at: float | None = None
     retry_after: int | None = None
-    raw_headers: dict[str, str] = {}
+    raw_headers: dict[str, str] = field(default_factory=dict[str, str])
 
     @classmethod
     def from_headers(cls, headers: Headers, *, now: float | None = None) -> RateLimitInfo:
@@ -334,7 +335,8 @@ class RateLimitInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return max(0, ceil(self.reset_at - (time.time() if now is None else now)))
 
 
-class CerebrasRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+@dataclass
+class CerebrasRateLimits:
     """What Cerebras reports: requests and tokens per minute, hour and day.
 
     Attributes:
@@ -392,7 +394,8 @@ class CerebrasRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_default
         return getattr(self, f"remaining_{resource}_{bucket}")
 
 
-class AnthropicRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+@dataclass
+class AnthropicRateLimits:
     """What Anthropic reports: requests, and tokens in total, input and output.
 
     Attributes:
@@ -448,7 +451,8 @@ class AnthropicRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaul
         return _wait_of(waits)
 
 
-class OpenAIRateLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+@dataclass
+class OpenAIRateLimits:
     """What OpenAI and compatible servers report: requests and tokens.
 
     Attributes:
@@ -529,7 +533,7 @@ def _read_fields(
     """
     fields = normalize_headers(headers)
     values: dict[str, Any] = {}
-    for name in kind.__struct_fields__:
+    for name in (each.name for each in fields_of(kind)):
         text = fields.get(prefix + name.removesuffix("_seconds").replace("_", "-"))
         if text is None:
             continue

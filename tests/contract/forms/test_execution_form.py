@@ -75,7 +75,7 @@ def test_the_whole_conversation_is_shown_while_the_seed_is_known():
 def test_tools_are_named_once_in_order_and_denied_ones_are_not():
     outcomes = (
         ToolExecutionResult("1", "b"),
-        ToolDenied("2", "c"),
+        ToolDenied("2", "c", reason="blocked"),
         ToolFailure("3", "a", error="x"),
         ToolExecutionResult("4", "b"),
     )

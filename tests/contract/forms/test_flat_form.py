@@ -18,11 +18,11 @@ from upshot.contract import (
     RateLimitWindow,
     Text,
     Usage,
-    coerce_result,
     from_contract,
     to_contract,
 )
 from upshot.contract.result import FLAT_KEYS, plain
+from upshot.native.returned import coerce_result
 
 
 @given(results())

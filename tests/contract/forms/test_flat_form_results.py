@@ -36,19 +36,17 @@ from upshot.contract import (
     ToolTimeout,
     UnserializableError,
     Usage,
-    coerce_result,
     encode,
     from_contract,
     outcome_to_model_content,
     outcome_to_object,
-    result_of_response,
     to_contract,
     to_execution_result,
 )
 from upshot.errors import JournalError, Misuse, RunFailed
+from upshot.native.returned import coerce_result, result_of_response
 
 ERROR = AgentError(ErrorCode.RATE_LIMIT, "slow down", retryable=True, retry_after_s=2.5)
-
 
 # ---- the flat contract dict
 
@@ -436,7 +434,7 @@ def test_the_encoded_form_of_a_result_is_that_result(result: AgentResult[Json]) 
     [
         (KeyError("x"), "KeyError", "'x'"),
         (ValueError(), "ValueError", "ValueError"),
-        (TimeoutError("late\nvery"), "TimeoutError", "late very"),
+        (RuntimeError("late\nvery"), "RuntimeError", "late very"),
         (OSError("\udcff"), "OSError", "\ufffd"),
         (Mute(), "Mute", "Mute"),
         (JournalError("torn"), "JournalError", "torn"),

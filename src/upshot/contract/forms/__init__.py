@@ -1,15 +1,14 @@
 """Conversions between the contract's values and the formats of other programs.
 
 - ``flat_form``: the flat contract dict, a mapping with nine keys. ``to_contract`` writes it,
-  ``from_contract`` reads it, ``ResultView`` is such a dict with the result's attributes, and
-  ``coerce_result`` turns anything that an agent returned or raised into a result.
+  ``from_contract`` reads it, ``ResultView`` is such a dict with the result's attributes.
 - ``execution_form``: the execution result, a JSON view for user interfaces.
 - ``a2a_form``: tasks, messages, artifacts and agent cards of the A2A protocol.
 
 A result on its way out goes through ``to_contract``, ``to_execution_result`` or ``to_a2a``; each
 returns a new object of plain JSON. On its way in, ``from_contract``, ``decode_execution_result``
-and ``from_a2a`` raise ``Misuse`` for another form, while ``coerce_result`` never raises: it tries
-the known forms in order, and what fits none becomes the output of a completed run.
+and ``from_a2a`` raise ``Misuse`` for another form. ``coerce_result`` (``upshot.native.returned``)
+never raises: it tries the known forms, and what fits none becomes the output of a completed run.
 
 What holds throughout:
 

@@ -35,7 +35,6 @@ from upshot.engines.common import (
     ask_about,
     asked_in,
     check_models,
-    error_of_tool,
     form_of,
     hand_over,
     lent_options,
@@ -55,13 +54,13 @@ from upshot.engines.graph.nodes import (
 )
 from upshot.engines.walk import Visits, Walk, together
 from upshot.errors import Misuse
+from upshot.native.returned import reports_failure, told_error
 from upshot.runs.callbacks import blame
 from upshot.runs.ending import read_returned
 from upshot.runs.engine_api.exceptions import Aborted, Failed, Interrupted, Parked
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 from upshot.state.board import Board
-from upshot.tools.definition.tool_context import ToolError
 
 Commit: TypeAlias = Callable[[Sequence[Change]], None]
 
@@ -295,21 +294,18 @@ class _Step:
                 raise
             except Exception as error:
                 # A node that may be tried again decides by the error alone what comes next.
-                named = Failed(error_of_tool(error)) if isinstance(error, ToolError) else error
-                if not await self._may_try_again(node, named, tries):
-                    if named is error:
-                        blame(error, f"the node {name!r}", self._walk.run.id)
-                        raise
-                    raise named from error
+                if not await self._may_try_again(node, error, tries):
+                    blame(error, f"the node {name!r}", self._walk.run.id)
+                    raise
                 tries += 1
             else:
                 return board, value
 
     async def _may_try_again(self, node: Node, error: Exception, tries: int) -> bool:
-        cause = error.error if isinstance(error, Failed) else error
-        if isinstance(error, Failed) and not error.error.retryable:
+        told = told_error(error)
+        if told is not None and not told.retryable:
             return False
-        floor_s = getattr(cause, "retry_after_s", None) or 0.0
+        floor_s = getattr(told or error, "retry_after_s", None) or 0.0
         return await self._walk.may_try_again(tries, node.attempts, node.backoff_s, floor_s=floor_s)
 
     async def _work(self, name: str, node: Node, board: BoardCopy, key: str) -> Any:
@@ -338,7 +334,7 @@ class _Step:
             case _:
                 function: Any = work
                 given = (board, walk.run) if node.wants_run else (board,)
-                value = await _evaluate(function, *given)
+                value = _answer_of(await _evaluate(function, *given), is_named=bool(output))
                 if self._keeps or isinstance(value, Board):
                     _keep_value(board, value, output=output, name=name)
                     return value if output else None
@@ -431,6 +427,31 @@ async def _evaluate(function: Callable[..., Any], *arguments: object) -> Any:
     if value is None or value is True or value is False:
         return value
     return await value if inspect.isawaitable(value) else value
+
+
+def _answer_of(value: Any, *, is_named: bool) -> Any:
+    """What a function returned; of a result, a reply or the like its answer.
+
+    Args:
+        value: What it returned.
+        is_named: Whether a variable takes it. Else a mapping holds variables, and an error that is
+            a text alone is one, by which edges can lead on.
+
+    Raises:
+        Signal: It is a form of a result that did not complete.
+    """
+    if value is None or isinstance(value, str | int | Board):
+        return value
+    is_data = isinstance(value, Mapping)
+    if is_data:
+        variables = cast("Mapping[str, object]", value)
+        is_alone = not is_named and len(variables) == 1 and isinstance(variables.get("error"), str)
+        if is_alone or not reports_failure(variables):
+            return variables
+    told = read_returned(cast("object", value))
+    if told is not None and told.ending is not None:
+        raise told.ending
+    return cast("object", value) if told is None or is_data else told.answer
 
 
 async def _run_agent(

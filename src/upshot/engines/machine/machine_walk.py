@@ -17,7 +17,7 @@ from upshot.contract.base.enums import Effect, ErrorCode, Role
 from upshot.contract.base.json_values import to_free_json
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import AgentError
-from upshot.contract.forms.flat_form import ResultView, coerce_result
+from upshot.contract.forms.flat_form import ResultView
 from upshot.contract.message import MAIN_CHANNEL, Message
 from upshot.contract.protocols import Clock
 from upshot.contract.result import AgentResult
@@ -29,6 +29,7 @@ from upshot.engines.machine.machine_hooks import MachineContext, MachineHooks
 from upshot.engines.machine.resolver import Resolver
 from upshot.engines.machine.state_outcome import NOTHING, Outcome, Unhandled, summed
 from upshot.engines.walk import Visits, Walk, together
+from upshot.native.returned import coerce_result
 from upshot.runs.engine_api.exceptions import Failed
 
 Commit: TypeAlias = Callable[[Sequence[Change]], None]
@@ -537,6 +538,7 @@ class Visit:
                 ending = outcome.ending
                 failed = Failed(error) if ending is None else Unhandled(outcome, error, ending)
                 failed.said = outcome.result.content or ""
+                failed.result = outcome.result
                 raise failed
             return to
         raise Failed(

@@ -14,16 +14,15 @@ from upshot.contract.base.checks import kind_of
 from upshot.contract.base.enums import Status
 from upshot.contract.base.json_values import UnserializableError, to_free_json
 from upshot.contract.base.structs import Json
-from upshot.contract.forms.flat_form import coerce_result
 from upshot.contract.model_calls import ModelResponse, Request
 from upshot.contract.protocols import Engine
-from upshot.contract.result import AgentResult
 from upshot.engines.common import check_models, lent_options
 from upshot.engines.machine.document import expected
 from upshot.engines.machine.machine import Machine, Task
 from upshot.engines.machine.state_outcome import Outcome
 from upshot.engines.walk import Walk
 from upshot.errors import Misuse
+from upshot.native.returned import coerce_result, read_result
 from upshot.runs.engine_api.exceptions import Aborted, Failed, Interrupted, Parked
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
@@ -38,8 +37,6 @@ class Executor(Protocol):
         """Work on the input; the context is a copy."""
         ...
 
-
-_RESULTS = (AgentResult, ModelResponse)
 
 MachineAgent: TypeAlias = Agent[Any] | Engine | Executor
 
@@ -141,17 +138,18 @@ class Resolver:
         if not isinstance(keywords, dict):
             message = f"{task.mark}: the input of the function {task.name!r} is no mapping"
             raise Failed("invalid_request", message)
-        value = await _call(self._functions[task.name], **keywords)
+        value: object = await _call(self._functions[task.name], **keywords)
         if value is None or isinstance(value, str | int):
             return Outcome(value)
         if isinstance(value, Outcome):
             return value
-        if isinstance(value, _RESULTS):
-            return Outcome.of(coerce_result(cast("object", value)))
+        told = read_result(value, or_data=True)
+        if told is not None and (told.error is not None or not isinstance(value, Mapping)):
+            return Outcome.of(told)
         try:
-            return Outcome(to_free_json(value)[0])
+            return Outcome(to_free_json(cast("object", value))[0])
         except UnserializableError:
-            return Outcome.of(coerce_result(value))
+            return Outcome.of(coerce_result(cast("object", value)))
 
     async def ask(
         self, task: Task, given: Json, context: Mapping[str, Json], *, walk: Walk, key: str

@@ -13,10 +13,11 @@ from upshot.contract.base.enums import ErrorCode, Status
 from upshot.contract.base.json_values import to_free_json
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import AgentError
-from upshot.contract.forms.flat_form import coerce_result, from_contract, to_contract
+from upshot.contract.forms.flat_form import from_contract, to_contract
 from upshot.contract.result import AgentResult
 from upshot.contract.usage import Cost, Usage
 from upshot.engines.common import form_of, read_failure, read_handoff
+from upshot.native.returned import coerce_result
 from upshot.runs.ending import read_returned
 from upshot.runs.engine_api.exceptions import Failed, Signal
 

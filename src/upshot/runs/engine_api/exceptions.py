@@ -7,7 +7,7 @@ and none reaches the caller.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import cast, overload
+from typing import Any, cast, overload
 
 from upshot.contract.base.checks import kind_of
 from upshot.contract.base.enums import ErrorCode, Origin
@@ -15,6 +15,7 @@ from upshot.contract.base.json_values import UnserializableError, clean_text, to
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.error import AgentError
 from upshot.contract.pending import Pending
+from upshot.contract.result import AgentResult
 from upshot.contract.run_control import Interrupt
 from upshot.errors import Misuse
 
@@ -24,9 +25,11 @@ class Signal(Exception):
 
     Attributes:
         said: What the agent said that ended so, whose text is on no board yet; the run keeps it.
+        result: What it was read from, for the facts of its last call; None where code raised it.
     """
 
     said: str = ""
+    result: AgentResult[Any] | None = None
 
 
 class Interrupted(Signal):

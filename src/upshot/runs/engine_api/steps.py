@@ -26,7 +26,7 @@ from upshot.contract.error import AgentError
 from upshot.contract.events import StepSettled, StepStarted
 from upshot.contract.model_calls import Request
 from upshot.runs.callbacks import blame, call, origin_of
-from upshot.runs.ending import internal_error
+from upshot.runs.ending import error_of
 from upshot.runs.engine_api.exceptions import Failed, Parked, signal_of
 from upshot.runs.recorder import Recorder
 from upshot.state.run_state import RunState
@@ -302,7 +302,7 @@ def _put_off(key: str, parked: Parked) -> StepSettled:
 
 def _logged(error: Exception) -> AgentError:
     """What the log keeps of what the body of a step raised."""
-    failure, kind = internal_error(error, Origin.ENGINE), type(origin_of(error))
+    failure, kind = error_of(error, Origin.ENGINE), type(origin_of(error))
     if kind.__module__ == builtins.__name__:
         return failure
     return replace(failure, details={**failure.details, _MODULE: kind.__module__})

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Generic, Literal, TypeAlias
 
 import msgspec
 
-from upshot.contract.base.enums import Effect
+from upshot.contract.base.enums import Effect, ErrorCode, Origin
 from upshot.contract.base.json_values import clean_text
 from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.error import AgentError
 from upshot.errors import Misuse
 
 if TYPE_CHECKING:
@@ -166,6 +167,18 @@ class ToolError(Exception):
         self.retryable = retryable
         self.retry_after_s: float | None = seconds(retry_after_s)
         self.effect: Effect | None = None if effect is None else Effect(effect)
+
+    @property
+    def error(self) -> AgentError:
+        """The failure that it is where no tool raises it."""
+        return AgentError(
+            ErrorCode(self.code or ErrorCode.INTERNAL),
+            str(self),
+            type=type(self).__name__,
+            retryable=self.retryable,
+            retry_after_s=self.retry_after_s,
+            origin=Origin.TOOL,
+        )
 
     def __repr__(self) -> str:
         said = [repr(self.message)]
