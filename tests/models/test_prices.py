@@ -1,5 +1,7 @@
 """What models cost, and what a call of one cost."""
 
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
@@ -186,3 +188,49 @@ def test_the_installed_table_is_read_as_its_own_package_reads_it(name, usage):
     ours = Prices().cost_of(replied(Usage(**usage)), name, at=datetime.now(UTC))
     assert ours.total == theirs.total_price
     assert ours.priced_on is not None
+
+
+LOADING = """
+import asyncio, sys, threading
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "genai_prices":
+            print("main" if threading.current_thread() is threading.main_thread() else "thread")
+
+sys.meta_path.insert(0, Watch())
+import upshot
+from upshot.models import HttpModel, resolve
+
+class Answering:
+    def send(self, method, url, headers, body, *, timeouts):
+        return self
+
+    async def __aenter__(self):
+        async def body():
+            yield (
+                b'{"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}],'
+                b'"usage": {"prompt_tokens": 1000000, "completion_tokens": 1}}'
+            )
+        return 200, [("content-type", "application/json")], body()
+
+    async def __aexit__(self, *exception):
+        return None
+
+async def main():
+    model = resolve("openai:gpt-4o", api_key="k", transport=Answering())
+    agent = upshot.Agent("a", model=model)
+    budget = upshot.Budget(max_cost_usd=100) if "limited" in sys.argv else None
+    results = await asyncio.gather(*(upshot.run(agent, "hi", budget=budget) for _ in range(3)))
+    assert all(one.cost.total > 1 for one in results), results
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("how", ["usual", "limited"])
+def test_the_table_is_read_in_a_thread_while_the_first_request_is_under_way(how):
+    done = subprocess.run(
+        [sys.executable, "-c", LOADING, how], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == ["thread"]

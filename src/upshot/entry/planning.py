@@ -24,6 +24,7 @@ from upshot.engines.loop import LoopEngine
 from upshot.entry.option_checks import check_hooks, items_of, losses_of, object_of, to_request
 from upshot.entry.resume import check_checkpoint, history_of
 from upshot.errors import Misuse
+from upshot.models.prices import default_prices
 from upshot.models.registry import name_of, resolve
 from upshot.runs.plan import (
     POLICY_OPTION,
@@ -214,7 +215,7 @@ async def _plan(
     engine = options.get("engine") or agent.engine or LoopEngine()
     model = _model(agent, engine, options)
     budget = options.get("budget") or agent.budget or USUAL_BUDGET
-    _check_price(model, budget)
+    await _check_price(model, budget)
     _check_models(engine, model)
     checkpoint = options.get("resume_from")
     await check_checkpoint(checkpoint, engine)
@@ -365,9 +366,11 @@ def _model(agent: Agent[Any], engine: Engine, options: RunOptions) -> Model | No
     return named
 
 
-def _check_price(model: Model | None, budget: Budget) -> None:
+async def _check_price(model: Model | None, budget: Budget) -> None:
     if budget.max_cost_usd is None or budget.unpriced == "allow" or model is None:
         return
+    if (loading := default_prices().load(name_of(model))) is not None:
+        await loading
     if not getattr(model, "priced", False):
         raise Misuse(
             f"max_cost_usd cannot be kept: nothing is known of the price of {name_of(model)}; "

@@ -360,6 +360,7 @@ class HttpModel:
         self._timeouts = timeouts or _USUAL_TIMEOUTS
         self._limits = limits or _USUAL_LIMITS
         self._prices = Prices.of(prices)
+        self._has_prices = False
         self._clock = clock
         self._surface = endpoint.provider.surface
         self._provider = endpoint.provider.name
@@ -404,6 +405,8 @@ class HttpModel:
         body, renamed = self._encode(asked, stream=False), Renamed(asked.tools)
         try:
             async with self._send(headers, body, stream=False) as answered:
+                if not self._has_prices:
+                    await self._load_prices()
                 reply = self._receive(answered)
                 async for chunk in answered[2]:
                     if len(chunk) > _TURN_BYTES:
@@ -434,6 +437,8 @@ class HttpModel:
         reply: _Reply | None = None
         try:
             async with self._send(headers, body, stream=True) as answered:
+                if not self._has_prices:
+                    await self._load_prices()
                 reply = self._receive(answered)
                 async for chunk in answered[2]:
                     if len(chunk) > _TURN_BYTES:
@@ -450,6 +455,12 @@ class HttpModel:
         except Exception as exception:
             response = self._break_off(reply, exception)
         yield self._settle(response, asked, started_s, headers)
+
+    async def _load_prices(self) -> None:
+        """Have the price of the model there before the reply is; the first time takes a moment."""
+        if (loading := self._prices.load(self._billed)) is not None:
+            await loading
+        self._has_prices = True
 
     def _encode(self, request: ModelRequest, *, stream: bool) -> bytes:
         messages = request.messages

@@ -102,6 +102,8 @@ class LibraryModel(ABC):
         started_s = self._clock.monotonic()
         upstream = ""
         try:
+            if (loading := self._prices.load(self.name)) is not None:
+                await loading
             upstream = await self._upstream()
             native = await self._ask(self._arguments(asked, upstream, stream=False))
             response = renamed(self._read(native, upstream))
@@ -122,6 +124,8 @@ class LibraryModel(ABC):
         thoughts: list[Json] = []
         finished = False
         try:
+            if (loading := self._prices.load(self.name)) is not None:
+                await loading
             upstream = await self._upstream()
             native = await self._ask(self._arguments(asked, upstream, stream=True))
             reader = StreamReader("chat", provider=upstream, headers=find_headers(native))

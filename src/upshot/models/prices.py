@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import cache
+from threading import Lock
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from upshot.contract.model_calls import ModelResponse
@@ -89,6 +91,20 @@ class Prices:
         provider, _, model = name.partition(":")
         return _table().find(provider, model, at=at or datetime.now(UTC), service=service)
 
+    def load(self, name: str) -> Awaitable[None] | None:
+        """Load the table in a thread, which takes some tenths of a second the first time.
+
+        Args:
+            name: "provider:model", which is going to be looked up.
+
+        Returns:
+            What to await before that, None where nothing has to be loaded.
+        """
+        table = _table()
+        if self._only or table.is_loaded or (self._own and self._find_own(name) is not None):
+            return None
+        return asyncio.get_running_loop().run_in_executor(None, table.load)
+
     def cost_of(self, response: ModelResponse, name: str, *, at: datetime) -> Cost | None:
         """The cost of *response*.
 
@@ -134,12 +150,25 @@ class PriceTable:
 
     The package is imported at the first look-up, which takes some tenths of a second. A price is
     kept for a minute and then made again, since some prices hold only at certain hours.
+
+    Attributes:
+        is_loaded: Whether the package was imported and its table read.
     """
 
     def __init__(self) -> None:
+        self.is_loaded: bool = False
+        self._lock = Lock()
         self._snapshot: DataSnapshot | None = None
         self._date: date | None = None
         self._kept: dict[tuple[str, str, Service], tuple[int, Price | None]] = {}
+
+    def load(self) -> None:
+        """Import the package and read its table; may be called in any thread."""
+        with self._lock:
+            if not self.is_loaded:
+                # Whichever is looked up: the first look makes the table.
+                self.find("openai", "gpt-4o", at=datetime.now(UTC))
+                self.is_loaded = True
 
     def find(
         self, provider: str, model: str, *, at: datetime, service: Service = ()

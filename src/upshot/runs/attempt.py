@@ -275,7 +275,9 @@ def settle_cut_off(context: RunContext, run: Run) -> None:
     """
     if context.recorder.is_lost or context.recording is not None:
         return
-    left = [start for start in run.cut_off if any(start is one for one in context.state.begun)]
+    left = [
+        start for start in run.cut_off if any(start is one for one in context.state.begun.values())
+    ]
     if left:
         toolbox_of(context).give_up(left)
 

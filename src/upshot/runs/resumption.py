@@ -152,11 +152,11 @@ class LoggedCalls:
             place = record.step, record.call_id, record.tool_name
             said = self._said(record.arguments_given)
             self._calls[place].append(_LoggedCall(said, known, record.gate != ID_GATE))
-        for start in past.begun:
+        for start in past.begun.values():
             known = KnownCall(earlier=EarlierCalls({start.call.id: start}))
             place = start.step, start.call.id, start.call.name
             self._calls[place].append(_LoggedCall(self._said(start.call.arguments), known))
-        self.cut_off: tuple[ToolStarted, ...] = tuple(past.begun)
+        self.cut_off: tuple[ToolStarted, ...] = tuple(past.begun.values())
         # What was handed to a call with other arguments.
         self._mistaken: defaultdict[_Place, list[_LoggedCall]] = defaultdict(list)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
@@ -289,14 +289,14 @@ class Board:
 
     def open_calls(self) -> list[ToolCall]:
         """Calls of the last produced reply of ``so_far`` that have no tool message yet."""
-        answers: list[Message] = []
+        answers: Counter[tuple[str | None, str]] = Counter()
         main = self._channels[MAIN_CHANNEL]
         count = len(main) - len(self._again.get(MAIN_CHANNEL, ()))
         for place in range(count - 1, self._seeded.get(MAIN_CHANNEL, 0) - 1, -1):
             message = main[place]
             if message.role is Role.ASSISTANT:
                 return [call for call in message.tool_calls if not _take_answer(call, answers)]
-            answers.append(message)
+            answers[message.tool_call_id, message.name] += 1
         return []
 
     def apply(self, change: BoardChanged) -> None:
@@ -393,16 +393,14 @@ class Board:
         return tuple(left)
 
 
-def _take_answer(call: ToolCall, answers: list[Message]) -> bool:
-    """Take the tool message of *call* out of *answers*; returns whether there was one.
+def _take_answer(call: ToolCall, answers: Counter[tuple[str | None, str]]) -> bool:
+    """Take a tool message of *call* off *answers*; returns whether there was one.
 
     A confused model may use one id twice: then the tool's name tells the calls apart.
     """
-    for place, message in enumerate(answers):
-        if message.tool_call_id == call.id and message.name in (None, call.name):
-            del answers[place]
-            return True
-    return False
+    key = call.id, call.name
+    answers[key] -= 1
+    return answers[key] >= 0
 
 
 def _is_one_of(message: Message, known: Iterable[Message]) -> bool:

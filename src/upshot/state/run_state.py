@@ -102,7 +102,8 @@ class RunState(msgspec.Struct, eq=False):
         records: Settled tool calls.
         records_before: How many of them are of earlier attempts.
         unsettled: Tool calls of the last reply that started and have no outcome, by id.
-        begun: Tool calls of the attempt that started and have no outcome, in order.
+        begun: Tool calls of the attempt that started and have no outcome, in order, by their id and
+            idempotency key.
         settled: Outcomes of the last reply's calls that the board does not show, by id.
         reply: A reply that is not on the board yet, or the error that ended the attempt.
         models: How a model was last asked in each turn of the attempt, in order.
@@ -172,7 +173,7 @@ class RunState(msgspec.Struct, eq=False):
     records: list[ToolRecord] = []
     records_before: int = 0
     unsettled: dict[str, ToolStarted] = {}
-    begun: list[ToolStarted] = []
+    begun: dict[tuple[str, str], ToolStarted] = {}
     settled: dict[str, ToolRecord] = {}
     reply: ModelResponse | None = None
     reported: list[UsageReported] = []
@@ -325,7 +326,7 @@ class RunState(msgspec.Struct, eq=False):
         self.reply = self.line = self.handoff = self.point = None
         self.decisions = []
         self.waiting = {}
-        self.settled, self.unsettled, self.begun = {}, {}, []
+        self.settled, self.unsettled, self.begun = {}, {}, {}
         self.models, self.replies = {}, {}
         self._aside = frozenset()
         self.turn = 0
@@ -374,7 +375,7 @@ class RunState(msgspec.Struct, eq=False):
         # One that was cut off and is made again is still one.
         self._end_begun(event.call.id, event.idempotency_key)
         self.unsettled[event.call.id] = event
-        self.begun.append(event)
+        self.begun[event.call.id, event.idempotency_key] = event
         if self.index is not None:
             self.index.started_tools[event.call.name] = event
 
@@ -409,10 +410,7 @@ class RunState(msgspec.Struct, eq=False):
         last = self.unsettled.get(call_id)
         if last is not None and last.idempotency_key == key:
             del self.unsettled[call_id]
-        for place, start in enumerate(self.begun):
-            if (start.call.id, start.idempotency_key) == (call_id, key):
-                del self.begun[place]
-                return
+        self.begun.pop((call_id, key), None)
 
     def _is_asked_about(self, record: ToolRecord) -> bool:
         """Whether people were asked about the call of *record*, and not about one with its id."""

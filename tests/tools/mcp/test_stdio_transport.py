@@ -1,6 +1,7 @@
 """Tool sets of a server that is a program."""
 
 import asyncio
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -427,6 +428,31 @@ async def test_the_server_ends_with_the_block(log):
     async with small(log):
         pass
     assert log.read_text().split() == ["start", "end"]
+
+
+STARTING = """
+import os, subprocess, sys
+deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+child = [sys.executable, "-S", "-c", deaf]
+if os.fork() == 0:
+    # The parent of this one ends, as that of a daemon does.
+    process = subprocess.Popen(child, stdout=2, start_new_session=True)
+    with open(os.environ["MCP_LOG"] + ".pid", "w") as file:
+        file.write(str(process.pid))
+    os._exit(0)
+os.wait()
+os.execv(sys.executable, [sys.executable, "-S", *sys.argv[1:]])
+"""
+
+
+async def test_what_the_server_started_ends_with_the_block_in_any_session(log):
+    command = [sys.executable, "-c", STARTING, SERVER]
+    async with open_mcp("s", command=command, env={**LOADED, "MCP_LOG": str(log)}):
+        pid = int(Path(f"{log}.pid").read_text())
+        os.kill(pid, 0)
+    status = Path(f"/proc/{pid}/status")
+    # Who is its parent then may take a moment to be told.
+    assert not status.exists() or "\nState:\tZ" in status.read_text()
 
 
 @pytest.mark.parametrize(

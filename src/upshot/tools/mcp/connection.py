@@ -16,9 +16,11 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from pathlib import Path
 from tempfile import TemporaryFile
 from types import TracebackType
 from typing import IO, Generic, Protocol, Self, TypeAlias, TypeVar, cast
+from uuid import uuid4
 
 import httpx2
 import mcp_types
@@ -36,6 +38,9 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 
 # As the SDK has it: time to leave by itself after its input has ended, and after TERM.
 _LEAVE_S = 2.0
+# All that a server starts inherits it, by which it is found when the server ends.
+_MARK = "UPSHOT_MCP_SERVER"
+_ROUNDS = 50
 
 
 class StdioReader:
@@ -117,12 +122,13 @@ async def open_stdio(
     Raises:
         OSError: It cannot be started.
     """
+    mark = f"{_MARK}={uuid4().hex}"
     process = await asyncio.create_subprocess_exec(
         *server.command,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=stderr,
-        env=get_default_environment() | server.env,
+        env={**get_default_environment(), **server.env, _MARK: mark.partition("=")[2]},
         cwd=server.cwd,
         limit=MAX_LINE_BYTES,
         start_new_session=True,
@@ -132,12 +138,12 @@ async def open_stdio(
     try:
         yield StdioReader(process.stdout), StdioWriter(process.stdin)
     finally:
-        await _end_for_certain(process)
+        await _end_for_certain(process, mark.encode())
 
 
-async def _end_for_certain(process: asyncio.subprocess.Process) -> None:
+async def _end_for_certain(process: asyncio.subprocess.Process, mark: bytes) -> None:
     """End the program whatever cancels us: left behind, it would be there for ever."""
-    ending = asyncio.ensure_future(_end(process))
+    ending = asyncio.ensure_future(_end(process, mark))
     cancelled: asyncio.CancelledError | None = None
     while not ending.done():
         try:
@@ -148,8 +154,8 @@ async def _end_for_certain(process: asyncio.subprocess.Process) -> None:
         raise cancelled
 
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """Let the program leave by itself, then make it."""
+async def _end(process: asyncio.subprocess.Process, mark: bytes) -> None:
+    """Let the program leave by itself, then make it and what it has started."""
     if process.stdin is not None:
         process.stdin.close()
     draining = asyncio.ensure_future(_drain(process))
@@ -159,8 +165,35 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         # Its children too, which may outlive it.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, last_word)
+        await asyncio.to_thread(_signal_marked, mark, last_word)
     await process.wait()
     draining.cancel()
+
+
+def _signal_marked(mark: bytes, number: signal.Signals) -> None:
+    """Signal what has the variable *mark*, also in sessions of their own; needs ``/proc``."""
+    # Killed more than once, for one may be starting another at that very moment.
+    for _ in range(_ROUNDS if number is signal.SIGKILL else 1):
+        found = [pid for pid in _pids() if mark in _variables_of(pid)]
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(int(pid), number)
+        if not found:
+            return
+
+
+def _pids() -> list[str]:
+    try:
+        return [name for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return []
+
+
+def _variables_of(pid: str) -> list[bytes]:
+    try:
+        return Path("/proc", pid, "environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 async def _drain(process: asyncio.subprocess.Process) -> None:
