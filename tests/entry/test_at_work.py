@@ -30,12 +30,13 @@ from upshot import (
     Status,
     ToolCall,
     open_journal,
+    reopen,
     resume,
     run,
     start,
     tool,
 )
-from upshot.entry.resume import keep_answers
+from upshot.entry.answers import keep_answers
 from upshot.journal import MemoryJournal, SqliteJournal
 
 REFUSED = (
@@ -90,6 +91,17 @@ class Worker:
         if self.begun == 1:
             await self.go_on.wait()
         return "Done."
+
+
+def replace_observers(agent: Agent[Any], observers: list[Any]) -> Agent[Any]:
+    """*agent* with observers, or without any."""
+    return Agent(agent.id, engine=agent.engine, observers=observers)
+
+
+async def settle() -> None:
+    """Let every other task go on until it waits for something outside."""
+    for _ in range(100):
+        await asyncio.sleep(0)
 
 
 def clerk(done: list[str]) -> Agent[Any]:
@@ -158,12 +170,79 @@ async def test_a_run_at_work_is_not_begun_again(where: Any, begin: str) -> None:
     assert ((await first).output, worker.begun) == ("Done.", 1)
 
 
-@pytest.mark.parametrize("told", [{}, {"take_over": True}], ids=["by itself", "told to"])
-async def test_who_goes_on_without_an_answer_takes_a_run_over(where: Any, told: Any) -> None:
+@pytest.mark.parametrize("watched", [False, True], ids=["alone", "watched"])
+async def test_who_goes_on_without_an_answer_gets_the_result_of_a_live_run(
+    where: Any, *, watched: bool
+) -> None:
+    worker, other = Worker(), Worker()
+    worker.agent = replace_observers(worker.agent, [Witness()] if watched else [])
+    first = asyncio.ensure_future(run(worker.agent, GO, journal=where))
+    await worker.working.wait()
+    others = [asyncio.ensure_future(resume("r1", other.agent, journal=where)) for _ in range(2)]
+    await settle()
+    worker.go_on.set()
+    results = [await first, *(await asyncio.gather(*others))]
+    assert ([one.output for one in results], worker.begun, other.begun) == (["Done."] * 3, 1, 0)
+
+
+async def test_of_two_that_go_on_at_the_same_moment_the_second_follows_the_first(
+    where: Any,
+) -> None:
+    done: list[str] = []
+    agent = clerk(done)
+    await run(agent, GO, journal=where)
+    await keep_answers("r1", [Approve("ann"), Approve("bob")], journal=where)
+    both = [resume("r1", agent, journal=where) for _ in range(2)]
+    results = await asyncio.gather(*both)
+    assert ([one.content for one in results], done) == (["Done."] * 2, ["ann", "bob"])
+
+
+async def test_a_live_run_has_several_readers_and_one_that_leaves_does_not_end_it(
+    where: Any,
+) -> None:
+    worker, other = Worker(), Worker()
+    async with start(worker.agent, GO, journal=where) as live:
+        await worker.working.wait()
+        async with reopen("r1", other.agent, journal=where) as leaver:
+            assert leaver.run_id == "r1"
+        async with reopen("r1", other.agent, journal=where) as reader:
+            worker.go_on.set()
+            seen = [event async for event in reader]
+            assert (await reader.result()).output == "Done."
+        assert isinstance(seen[-1], RunSettled)
+        assert [event async for event in live][-len(seen) :] == seen
+    assert (worker.begun, other.begun) == (1, 0)
+
+
+async def test_who_stops_waiting_for_a_live_run_leaves_it_alone(where: Any) -> None:
+    worker = Worker()
+    first = asyncio.ensure_future(run(worker.agent, GO, journal=where))
+    await worker.working.wait()
+    waiting = asyncio.ensure_future(resume("r1", worker.agent, journal=where))
+    await settle()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    worker.go_on.set()
+    assert (await first).output == "Done."
+
+
+async def test_a_run_does_not_wait_for_itself(where: Any) -> None:
+    async def work(run: Any, host: Any, board: Any) -> None:
+        await host.once("first", "write", lambda: None)
+        with pytest.raises(JournalError, match=REFUSED):
+            await resume("r1", agent, journal=place)
+
+    agent: Agent[Any] = Agent("a", engine=Do(work))
+    async with open_journal(where) as place:
+        assert (await run(agent, GO, journal=place)).success
+
+
+async def test_who_is_told_to_takes_a_live_run_over(where: Any) -> None:
     worker, other = Worker(), Worker()
     first = asyncio.ensure_future(run(worker.agent, GO, journal=where))
     await worker.working.wait()
-    second = asyncio.ensure_future(resume("r1", other.agent, journal=where, **told))
+    second = asyncio.ensure_future(resume("r1", other.agent, journal=where, take_over=True))
     await other.working.wait()
     worker.go_on.set()
     lost = await first

@@ -30,7 +30,7 @@ from upshot import (
     run,
     tool,
 )
-from upshot.entry.resume import keep_answers
+from upshot.entry.answers import keep_answers
 
 TOUCHED: list[str] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from tests.runs.kit import Do, Ordered, Raced, Safe, kinds, log_of
 from upshot import (
     Agent,
+    AgentResult,
     Answer,
     Approve,
     Deny,
@@ -34,7 +36,7 @@ from upshot import (
     tool,
 )
 from upshot.engines import AgentTask, Node, Parallel
-from upshot.entry.resume import keep_answers
+from upshot.entry.answers import keep_answers
 from upshot.journal import MemoryJournal
 
 MACHINE = """
@@ -304,9 +306,11 @@ async def test_what_was_answered_in_the_run_inside_itself_is_not_waited_for() ->
     (pending,) = parked.pending
     answers = [Answer(pending.id, "red")]
     await resume(pending.run_id, asker(), journal=journal, answers=answers)
-    with pytest.raises(Misuse, match="waits for nothing"):
-        await resume("o", outer, journal=journal, answers=answers)
-    assert (await resume("o", outer, journal=journal)).output == "red"
+    late = f"Answer('question-1-1') came too late: run {pending.run_id} has ended"
+    with pytest.raises(Misuse, match=re.escape(late)):
+        await keep_answers("o", answers, journal=journal)
+    result = await resume("o", outer, journal=journal, answers=answers)
+    assert (result.output, outdated(result)) == ("red", [late])
 
 
 async def test_a_fork_does_not_answer_for_the_run_that_it_was_forked_from() -> None:
@@ -442,6 +446,42 @@ async def test_a_host_that_answers_what_is_no_choice_leaves_the_question_open(
 # -- who comes too late
 
 
+def outdated(result: AgentResult[Any]) -> list[str]:
+    """Which answers were not taken, and why."""
+    return [one.message for one in result.warnings if one.code == "answer_outdated"]
+
+
+def asking_twice() -> Agent[Any]:
+    """Asks about two colours, one after the other."""
+
+    async def ask(run: Any, host: Any, board: Any) -> Any:
+        return [await host.ask_user(f"{one} colour?") for one in ("First", "Second")]
+
+    return Agent("asker", engine=Do(ask))
+
+
+async def test_a_late_answer_to_a_question_is_told_like_one_to_a_call() -> None:
+    journal = MemoryJournal()
+    await run(asking_twice(), Request("?", run_id="o"), journal=journal)
+    await keep_answers("o", [Answer("question-1-1", "red")], journal=journal)
+    answers = [Answer("question-1-1", "blue")]
+    parked = await resume("o", asking_twice(), journal=journal, answers=answers)
+    late = "Answer('question-1-1') came too late: question question-1-1 was answered before"
+    assert (parked.status, outdated(parked)) == (Status.INPUT_REQUIRED, [late])
+    answers += [Answer("question-1-2", "green")]
+    result = await resume("o", asking_twice(), journal=journal, answers=answers)
+    assert (result.output, outdated(result)) == (["red", "green"], [late, late])
+
+
+async def test_an_answer_to_what_was_never_asked_is_misuse() -> None:
+    journal = MemoryJournal()
+    await run(asking_twice(), Request("?", run_id="o"), journal=journal)
+    with pytest.raises(Misuse, match="no question 'seal' waits for an answer"):
+        await resume("o", asking_twice(), journal=journal, answers=[Answer("seal", "yes")])
+    with pytest.raises(Misuse, match="'question-1-1' is a question: give Answer, and no Approve"):
+        await resume("o", asking_twice(), journal=journal, answers=[Approve("question-1-1")])
+
+
 async def parked_and_ended(agent: Agent[Any]) -> tuple[list[Event], list[Event]]:
     """What run o and those inside log until one asks, and what they log after an answer."""
     journal = Ordered()
@@ -464,7 +504,7 @@ async def test_nothing_is_kept_for_a_run_inside_that_ended_before_it_was_claimed
     before, then = await parked_and_ended(in_script(asker()))
     inner = next(event.run_id for event in before if event.run_id != "o")
     journal = Raced(before, inner, [event for event in then if event.run_id == inner])
-    with pytest.raises(Misuse, match=f"run {inner} does not wait for answers now"):
+    with pytest.raises(Misuse, match=f"came too late: run {inner} has ended"):
         await keep_answers("o", [Answer("question-1-1", "blue")], journal=journal)
     assert kinds(await log_of(journal, inner))[-1] == "run_settled"
 
@@ -477,7 +517,9 @@ async def test_who_answers_too_late_gets_what_the_run_inside_came_to(what_ended:
     journal = Raced(before, inner, its_end) if what_ended != "both" else Raced(before, "o", then)
     answers = [Answer("question-1-1", "blue")]
     result = await resume("o", in_script(asker()), journal=journal, answers=answers)
-    assert result.output == "red"
+    ended = inner if what_ended == "the run inside" else "o"
+    late = f"Answer('question-1-1') came too late: run {ended} has ended"
+    assert (result.output, outdated(result)) == ("red", [late])
     assert kinds(await log_of(journal, inner))[-1] == "run_settled"
 
 

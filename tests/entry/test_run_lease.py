@@ -39,7 +39,7 @@ from upshot import (
     start,
     tool,
 )
-from upshot.entry.resume import keep_answers
+from upshot.entry.answers import keep_answers
 from upshot.journal import MemoryJournal, SqliteJournal
 from upshot.journal.lease_holder import this_process
 

@@ -21,7 +21,7 @@ from upshot import (
     run,
 )
 from upshot.engines import AgentTask
-from upshot.entry.resume import keep_answers
+from upshot.entry.answers import keep_answers
 from upshot.journal import MemoryJournal
 
 
@@ -70,7 +70,7 @@ async def test_a_question_that_was_answered_is_answered_once() -> None:
     journal = MemoryJournal()
     await run(self_asking([]), Request("?", run_id="r"), journal=journal)
     await keep_answers("r", [Answer("seal", "yes")], journal=journal)
-    with pytest.raises(Misuse, match="no question 'seal' waits for an answer"):
+    with pytest.raises(Misuse, match="question seal was answered before"):
         await keep_answers("r", [Answer("seal", "no")], journal=journal)
 
 

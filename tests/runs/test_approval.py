@@ -28,7 +28,7 @@ from upshot import (
     run,
     tool,
 )
-from upshot.entry.resume import keep_answers
+from upshot.entry.answers import keep_answers
 from upshot.journal import MemoryJournal
 from upshot.state.stored_events import states
 

@@ -38,7 +38,8 @@ from upshot import (
     tool,
 )
 from upshot.contract import ApprovalAnswered, Unknown
-from upshot.entry.resume import keep_answers, read_past
+from upshot.entry.answers import keep_answers
+from upshot.entry.resume import read_past
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
 from upshot.state.run_state import RunState

@@ -36,7 +36,7 @@ from upshot.contract.pending import (
     PendingQuestion,
 )
 from upshot.engines.machine.machine_engine import MachineEngine
-from upshot.entry.resume import keep_answers
+from upshot.entry.answers import keep_answers
 from upshot.errors import Misuse
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.opening import open_journal

@@ -506,10 +506,6 @@ class InstantJournal(Journal, Protocol):
         """Take the lease of a new run in the running event loop; returns the epoch."""
         ...
 
-    def is_begun(self, run_id: str) -> bool:
-        """Whether a run that ``begin`` took is still running."""
-        ...
-
     def release(self, run_id: str, epoch: int) -> None:
         """Release the run, unless it has been taken again since."""
         ...

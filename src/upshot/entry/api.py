@@ -150,9 +150,10 @@ async def resume(
     """Go on with a run that is parked, or whose process died.
 
     Finished calls are not made again. A run that has ended gives its result, and nothing
-    is written. A run that another living process on this machine works on is left to that
-    process, and answers for a run that this process works on are refused; without answers, the
-    latest caller takes the run over.
+    is written. A run that is under way in this event loop is followed: its result is waited for,
+    with its own agent and options; a cancel ends the waiting only. Answers to such a run are
+    refused, and a run that another event loop or another living process on this machine works
+    on is left to that.
 
     Args:
         run_id: The run.
@@ -194,6 +195,9 @@ def reopen(
     **options: Unpack[ResumeOptions],
 ) -> AbstractAsyncContextManager[LiveRun[T]]:
     """Like ``resume``, but watched like ``start``.
+
+    Of a run that is under way in this event loop it shows the events from now on, beside its
+    other readers; leaving the block leaves that run alone.
 
     Args:
         run_id: A run that is parked, or whose process died.

@@ -14,9 +14,10 @@ from contextlib import asynccontextmanager
 from typing import cast
 from weakref import ref
 
-from upshot.contract.protocols import Journal, as_instant
+from upshot.contract.protocols import InstantJournal, Journal
 from upshot.errors import JournalError
 from upshot.journal.lease_holder import LeaseHolder
+from upshot.runs.run_context import current_run
 from upshot.runs.session import Session
 
 # The place of a log, and the run.
@@ -30,10 +31,12 @@ _lock = threading.Lock()
 class RunLease:
     """Marks that this process holds a run."""
 
-    __slots__ = ("_loop", "_session", "epoch")
+    __slots__ = ("_known", "_loop", "_session", "epoch")
 
     def __init__(self) -> None:
         self.epoch: int = 0
+        # Set once it is known what works on the run, or that nothing will.
+        self._known: asyncio.Event | None = None
         # What was left behind in a loop that is closed is not kept alive by this.
         self._loop = ref(asyncio.get_running_loop())
         self._session: ref[Session] | None = None
@@ -41,7 +44,25 @@ class RunLease:
     def give(self, session: Session) -> Session:
         """Note that *session* is what works on it; returns it."""
         self._session = ref(session)
+        self.let_know()
         return session
+
+    def let_know(self) -> None:
+        """Wake those who wait for ``session``."""
+        if self._known is not None:
+            self._known.set()
+
+    async def session(self) -> Session | None:
+        """What works on the run, once that has begun; None if it never does."""
+        if self._session is None:
+            self._known = self._known or asyncio.Event()
+            await self._known.wait()
+        return self._session and self._session()
+
+    @property
+    def is_near(self) -> bool:
+        """Whether it belongs to the event loop that runs now."""
+        return self._loop() is asyncio.get_running_loop()
 
     @property
     def is_at_work(self) -> bool:
@@ -57,43 +78,75 @@ class RunLease:
         return recorder is not None and not (recorder.is_settled or recorder.is_lost)
 
 
+def take_new(run_id: str, journal: InstantJournal) -> RunLease:
+    """Take a new run, of whose id nobody else knows, without waiting."""
+    hold = _holds[_place_of(journal, run_id)] = RunLease()
+    hold.epoch = journal.begin(run_id)
+    return hold
+
+
+def drop(hold: RunLease, run_id: str, journal: Journal) -> None:
+    """Release a run that was held."""
+    release = getattr(journal, "release", None)
+    if hold.epoch and release is not None:
+        release(run_id, hold.epoch)
+    hold.let_know()
+    place = _place_of(journal, run_id)
+    with _lock:
+        # A session that took it over since keeps it.
+        if _holds.get(place) is hold:
+            del _holds[place]
+
+
 @asynccontextmanager
 async def taken(
-    run_id: str, journal: Journal, *, take_over: bool, is_owned: bool = False, leaves: bool = True
+    run_id: str, journal: Journal, *, take_over: bool, is_owned: bool = False
 ) -> AsyncGenerator[RunLease]:
     """Take a run, and release it in the end, whatever happens.
 
-    A journal that more than one process may have open has ``claim_free``, which leaves a run to
-    another living one, and ``release``.
+    A run that this process works on is left to it, unless *take_over*. A journal that more than
+    one process may have open has ``claim_free``, which leaves a run to another living one, and
+    ``release``.
     """
     place, hold = _place_of(journal, run_id), RunLease()
     with _lock:
-        if leaves and not take_over and is_at_work(run_id, journal):
+        if not take_over and is_at_work(run_id, journal):
             raise _busy(run_id)
         _holds[place] = hold
     try:
         claim_free = None if take_over or is_owned else getattr(journal, "claim_free", None)
         hold.epoch = await (claim_free or journal.claim)(run_id)
-        try:
-            yield hold
-        finally:
-            release = getattr(journal, "release", None)
-            if release is not None:
-                release(run_id, hold.epoch)
+        yield hold
     finally:
-        with _lock:
-            # A session that took it over since keeps it.
-            if _holds.get(place) is hold:
-                del _holds[place]
+        drop(hold, run_id, journal)
 
 
 def is_at_work(run_id: str, journal: Journal) -> bool:
     """Whether this process works on a run."""
     hold = _holds.get(_place_of(journal, run_id))
-    if hold is not None and hold.is_at_work:
-        return True
-    instant = as_instant(journal)
-    return instant is not None and instant.is_begun(run_id)
+    return hold is not None and hold.is_at_work
+
+
+async def session_at_work(run_id: str, journal: Journal) -> Session | None:
+    """The session that works on a run in this event loop, None where none does.
+
+    Nothing is waited for between the last look and a None, so that the caller may take the run.
+    """
+    place = _place_of(journal, run_id)
+    while (hold := _holds.get(place)) is not None and hold.is_at_work:
+        if not hold.is_near or _is_inside(run_id):
+            return None
+        if (session := await hold.session()) is not None:
+            return session
+    return None
+
+
+def _is_inside(run_id: str) -> bool:
+    """Whether the caller is part of the run, which would wait for itself."""
+    link = current_run.get()
+    while link is not None and link.context.plan.run_id != run_id:
+        link = link.context.parent
+    return link is not None
 
 
 async def may_be_at_work(run_id: str, journal: Journal) -> bool:

@@ -18,20 +18,25 @@ from upshot.contract.model_calls import Request
 from upshot.contract.pending import AnyAnswer
 from upshot.contract.protocols import Journal, as_instant
 from upshot.contract.result import AgentResult
+from upshot.entry.answers import hand_down, outdated_warnings, sort_answers, too_late
 from upshot.entry.option_checks import RESUME_NAMES, check_options, check_run_id
 from upshot.entry.planning import plan_again, plan_run, secrets_of, to_agent, usual_plan
 from upshot.entry.resume import (
     check_dependencies,
     check_onward,
-    hand_down,
-    outdated_warnings,
     read_children,
     read_on,
     read_past,
-    sort_answers,
-    too_late,
 )
-from upshot.entry.run_lease import RunLease, is_at_work, may_be_at_work, taken
+from upshot.entry.run_lease import (
+    RunLease,
+    drop,
+    is_at_work,
+    may_be_at_work,
+    session_at_work,
+    take_new,
+    taken,
+)
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
 from upshot.runs.live_run import LiveRun, live_through
@@ -111,11 +116,11 @@ async def run_whole(
             plan = await _plan_new(agent, request, options, instant, child=child)
         if instant is None:
             return await live_through(Session(plan))
-        epoch = instant.begin(plan.run_id)
+        hold = take_new(plan.run_id, instant)
         try:
-            return await live_through(Session(plan, epoch=epoch))
+            return await live_through(hold.give(Session(plan, epoch=hold.epoch)))
         finally:
-            instant.release(plan.run_id, epoch)
+            drop(hold, plan.run_id, instant)
     async with open_journal(where) as journal:
         plan = await _plan_new(agent, request, options, journal, child=child)
         async with _taken_anew(plan, journal) as hold:
@@ -199,16 +204,18 @@ async def go_on(
             check_dependencies(past, plan)
             takes = take_over or is_known
             at_work = bool(past.begun) and await may_be_at_work(run_id, opened)
-            # Of two callers that answer at once the second must not take over from the first; a
-            # caller without answers takes over, as every later claim does.
-            async with taken(run_id, opened, take_over=takes, leaves=bool(answers)) as hold:
+            if not (answers or takes) and (session := await session_at_work(run_id, opened)):
+                yield LiveRun(session, watch=watch, is_guest=True)
+                return
+            # Of two callers that answer at once the second must not take over from the first.
+            async with taken(run_id, opened, take_over=takes) as hold:
                 # The holder until now may have gone on with the run meanwhile.
                 await read_on(past, run_id, opened, secrets=hidden)
                 if not past.ended:
                     given, outdated = await sort_answers(answers, past, run_id, opened)
                     own = tuple(given.pop(run_id, ()))
                     await check_onward(past, plan)
-                    await hand_down(given, opened, secrets=hidden, take_over=take_over)
+                    outdated += await hand_down(given, opened, secrets=hidden, take_over=take_over)
                     await read_children(past, opened)
                     told = () if is_known else await left_behind(past, run_id, opened)
                     seed = tuple(past.seed)

@@ -53,21 +53,26 @@ class LiveRun(Generic[T]):
     Args:
         session: What shall be lived.
         watch: Whether events are kept for a reader.
+        is_guest: Whether somebody else lives the session. Then events are those from now on, and
+            leaving the block leaves the run alone.
     """
 
-    def __init__(self, session: Session, *, watch: bool = True) -> None:
+    def __init__(self, session: Session, *, watch: bool = True, is_guest: bool = False) -> None:
         self._session = session
+        self._is_guest = is_guest
         self._waiting: deque[Event] = deque()
         self._deltas = 0
         self._missed = 0
         self._is_waited_for = False
         self._last_missed: RunEvent | None = None
         self._wake: asyncio.Event | None = asyncio.Event() if watch else None
-        for listener in listeners_of(session.plan):
-            session.context.recorder.listen(listener)
+        if not is_guest:
+            for listener in listeners_of(session.plan):
+                session.context.recorder.listen(listener)
         if watch:
             session.context.recorder.watch(self._take, inside=True)
-        self._task = asyncio.get_running_loop().create_task(session.live())
+        lives = session.ended() if is_guest else session.live()
+        self._task = asyncio.get_running_loop().create_task(lives)
         self._task.add_done_callback(lambda _: self._wake and self._wake.set())
 
     def __repr__(self) -> str:
@@ -156,8 +161,11 @@ class LiveRun(Generic[T]):
         await self.aclose()
 
     async def aclose(self) -> None:
-        """Cancel the run if it is under way, and wait until it has ended."""
-        if not self._task.done():
+        """Cancel the run if it is under way, and wait until it has ended; a guest only leaves."""
+        if self._is_guest:
+            self._session.context.recorder.unwatch(self._take)
+            self._task.cancel()
+        elif not self._task.done():
             quietly = self._stopping_quietly()
             self._session.context.supervisor.end("cancel" if quietly else "caller")
             await conclude(self._task, within_s=3 * GRACE_S if quietly else CALLER_GRACE_S)
@@ -227,8 +235,11 @@ class LiveRun(Generic[T]):
     async def finish(self) -> AgentResult[T]:
         """Wait for the result; a cancel of the waiting task cancels the run, and is re-raised.
 
-        The run is finalised first, so that its log and its observers learn of its end.
+        The run is finalised first, so that its log and its observers learn of its end. A guest's
+        cancel ends the waiting only.
         """
+        if self._is_guest:
+            return await self._task
         try:
             return await asyncio.shield(self._task)
         except asyncio.CancelledError:

@@ -238,6 +238,11 @@ class Recorder:
         self.watched = self.is_heard = True
         self._plain = _NONE
 
+    def unwatch(self, watcher: Callable[[Event], None]) -> None:
+        """Call *watcher* no more."""
+        self._watchers = tuple(one for one in self._watchers if one != watcher)
+        self._watchers_inside = tuple(one for one in self._watchers_inside if one != watcher)
+
     def listen(self, listener: Listener) -> None:
         """Tell *listener* every event from now on, and what is reported; it may raise once."""
 

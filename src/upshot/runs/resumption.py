@@ -15,7 +15,7 @@ from upshot.contract.error import RunWarning
 from upshot.contract.events import ApprovalAnswered, QuestionAnswered, ToolStarted
 from upshot.contract.message import is_untrusted
 from upshot.contract.model_calls import ModelResponse
-from upshot.contract.pending import Answer, AnyAnswer, TaintOrigin, answers_question
+from upshot.contract.pending import Answer, AnyAnswer, TaintOrigin
 from upshot.contract.protocols import Engine
 from upshot.contract.run_control import Checkpoint
 from upshot.contract.settings import Budget
@@ -34,16 +34,14 @@ EARLIER = TaintOrigin(source="an earlier run")
 
 
 def log_answers(answers: Iterable[AnyAnswer], recorder: Recorder) -> None:
-    """Log what people answered to the open questions of a run, each once."""
+    """Log what people answered to the open questions of a run that was taken."""
     state = recorder.state
     for answer in answers:
         if isinstance(answer, Answer):
             recorder.emit(QuestionAnswered(id=answer.id, value=answer.value))
-        elif (asked := state.asked.get(answer.call_id)) is not None:
-            # The run may have asked something else since the answers were sorted.
-            times = state.times_asked[answer.call_id]
-            if answers_question(answer, asked, times_asked=times):
-                recorder.emit(ApprovalAnswered(answer=answer, digest=asked.digest))
+        else:
+            digest = state.asked[answer.call_id].digest
+            recorder.emit(ApprovalAnswered(answer=answer, digest=digest))
 
 
 def restore(budget: RunBudget, past: RunState) -> None:

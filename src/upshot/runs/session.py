@@ -226,6 +226,8 @@ class Session:
 
     # The result that the run has in hand, from the engine's end on.
     _result: AgentResult[Any]
+    # Set at the end, where others than who lives it wait for that.
+    _ended: asyncio.Event | None = None
 
     def __init__(
         self,
@@ -318,6 +320,15 @@ class Session:
             self._leave_parent = None
         if token is not None:
             current_run.reset(token)
+        if self._ended is not None:
+            self._ended.set()
+        return self._result
+
+    async def ended(self) -> AgentResult[Any]:
+        """Wait for the result of the session, which somebody else lives."""
+        if self.phase not in FINAL:
+            self._ended = self._ended or asyncio.Event()
+            await self._ended.wait()
         return self._result
 
     def _amend(self, facts: dict[str, Any]) -> None:

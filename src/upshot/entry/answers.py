@@ -1,0 +1,349 @@
+"""The user's answers: whose they are, which are taken, and which come too late.
+
+All that waits or waited for an answer is one table of ``_Wait``. An answer to a closed one is told
+as ``answer_outdated``; an answer to nothing in the table is misuse.
+
+An answer for a child run is written into that run's own log before its parent goes on, so it is
+there once, however the process ends then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from upshot.clock import SYSTEM_CLOCK
+from upshot.contract.base.checks import shown
+from upshot.contract.base.enums import Origin
+from upshot.contract.error import RunWarning
+from upshot.contract.pending import (
+    Answer,
+    AnyAnswer,
+    Approve,
+    Deny,
+    Edit,
+    PendingApproval,
+    PendingExternal,
+    PendingQuestion,
+    answers_question,
+)
+from upshot.contract.protocols import Journal
+from upshot.entry.resume import read_on, read_past
+from upshot.entry.run_lease import taken
+from upshot.errors import Misuse
+from upshot.journal.opening import open_journal
+from upshot.runs.plan import Where
+from upshot.runs.recorder import Recorder
+from upshot.runs.redaction import Redaction, marks_for, name_marks
+from upshot.runs.resumption import log_answers
+from upshot.state.child_runs import bare_id, child_id, origins_of
+from upshot.state.run_state import RunState
+
+
+class _Wait(msgspec.Struct, frozen=True):
+    """Something that waits for an answer, or waited for one until *closed*."""
+
+    run_id: str
+    outer_id: str
+    id: str
+    is_question: bool
+    closed: str = ""
+    choices: tuple[str, ...] = ()
+    asked: PendingApproval | None = None
+    times_asked: int = 0
+
+    def fault(self, answer: AnyAnswer) -> str:
+        """Why *answer*, which is for it, is not taken; "" if it is."""
+        if self.closed:
+            return _late(answer, self.closed)
+        if isinstance(answer, Answer) or self.asked is None:
+            return ""
+        if answers_question(answer, self.asked, times_asked=self.times_asked):
+            return ""
+        named = _named(answer)
+        if isinstance(answer, Approve | Edit) and answer.digest:
+            return f"{named} is to another question than the one that is open: it is asked anew"
+        return (
+            f"{named} does not say which of {self.times_asked} questions about calls of this id "
+            "it is to, and is asked anew: give the digest of what was shown, as "
+            "PendingApproval.approve() and edit() do"
+        )
+
+    def has(self, name: str) -> bool:
+        """Whether *name* is its id, also with the run in front: by run id, or by key."""
+        if name == self.id:
+            return True
+        before, slash, rest = name.rpartition(f"/{self.id}")
+        if not self.outer_id or not slash or rest:
+            return False
+        return before == self.run_id or child_id(self.outer_id, before) == self.run_id
+
+
+async def keep_answers(run_id: str, answers: Sequence[AnyAnswer], *, journal: Where) -> None:
+    """Log the user's answers without resuming the run; ``resume`` then finds them.
+
+    Args:
+        run_id: A run that is parked.
+        answers: The answers, also for its child runs.
+        journal: Where its log is.
+
+    Raises:
+        Misuse: There is no such run, it is not parked, or it does not wait for such an answer.
+        JournalError: The journal cannot be read or written, or a run is being worked on.
+    """
+    async with open_journal(journal, create=False) as opened:
+        # First without a lease: a process that works on the run keeps it if the answer is refused.
+        await _sort_parked(answers, run_id, opened)
+        async with taken(run_id, opened, take_over=False) as hold:
+            # The holder until now may have gone on with the run meanwhile.
+            given = await _sort_parked(answers, run_id, opened)
+            own = given.pop(run_id, [])
+            if outdated := await hand_down(given, opened):
+                raise Misuse("; ".join(outdated))
+            await _write(own, run_id, opened, hold.epoch, ())
+
+
+class SortedAnswers(NamedTuple):
+    """The user's answers.
+
+    Attributes:
+        given: Those that are taken, by the run that asks; a yes names its question.
+        outdated: Why others are not, a line for each.
+    """
+
+    given: dict[str, list[AnyAnswer]]
+    outdated: list[str]
+
+
+async def sort_answers(
+    answers: Sequence[AnyAnswer], past: RunState, run_id: str, journal: Journal
+) -> SortedAnswers:
+    """Find out which run each answer is for.
+
+    Raises:
+        Misuse: Two are for the same call or question, or one is for nothing, or no choice.
+    """
+    _check_types(answers)
+    met: set[tuple[str, str, bool]] = set()
+    sorted_: dict[str, list[AnyAnswer]] = {}
+    outdated: list[str] = []
+    if not answers:
+        return SortedAnswers(sorted_, outdated)
+    waits = [*_waits_of(past, run_id), *await _waits_inside(past, run_id, journal)]
+    if not all(any(wait.has(_id_of(answer)) for wait in waits) for answer in answers):
+        waits += await _waits_inside(past, run_id, journal, ended=True)
+    for answer in answers:
+        wait = _find(answer, waits, past)
+        if fault := wait.fault(answer):
+            outdated.append(fault)
+            continue
+        if isinstance(answer, Answer) and wait.choices and answer.value not in wait.choices:
+            listed = ", ".join(map(repr, wait.choices))
+            raise Misuse(f"{answer.value!r:.60} is no answer to {answer.id!r}: choose of {listed}")
+        place = wait.run_id, wait.id, wait.is_question
+        if place in met:
+            raise Misuse(f"{_id_of(answer)!r} is answered twice: give one answer for each")
+        met.add(place)
+        sorted_.setdefault(wait.run_id, []).append(_bound(answer, wait))
+    return SortedAnswers(sorted_, outdated)
+
+
+def outdated_warnings(lines: Iterable[str]) -> tuple[RunWarning, ...]:
+    """The warnings that answers were not taken."""
+    return tuple(
+        RunWarning(code="answer_outdated", message=line, origin=Origin.CALLER) for line in lines
+    )
+
+
+def too_late(answers: Sequence[AnyAnswer], run_id: str) -> tuple[RunWarning, ...]:
+    """The warnings that answers came to a run that has ended."""
+    _check_types(answers)
+    return outdated_warnings(_late(answer, _ended(run_id)) for answer in answers)
+
+
+def _late(answer: AnyAnswer, closed: str) -> str:
+    return f"{_named(answer)} came too late: {closed}"
+
+
+def _ended(run_id: str) -> str:
+    return f"run {run_id} has ended"
+
+
+def _named(answer: AnyAnswer) -> str:
+    return f"{type(answer).__name__}({_id_of(answer)!r})"
+
+
+async def hand_down(
+    answers: Mapping[str, Iterable[AnyAnswer]],
+    journal: Journal,
+    *,
+    secrets: Sequence[str] = (),
+    take_over: bool = False,
+) -> list[str]:
+    """Write answers into the logs of the runs that ask, which find them when they go on.
+
+    Returns:
+        Why some came too late meanwhile, a line for each.
+    """
+    outdated: list[str] = []
+    async with AsyncExitStack() as stack:
+        # All before the first is written: where one is refused, no answer is kept.
+        holds = {
+            run_id: await stack.enter_async_context(taken(run_id, journal, take_over=take_over))
+            for run_id in answers
+        }
+        for run_id, given in answers.items():
+            outdated += await _write(given, run_id, journal, holds[run_id].epoch, secrets)
+    return outdated
+
+
+async def _sort_parked(
+    answers: Sequence[AnyAnswer], run_id: str, journal: Journal
+) -> dict[str, list[AnyAnswer]]:
+    """Sort answers to a run that has to be parked."""
+    past = await read_past(run_id, journal)
+    if past.last_settled is None or past.ended:
+        raise _not_waiting(run_id)
+    given, outdated = await sort_answers(answers, past, run_id, journal)
+    if outdated:
+        # Nobody goes on with the run now, to whom it could be told.
+        raise Misuse("; ".join(outdated))
+    return given
+
+
+def _not_waiting(run_id: str) -> Misuse:
+    return Misuse(f"run {run_id} does not wait for answers now")
+
+
+async def _write(
+    answers: Iterable[AnyAnswer], run_id: str, journal: Journal, epoch: int, secrets: Sequence[str]
+) -> list[str]:
+    """Write answers into the log of a run that was taken, unless they came too late meanwhile."""
+    past = await read_past(run_id, journal, secrets=secrets)
+    given, outdated = await sort_answers(tuple(answers), past, run_id, journal)
+    if past.ended or not given:
+        return outdated
+    marks = "" if past.started is None else marks_for(secrets, past.started)
+    redaction = Redaction(secrets, name=marks or name_marks()) if secrets else None
+    recorder = Recorder(
+        run_id, clock=SYSTEM_CLOCK, state=past, journal=journal, epoch=epoch, redaction=redaction
+    )
+    recorder.attempt = past.attempt
+    log_answers(given.get(run_id, ()), recorder)
+    await recorder.barrier()
+    return outdated
+
+
+def _check_types(answers: Sequence[AnyAnswer]) -> None:
+    if not isinstance(answers, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise Misuse(f"answers is one {type(answers).__name__}: give a list: answers=[...]")
+    for answer in answers:
+        if not isinstance(answer, Approve | Deny | Edit | Answer):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            raise Misuse(f"answers must be Approve, Deny, Edit or Answer, got {shown(answer)}")
+
+
+def _find(answer: AnyAnswer, waits: Sequence[_Wait], past: RunState) -> _Wait:
+    """What *answer* is for: as it was shown, else the only one of that id; a closed one last."""
+    name, is_question = _id_of(answer), isinstance(answer, Answer)
+    named = [wait for wait in waits if wait.has(name)]
+    fitting = [wait for wait in named if wait.is_question is is_question]
+    closed = [wait for wait in fitting if wait.closed]
+    fitting = [wait for wait in fitting if not wait.closed]
+    # By "" the run's own stand in its result.
+    shown = {(one.run_id, bare_id(one)) for one in past.pending if one.id == name}
+    groups = (
+        [wait for wait in fitting if not wait.outer_id and wait.id == name],
+        [wait for wait in fitting if wait.outer_id and (wait.run_id, wait.id) in shown],
+        [wait for wait in fitting if wait.id == name],
+        fitting,
+        closed[:1],
+    )
+    found = next((group for group in groups if group), list[_Wait]())
+    if len(found) == 1:
+        return found[0]
+    if found:
+        names = " and ".join(f"{wait.run_id}/{wait.id}" for wait in found)
+        raise Misuse(f"several runs wait for an answer to {name!r}: say which, {names}")
+    if named:
+        needed = "a call: give Approve, Deny or Edit" if is_question else "a question: give Answer"
+        raise Misuse(f"{name!r} is {needed}, and no {type(answer).__name__}")
+    listed = ", ".join(_listed([wait for wait in waits if not wait.closed])) or "nothing"
+    raise Misuse(f"no question {name!r} waits for an answer: the run waits for {listed}")
+
+
+def _listed(waits: Sequence[_Wait]) -> list[str]:
+    ids = [wait.id for wait in waits]
+    return sorted(
+        f"{wait.run_id}/{wait.id}" if wait.outer_id and ids.count(wait.id) > 1 else wait.id
+        for wait in waits
+    )
+
+
+def _waits_of(past: RunState, run_id: str, outer_id: str = "") -> list[_Wait]:
+    """What the run itself waits or waited for; a call may be answered anew until it is settled."""
+    ended = _ended(run_id) if past.ended else ""
+    questions = [
+        _Wait(run_id, outer_id, id, is_question=True, closed=ended, choices=_choices_of(one))
+        for id, one in sorted(past.waits.items())
+    ]
+    questions += [
+        _Wait(run_id, outer_id, id, True, closed=ended or f"question {id} was answered before")
+        for id in past.answers_given
+        if id not in past.waits
+    ]
+    calls = [
+        _Wait(
+            run_id,
+            outer_id,
+            id,
+            False,
+            closed=ended
+            or ("" if id in past.asked else f"call {id} does not wait for approval any more"),
+            asked=past.asked.get(id),
+            times_asked=times,
+        )
+        for id, times in past.times_asked.items()
+    ]
+    return questions + calls
+
+
+def _choices_of(wait: PendingQuestion | PendingExternal) -> tuple[str, ...]:
+    return wait.choices if isinstance(wait, PendingQuestion) else ()
+
+
+async def _waits_inside(
+    past: RunState, run_id: str, journal: Journal, *, ended: bool = False
+) -> list[_Wait]:
+    """What the child runs wait for, and theirs; or what those waited for that have ended."""
+    waits: list[_Wait] = []
+    origins = set[str]() if past.started is None else set(origins_of(past.started.options))
+    for child, spent in past.children.items():
+        if spent is not None and spent.is_final and not ended:
+            continue
+        inner = RunState()
+        await read_on(inner, child, journal)
+        # A child run that had not ended when its parent was forked is run anew.
+        if inner.started is None or inner.started.parent_run_id in origins:
+            continue
+        if inner.ended is ended:
+            waits += _waits_of(inner, child, run_id)
+        if ended or not inner.ended:
+            waits += await _waits_inside(inner, child, journal, ended=ended)
+    return waits
+
+
+def _id_of(answer: AnyAnswer) -> str:
+    return answer.id if isinstance(answer, Answer) else answer.call_id
+
+
+def _bound(answer: AnyAnswer, wait: _Wait) -> AnyAnswer:
+    """*answer* with the id that the run which asks knows, and a yes with the question's digest."""
+    if isinstance(answer, Answer):
+        return replace(answer, id=wait.id)
+    if isinstance(answer, Deny) or wait.asked is None:
+        return replace(answer, call_id=wait.id)
+    return replace(answer, call_id=wait.id, digest=wait.asked.digest)
