@@ -115,8 +115,8 @@ PASSED_OVER = {
     "state.summary": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ATTEMPTS} {ENDS} {CALLS} "
     "ApprovalRequested ArtifactStored BoardChanged Tainted UsageReported",
     # It reads usage, warnings and artifacts from the state.
-    "cli.activity": f"{ASIDE} ArtifactStored BoardChanged Lagged ReasoningDelta ToolCallDelta "
-    "UsageReported Warned",
+    "cli.activity": f"{ASIDE} ArtifactStored AttemptEnded BoardChanged Lagged ReasoningDelta "
+    "ToolCallDelta UsageReported Warned",
     "telemetry.spans": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ATTEMPTS} {ENDS} "
     "ApprovalRequested ArtifactStored BoardChanged Tainted UsageReported",
     "runs.replay.comparison": f"{DELTAS} {ANSWERS} ApprovalRequested ArtifactStored "

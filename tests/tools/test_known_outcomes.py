@@ -1,5 +1,6 @@
 """Outcomes that are known already are handed back instead of making their calls."""
 
+import asyncio
 import json
 
 import pytest
@@ -126,6 +127,26 @@ async def blocks_only_the_same(box: Toolbox) -> bool:
 
 async def test_a_call_that_a_crash_cut_off_blocks_only_the_same_arguments():
     assert await blocks_only_the_same(await cut_off())
+
+
+async def test_so_does_one_that_was_cancelled():
+    working = asyncio.Event()
+
+    @tool(effect="write")
+    async def put(a: int) -> int:
+        if a == 1:
+            working.set()
+            await asyncio.get_running_loop().create_future()
+        ran.append(a)
+        return a
+
+    ran.clear()
+    box = Toolbox([put])
+    first = asyncio.ensure_future(box.dispatch([call(1)]))
+    await working.wait()
+    assert box.cancel_call("c1")
+    await first
+    assert await blocks_only_the_same(box)
 
 
 async def test_so_does_one_that_a_later_session_restores():

@@ -17,7 +17,6 @@ from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import (
     ApprovalAnswered,
     ApprovalRequested,
-    AttemptEnded,
     AttemptStarted,
     Event,
     QuestionAnswered,
@@ -202,9 +201,6 @@ class Activity:
         self.numbers: dict[QuestionKey, int] = {}
         # The result of the last session, None while one is at work or where it was cut off.
         self.result: AgentResult[Json] | None = None
-        # The last event before the end of the last attempt, from which a stopped run can be
-        # forked; 0 where the attempt has not ended.
-        self.whole_until: int = 0
         self.sessions: int = 0
         # Visible characters received in the model call under way.
         self.text: int = 0
@@ -308,7 +304,6 @@ class Activity:
 
     def _run_resumed(self, event: RunResumed, at_s: float) -> None:
         self.sessions += 1
-        self.whole_until = 0
         for step in self._open.values():
             step.lost = True
             _close(step, at_s)
@@ -321,9 +316,6 @@ class Activity:
     def _attempt_started(self, event: AttemptStarted, at_s: float) -> None:
         if event.attempt > 1:
             self._mark(f"attempt {event.attempt}", at_s, event.feedback)
-
-    def _attempt_ended(self, event: AttemptEnded, _: float) -> None:
-        self.whole_until = event.seq - 1
 
     def _interrupted(self, event: RunInterrupted, at_s: float) -> None:
         cause = event.interrupt.cause or "no cause given"
@@ -448,7 +440,6 @@ _APPLY: dict[type[Any], Callable[[Activity, Any, float], None]] = {
     RunStarted: Activity._run_started,  # pyright: ignore[reportPrivateUsage]
     RunResumed: Activity._run_resumed,  # pyright: ignore[reportPrivateUsage]
     AttemptStarted: Activity._attempt_started,  # pyright: ignore[reportPrivateUsage]
-    AttemptEnded: Activity._attempt_ended,  # pyright: ignore[reportPrivateUsage]
     ModelStarted: Activity._model_started,  # pyright: ignore[reportPrivateUsage]
     TextDelta: Activity._text_delta,  # pyright: ignore[reportPrivateUsage]
     ModelRetried: Activity._model_retried,  # pyright: ignore[reportPrivateUsage]

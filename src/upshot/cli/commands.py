@@ -226,18 +226,24 @@ def run(*, text: str, inputs: tuple[str, ...], run_id: str, **options: Any) -> i
 @MARKDOWN
 @JSON
 @TAKE_OVER
+@click.option(
+    "--continue-stopped", is_flag=True, help="Go on also with a run that was stopped, by Ctrl-C."
+)
 @PROGRESS
 @shows_run
-def resume(*, answer: tuple[tuple[str, str], ...], **options: Any) -> int:
+def resume(*, answer: tuple[tuple[str, str], ...], continue_stopped: bool, **options: Any) -> int:
     """Go on with RUN, whose process died or which waits; finished calls are not made again.
 
     RUN is an id, a beginning of one, or last. The agent and its model are those that it was
-    started with, unless others are named. Of a run that has ended, the result is printed.
-    Other answers than to questions are given with approve.
+    started with, unless others are named. Of a run that has ended, the result is printed, but
+    with --continue-stopped one that was interrupted or canceled goes on. Other answers than to
+    questions are given with approve.
     """
     if answer:
+        if continue_stopped:
+            raise Misuse("a run that was stopped waits for no --answer: leave one of the two out")
         return _run(answer_run, given=Given(answer=answer), goes_on=True, **options)
-    return _run(resume_agent, **options)
+    return _run(resume_agent, continue_stopped=continue_stopped, **options)
 
 
 @upshot.command(short_help="Begin a new run where another one stood.")

@@ -37,7 +37,9 @@ from upshot.contract.message import File
 from upshot.contract.pending import Pending, PendingApproval, PendingExternal, PendingQuestion
 from upshot.contract.result import AgentResult
 from upshot.journal.lease_holder import LeaseHolder
+from upshot.state.run_state import STOPPED
 
+CONTINUE = "--continue-stopped"
 DIED = "died"
 SUSPENDED = "suspended"
 RUNNING_OR_DIED = "running or died"
@@ -194,8 +196,8 @@ def _onward(activity: Activity, holder: LeaseHolder | None, outer_id: str) -> tu
     if status == Status.INPUT_REQUIRED:
         waits = any(key_of(one) not in activity.answered for one in activity.pending)
         return ("approve" if waits else "resume", outer_id)
-    if status in (Status.INTERRUPTED, Status.CANCELED) and activity.whole_until:
-        return ("fork", run_id, "--at", str(activity.whole_until))
+    if status in STOPPED:
+        return ("resume", run_id, CONTINUE)
     # A child run goes on with its parent run.
     is_inside = activity.started is not None and activity.started.parent_run_id
     return ("resume", run_id) if status_words(status, holder) == DIED and not is_inside else ()
@@ -277,7 +279,7 @@ def print_result(
     if result.error is not None:
         style = status_style(result.status)
         terminal.tell(*(Text(line, style) for line in _what_came(result, result.error)))
-        terminal.hint(*_what_next(result, journal, activity.whole_until))
+        terminal.hint(*_what_next(result, journal))
     elif summary:
         terminal.tell("", _summary(result, terminal, activity.length_s))
     return EXIT_CODES[result.status]
@@ -305,7 +307,7 @@ def _what_came(result: AgentResult[Any], error: AgentError) -> Iterator[str]:
             yield where
 
 
-def _what_next(result: AgentResult[Any], journal: str, fork_at: int) -> Iterator[str]:
+def _what_next(result: AgentResult[Any], journal: str) -> Iterator[str]:
     """The commands for what can be done next; none if no log was kept."""
     if journal == MEMORY:
         return
@@ -313,9 +315,9 @@ def _what_next(result: AgentResult[Any], journal: str, fork_at: int) -> Iterator
         yield f"it waits for an answer: {command_line('approve', result.run_id, journal=journal)}"
         return
     yield f"what happened: {command_line('show', result.run_id, journal=journal)}"
-    if fork_at and result.status in (Status.INTERRUPTED, Status.CANCELED):
-        words = ("fork", result.run_id, "--at", str(fork_at))
-        yield f"go on from there, as a new run: {command_line(*words, journal=journal)}"
+    if result.status in STOPPED:
+        words = ("resume", result.run_id, CONTINUE)
+        yield f"go on from there: {command_line(*words, journal=journal)}"
 
 
 def _summary(result: AgentResult[Any], terminal: Terminal, worked_s: float) -> Text:

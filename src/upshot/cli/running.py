@@ -44,6 +44,7 @@ from upshot.journal.opening import open_journal
 from upshot.runs.live_run import LiveRun
 from upshot.runs.plan import Where
 from upshot.state.child_runs import child_of
+from upshot.state.run_state import STOPPED
 
 
 class TextStream:
@@ -189,6 +190,7 @@ async def resume_agent(
     answers: Sequence[AnyAnswer] = (),
     launching: Launching | None = None,
     take_over: bool = False,
+    continue_stopped: bool = False,
 ) -> int:
     """Go on with a run and print its result; if it has ended, only print that."""
     async with AsyncExitStack() as stack:
@@ -197,7 +199,8 @@ async def resume_agent(
         run_id = await find_run(log, wanted)
         activity = await read_activity(log, run_id)
         result = activity.result
-        if result is not None and result.status is not Status.INPUT_REQUIRED:
+        goes_on = (Status.INPUT_REQUIRED, *(STOPPED if continue_stopped else ()))
+        if result is not None and result.status not in goes_on:
             summary = terminal.err.is_terminal
             return print_result(
                 result, activity, terminal, journal=journal, shown=shown, summary=summary
@@ -212,7 +215,15 @@ async def resume_agent(
         opened = open_model(launch.model, agent, base_url=launch.base_url)
         options["model"] = await stack.enter_async_context(opened)
         live = await stack.enter_async_context(
-            reopen(run_id, agent, **options, journal=log, answers=answers, take_over=take_over)
+            reopen(
+                run_id,
+                agent,
+                **options,
+                journal=log,
+                answers=answers,
+                take_over=take_over,
+                continue_stopped=continue_stopped,
+            )
         )
         return await _attend(live, terminal, log=log, journal=journal, shown=shown)
 

@@ -269,6 +269,10 @@ class _Said(Tagged, frozen=True, kw_only=False):
     content: str | tuple[Part, ...] = written("")
 
 
+CUT = "cut"
+"""Set in the metadata of a reply that was cut off when its run was stopped."""
+
+
 class Message(_Said, frozen=True, kw_only=True, gc=False, metaclass=_MessageMeta):
     """One message of a conversation: ``Message("user", "Hello")``.
 

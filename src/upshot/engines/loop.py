@@ -16,7 +16,7 @@ from typing import ClassVar, NoReturn
 from upshot.contract.base.checks import check_whole
 from upshot.contract.base.enums import ErrorCode, Origin, Role
 from upshot.contract.error import AgentError
-from upshot.contract.message import Message, MessageList
+from upshot.contract.message import CUT, Message, MessageList
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.contract.protocols import Model
 from upshot.contract.result import OUTPUT_VAR
@@ -98,6 +98,8 @@ async def save_point(run: Run, host: RunHost, board: Board, *, step: str, iterat
 
 
 _CORRECTIVE_TURNS = 1
+# After a reply that was cut when the run was stopped, where that goes on.
+_GO_ON = Message(Role.USER, "Your reply was cut off there. Go on.")
 # What a checkpoint of a loop is called; its number is the iteration.
 _POINT = "turn"
 
@@ -160,7 +162,8 @@ class _Turns:
         # Around it another engine may be called again: it is handed back what it asks and calls,
         # and so are we.
         self._is_again = run.is_again
-        roles = [message.role for message in board.so_far()[self._seeded :]]
+        produced = board.so_far()[self._seeded :]
+        roles = [message.role for message in produced if message != _GO_ON]
         # An earlier session may have used some up; nothing else adds user messages here.
         self._corrections = corrections - roles.count(Role.USER)
         self._number = roles.count(Role.ASSISTANT)
@@ -200,6 +203,9 @@ class _Turns:
         if last.tool_calls:
             await self._call_tools(self._board.open_calls())
             return self._run.handoff is not None
+        if last.metadata.get(CUT):
+            self._board.append(_GO_ON)
+            return False
         return self._conclude()
 
     async def _name_point(self) -> None:

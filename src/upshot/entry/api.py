@@ -126,6 +126,7 @@ async def resume(
     journal: Where,
     answers: Sequence[AnyAnswer] = (),
     take_over: bool = False,
+    continue_stopped: bool = False,
     **options: Unpack[ResumeOptions],
 ) -> AgentResult[T]: ...
 @overload
@@ -136,6 +137,7 @@ async def resume(
     journal: Where,
     answers: Sequence[AnyAnswer] = (),
     take_over: bool = False,
+    continue_stopped: bool = False,
     **options: Unpack[ResumeOptions],
 ) -> AgentResult[Any]: ...
 async def resume(
@@ -145,6 +147,7 @@ async def resume(
     journal: Where,
     answers: Sequence[AnyAnswer] = (),
     take_over: bool = False,
+    continue_stopped: bool = False,
     **options: Unpack[ResumeOptions],
 ) -> AgentResult[Any]:
     """Go on with a run that is parked, or whose process died.
@@ -167,6 +170,9 @@ async def resume(
         take_over: Take the run also from a session that works on it, in this process or in
             another living one. That session fails at its next write to the log; what it does
             until then is done twice.
+        continue_stopped: Go on also with a run that was interrupted or canceled, and with what was
+            stopped inside it: calls that were cut off have their outcomes, and a reply that was cut
+            off is followed by a message that asks for the rest.
         options: See ``ResumeOptions``; attributes, artifacts, budget and max_attempts are taken
             from the log where they are not given.
 
@@ -181,7 +187,14 @@ async def resume(
     from upshot.entry.session_setup import run_child
 
     return await resume_any(
-        run_id, agent, journal, answers, options, child=run_child, take_over=take_over
+        run_id,
+        agent,
+        journal,
+        answers,
+        options,
+        child=run_child,
+        take_over=take_over,
+        continue_stopped=continue_stopped,
     )
 
 
@@ -192,6 +205,7 @@ def reopen(
     journal: Where,
     answers: Sequence[AnyAnswer] = (),
     take_over: bool = False,
+    continue_stopped: bool = False,
     **options: Unpack[ResumeOptions],
 ) -> AbstractAsyncContextManager[LiveRun[T]]:
     """Like ``resume``, but watched like ``start``.
@@ -205,6 +219,7 @@ def reopen(
         journal: Where its log is: a path or an open journal.
         answers: The user's answers.
         take_over: Take the run also from a session that works on it, as for ``resume``.
+        continue_stopped: Go on also with a run that was stopped, as for ``resume``.
         options: See ``ResumeOptions``.
 
     Returns:
@@ -217,7 +232,8 @@ def reopen(
     from upshot.async_context import Block
     from upshot.entry.session_setup import reopened
 
-    going = reopened(run_id, agent, journal, answers, options, take_over=take_over)
+    more: Any = {"take_over": take_over, "continue_stopped": continue_stopped}
+    going = reopened(run_id, agent, journal, answers, options, **more)
     return Block(going, call="upshot.reopen(...)", name="live")
 
 

@@ -183,6 +183,7 @@ class _Relay:
     ) -> None:
         self.answers: Sequence[AnyAnswer] = ()
         self.take_over: bool = False
+        self.continue_stopped: bool = False
         self._known = known
         self._request = request
         self._chain = chain
@@ -269,6 +270,7 @@ class _Relay:
             watch=False,
             child=self._child,
             take_over=self.take_over,
+            continue_stopped=self.continue_stopped,
         )
         async with going as live:
             if isinstance(live, AgentResult):
@@ -309,6 +311,7 @@ async def resume_any(
     *,
     child: Child,
     take_over: bool,
+    continue_stopped: bool,
 ) -> AgentResult[Any]:
     """Go on with a run, and with the relay that it may be in."""
     check_run_id(run_id)
@@ -319,6 +322,7 @@ async def resume_any(
         agent = _own_of(agents, run_id, started, options)
         if started is None or chain is None:
             more: Any = {"watch": False, "child": child, "take_over": take_over}
+            more["continue_stopped"] = continue_stopped
             going = go_on(run_id, agent, opened, answers, options, **more)
             async with going as live:
                 return live if isinstance(live, AgentResult) else await live.finish()
@@ -327,6 +331,7 @@ async def resume_any(
         relay_ = _Relay(known, started.request, chain, _options_of(started, options, opened), child)
         chain.budget = options.get("budget") or chain.budget
         relay_.answers, relay_.take_over = answers, take_over
+        relay_.continue_stopped = continue_stopped
         return await relay_.go_on(run_id, opened)
 
 

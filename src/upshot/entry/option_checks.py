@@ -30,7 +30,7 @@ from upshot.contract.settings import Budget, ModelSettings, Policy, Retry
 from upshot.errors import Misuse
 from upshot.runs.plan import RunOptions
 
-RESUME_NAMES = ("answers", "journal", "take_over")
+RESUME_NAMES = ("answers", "continue_stopped", "journal", "take_over")
 """What ``resume`` and ``reopen`` take by name beside the options."""
 
 _USER = Role.USER

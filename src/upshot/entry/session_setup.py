@@ -43,7 +43,7 @@ from upshot.runs.live_run import LiveRun, live_through
 from upshot.runs.plan import Child, OutputType, Plan, ResumeOptions, RunOptions, Where
 from upshot.runs.run_context import current_run
 from upshot.runs.session import Session
-from upshot.state.run_state import RunState
+from upshot.state.run_state import STOPPED, RunState
 from upshot.state.stored_events import result_of
 
 
@@ -142,8 +142,17 @@ async def run_child(
         if not await has_log(request.run_id, journal):
             return await run_whole(agent, request, options, child=run_child)
         rest = cast("ResumeOptions", {**options, "journal": None})
+        outer = current_run.get()
         going = go_on(
-            request.run_id, agent, journal, (), rest, watch=False, child=run_child, is_known=True
+            request.run_id,
+            agent,
+            journal,
+            (),
+            rest,
+            watch=False,
+            child=run_child,
+            is_known=True,
+            continue_stopped=outer is not None and outer.context.plan.continue_stopped,
         )
         async with going as live:
             return live if isinstance(live, AgentResult) else await live.finish()
@@ -167,12 +176,15 @@ async def reopened(
     options: ResumeOptions,
     *,
     take_over: bool,
+    continue_stopped: bool,
 ) -> AsyncGenerator[LiveRun[Any]]:
     """See ``reopen``."""
     more: Any = {"watch": True, "child": run_child, "take_over": take_over}
+    more["continue_stopped"] = continue_stopped
     async with go_on(run_id, agent, journal, answers, options, **more) as live:
         if isinstance(live, AgentResult):
-            raise Misuse(f"run {run_id} has ended: its result is in the journal")
+            hint = "; go on with it by continue_stopped=True" if live.status in STOPPED else ""
+            raise Misuse(f"run {run_id} has ended: its result is in the journal{hint}")
         async with live:
             yield live
 
@@ -189,6 +201,7 @@ async def go_on(
     child: Child,
     is_known: bool = False,
     take_over: bool = False,
+    continue_stopped: bool = False,
 ) -> AsyncGenerator[LiveRun[Any] | AgentResult[Json]]:
     """Read a run's log and go on with it."""
     check_run_id(run_id)
@@ -197,6 +210,8 @@ async def go_on(
     async with open_journal(journal, create=False) as opened:
         hidden = secrets_of(options)
         past = await read_past(run_id, opened, secrets=hidden)
+        if continue_stopped:
+            past.reopen()
         if not past.ended:
             # Before the run is taken: a process that works on it keeps it if an answer is refused.
             await sort_answers(answers, past, run_id, opened)
@@ -211,6 +226,8 @@ async def go_on(
             async with taken(run_id, opened, take_over=takes) as hold:
                 # The holder until now may have gone on with the run meanwhile.
                 await read_on(past, run_id, opened, secrets=hidden)
+                if continue_stopped:
+                    past.reopen()
                 if not past.ended:
                     given, outdated = await sort_answers(answers, past, run_id, opened)
                     own = tuple(given.pop(run_id, ()))
@@ -220,6 +237,7 @@ async def go_on(
                     told = () if is_known else await left_behind(past, run_id, opened)
                     seed = tuple(past.seed)
                     plan = replace(plan, is_known=is_known, seed=seed, earlier_may_work=at_work)
+                    plan = replace(plan, continue_stopped=continue_stopped)
                     plan = replace(plan, warnings=(*told, *outdated_warnings(outdated)))
                     session = Session(plan, past=past, answers=own, epoch=hold.epoch)
                     yield LiveRun(hold.give(session), watch=watch)

@@ -13,7 +13,7 @@ from upshot.contract.base.checks import has_own_output, kind_of
 from upshot.contract.base.enums import Role
 from upshot.contract.base.json_values import is_plain, to_free_json
 from upshot.contract.events import BoardChanged, QuestionAsked
-from upshot.contract.message import Message, is_untrusted
+from upshot.contract.message import CUT, Message, is_untrusted
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import PendingApproval
 from upshot.contract.protocols import Board as BoardRole
@@ -226,7 +226,8 @@ def conclude_board(context: RunContext, error: BaseException | None) -> BaseExce
     except Misuse as misuse:
         return conclude_board(context, error or misuse)
     if context.cut:
-        board.extend(Message(Role.ASSISTANT, text) for text in context.cut)
+        cut = {"metadata": {CUT: True}}
+        board.extend(Message(Role.ASSISTANT, text, **cut) for text in context.cut)
     if error is None:
         return None
     told = read_raised(error) or error

@@ -312,6 +312,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         secret_marks: What the marks begin with that stand for secrets in its log, "" without any.
         cached_logged: What ``logged_options`` gives, where that was found out before.
         is_known: Whether the parent run has counted already what this run's log says it used.
+        continue_stopped: Whether a child run that was stopped goes on as this one does.
         is_retry_given: Whether the call said how failed model calls are tried again.
 
     The others: see ``RunOptions``.
@@ -355,6 +356,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     earlier_may_work: bool = False
     spec: AgentSpec = AgentSpec()
     is_known: bool = False
+    continue_stopped: bool = False
     is_retry_given: bool = False
     seed: tuple[BoardChanged, ...] = ()
     cached_logged: JsonObject | None = None

@@ -61,6 +61,9 @@ from upshot.state.child_runs import Spent, bare_id, child_of, spent_of, told_apa
 
 CallAnswer: TypeAlias = Approve | Deny | Edit
 
+STOPPED = (Status.INTERRUPTED, Status.CANCELED)
+"""How a run ended that somebody outside has stopped, and that may go on."""
+
 
 class LogIndex(msgspec.Struct, eq=False):
     """Where in the log things stand, for events that name them.
@@ -227,6 +230,8 @@ class RunState(msgspec.Struct, eq=False):
     _reply_at: int = 0
     _call_order: dict[str, int] = {}
     _pending: tuple[Pending, ...] = ()
+    # What the counts of earlier attempts were until the last one ended.
+    _before: tuple[int, int, int, frozenset[str], int, int] = (0, 0, 0, frozenset(), 0, 0)
     # Outputs whose call has not settled, by artifact id; those of earlier sessions by call id, for
     # a call that is made again stores its output again.
     _loose_stored: dict[str, tuple[str, Artifact]] = {}
@@ -255,6 +260,26 @@ class RunState(msgspec.Struct, eq=False):
         )
         waits = (*self.asked.values(), *self.waiting.values(), *inside)
         return told_apart(waits) if waits else ()
+
+    def reopen(self) -> None:
+        """Take back the end of a run that was interrupted or canceled; no other run is changed.
+
+        The attempt is under way again, and what it used is its own.
+        """
+        if self.last_settled is None or self.last_settled.result.status not in STOPPED:
+            return
+        self.last_settled = self.committed = self.interrupt = None
+        if self.line is not None:
+            self.line = None
+            self.lines.pop()
+            (
+                self.turns_before,
+                self.responses_before,
+                self.records_before,
+                self.children_before,
+                self.reported_before,
+                self.lost_before,
+            ) = self._before
 
     def call_of(self, call_id: str) -> ToolCall | None:
         """The call of the last reply with that id, None where it has none."""
@@ -303,6 +328,7 @@ class RunState(msgspec.Struct, eq=False):
         self.options = event.options
 
     def _run_resumed(self, event: RunResumed) -> None:
+        self.reopen()
         self.agent = event.agent or self.agent
         self.options = event.options or self.options
         self.last_settled = None
@@ -530,6 +556,14 @@ class RunState(msgspec.Struct, eq=False):
         self.decisions.append(event.decision)
 
     def _attempt_ended(self, event: AttemptEnded) -> None:
+        self._before = (
+            self.turns_before,
+            self.responses_before,
+            self.records_before,
+            self.children_before,
+            self.reported_before,
+            self.lost_before,
+        )
         self.line = event.line
         self.lines.append(event.line)
         self.state = dict(event.state)

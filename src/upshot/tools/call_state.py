@@ -83,6 +83,7 @@ ReplayScope: TypeAlias = Literal["turn", "run", "context"]
 
 _REFUSALS_TO_BLOCK = 3
 _HAIR_S = 0.002
+_CUT_OFF = (ErrorCode.INTERRUPTED, ErrorCode("cancelled"))
 
 
 class TurnState:
@@ -249,9 +250,10 @@ class TurnState:
     def block(self, tool: Tool, digest: str, outcome: ToolOutcome) -> None:
         """A call failed for good.
 
-        One that the end of its process cut off says nothing about other arguments.
+        One that was cut off, by the end of its process or by a cancel, says nothing about other
+        arguments.
         """
-        was_cut = isinstance(outcome, ToolFailure) and outcome.code == ErrorCode.INTERRUPTED
+        was_cut = isinstance(outcome, ToolFailure) and outcome.code in _CUT_OFF
         if tool.block_scope == "key" or (was_cut and tool.may_write):
             self.blocked_keys.add(digest)
         else:

@@ -29,11 +29,10 @@ from upshot.contract.model_calls import ModelReplied, ModelStarted
 from upshot.contract.tool_calls import ToolDenied, ToolOutcome
 from upshot.state.child_runs import child_of
 from upshot.state.request_digests import chained
-from upshot.state.run_state import RunState
+from upshot.state.run_state import STOPPED, RunState
 from upshot.tools.artifacts import READER_NAME
 
 # How a run ends that somebody outside has stopped.
-_STOPPED = (Status.INTERRUPTED, Status.CANCELED)
 
 
 class Fact(NamedTuple):
@@ -151,8 +150,10 @@ class _Reader:
             case AttemptStarted():
                 self._begin(event)
             case RunResumed():
-                # Deciders that were cut off were asked anew.
-                while self._facts[self._began :] and self._facts[-1].kind == "decided":
+                # Deciders that were cut off were asked anew; a run goes on after no end but a stop.
+                last = self._facts[-1].kind if self._facts else ""
+                ends = (*_STOP, "decided") if last == "run_settled" else ("decided",)
+                while self._facts[self._began :] and self._facts[-1].kind in ends:
                     self._facts.pop()
             case BoardChanged():
                 self._variables |= {
@@ -165,7 +166,7 @@ class _Reader:
                 if self._is_left_out(event.seq):
                     return
                 self._look(event)
-            case AttemptEnded() if event.line.status not in _STOPPED:
+            case AttemptEnded() if event.line.status not in STOPPED:
                 self._see(event, "end")
             case _:
                 pass
@@ -220,9 +221,9 @@ class _Reader:
 
 def _without_stop(facts: list[Fact]) -> list[Fact]:
     last = facts[-1] if facts else None
-    if last is None or last.kind != "run_settled" or _object(last.said)["status"] not in _STOPPED:
+    if last is None or last.kind != "run_settled" or _object(last.said)["status"] not in STOPPED:
         return facts
-    return [fact for fact in facts if fact.kind not in ("run_settled", "attempt_ended")]
+    return [fact for fact in facts if fact.kind not in _STOP]
 
 
 def _in_call_order(facts: list[Fact]) -> list[Fact]:
@@ -286,6 +287,8 @@ def _said_by(event: Event) -> Iterator[JsonObject]:
 
 
 _ASKED = "model_started"
+# What the log says of the end of a run that was stopped.
+_STOP = ("run_settled", "attempt_ended")
 _MAX_TEXT = 200
 # The parts of a request that the log has digests of.
 _PARTS = ("instructions", "tools", "settings", "messages")
