@@ -85,6 +85,8 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
         allow: Only tools that match one of these rules may be called; None allows all. The
             Toolbox's own ``read_artifact`` needs no rule.
         deny: Tools that match one of these rules may not be called, even if ``allow`` matches.
+        ask: Tools that match one of these rules need approval, whatever they declare:
+            ``["effect:write"]`` has every writing call confirmed.
         taint: What needs approval once untrusted words are in the context, whatever the tool
             declares. "ask" (True): calls that may write, and reads that declare the network, for
             either may carry data out. "off" (False): nothing.
@@ -98,6 +100,7 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
 
     allow: tuple[str, ...] | None = None
     deny: tuple[str, ...] = ()
+    ask: tuple[str, ...] = ()
     taint: TaintRule | bool = "ask"
     network: bool = True
     approval_expires_s: float | None = None
@@ -106,6 +109,7 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
         if self.allow is not None:
             set_field(self, "allow", _read_rules("allow", self.allow))
         set_field(self, "deny", _read_rules("deny", self.deny))
+        set_field(self, "ask", _read_rules("ask", self.ask))
         if isinstance(self.taint, bool):
             set_field(self, "taint", "ask" if self.taint else "off")
         check_types(self, "taint", "network", "approval_expires_s")
@@ -124,20 +128,34 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
         """
         if network and not self.network:
             return f"{tool_name} needs the network, which is off"
-        known = (f"effect:{effect}", f"network:{_NETWORK[not network]}")
-        for rule in self.deny:
-            if _fits(rule, tool_name, known):
-                return f"the policy denies {rule}"
+        if rule := _first(self.deny, tool_name, effect=effect, network=network):
+            return f"the policy denies {rule}"
         if self.allow is None or own:
             return ""
-        if any(_fits(rule, tool_name, known) for rule in self.allow):
+        if _first(self.allow, tool_name, effect=effect, network=network):
             return ""
         return f"the policy does not allow {tool_name}"
 
+    def question(self, tool_name: str, *, effect: Effect, network: bool) -> str:
+        """The reason why the user is asked about a tool, "" if no rule wants it.
 
-def _fits(rule: str, tool_name: str, known: tuple[str, ...]) -> bool:
-    # The name of a tool cannot contain a colon.
-    return rule in known if ":" in rule else fnmatchcase(tool_name, rule)
+        Args:
+            tool_name: The tool, as for ``refusal``.
+            effect: The effect that it declares; write if it declares none.
+            network: Whether it declares the network.
+        """
+        rule = _first(self.ask, tool_name, effect=effect, network=network)
+        return f"the policy asks about {rule}" if rule else ""
+
+
+def _first(rules: tuple[str, ...], tool_name: str, *, effect: Effect, network: bool) -> str:
+    """The first rule that a tool matches, "" for none."""
+    known = (f"effect:{effect}", f"network:{_NETWORK[not network]}")
+    for rule in rules:
+        # The name of a tool cannot contain a colon.
+        if rule in known if ":" in rule else fnmatchcase(tool_name, rule):
+            return rule
+    return ""
 
 
 def _read_rules(field: str, rules: object) -> tuple[str, ...]:

@@ -66,6 +66,12 @@ OPTIONS: Mapping[str, Allowed] = {
     "engine": Allowed(
         "an Engine, which has execute(run, host, board)", methods=("execute",), hint=engine_hint
     ),
+    "gates": Allowed(
+        "a list of gates, or a function of the standard ones that gives all",
+        (Iterable,),
+        but=(str, bytes, Mapping),
+        fits=callable,
+    ),
     "history": Allowed(
         "messages, an AgentResult or 'context'",
         (str, AgentResult, Message, Iterable),
@@ -78,6 +84,7 @@ OPTIONS: Mapping[str, Allowed] = {
     "max_attempts": whole_number(1),
     "model": Allowed("'provider:name' or a Model", (str,), methods=("call",)),
     "observers": _list_of("observers"),
+    "on_pre_tool_use": _FUNCTION,
     "parent_run_id": _STRING,
     "policy": Allowed("a Policy", (Policy,)),
     "prepare": _FUNCTION,

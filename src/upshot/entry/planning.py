@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from types import FunctionType
 from typing import Any, cast
@@ -252,7 +252,7 @@ async def _plan(
         journal=journal,
         approve=options.get("approve") or (None if near is None else near.approve),
         artifact_store=options.get("artifact_store") or getattr(journal, "artifacts", None),
-        policy=options.get("policy") or (None if parent is None else parent.policy),
+        **_guards(options, parent),
         secrets=hidden,
         secret_marks=name_marks() if hidden else "",
         clock=options.get("clock") or (SYSTEM_CLOCK if parent is None else parent.clock),
@@ -266,6 +266,17 @@ def _parent() -> Plan | None:
     """The plan of the run inside which this one is started, None for a root run."""
     link = current_run.get()
     return None if link is None else link.context.plan
+
+
+def _guards(options: RunOptions, parent: Plan | None) -> dict[str, Any]:
+    """What holds tool calls back, for child runs too unless they are given another."""
+    guards = {name: options.get(name) for name in ("gates", "on_pre_tool_use", "policy")}
+    if isinstance(gates := guards["gates"], Iterable):
+        # It may be one that can be read only once.
+        guards["gates"] = tuple(cast("Iterable[object]", gates))
+    if parent is None:
+        return guards
+    return {name: given or getattr(parent, name) for name, given in guards.items()}
 
 
 def _inherited(

@@ -28,7 +28,7 @@ from upshot.journal.artifact_store import StoredArtifact
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.opening import open_journal
 from upshot.runs.callbacks import call, raised
-from upshot.runs.plan import DEPENDENCIES_OPTION, Plan, RunOptions, Where
+from upshot.runs.plan import UNLOGGED, Plan, RunOptions, Where
 from upshot.runs.redaction import lift_secrets, shown_by
 from upshot.runs.resumption import (
     is_asked,
@@ -215,17 +215,18 @@ async def check_checkpoint(checkpoint: Checkpoint | None, engine: Engine) -> Non
         raise Misuse(f"{name} cannot resume from the checkpoint at step {checkpoint.step!r}")
 
 
-def check_dependencies(past: RunState, plan: Plan) -> None:
-    """See that a run that had dependencies goes on with some.
+def check_unlogged(past: RunState, plan: Plan) -> None:
+    """See that a run goes on with what it was given and no log can hold.
 
     Raises:
-        Misuse: It does not: its tools would get None.
+        Misuse: It does not: its tools would get None, or be called without a guard.
     """
-    if plan.dependencies is None and past.options.get(DEPENDENCIES_OPTION):
-        raise Misuse(
-            f"run {plan.run_id!r} was given dependencies, which no log can hold: go on with it in "
-            "Python, with resume(..., dependencies=...); the command line cannot give any"
-        )
+    for name in UNLOGGED:
+        if getattr(plan, name) is None and past.options.get(name):
+            raise Misuse(
+                f"run {plan.run_id!r} was given {name}, which no log can hold: go on with it in "
+                f"Python, with resume(..., {name}=...); the command line cannot give any"
+            )
 
 
 async def check_onward(past: RunState, plan: Plan) -> None:

@@ -22,8 +22,8 @@ from upshot.entry.answers import hand_down, outdated_warnings, sort_answers, too
 from upshot.entry.option_checks import RESUME_NAMES, check_options, check_run_id
 from upshot.entry.planning import plan_again, plan_run, secrets_of, to_agent, usual_plan
 from upshot.entry.resume import (
-    check_dependencies,
     check_onward,
+    check_unlogged,
     read_children,
     read_on,
     read_past,
@@ -216,7 +216,7 @@ async def go_on(
             # Before the run is taken: a process that works on it keeps it if an answer is refused.
             await sort_answers(answers, past, run_id, opened)
             plan = await plan_again(past, run_id, agent, {**options}, opened, child=child)
-            check_dependencies(past, plan)
+            check_unlogged(past, plan)
             takes = take_over or is_known
             at_work = bool(past.begun) and await may_be_at_work(run_id, opened)
             if not (answers or takes) and (session := await session_at_work(run_id, opened)):

@@ -226,8 +226,7 @@ def conclude_board(context: RunContext, error: BaseException | None) -> BaseExce
     except Misuse as misuse:
         return conclude_board(context, error or misuse)
     if context.cut:
-        cut = {"metadata": {CUT: True}}
-        board.extend(Message(Role.ASSISTANT, text, **cut) for text in context.cut)
+        board.extend(Message(Role.ASSISTANT, text, metadata={CUT: True}) for text in context.cut)
     if error is None:
         return None
     told = read_raised(error) or error

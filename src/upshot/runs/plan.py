@@ -39,7 +39,8 @@ from upshot.models.registry import name_of
 from upshot.runs.callbacks import method
 from upshot.runs.redaction import MARKS_OPTION
 from upshot.tools.definition.tool import Tool
-from upshot.tools.gates.approval_gate import ApprovalRequest
+from upshot.tools.gates.approval_gate import ApprovalRequest, PreToolHook
+from upshot.tools.gates.standard_gates import GateChoice
 from upshot.wire.pricing import Price
 
 Seeder: TypeAlias = Callable[[RunInfo, Request], Board | Awaitable[Board | None] | None]
@@ -75,6 +76,10 @@ class ResumeOptions(TypedDict, total=False):
         dependencies: One object for tools and engines, ``ToolContext.dependencies``.
         approve: Asked before a tool that needs approval; True, False, or None to defer.
             Holds for runs inside too, as the host's ``ask_user`` does, unless they have their own.
+        on_pre_tool_use: Asked about each tool call with valid arguments, also of child runs: Allow,
+            Refuse, Ask or EditArguments; None is Allow. A resume has to give it again.
+        gates: Your own gates, asked before the user is, or a function of the standard gates that
+            gives all, in order; for child runs too. A resume has to give them again.
         artifact_store: Where large outputs go; by default beside the journal, else in memory.
         policy: Rules on tools, held at every call.
         secrets: Texts that are masked in the log, in events, in errors, in artifacts, in the result
@@ -105,6 +110,8 @@ class ResumeOptions(TypedDict, total=False):
     budget: Budget | None
     dependencies: object
     approve: Approver | None
+    on_pre_tool_use: PreToolHook | None
+    gates: GateChoice | None
     artifact_store: ArtifactStore | None
     policy: Policy | None
     secrets: Iterable[str]
@@ -288,8 +295,8 @@ def _without_fence(text: str) -> str:
 # Under which the log names the class of the engine.
 ENGINE_OPTION = "engine"
 POLICY_OPTION = "policy"
-# Under which it notes that there were dependencies, which no log can hold.
-DEPENDENCIES_OPTION = "dependencies"
+# What no log can hold and no later session may do without; it notes that they were given.
+UNLOGGED = ("dependencies", "gates", "on_pre_tool_use")
 
 # One for all runs that name none, for it is frozen.
 USUAL_BUDGET = Budget()
@@ -344,6 +351,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     dependencies: object = None
     journal: Journal | None = None
     approve: Approver | None = None
+    on_pre_tool_use: PreToolHook | None = None
+    gates: GateChoice | None = None
     artifact_store: ArtifactStore | None = None
     policy: Policy | None = None
     secrets: tuple[str, ...] = ()
@@ -383,8 +392,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             options["budget"] = msgspec.to_builtins(self.budget)
         if self.policy is not None:
             options[POLICY_OPTION] = msgspec.to_builtins(self.policy)
-        if self.dependencies is not None:
-            options[DEPENDENCIES_OPTION] = True
+        for name in UNLOGGED:
+            if getattr(self, name) is not None:
+                options[name] = True
         if self.artifacts:
             options["artifacts"] = [*self.artifacts]
         if self.launch:

@@ -40,6 +40,8 @@ def _make(context: RunContext) -> Toolbox:
         budget=plan.budget,
         policy=plan.policy,
         approve=plan.approve,
+        on_pre_tool_use=plan.on_pre_tool_use,
+        gates=plan.gates,
         artifacts=plan.artifact_store,
         secrets=plan.secrets,
         clock=context.supervisor.interruptible_clock,

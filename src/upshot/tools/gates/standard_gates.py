@@ -297,7 +297,7 @@ class BudgetGate(StandardGate):
 
 
 class PolicyGate(StandardGate):
-    """What the policy denies does not run."""
+    """What the policy denies does not run, and the user is asked where it says so."""
 
     name = "policy"
 
@@ -305,12 +305,21 @@ class PolicyGate(StandardGate):
         self._policy = policy
 
     def concerns(self, tool: Tool) -> bool:
-        """Whether a rule denies the tool."""
-        return bool(self._refusal(tool))
+        """Whether a rule denies the tool, or wants the user asked."""
+        return bool(self._refusal(tool) or self._question(tool))
 
-    def check(self, call: CallState) -> Denial:
-        """Deny by the rules."""
-        return Denial(DeniedReason.POLICY, self._refusal(call.known_tool))
+    def check(self, call: CallState) -> Denial | None:
+        """Deny or ask by the rules."""
+        if refusal := self._refusal(call.known_tool):
+            return Denial(DeniedReason.POLICY, refusal)
+        call.asks = self._question(call.known_tool)
+        return None
+
+    def _question(self, tool: Tool) -> str:
+        if tool.name == READER_NAME:
+            return ""
+        policy = self._policy
+        return policy.question(tool.name, effect=tool.declared_effect, network=tool.network)
 
     def _refusal(self, tool: Tool) -> str:
         return self._policy.refusal(
