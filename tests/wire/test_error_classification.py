@@ -291,3 +291,21 @@ def test_a_plain_exception_that_says_the_service_is_down_may_pass(said):
     error = classify_error(exception=Exception(said))
     assert (error.code, error.retryable) == ("server_error", True)
     assert classify_error(exception=Exception("two overloads of down()")).code == "internal"
+
+
+class RateLimitError(Exception):
+    """As a client library raises it."""
+
+    status_code = 429
+    body = {"error": {"type": "tokens", "code": "rate_limit_exceeded", "message": "slow"}}
+
+
+@pytest.mark.parametrize("body", [None, b'{"error": {"type": "tokens", "message": "slow"}}'])
+def test_the_type_is_the_class_and_the_providers_word_stands_beside_it(body: bytes | None) -> None:
+    error = classify_error(exception=RateLimitError("slow"), body=body)
+    assert (error.type, error.details["provider_type"]) == ("RateLimitError", "tokens")
+
+
+def test_the_type_is_the_providers_word_where_nothing_was_raised() -> None:
+    error = classify_error(status=429, body=b'{"error": {"type": "tokens", "message": "slow"}}')
+    assert (error.type, error.details) == ("tokens", {})

@@ -30,7 +30,7 @@ from upshot.native.objects import (
     look,
 )
 from upshot.wire.decoding import encode_json, parse_json
-from upshot.wire.error_classification import classify_error, one_line
+from upshot.wire.error_classification import PROVIDER_TYPE, classify_error, one_line
 
 _COUNTS: Final = (
     "input_tokens",
@@ -218,7 +218,7 @@ def find_failure(exception: BaseException, codes: Mapping[str, ErrorCode]) -> Fi
         **find_texts(exception, provider="llm_provider", model="model_name"),
         **find_texts(exception, model="model", request_id="request_id"),
         "raw_headers": {**headers},
-        "error_type_raw": error.type,
+        "error_type_raw": error.details.get(PROVIDER_TYPE, error.type),
         "error_code_raw": error.provider_code,
     }
     limited = error.code == ErrorCode.RATE_LIMIT
@@ -254,6 +254,10 @@ def _classify(exception: BaseException) -> AgentError:
         status=status, body=b"" if body is None else said, headers=find_headers(exception)
     )
     message = one_line(str(exception)) if body is None else error.message
+    details: JsonObject = {PROVIDER_TYPE: error.type} if error.type else {}
     return msgspec.structs.replace(
-        error, message=message, type=error.type or type(exception).__name__
+        error,
+        message=message,
+        type=type(exception).__name__,
+        details={**error.details, **details},
     )

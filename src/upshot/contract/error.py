@@ -23,7 +23,8 @@ class AgentError(Value, frozen=True, kw_only=False):
         code: The kind of failure; an open word.
         message: One line that says what happened and, where possible, what to do.
             No traceback, no secret.
-        type: The original exception's class, or the provider's own word; "" if none.
+        type: The original exception's class, and then ``details["provider_type"]`` has the
+            provider's own word; that word where nothing was raised; "" if none.
         status_code: The HTTP status, None if there was none.
         retryable: Whether the same request may succeed later.
         retry_after_s: The least seconds to wait before a retry; None if unknown.

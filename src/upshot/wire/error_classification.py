@@ -225,6 +225,8 @@ _STATUS_TEXT: Final = re.compile(
 # -- reading what is known of a failure
 
 MAX_MESSAGE_CHARS: Final = 1000
+PROVIDER_TYPE: Final = "provider_type"
+"""Where in an error's details the provider's word stands if its type is an exception's class."""
 
 _SPACE = re.compile(r"\s+")
 _TAG = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
@@ -248,7 +250,7 @@ class FailureFacts:
     Attributes:
         message: One line for the user, keys masked.
         text: All text to search for phrases.
-        type: The provider's word for the kind of failure, or the class name.
+        type: The provider's word for the kind of failure.
         code: The provider's own code.
         words: Every word that names a kind, squashed.
         status: An error status in the body or exception.
@@ -334,7 +336,6 @@ def read_exception_facts(exception: BaseException) -> FailureFacts:
             facts.words.add(_squash(type(one).__name__))
         _read_exception(one, facts)
     first = facts.exceptions[0]
-    facts.type = facts.type or type(first).__name__
     text = " ".join(_string(one) for one in facts.exceptions)
     facts.text = f"{facts.text} {text}".strip()
     facts.message = facts.message or one_line(_string(first)) or type(first).__name__
@@ -554,10 +555,13 @@ def _to_error(
     kind = _kind(facts, failed)
     wait = read_retry_after(fields, now=time.time() if now is None else now)
     details: JsonObject = {**facts.details, "provider": provider} if provider else facts.details
+    raised = type(facts.exceptions[0]).__name__ if facts.exceptions else ""
+    if raised and facts.type:
+        details = {**details, PROVIDER_TYPE: facts.type}
     return AgentError(
         ErrorCode.RATE_LIMIT if kind == _QUOTA else ErrorCode(kind),
         facts.message or _default_message(failed, facts),
-        type=facts.type,
+        type=raised or facts.type,
         status_code=failed if failed is not None else status,
         # A spent quota does not pass with time like a rate limit, though both have one code.
         retryable=kind != _QUOTA and is_retryable(kind, failed),
