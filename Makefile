@@ -61,7 +61,7 @@ endef
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: fuzz kills properties help setup demo test format-check lint types layers unit adapters mcp dojo bench \
+.PHONY: fuzz chaos kills properties help setup demo test format-check lint types layers unit adapters mcp dojo bench \
   schema format clean
 
 help: ## list the targets
@@ -116,6 +116,9 @@ properties: $(DEV) ## search the property tests with 20 times as many examples, 
 
 fuzz: $(DEV) ## read random replies for SECONDS=60; prints how to repeat what breaks
 	@$(BIN)/python -m fuzz $(or $(SECONDS),60)
+
+chaos: $(DEV) ## make COUNT=100000 runs against a server that answers anything
+	@$(BIN)/python -m fuzz.chaos $(or $(COUNT),100000)
 
 kills: $(DEV) ## kill runs with SIGKILL COUNT=10000 times at random moments until they end
 	@$(BIN)/python -m kills $(or $(COUNT),10000)

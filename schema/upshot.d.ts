@@ -71,7 +71,8 @@ export interface AgentError {
   /** One line that says what happened and, where possible, what to do. No traceback, no secret. */
   message: string;
   /**
-   * The original exception's class, or the provider's own word; "" if none.
+   * The original exception's class, and then `details["provider_type"]` has the provider's own
+   * word; that word where nothing was raised; "" if none.
    * @defaultValue `""`
    */
   type?: string;
