@@ -228,6 +228,7 @@ with lazy_imports(globals()):
         Circuit as Circuit,
         ProcessLimits as ProcessLimits,
         Rate as Rate,
+        UnknownEffect as UnknownEffect,
     )
     from upshot.tools.gates.approval_gate import (
         Allow as Allow,

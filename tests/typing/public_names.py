@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, assert_type
+from typing import Any, assert_type, cast
 
 import msgspec
 
@@ -57,6 +57,8 @@ from upshot import (
     ToolRecord,
     ToolSettled,
     ToolTask,
+    ToolTimeout,
+    UnknownEffect,
     Usage,
     fork,
     from_a2a,
@@ -83,6 +85,40 @@ class Deps:
 @tool(effect="read")
 async def price(context: ToolContext[Deps], cents: int) -> int:
     return cents * context.dependencies.rate
+
+
+@tool
+def shout(words: str, *, times: int = 1) -> str:
+    return words.upper() * times
+
+
+class Shop:
+    @tool(effect="write")
+    def sell(self, article: str) -> bool:
+        return bool(article)
+
+
+assert_type(shout("hi", times=2), str)
+assert_type(Shop().sell("lamp"), bool)
+shout("hi", loud=True)  # pyright: ignore[reportCallIssue]  # no such parameter
+shout(5)  # pyright: ignore[reportArgumentType]  # not a text
+
+
+async def called() -> None:
+    context = cast("ToolContext[Deps]", None)
+    assert_type(await price(context, 7), int)
+    assert_type(await price.but(name="cost")(context, 7), int)
+
+
+def was_sold(asked: UnknownEffect) -> bool:
+    assert_type(asked.idempotency_key, str)
+    assert_type(asked.outcome, ToolTimeout | ToolFailure)
+    return bool(asked.arguments)
+
+
+@tool(effect="write", verify=was_sold)
+def sell(article: str) -> str:
+    return article
 
 
 text = Agent("a")

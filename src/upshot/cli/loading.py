@@ -92,11 +92,12 @@ def machine_agent(path: Path, modules: Sequence[ModuleType]) -> Agent[Any]:
     tools: list[Tool] = []
     for name, value in _values(modules):
         if isinstance(value, Tool):
-            tools.append(value)
+            tools.append(cast("Tool", value))
+            continue
         for known in (name, getattr(value, "id", "")):
             if ("agent", known) in wanted and not inspect.isclass(value):
                 agents.setdefault(str(known), value)
-        if ("function", name) in wanted and not isinstance(value, Tool):
+        if ("function", name) in wanted:
             functions.setdefault(name, value)
     try:
         engine = MachineEngine(machine, agents=agents, functions=functions, tools=tools)
@@ -155,7 +156,8 @@ def load_tools(files: Sequence[Path]) -> list[Tool]:
     """Every tool that the Python *files* define by a name of their own."""
     tools: list[Tool] = []
     for path in files:
-        found = [value for value in vars(import_file(path)).values() if isinstance(value, Tool)]
+        values = vars(import_file(path)).values()
+        found = [cast("Tool", value) for value in values if isinstance(value, Tool)]
         if not found:
             raise Misuse(f"{shown(path)} has no tools: mark functions with @upshot.tool")
         tools += found

@@ -444,6 +444,14 @@ def outcome_to_model_content(outcome: ToolOutcome, *, rich: bool = False) -> str
         return to_json(to_free_json(form)[0]).decode()
 
 
+def plain_text_of(outcome: ToolOutcome) -> str | None:
+    """The text of a result that is one text and nothing else, None for any other outcome."""
+    if not isinstance(outcome, ToolExecutionResult) or len(outcome.output) != 1:
+        return None
+    text = outcome.output.get("result")
+    return text if text and isinstance(text, str) else None
+
+
 def outcome_to_object(outcome: ToolOutcome, *, rich: bool = False) -> JsonObject:
     """The form of *outcome* for the model, as an object; *rich* adds further facts."""
     form = _form_of_outcome(outcome)

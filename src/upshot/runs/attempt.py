@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from msgspec.structs import replace
 
 from upshot.contract.agent_spec import RunInfo
 from upshot.contract.base.checks import has_own_output, kind_of
-from upshot.contract.base.enums import Role
+from upshot.contract.base.enums import Origin, Role
 from upshot.contract.base.json_values import is_plain, to_free_json
+from upshot.contract.error import RunWarning
 from upshot.contract.events import BoardChanged, QuestionAsked
 from upshot.contract.message import CUT, Message, is_untrusted
 from upshot.contract.model_calls import Request
@@ -30,6 +32,13 @@ from upshot.runs.run_context import RunContext, current_run
 from upshot.runs.services.run_tools import toolbox_of
 from upshot.state.board import Board
 from upshot.state.child_runs import bare_id
+
+_WAITS_IN_VAIN = RunWarning(
+    code="no_journal",
+    message="the run waits for an answer, and without a journal nobody can go on with it: give "
+    "run(..., journal=...), or approve= to answer at once",
+    origin=Origin.CALLER,
+)
 
 
 async def seed_board(
@@ -61,7 +70,7 @@ async def seed_board(
         return board_of(plan.seed, feedback)
     else:
         board = Board()
-        board.extend((*plan.history, plan.request.to_message()))
+        board.extend((*without_orphans(plan.history), plan.request.to_message()))
         for name, value in plan.request.inputs.items():
             board.set(name, value)
     if plan.handoff_messages:
@@ -70,6 +79,26 @@ async def seed_board(
         board.append(Message("user", feedback))
     board.mark_seeded()
     return board
+
+
+def without_orphans(messages: Sequence[Message]) -> Sequence[Message]:
+    """*messages* without outcomes of calls that are not among them, which providers refuse.
+
+    Returns:
+        The very same object where there are none.
+    """
+    waiting = Counter[str]()
+    kept: list[Message] = []
+    for message in messages:
+        waiting.update(call.id for call in message.tool_calls)
+        if message.role is Role.TOOL:
+            # One that names no call is of any.
+            id = message.tool_call_id or next(iter(waiting.elements()), "")
+            if not waiting[id]:
+                continue
+            waiting[id] -= 1
+        kept.append(message)
+    return messages if len(kept) == len(messages) else kept
 
 
 async def _prepared(prepare: Seeder, info: RunInfo, request: Request, *, wait: Wait) -> Board:
@@ -119,6 +148,11 @@ async def seed(context: RunContext, attempt: int, feedback: str) -> None:
         )
     else:
         board = board_of(context.recording.begin(attempt))
+    lost = len(context.plan.history) - len(without_orphans(context.plan.history))
+    if lost and context.plan.prepare is None and attempt == 1:
+        message = f"history held outcomes whose calls are not in it: {lost} left out"
+        warning = RunWarning(code="orphaned_outcome", message=message, origin=Origin.CALLER)
+        context.recorder.warn(warning)
     for change in board.facts():
         context.recorder.emit(change)
     if context.toolbox is not None:
@@ -310,7 +344,9 @@ def tell_waits(context: RunContext, ending: Ending) -> Ending:
         context: Of the run, which is about to park.
         ending: What it waits for; what its host was asked for is logged already.
     """
-    state = context.state
+    state, plan = context.state, context.plan
+    if plan.journal is None and context.parent is None and context.recording is None:
+        context.recorder.warn(_WAITS_IN_VAIN)
     own = {
         bare_id(one): one
         for one in ending.pending

@@ -52,6 +52,7 @@ from upshot.contract.tool_calls import (
     ToolRecord,
     fence,
     outcome_to_model_content,
+    plain_text_of,
 )
 from upshot.errors import JournalError
 from upshot.state.board import Board
@@ -572,7 +573,8 @@ def _message_of(state: RunState, record: ToolRecord, seq: int) -> Message:
 
 def _shown_text_of(state: RunState, record: ToolRecord, seq: int) -> str:
     """What the model reads of the outcome of a call."""
-    text = _index(state).texts.get(record.call_id) or outcome_to_model_content(record.outcome)
+    text = plain_text_of(record.outcome) or _index(state).texts.get(record.call_id)
+    text = text or outcome_to_model_content(record.outcome)
     if record.trust:
         text = fence(text, run_id=_run_id_at(state, seq), call_id=record.call_id)
     return text

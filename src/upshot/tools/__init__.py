@@ -68,6 +68,7 @@ with lazy_imports(globals()):
         Circuit as Circuit,
         ProcessLimits as ProcessLimits,
         Rate as Rate,
+        UnknownEffect as UnknownEffect,
     )
     from upshot.tools.execution.executor import Workers as Workers
     from upshot.tools.gates.approval_gate import (

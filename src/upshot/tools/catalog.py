@@ -89,9 +89,10 @@ def _flatten(items: Iterable[object], named: Mapping[str, Tool]) -> Iterable[Too
 
 def _resolve(item: object, named: Mapping[str, Tool]) -> Iterable[Tool]:
     if isinstance(item, Tool):
-        if item.is_unbound:
-            raise Misuse(f"tool {item.name!r} is a method without its object: give object.method")
-        return (item,)
+        found = cast("Tool", item)
+        if found.is_unbound:
+            raise Misuse(f"tool {found.name!r} is a method without its object: give object.method")
+        return (found,)
     if isinstance(item, str):
         if item not in named:
             hint = did_you_mean(item, named, f"known are: {', '.join(named) or 'none'}")

@@ -31,6 +31,7 @@ from upshot.contract.tool_calls import (
     ToolSpec,
     fence,
     outcome_to_model_content,
+    plain_text_of,
 )
 from upshot.tools.call_resumption import (
     EarlierCalls,
@@ -301,6 +302,7 @@ class Toolbox:
         self.records, self.known_outcomes = [], get("known_outcomes")
         self._scope: ReplayScope = get("replay_scope", "turn")
         self._batches = set[Batch]()
+        self._is_of_run = identity is not None
         self._state = ToolboxState(
             identity=whose,
             parent_run_id=get("parent_run_id", ""),
@@ -463,10 +465,14 @@ class Toolbox:
         """What a tool message holds of an outcome of this Toolbox.
 
         Returns:
-            ``outcome_to_model_content``; between marks where it may hold untrusted content, and
-            with a note after it where the same call gave the same result again and again.
+            ``outcome_to_model_content``, or in a run the text of a tool with ``plain_text`` that
+            gave nothing else; between marks where it may hold untrusted content, and with a note
+            after it where the same call gave the same result again and again.
         """
-        text = outcome_to_model_content(outcome)
+        state = self._state
+        tool = state.catalog.tools.get(outcome.tool_name) if self._is_of_run else None
+        plain = None if tool is None or not tool.plain_text else plain_text_of(outcome)
+        text = outcome_to_model_content(outcome) if plain is None else plain
         if (outcome.call_id, outcome.tool_name) in self._state.fenced:
             text = fence(text, run_id=self.run_id, call_id=outcome.call_id)
         note = self._state.turn.loop_detector.note_of(outcome)

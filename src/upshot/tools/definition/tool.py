@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Concatenate, Generic, Literal, TypeAlias, cast, overload
 
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import JsonObject
@@ -22,6 +22,8 @@ from upshot.tools.definition.tool_options import (
 )
 
 if TYPE_CHECKING:
+    from typing_extensions import ParamSpec, TypeVar
+
     from upshot.tools.arguments.argument_check import ArgumentCheck
     from upshot.tools.definition.tool_options import (
         Address,
@@ -31,16 +33,28 @@ if TYPE_CHECKING:
         VerifyHook,
     )
 
+    # The parameters of the function that a tool is made of, what it returns, and its owner.
+    P = ParamSpec("P", default=...)
+    R_co = TypeVar("R_co", covariant=True, default=object)
+    Q = ParamSpec("Q")
+    S = TypeVar("S")
+else:
+    from typing import ParamSpec, TypeVar
+
+    P, Q = ParamSpec("P"), ParamSpec("Q")
+    R_co, S = TypeVar("R_co", covariant=True), TypeVar("S")
+
 
 EffectWord: TypeAlias = Effect | Literal["read", "write", "destructive"]
 Resources: TypeAlias = Iterable[str] | Callable[[JsonObject], Iterable[str]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Tool:
+class Tool(Generic[P, R_co]):
     """Something that a model can have done.
 
-    Made by ``@tool`` or ``Tool.from_schema``; it can still be called like the function.
+    Made by ``@tool`` or ``Tool.from_schema``; it can still be called like the function, with its
+    parameters and its result, ``Tool[P, R_co]``.
 
     Attributes:
         name: What the model calls it by: 1 to 64 of a-z, A-Z, 0-9, ``_``, ``-`` and ``.``.
@@ -77,6 +91,8 @@ class Tool:
         circuit: When a run leaves it alone after failures; None is never.
         block_scope: What a failure that is final blocks for the turn: "tool", or with "key"
             only calls with the same arguments.
+        plain_text: Whether the model of a run reads a text that it returns as it is; False shows
+            the JSON ``{"result": "..."}``.
     """
 
     name: str
@@ -105,6 +121,7 @@ class Tool:
     rate: Rate | None = None
     circuit: Circuit | None = None
     block_scope: Literal["tool", "key"] = "tool"
+    plain_text: bool = True
 
     def __post_init__(self) -> None:
         check_tool(vars(self))
@@ -200,7 +217,7 @@ class Tool:
         named = self.resources(arguments) if callable(self.resources) else self.resources
         return frozenset(named)
 
-    def but(self, **changes: object) -> Tool:
+    def but(self, **changes: object) -> Tool[P, R_co]:
         """This tool with some fields changed, such as ``name``.
 
         Raises:
@@ -208,15 +225,22 @@ class Tool:
         """
         return replace(self, **cast("dict[str, JsonObject]", changes))
 
-    def __call__(self, *args: object, **kwargs: object) -> object:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function itself, without gates or a record."""
         # So that decorating a function takes nothing away from its other callers and tests.
         body = self.body
-        if isinstance(body, FunctionBody):
-            return body.function(*args, **kwargs)
-        return cast("SchemaBody", body).call(*args, **kwargs)
+        function = (
+            body.function if isinstance(body, FunctionBody) else cast("SchemaBody", body).call
+        )
+        return cast("Callable[P, R_co]", function)(*args, **kwargs)
 
-    def __get__(self, owner: object, kind: type | None = None) -> Tool:
+    @overload
+    def __get__(self, owner: None, kind: type | None = None) -> Tool[P, R_co]: ...
+    @overload
+    def __get__(
+        self: Tool[Concatenate[S, Q], R_co], owner: S, kind: type | None = None
+    ) -> Tool[Q, R_co]: ...
+    def __get__(self, owner: object, kind: type | None = None) -> Tool[..., R_co]:
         """As a method: the tool with its ``self``."""
         if owner is None or not isinstance(self.body, FunctionBody) or not self.is_unbound:
             return self
@@ -276,7 +300,7 @@ class Tool:
 
 
 @overload
-def tool(function: Callable[..., object], /) -> Tool: ...
+def tool(function: Callable[P, R_co], /) -> Tool[P, R_co]: ...
 @overload
 def tool(
     *,
@@ -304,16 +328,17 @@ def tool(
     rate: Rate | None = None,
     circuit: Circuit | None = None,
     block_scope: Literal["tool", "key"] = "tool",
-) -> Callable[[Callable[..., object]], Tool]: ...
+    plain_text: bool = True,
+) -> Callable[[Callable[P, R_co]], Tool[P, R_co]]: ...
 def tool(
-    function: Callable[..., object] | None = None,
+    function: Callable[P, R_co] | None = None,
     /,
     *,
     name: str | None = None,
     description: str | None = None,
     effect: EffectWord | None = None,
     **fields: object,
-) -> Tool | Callable[[Callable[..., object]], Tool]:
+) -> Tool[P, R_co] | Callable[[Callable[P, R_co]], Tool[P, R_co]]:
     """Make a tool of a function, plain or async: ``@tool`` or ``@tool(effect="read")``.
 
     The schema is made of the signature, the descriptions of the docstring. A first parameter
@@ -333,18 +358,19 @@ def tool(
     """
     check_known(fields, _OPTIONS)
 
-    def make(function: Callable[..., object]) -> Tool:
+    def make(function: Callable[P, R_co]) -> Tool[P, R_co]:
         if not callable(function):
             raise Misuse(f"@tool takes a function, not {function!r}: options are keywords")
         named = _name_of(function) if name is None else name
         _check_function(function, named)
-        return Tool(
+        made = Tool(
             named,
             FunctionBody(function, Signature(function, named)),
             about=description,
             effect=None if effect is None else to_effect(named, effect),
             **fields,  # pyright: ignore[reportArgumentType]  # the overload has their types
         )
+        return cast("Tool[P, R_co]", made)
 
     return make if function is None else make(function)
 

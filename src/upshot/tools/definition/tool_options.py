@@ -252,6 +252,7 @@ _TEXT = (none_or(is_of(str)), "a text or None")
 _SECONDS = (none_or(is_seconds), "at least 0, in seconds")
 _RULES: Rules = {
     "idempotent": _FLAG,
+    "plain_text": _FLAG,
     "repeatable": _FLAG,
     "network": _FLAG,
     "repair": _FLAG,
