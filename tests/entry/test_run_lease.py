@@ -32,6 +32,7 @@ from upshot import (
     ScriptEngine,
     Status,
     ToolCall,
+    ToolFailure,
     open_journal,
     reopen,
     resume,
@@ -44,7 +45,7 @@ from upshot.journal import MemoryJournal, SqliteJournal
 from upshot.journal.lease_holder import this_process
 
 PROGRAM = '''
-import asyncio, sys
+import asyncio, pathlib, sys
 from upshot import (
     Agent, JournalError, Request, ScriptedModel, ScriptEngine, ToolCall, open_journal, resume, run,
     tool,
@@ -61,6 +62,20 @@ def make(path, is_told=True):
         return "worked"
 
     return Agent("a", model=ScriptedModel([ToolCall("w", "work"), "Done."]), tools=[work])
+
+def paying(path):
+    """An agent whose tool says that it works, and pays after a line; a look tells what was paid."""
+    paid = pathlib.Path(path).with_name("paid")
+
+    @tool(effect="write", verify=lambda asked: "applied" if paid.exists() else "none")
+    async def pay():
+        print("working", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        with paid.open("a") as file:
+            file.write("paid")
+        return "paid"
+
+    return Agent("p", model=ScriptedModel([ToolCall("w", "pay"), "Done."]), tools=[pay])
 
 def asking():
     @tool(effect="read", approval=True)
@@ -84,8 +99,9 @@ async def main(what, path):
             print("parked", flush=True)
             await asyncio.to_thread(sys.stdin.readline)
             return
-        if what in ("run", "nested"):
-            agent = make(path) if what == "run" else around(make(path))
+        if what in ("run", "nested", "pay"):
+            agent = paying(path) if what == "pay" else make(path)
+            agent = around(agent) if what == "nested" else agent
             result = await run(agent, Request("Go.", run_id="r1"), journal=journal)
         else:
             print("ready", flush=True)
@@ -208,6 +224,26 @@ def test_from_a_suspended_process_a_run_is_taken_and_it_can_write_no_more(
     other.process.send_signal(signal.SIGCONT)
     other.go_on()
     assert other.line().startswith("failed")
+
+
+@pytest.mark.skipif(this_process().started is None, reason="nothing is told of processes here")
+def test_that_nothing_was_paid_is_not_believed_of_a_process_that_is_only_suspended(
+    tmp_path: Path, worker: Callable[..., Worker]
+) -> None:
+    other = worker("pay")
+    assert other.line() == "working"
+    asyncio.run(all_logged(tmp_path))
+    other.process.send_signal(signal.SIGSTOP)
+    os.waitpid(other.pid, os.WUNTRACED)
+    agent = runpy.run_path(str(tmp_path / "program.py"))["paying"](str(tmp_path / "runs.db"))
+    result = asyncio.run(resume("r1", agent, journal=tmp_path / "runs.db"))
+    (outcome,) = result.tool_outcomes
+    assert isinstance(outcome, ToolFailure)
+    assert (outcome.effect, outcome.retryable) == ("unknown", False)
+    other.process.send_signal(signal.SIGCONT)
+    other.go_on()
+    assert other.line().startswith("failed")
+    assert (tmp_path / "paid").read_text() == "paid"
 
 
 def test_a_killed_run_goes_on_at_once_though_nobody_waited_for_its_process(

@@ -14,6 +14,7 @@ from upshot.wire.decoding import as_text, encode_json, parse_object
 ServerEvent: TypeAlias = "tuple[str, bytes]"
 """The event's name ("" if it has none) and its data."""
 
+_MANY_LINES = 4096
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -27,7 +28,7 @@ class EventParser:
         WHATWG HTML, section 9.2.6 "Interpreting an event stream".
     """
 
-    __slots__ = ("_after_cr", "_data", "_name", "_start", "_tail")
+    __slots__ = ("_after_cr", "_data", "_joined", "_name", "_start", "_tail")
 
     def __init__(self) -> None:
         self._start: bytes | None = b""
@@ -35,6 +36,8 @@ class EventParser:
         self._tail: list[bytes] = []
         self._name = ""
         self._data: list[bytes] = []
+        # How many of these are lines that were joined already.
+        self._joined = 0
 
     def feed(self, data: bytes) -> list[ServerEvent]:
         """Take the next piece.
@@ -97,7 +100,12 @@ class EventParser:
                 if data:
                     events.append((self._name, data[0] if len(data) == 1 else b"\n".join(data)))
                     data.clear()
+                    self._joined = 0
                 self._name = ""
+        if len(data) - self._joined > _MANY_LINES:
+            # Each line is an object, which takes ten times as much as it holds if it is empty.
+            data[self._joined :] = [b"\n".join(data[self._joined :])]
+            self._joined += 1
         return events
 
     def _read_field(self, line: bytes) -> None:
