@@ -39,7 +39,7 @@ class JournalError(UpshotError):
 def need_of_extra(what: str, extra: str) -> str:
     """The sentence that *what* cannot be had without an extra, and how to install that."""
     return (
-        f"{what} needs an extra: pip install 'upshot[{extra}]', "
+        f"{what} needs an extra: pip install 'upshot-agents[{extra}]', "
         f"or in a clone pip install -e '.[{extra}]'"
     )
 

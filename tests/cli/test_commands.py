@@ -254,7 +254,7 @@ def test_a_missing_extra_is_told_in_one_sentence(package: str) -> None:
     )
     assert done.returncode == 2
     assert done.stderr == (
-        "upshot: the command needs an extra: pip install 'upshot[cli]', "
+        "upshot: the command needs an extra: pip install 'upshot-agents[cli]', "
         "or in a clone pip install -e '.[cli]'\n"
     )
 

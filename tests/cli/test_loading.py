@@ -126,9 +126,7 @@ def test_a_file_without_tools_is_told() -> None:
 
 def test_yaml_without_its_reader_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
-    said = (
-        "bot.yaml: reading YAML needs an extra: pip install 'upshot[machine]', or in a clone pip "
-    )
-    said += "install -e '.[machine]'; or write it as JSON"
+    said = "bot.yaml: reading YAML needs an extra: pip install 'upshot-agents[machine]', or in a "
+    said += "clone pip install -e '.[machine]'; or write it as JSON"
     with pytest.raises(Misuse, match=f"^{re.escape(said)}$"):
         load_agent(Target(write("bot.yaml", "id: bot")))

@@ -63,7 +63,7 @@ def test_another_repository_gives_another_report(garden: Path, tmp_path: Path) -
     assert err == ""
     assert "The model is SCRIPTED" in out
     assert "# Survey of garden-project" in out
-    assert "3 commits by 2 author(s), from 2025-02-20 to 2025-03-01, on branch trunk" in out
+    assert "3 commits (number of authors: 2), from 2025-02-20 to 2025-03-01, on branch trunk" in out
     assert "| Python | 1 | 7 | 53.8 % |" in out
     assert "3 functions and types in 2 files" not in out
     assert "| garden/plants.py | 3 |" in out

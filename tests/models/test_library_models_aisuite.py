@@ -175,7 +175,9 @@ def test_a_name_without_a_provider_is_misuse(name):
 
 @pytest.mark.skipif(find_spec("aisuite") is not None, reason="aisuite is installed here")
 def test_without_the_package_a_sentence_says_what_to_install():
-    with pytest.raises(Misuse, match=r"aisuite needs an extra: pip install 'upshot\[aisuite\]'"):
+    with pytest.raises(
+        Misuse, match=r"aisuite needs an extra: pip install 'upshot-agents\[aisuite\]'"
+    ):
         resolve("aisuite:openai:gpt-4o")
 
 

@@ -281,7 +281,9 @@ async def test_an_object_of_any_shape_is_a_response_or_an_error():
 
 @pytest.mark.skipif(find_spec("litellm") is not None, reason="litellm is installed here")
 def test_without_the_package_a_sentence_says_what_to_install():
-    with pytest.raises(Misuse, match=r"litellm needs an extra: pip install 'upshot\[litellm\]'"):
+    with pytest.raises(
+        Misuse, match=r"litellm needs an extra: pip install 'upshot-agents\[litellm\]'"
+    ):
         resolve("litellm:openai/gpt-4o")
 
 

@@ -139,7 +139,7 @@ def test_yaml_without_a_reader_says_what_to_install(tmp_path, monkeypatch):
     path = tmp_path / "s.yaml"
     path.write_text("replies: [a]")
     monkeypatch.setitem(sys.modules, "yaml", None)
-    with pytest.raises(Misuse, match=r"pip install 'upshot\[machine\]'"):
+    with pytest.raises(Misuse, match=r"pip install 'upshot-agents\[machine\]'"):
         read_scenario(path)
 
 

@@ -105,7 +105,7 @@ def test_a_missing_extra_is_named() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout == (
-        "Misuse telemetry needs an extra: pip install 'upshot[otel]', "
+        "Misuse telemetry needs an extra: pip install 'upshot-agents[otel]', "
         "or in a clone pip install -e '.[otel]'\n"
     )
 

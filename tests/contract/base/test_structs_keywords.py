@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from upshot.contract import (
+    Agent,
     AgentCapabilities,
     AgentCard,
     AgentError,
@@ -56,3 +57,8 @@ def test_what_is_no_value_of_its_type_is_named_with_its_field(make: Any, said: s
     with pytest.raises(Misuse) as caught:
         make()
     assert said in str(caught.value)
+
+
+def test_a_field_of_a_part_is_named_with_its_place():
+    with pytest.raises(Misuse, match=r"no field 'max_turns': give budget=Budget\(max_turns=...\)"):
+        Agent("a", max_turns=1)  # type: ignore[call-arg]

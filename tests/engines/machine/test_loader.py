@@ -392,7 +392,7 @@ def test_without_the_extra_it_is_named(missing: str) -> None:
     )
     command = [sys.executable, "-W", "error", "-c", program, missing]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert "pip install 'upshot[machine]', or in a clone pip install -e" in done.stdout
+    assert "pip install 'upshot-agents[machine]', or in a clone pip install -e" in done.stdout
 
 
 # ---- the published schema

@@ -20,7 +20,7 @@ def test_without_the_extra_it_is_named():
     )
     command = [sys.executable, "-W", "error", "-c", program]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert "pip install 'upshot[mcp]'" in done.stdout
+    assert "pip install 'upshot-agents[mcp]'" in done.stdout
 
 
 def test_a_server_that_is_not_opened_says_how() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from functools import cache
@@ -80,6 +81,12 @@ def _misfit(kind: type, args: tuple[object, ...], fields: dict[str, object]) -> 
 
 def _no_field(kind: type, name: str, names: Iterable[str]) -> str:
     names = tuple(names)
+    module = sys.modules[kind.__module__]
+    for field, annotation in kind.__annotations__.items():
+        # As text: not every name in it is there at run time.
+        for word in re.findall(r"\w+", str(annotation)):
+            if name in getattr(getattr(module, word, None), "__struct_fields__", ()):
+                return f"{kind.__name__} has no field {name!r}: give {field}={word}({name}=...)"
     hint = did_you_mean(name, names, f"it has {', '.join(names)}")
     return f"{kind.__name__} has no field {name!r}: {hint}"
 

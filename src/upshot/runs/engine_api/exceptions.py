@@ -153,7 +153,8 @@ class Parked(Signal):
                 waits += [given] if isinstance(given, Pending) else _all_pending(given)
         self.pending: tuple[Pending, ...] = tuple(waits)
         self.reason: str = " ".join(reasons)
-        super().__init__(self.reason or f"waiting for {len(waits)} answer(s)")
+        answers = "1 answer" if len(waits) == 1 else f"{len(waits)} answers"
+        super().__init__(self.reason or f"waiting for {answers}")
 
 
 def signal_of(error: BaseException) -> Signal | None:
