@@ -32,7 +32,7 @@ def lines_of(*events: tuple[float, Event]) -> list[str]:
 
 
 def test_a_completed_run_is_reported_with_what_it_used() -> None:
-    assert lines_of(*a_whole_run())[:9] == [
+    assert lines_of(*a_whole_run())[:10] == [
         f"{RUN_ID}  counter  completed",
         "request     Count the files.",
         "started     2025-03-01 12:00:00 UTC, worked 4.0 s",
@@ -41,6 +41,7 @@ def test_a_completed_run_is_reported_with_what_it_used() -> None:
         "cost        $0.0125",
         "tool calls  3: 1 denied: validation, 1 result, 1 timeout",
         "journal     runs.db",
+        f"events      12: upshot show {RUN_ID} --events --journal runs.db",
         "",
     ]
 

@@ -256,6 +256,14 @@ class Activity:
         return self.state.spent_s
 
     @property
+    def waited_s(self) -> float | None:
+        """Seconds from the first event to the last in which no process worked on it."""
+        started = None if self.started is None else self.started.time
+        if started is None or self._last is None:
+            return None
+        return max(0.0, (self._last - started).total_seconds() - self.length_s)
+
+    @property
     def running(self) -> list[Step]:
         """The steps under way."""
         return [step for step in self.steps if step.running]
@@ -347,7 +355,7 @@ class Activity:
         if id in self._answers:
             # Until it is taken another may be given in its place.
             self._answers[id].ended = Ended("", "odd", detail)
-        elif id in self._asked:
+        elif id in self._asked or call is not None:
             self._answers[id] = self._mark("answered", at_s, detail)
 
     def _number(self, pending: Pending) -> None:

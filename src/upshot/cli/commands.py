@@ -317,12 +317,14 @@ def approve(**options: Any) -> int:
 @RUN
 @JOURNAL
 @click.option("--answer/--no-answer", default=True, help="Print the answer at the end.")
+@click.option("--events", is_flag=True, help="List the events, with their numbers, instead.")
 @MARKDOWN
 @JSON
 def show(**options: Any) -> int:
     """Show all that the log has of RUN: facts, a timeline with bars, the answer.
 
-    RUN is an id, a beginning of one, or last.
+    With --events it lists what was logged: arguments and results of calls, who answered what and
+    when. RUN is an id, a beginning of one, or last.
     """
     return _run(show_run, **options)
 

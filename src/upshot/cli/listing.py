@@ -12,6 +12,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from upshot.cli.activity import RUNNING, Activity
+from upshot.cli.event_list import event_lines
 from upshot.cli.lookup import (
     existing_journal,
     find_run,
@@ -23,9 +24,11 @@ from upshot.cli.lookup import (
 )
 from upshot.cli.report import (
     DIED,
+    FORKED,
     LEFT_BEHIND,
     RUNNING_OR_DIED,
     SUSPENDED,
+    fork_origin,
     print_answer,
     report,
     status_style,
@@ -36,10 +39,13 @@ from upshot.cli.timeline import ending, fit, label
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.enums import Status
 from upshot.contract.codec import encode
+from upshot.contract.events import RunStarted
 from upshot.contract.protocols import Journal, RunSummary
 from upshot.errors import Misuse
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.opening import open_journal
+from upshot.runs.redaction import lift_secrets
+from upshot.state.stored_events import states
 
 _MAX_AGENT_WIDTH = 20
 _MIN_REQUEST_WIDTH = 8
@@ -56,6 +62,7 @@ def runs_table(
     glyphs: Glyphs,
     holders: Mapping[str, LeaseHolder] | None = None,
     left: Container[str] = (),
+    forked: Container[str] = (),
 ) -> Iterator[Text]:
     """Lay runs out as rows: id, status, agent, start and request."""
     if not runs:
@@ -63,7 +70,7 @@ def runs_table(
     placed = list(_placed(runs))
     known = holders or {}
     rows = [
-        _cells(run, depth, glyphs, _state(run, known.get(run.run_id), left))
+        _cells(run, depth, glyphs, _state(run, known.get(run.run_id), left, forked))
         for run, depth in placed
     ]
     widths = [max(map(cell_len, column)) for column in zip(_HEADING, *rows, strict=True)]
@@ -90,8 +97,12 @@ def _placed(runs: Sequence[RunSummary]) -> Iterator[tuple[RunSummary, int]]:
         stack += [(one, depth + 1) for one in reversed(inner)]
 
 
-def _state(run: RunSummary, holder: LeaseHolder | None, left: Container[str]) -> str:
+def _state(
+    run: RunSummary, holder: LeaseHolder | None, left: Container[str], forked: Container[str]
+) -> str:
     """A run's status; if a process works on a run that was left behind, the process is named."""
+    if run.run_id in forked:
+        return FORKED
     is_held = holder is not None and holder.state in ("lives", "stopped")
     return LEFT_BEHIND if run.run_id in left and not is_held else status_words(run.status, holder)
 
@@ -137,14 +148,23 @@ def _row(
 
 
 # The stored status of runs that are shown with another word.
-_SHOWN_FOR = {SUSPENDED: RUNNING, DIED: RUNNING, RUNNING_OR_DIED: RUNNING}
+_SHOWN_FOR = {SUSPENDED: RUNNING, DIED: RUNNING, RUNNING_OR_DIED: RUNNING, FORKED: RUNNING}
 STATUSES = (RUNNING, *_SHOWN_FOR, LEFT_BEHIND, *(status.value for status in Status))
 
 
 async def show_run(
-    terminal: Terminal, *, wanted: str, journal: str, as_json: bool, answer: bool, markdown: bool
+    terminal: Terminal,
+    *,
+    wanted: str,
+    journal: str,
+    as_json: bool,
+    answer: bool,
+    markdown: bool,
+    events: bool,
 ) -> int:
     """Print all that a journal has of a run."""
+    if events:
+        return await _show_events(terminal, wanted, journal, as_json=as_json)
     async with open_journal(existing_journal(journal), create=False) as log:
         holders = await log.holders()
         activity = await read_activity(log, await find_run(log, wanted))
@@ -176,6 +196,17 @@ async def show_run(
     return 0
 
 
+async def _show_events(terminal: Terminal, wanted: str, journal: str, *, as_json: bool) -> int:
+    async with open_journal(existing_journal(journal), create=False) as log:
+        run_id = await find_run(log, wanted)
+        stated = states(log.events(run_id), read=lift_secrets())
+        if as_json:
+            terminal.put_json(encode([event async for event, _ in stated]))
+        else:
+            terminal.say_rows([line async for line in event_lines(stated)])
+    return 0
+
+
 async def list_runs(
     terminal: Terminal, *, journal: str, status: str | None, limit: int, as_json: bool
 ) -> int:
@@ -186,12 +217,20 @@ async def list_runs(
         is_more = bool(limit) and len(runs) > limit
         runs = runs[:limit] if is_more else runs
         left = left_behind(await _with_open_parents(log, runs))
+        forked = await _untouched_forks(log, runs)
     if as_json:
         terminal.put_json(encode(runs))
     elif runs:
         glyphs = glyphs_for(terminal.out.encoding)
         terminal.say_rows(
-            runs_table(runs, glyphs=glyphs, width=terminal.free_width, holders=holders, left=left)
+            runs_table(
+                runs,
+                glyphs=glyphs,
+                width=terminal.free_width,
+                holders=holders,
+                left=left,
+                forked=forked,
+            )
         )
         if is_more:
             terminal.hint(f"these are the newest {limit}: give --limit N for more, 0 for all")
@@ -212,9 +251,9 @@ async def _runs_shown_as(
         stored.append(Status.INPUT_REQUIRED.value)
     found = [run for one in stored for run in await log.runs(one)]
     left = left_behind(await _with_open_parents(log, found))
-    shown = [
-        run for run in found if _is_shown_as(status, _state(run, holders.get(run.run_id), left))
-    ]
+    forked = await _untouched_forks(log, found)
+    states_shown = [(run, _state(run, holders.get(run.run_id), left, forked)) for run in found]
+    shown = [run for run, words in states_shown if _is_shown_as(status, words)]
     shown.sort(key=lambda run: run.started_at.timestamp() if run.started_at else 0, reverse=True)
     return shown[:limit]
 
@@ -223,6 +262,18 @@ def _is_shown_as(status: str, words: str) -> bool:
     """Whether *words*, which may also name a process, mean *status*."""
     is_maybe = status == RUNNING and words == RUNNING_OR_DIED
     return words == status or words.startswith(f"{status} (") or is_maybe
+
+
+async def _untouched_forks(log: Journal, runs: Sequence[RunSummary]) -> frozenset[str]:
+    """The forks among *runs* that nobody has gone on with."""
+    found: set[str] = set()
+    for run in runs:
+        if run.status == RUNNING:
+            started = await anext(aiter(log.events(run.run_id)), None)
+            origin = fork_origin(started) if isinstance(started, RunStarted) else None
+            if origin is not None and origin[1] == run.events:
+                found.add(run.run_id)
+    return frozenset(found)
 
 
 async def _with_open_parents(log: Journal, runs: Sequence[RunSummary]) -> list[RunSummary]:

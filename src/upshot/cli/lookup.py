@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -24,8 +25,9 @@ from upshot.state.stored_events import states
 DEFAULT_JOURNAL = ".upshot/runs.db"
 LAST = "last"
 MEMORY = "memory:"
-# A similar id is looked for among this many of the newest runs.
+# A similar id, and the run that was worked on last, are looked for among so many of the newest.
 _MAX_NAMED = 1_000
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 def new_journal(where: str) -> str:
@@ -73,9 +75,11 @@ async def find_run(journal: Journal, wanted: str) -> str:
     if wanted and await journal.runs(run_id=wanted):
         return wanted
     if wanted == LAST:
-        newest = await journal.runs(parent_run_id="", limit=1) or await journal.runs(limit=1)
+        newest = await journal.runs(parent_run_id="", limit=_MAX_NAMED)
+        newest = newest or await journal.runs(limit=_MAX_NAMED)
         if newest:
-            return newest[0].run_id
+            # The first of equal ones, which is the newest of them.
+            return max(newest, key=lambda run: run.updated_at or run.started_at or _NEVER).run_id
     begun = [
         run.run_id
         for prefix in ((wanted, f"run-{wanted}") if wanted else ())

@@ -33,16 +33,20 @@ from upshot.cli.timeline import STYLES, timeline
 from upshot.contract.base.enums import Status
 from upshot.contract.codec import encode
 from upshot.contract.error import AgentError
+from upshot.contract.events import RunStarted
 from upshot.contract.message import File
 from upshot.contract.pending import Pending, PendingApproval, PendingExternal, PendingQuestion
 from upshot.contract.result import AgentResult
 from upshot.journal.lease_holder import LeaseHolder
+from upshot.state.child_runs import FORKED_FROM
 from upshot.state.run_state import STOPPED
 
 CONTINUE = "--continue-stopped"
 DIED = "died"
 SUSPENDED = "suspended"
 RUNNING_OR_DIED = "running or died"
+FORKED = "forked"
+"""The status of a fork that nobody has gone on with."""
 # An open child run whose parent run, which would have taken its result, has ended.
 LEFT_BEHIND = "left behind"
 
@@ -94,6 +98,22 @@ def status_words(status: str, holder: LeaseHolder | None = None) -> str:
     if holder is not None and state == "stopped":
         return f"{SUSPENDED} (process {holder.pid})"
     return DIED if state == "gone" else RUNNING_OR_DIED
+
+
+def fork_origin(started: RunStarted | None) -> tuple[str, int] | None:
+    """The run that a run was forked from last, and at which event; None for no fork."""
+    origins = None if started is None else started.options.get(FORKED_FROM)
+    last = origins[-1] if isinstance(origins, list) and origins else None
+    if not isinstance(last, dict):
+        return None
+    seq = last.get("seq")
+    return str(last.get("run_id", "")), seq if isinstance(seq, int) else 0
+
+
+def _is_untouched(activity: Activity) -> bool:
+    """Whether a run is a fork that nobody has gone on with."""
+    origin = fork_origin(activity.started)
+    return activity.status == RUNNING and origin is not None and activity.state.seq == origin[1]
 
 
 def status_style(status: str) -> str:
@@ -148,7 +168,8 @@ def _asked_text(pending: Pending) -> str:
 
 def _title(activity: Activity, holder: LeaseHolder | None) -> Text:
     agent = "" if activity.started is None else clean(activity.started.agent.id, 40)
-    status = (status_words(activity.status, holder), f"bold {status_style(activity.status)}")
+    words = FORKED if _is_untouched(activity) else status_words(activity.status, holder)
+    status = (words, f"bold {status_style(activity.status)}")
     return Text.assemble((activity.run_id, "bold"), "  ", agent, "  ", status)
 
 
@@ -158,10 +179,7 @@ def _facts(
     """Name, text and style of every line of the head."""
     started, result = activity.started, activity.result
     if started is not None:
-        yield "request", clean(started.request.text, _MAX_TEXT_CHARS), ""
-    if started is not None and started.parent_run_id:
-        ended = ", and left behind: nothing there takes its result" if is_left else ""
-        yield "started by", f"{started.parent_run_id}{ended}", ""
+        yield from _beginning(started, is_left=is_left)
     yield "started", _when(activity), ""
     yield "model", _model(activity), ""
     yield "tokens", _tokens(activity), ""
@@ -184,10 +202,22 @@ def _facts(
             ("artifact", _artifact(file), "") for file in artifact.parts if isinstance(file, File)
         )
     yield "journal", journal, ""
+    shown = command_line("show", activity.run_id, "--events", journal=journal)
+    yield "events", f"{activity.state.seq}: {shown}", ""
     if onward := _onward(
         activity, holder, activity.run_id if is_left else outer_id or activity.run_id
     ):
         yield "go on", command_line(*onward, journal=journal), ""
+
+
+def _beginning(started: RunStarted, *, is_left: bool) -> Iterator[tuple[str, str, str]]:
+    """The lines that tell where a run comes from."""
+    yield "request", clean(started.request.text, _MAX_TEXT_CHARS), ""
+    if started.parent_run_id:
+        ended = ", and left behind: nothing there takes its result" if is_left else ""
+        yield "started by", f"{started.parent_run_id}{ended}", ""
+    if origin := fork_origin(started):
+        yield "forked from", f"{origin[0]} at event {origin[1]}", ""
 
 
 def _onward(activity: Activity, holder: LeaseHolder | None, outer_id: str) -> tuple[str, ...]:
@@ -200,7 +230,8 @@ def _onward(activity: Activity, holder: LeaseHolder | None, outer_id: str) -> tu
         return ("resume", run_id, CONTINUE)
     # A child run goes on with its parent run.
     is_inside = activity.started is not None and activity.started.parent_run_id
-    return ("resume", run_id) if status_words(status, holder) == DIED and not is_inside else ()
+    is_open = status_words(status, holder) == DIED or _is_untouched(activity)
+    return ("resume", run_id) if is_open and not is_inside else ()
 
 
 def _line(name: str, text: str, style: str, width: int) -> Text:
@@ -215,8 +246,11 @@ def _line(name: str, text: str, style: str, width: int) -> Text:
 def _when(activity: Activity) -> str:
     started = None if activity.started is None else activity.started.time
     worked = duration(activity.length_s)
-    sessions = f" in {activity.sessions} sessions" if activity.sessions > 1 else ""
-    return f"{moment(started)}, worked {worked}{sessions}"
+    if activity.sessions <= 1:
+        return f"{moment(started)}, worked {worked}"
+    sessions = f"{moment(started)}, worked {worked} in {activity.sessions} sessions"
+    waited_s = activity.waited_s
+    return sessions if waited_s is None else f"{sessions}, waited {duration(waited_s)} between them"
 
 
 def _model(activity: Activity) -> str:
