@@ -53,6 +53,7 @@ async def together(
         Exception: What the first in order of those that failed raised.
     """
     if len(works) == 1:
+        # A task for the only one would gain nothing.
         return [await works[0]]
     gate = None if at_once is None else asyncio.Semaphore(at_once)
     tasks = [asyncio.ensure_future(_within(gate, work)) for work in works]
@@ -156,6 +157,7 @@ class QuestionOrder:
         while self._passed < place:
             await self._moved.wait()
         self._passed += 1
+        # The new event first: one that wakes up before its turn waits for the next move.
         moved, self._moved = self._moved, asyncio.Event()
         # The host takes its number before it first waits, so the next may come at once.
         moved.set()
@@ -167,6 +169,7 @@ class QuestionOrder:
             if self.has_changed and place > self._passed:
                 self._check_known(f"{self._key}{place + 1}", asker)
             came = await self._host.step(f"{self._key}{place + 1}", Effect.READ, lambda: asker)
+            # While this one waited for the log, another asker may have read the same place.
             if place == len(self._order):
                 self._order.append(came)
         return self._order.index(asker)
@@ -228,6 +231,8 @@ class Walk:
         now = self._board.snapshot()
         point = self.run.resume_from if self.run.attempt == 1 else None
         counts = {channel: len(messages) for channel, messages in now.channels.items()}
+        # A step, so that it is logged: the board of a resumed run shows more than what the walk
+        # began with.
         form = await self.host.step(
             f"{self.key}start",
             Effect.READ,
@@ -264,6 +269,8 @@ class Walk:
     def flush(self) -> None:
         """Put on the run's board what it is to show and does not yet."""
         for channel, messages in self._messages:
+            # A resumed walk makes the same messages in the same order, so the first ones are
+            # there.
             shown = min(self._shown.get(channel, 0), len(messages))
             if shown:
                 self._shown[channel] -= shown
@@ -271,6 +278,7 @@ class Walk:
         self._messages.clear()
         if self._variables:
             for name, value in self._variables.items():
+                # Set again, it would be logged as a change in every session.
                 if not self._board.shows(name, value):
                     self._board.set(name, value)
             self._variables.clear()
@@ -336,6 +344,7 @@ class Walk:
         ):
             return False
         await context.supervisor.pause(wait_s, clock)
+        # A request to stop ends the wait early.
         await self.stop_if_asked()
         return True
 

@@ -83,6 +83,7 @@ async def read_children(past: RunState, journal: Journal) -> None:
     """Find out what the child runs used that had not ended when the log was written."""
     origins = set[str]() if past.started is None else set(origins_of(past.started.options))
     for run_id, spent in past.children.items():
+        # It has ended, and the parent's log says what it used: its own need not be read.
         if spent is not None and spent.is_final:
             continue
         child = RunState()
@@ -132,6 +133,7 @@ async def _context_messages(context_id: str, journal: Journal) -> Sequence[Messa
     messages: list[Message] = []
     summaries = await journal.runs(context_id=context_id)
     ids = {summary.run_id for summary in summaries}
+    # The journal lists the newest first.
     for summary in reversed(summaries):
         if not summary.ended or summary.parent_run_id in ids:
             continue
@@ -263,6 +265,7 @@ async def fork_run(run_id: str, *, at: int, journal: Where, seeds: Seeds | None 
         new_id = f"run-{token_hex(8)}"
         with tempfile.TemporaryDirectory(prefix="upshot-") as folder:
             whole, part = os.path.join(folder, "whole"), os.path.join(folder, "part")
+            # By export and import, so that every journal can fork, and checks what it takes in.
             events = await opened.export(run_id, whole)
             if not 1 <= at <= events:
                 raise Misuse(f"run {run_id} has no event {at}: give one from 1 to {events}")
@@ -287,6 +290,7 @@ def _write_fork(whole: str, part: str, *, new_id: str, at: int, seeds: Seeds | N
     kept = [one for one in artifacts if any(one.id.encode() in body for body in bodies)]
     # Ids of artifacts are hard to guess, so nothing else in the log reads like one.
     names = {one.id.encode(): f"art-{token_hex(12)}".encode() for one in kept}
+    # Its own copies: the run that it was forked from may be removed with its artifacts.
     renamed = [replace(one, id=names[one.id.encode()].decode(), run_id=new_id) for one in kept]
     bodies = [_translated(body, names) for body in bodies]
     write_lines(part, ExportedRun(new_id, len(bodies), bodies, len(renamed), renamed))
@@ -309,6 +313,7 @@ def _forked_event(event: Event, seq: int, new_id: str, at: int) -> bytes:
             known = origins if isinstance(origins, list) else []
             origin: Json = {"run_id": run_id, "seq": at}
             options = {**event.options, FORKED_FROM: [*known, origin]}
+            # It may hold the id that the caller chose for the run that was forked.
             request = replace(event.request, run_id="")
             event = replace(event, options=options, request=request)
         case _:

@@ -95,6 +95,7 @@ class AiohttpTransport:
         pool = self._pools.get(loop)
         if pool is not None and not pool.connector.closed:
             return pool
+        # A loop that was closed without shutting its generators down has left its pool here.
         for other in [other for other in list(self._pools) if other.is_closed()]:
             _close_at_once(self._pools.pop(other).connector)
         pool = _Pool(self._open_connector())
@@ -276,6 +277,7 @@ class _Exchange:
         try:
             protocol = await self._send()
             return await self._receive_head(protocol)
+        # A cancel too: a connection with half an exchange on it must not go back to the pool.
         except BaseException as error:
             self._close()
             # Whatever aiohttp and the network raise becomes a TransportError.
@@ -340,6 +342,7 @@ class _Exchange:
         )
         self._phase = "sent"
         if len(body) <= _PIECE_BYTES:
+            # Joined, so that the usual request is one write to the socket.
             transport.write(head + body)
         else:
             transport.write(head)
@@ -426,6 +429,8 @@ class _Exchange:
             limit = "total_s"
         elif since is not None and now >= since + (self._timeouts.read_s or now):
             limit = "read_s"
+        # The timer is not moved with every byte: when it rings, it looks at what has come
+        # meanwhile.
         if limit is None:
             self._set_timer()
             return

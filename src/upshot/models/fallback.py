@@ -102,6 +102,8 @@ class Fallback:
         begun = False
         for model in self.models:
             response = UNANSWERED
+            # Closed before the next model is called, so that a stream left half read frees its
+            # connection.
             async with aclosing(read_stream(partial(_items_of, model, asked))) as items:
                 async for item in items:
                     if isinstance(item, ModelResponse):

@@ -402,6 +402,7 @@ class HttpModel:
         if isinstance(headers, AgentError):
             return self._unasked(headers, asked, started_s)
         reply: _Reply | None = None
+        # Not within the try: a request that cannot be encoded is the caller's mistake, and raises.
         body, renamed = self._encode(asked, stream=False), Renamed(asked.tools)
         try:
             async with self._send(headers, body, stream=False) as answered:
@@ -454,6 +455,7 @@ class HttpModel:
             raise
         except Exception as exception:
             response = self._break_off(reply, exception)
+        # Outside the block: the connection is free before the caller gets its response.
         yield self._settle(response, asked, started_s, headers)
 
     async def _load_prices(self) -> None:
@@ -467,9 +469,12 @@ class HttpModel:
         encoder: RequestEncoder | None = None
         if isinstance(messages, MessageList):
             encoder = cast("RequestEncoder | None", messages.encoded.get(self._form))
+        # A view of an earlier moment shares what was encoded, and may be behind it.
         if encoder is None or encoder.count > len(messages):
             encoder = make_request_encoder(self._surface, provider=self._provider)
             if isinstance(messages, MessageList):
+                # The encoder of the growing conversation stays: it has more messages than this
+                # view.
                 messages.encoded.setdefault(self._form, encoder)
         for place in range(encoder.count, len(messages)):
             encoder.append(messages[place])
@@ -619,6 +624,8 @@ class _Reply:
         """Take the next bytes of the body and return what is in them: usage, then the deltas."""
         self._size += len(chunk)
         if self._status >= 300:
+            # Not for the reader: an error body has another form, and is read only as far as its
+            # limit.
             self._said.append(chunk)
             self.is_over = self._size > self._limits.error_bytes
             return []
@@ -626,6 +633,7 @@ class _Reply:
             return self._refuse_more("reply_bytes", self._limits.reply_bytes)
         deltas = self._reader.feed(chunk)
         if self._reader.in_events:
+            # A line may come in many pieces, so its length is counted across them.
             end = max(chunk.rfind(b"\n"), chunk.rfind(b"\r"))
             self._line_bytes = len(chunk) - end - 1 + (self._line_bytes if end < 0 else 0)
             if self._line_bytes > self._limits.line_bytes:

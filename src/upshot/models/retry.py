@@ -219,6 +219,7 @@ class _Tries:
         if wait_s is None:
             return False
         if self._on_retry is not None:
+            # Before the wait: if the process dies in it, the log has the failed try and its usage.
             told = self._on_retry(self.count, wait_s, response)
             if told is not None:
                 await told
@@ -231,6 +232,7 @@ class _Tries:
         retry, error = self._retry, response.error
         if error is None or not error.retryable:
             return None
+        # Before the tries are counted, since this one is made even without a Retry.
         if _says_empty(response):
             wait_s = self._wait_after_empty_s(response)
         elif retry is None or self.count >= retry.max_tries:
@@ -239,6 +241,7 @@ class _Tries:
             wait_s = retry.wait_s(self.count, floor_s=_floor_s(response), draw=self._draw)
         if wait_s is None:
             return None
+        # A try that begins at the deadline has no time for its reply.
         if self._deadline is not None and self._clock.monotonic() + wait_s >= self._deadline:
             return None
         return wait_s

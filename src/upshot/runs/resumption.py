@@ -55,6 +55,7 @@ def restore(budget: RunBudget, past: RunState) -> None:
     _add_children(budget, past, earlier=True)
     for _ in range(past.lost_before):
         budget.add_unfinished()
+    # What came before the mark belongs to earlier attempts, and not to the line of this one.
     budget.since_mark()
     for response in (
         *past.responses[past.responses_before :],
@@ -170,6 +171,7 @@ class LoggedCalls:
             return None
         turn, asked = turns.popleft()
         if asked != model:
+            # From here on the order of the log says nothing about which call is which.
             turns.clear()
             self.diverged = "asked another model than before the run was taken up: it is asked anew"
             return None
@@ -198,6 +200,8 @@ class LoggedCalls:
 
     def _find(self, place: _Place, said: Json) -> KnownCall | None:
         calls, mistaken = self._calls[place], self._mistaken[place]
+        # The same arguments first, wherever they are: only then is another call taken for this
+        # one.
         for known in (calls, mistaken):
             for at, one in enumerate(known):
                 if one.said == said:

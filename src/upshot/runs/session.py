@@ -380,6 +380,8 @@ class Session:
     async def _open(self) -> Cue:
         context, parent = self.context, self.context.parent
         if parent is not None:
+            # Before this run's own log begins: after a crash the parent has to know that it may be
+            # there.
             parent.tell(StepStarted(key=step_of(self.plan.run_id)))
         if self._is_resumed:
             self._go_on()
@@ -649,6 +651,7 @@ class Session:
     async def _commit(self) -> Cue:
         context = self.context
         context.supervisor.is_final = True
+        # An earlier session may have committed and then died: committers are not run twice.
         event = context.state.committed if self._is_resumed else None
         if event is None:
             reason = reason_against(self._verdict, self._result.status)
@@ -714,6 +717,7 @@ class Session:
             tools = context.budget.tool_calls
             taint = context.state.taint
             taint = None if taint is None else taint.seen_from(context.info.run_id)
+            # After the barrier: the parent's log must not say more of this run than its own does.
             context.parent.tell(settled_step(self._result, tools, taint))
         if self.plan.host is not None:
             await self._host.drain(context.supervisor.wait)

@@ -136,6 +136,7 @@ class TaskSupervisor:
 
     def end(self, reason: StopReason) -> None:
         """Cancel the work; it and the hooks after it have one grace, and are then left behind."""
+        # The first reason stands, but a cancel is stronger than a request to stop.
         if self.stop and not (self.stop == "interrupt" and reason in ("cancel", "caller")):
             return
         self.stop = reason
@@ -160,6 +161,7 @@ class TaskSupervisor:
             delay_s: How long.
             clock: What is waited on, None for that of the run.
         """
+        # The run is stopping already: no further try is wanted.
         if self._soon is not None:
             return
         limit = asyncio.timeout(None)
@@ -211,6 +213,7 @@ class TaskSupervisor:
     def _cancel(self, task: asyncio.Task[Any]) -> None:
         self.was_cut = True
         task.cancel()
+        # An engine may swallow its cancel, and the run has to end all the same.
         self._timers.append(self._loop.call_later(_ENGINE_SHARE * self._grace_s, self._give_up))
 
     def _watch(self) -> None:

@@ -75,6 +75,7 @@ def reopen_all(state: ToolboxState, answers: Iterable[AnyAnswer]) -> list[CallSt
             not for calls; nothing is taken then.
     """
     given = [_read_answer(answer) for answer in answers]
+    # All is checked before anything is unparked: a Misuse leaves every call as it was.
     unknown = [one.call_id for one in given if one.call_id not in state.parked]
     if unknown:
         raise Misuse(f"no call {unknown[0]!r} waits for an answer")
@@ -82,6 +83,8 @@ def reopen_all(state: ToolboxState, answers: Iterable[AnyAnswer]) -> list[CallSt
     if len(by_call) < len(given):
         raise Misuse("a call is answered twice: give one answer for each")
     calls: list[CallState] = []
+    # In the order of the calls and not of the answers, as the gates were asked; a list, because
+    # unparking changes the mapping.
     for call_id in [one for one in state.parked if one in by_call]:
         parked, *followers = state.unpark(call_id)
         calls.append(_reopen(state, parked, by_call[call_id]))
@@ -216,6 +219,8 @@ def restore_records(state: ToolboxState, records: Iterable[ToolRecord]) -> None:
 def take_up(state: ToolboxState, call: CallState, earlier: EarlierCalls) -> None:
     """Open *call* as the earlier session left it."""
     if call.call_id in earlier.started:
+        # First what had started: such a call may have been asked about too, before it was
+        # approved.
         _repeat_or_fail(state, call, earlier.started[call.call_id])
         _recall(state, call, earlier)
     elif call.call_id in earlier.asked:
@@ -231,6 +236,8 @@ def _repeat_or_fail(state: ToolboxState, call: CallState, started: ToolStarted) 
         give_up(state, call, started)
         return
     call.idempotency_key = started.idempotency_key
+    # With these arguments it passed all gates once, an approval included: the user is not asked
+    # again.
     call.granted, call.mended = ANY_ARGUMENTS, started.arguments
 
 
@@ -239,6 +246,7 @@ def give_up(state: ToolboxState, call: CallState, started: ToolStarted) -> None:
     tool = state.known(call.tool_name)
     call.idempotency_key = started.idempotency_key
     call.take_tool(tool)
+    # From the log: the arguments were validated, and perhaps edited, when it started.
     call.arguments, call.started_at = started.arguments, started.time
     effect = Effect.UNKNOWN if tool is None else effect_after(tool, done=False)
     doubt = DOUBT if effect is Effect.UNKNOWN else ""
@@ -256,6 +264,7 @@ def _restore_outcome(state: ToolboxState, call: CallState, outcome: ToolOutcome)
     turn, tool = state.turn, call.known_tool
     if outcome_blocks_tool(outcome):
         turn.block(tool, call.digest, outcome)
+    # Only for its count: a later call of the same id and arguments must get another key.
     state.key_of(call)
     call.resources = _resources_then(tool, call.arguments or {})
     if tool.is_deduplicated:

@@ -291,6 +291,7 @@ class ToolboxState:
 
     def _ask(self, call: CallState, pending: PendingApproval) -> PendingApproval:
         """Ask the user, unless the very same was asked before and still counts."""
+        # The digest covers the moment of the question, so the call is compared as if asked then.
         earlier = self.asked.get(call.call_id)
         if (
             earlier is not None

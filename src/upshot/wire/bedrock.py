@@ -272,6 +272,7 @@ _GIVEN: Final = (
 
 def read_invoke(document: JsonObject, reply: ReplyAccumulator) -> None:
     """Read a whole reply into *reply*."""
+    # Nothing in a reply names the vendor, so its form decides.
     if isinstance(document.get("content"), list) or document.get("type") == "error":
         read_messages(document, reply)
     elif as_object(document.get("output")).get("message"):

@@ -153,6 +153,8 @@ class ChatStream:
         index = as_count(piece.get("index"))
         ident = as_text(piece.get("id"))
         if index is None:
+            # With an id it may begin a call, which the test of ids below finds out; without one it
+            # continues the last.
             index = 0 if not self._calls or ident else max(self._open, default=0)
         place = self._open.get(index)
         named = bool(as_text(as_object(piece.get("function")).get("name")))
@@ -167,6 +169,7 @@ class ChatStream:
         known = self._details.setdefault(key, {})
         for name, value in piece.items():
             old = known.get(name)
+            # Texts come in pieces; other fields come whole, and an empty one takes nothing back.
             if name in _GROWING and isinstance(old, str) and isinstance(value, str):
                 known[name] = old + value
             elif value not in (None, "") or name not in known:

@@ -182,6 +182,7 @@ def _put(root: JsonObject, steps: list[str | int], value: Json, *, grows: bool) 
             _set(holder, step, value)
             return
         inner = _get(holder, step)
+        # The next step says what has to be here: a list for an index, an object for a name.
         wanted = list if isinstance(following, int) else dict
         if not isinstance(inner, wanted):
             inner = cast("Json", wanted())
@@ -203,6 +204,7 @@ def _set(holder: Json, step: str | int, value: Json) -> None:
     elif isinstance(holder, list) and isinstance(step, int) and step < len(holder):
         holder[step] = value
     elif isinstance(holder, list):
+        # Not filled up to the index: one large number in a reply must not make a huge list.
         holder.append(value)
 
 
@@ -302,6 +304,7 @@ class GenerateStream:
         """Begin a call, or continue the open one."""
         name = as_text(piece.get("name"))
         goes_on = not name and bool(self._calls) and self._calls[-1].open
+        # An empty piece ends an open call; without one it says nothing.
         if not goes_on and not piece:
             return []
         events: list[StreamEvent] = []
@@ -529,6 +532,8 @@ class GenerateEncoder(RequestEncoder):
         if "functionCall" in part:
             # Only the first call of a turn carries a signature.
             if not self._called and "thoughtSignature" not in part:
+                # Before the brace that closes the part: whether a placeholder belongs there
+                # depends on the model, which only the request names.
                 self._unsigned.append(len(self._turns) - 1)
             self._called = True
 

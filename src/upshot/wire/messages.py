@@ -363,6 +363,7 @@ class MessagesEncoder(RequestEncoder):
             self._container, self._asked = container, None
 
     def _join(self, asked: Asked) -> bytes:
+        # Made anew for each request: the cache mark moves on to the last turn each time.
         last = self._open_turn(marked=asked.settings.cache is True) if self._open else b""
         between = b"," if self._closed and last else b""
         return b"".join((b'{"messages":[', self._closed, between, last, b"],", self._rest))
@@ -498,9 +499,11 @@ def _set_thinking(fields: dict[str, object], settings: ModelSettings, model: str
         budget = reasoning if isinstance(reasoning, int) else _BUDGETS[reasoning]
         budget = max(budget, _MIN_BUDGET)
         if settings.max_tokens is not None:
+            # A budget that is not below max_tokens is refused, and so is one that is too small.
             budget = min(budget, settings.max_tokens - 1)
         if budget >= _MIN_BUDGET:
             fields["thinking"] = {"type": "enabled", "budget_tokens": budget}
+    # Thinking counts towards max_tokens, so the answer's room comes on top of it.
     fields.setdefault("max_tokens", room + budget)
 
 

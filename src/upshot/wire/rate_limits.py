@@ -123,6 +123,7 @@ def find_rate_limit_state(
         The state; None if there is no sign of a limit.
     """
     layout = _layout(tuple(fields))
+    # Many servers send no limits at all: their replies cost one look-up.
     if not (layout.slots or layout.waits or limited or retry_after is not None):
         return None
     state = _read_state(layout, list(fields.values()), now, retry_after, limited=limited)
@@ -242,6 +243,7 @@ def _plain_layout(given: tuple[object, ...]) -> _Layout | None:
 
 def _take_apart(name: str) -> tuple[str, list[str], str]:
     """Split *name*: its family, what it counts, and which part it is ("" for none)."""
+    # Some providers write it with a hyphen.
     family, _, rest = name.replace("rate-limit", "ratelimit").partition("ratelimit")
     if not rest.startswith("-"):
         return family, [], ""

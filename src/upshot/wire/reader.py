@@ -240,6 +240,7 @@ class StreamReader:
         if self._response is None:
             rest = b"".join(self._body)
             if not self._sniffed:
+                # Too short to show its framing, it may still be a whole reply.
                 self._open(self._told_parser())
             if self._events is None:
                 self._read_whole(rest)

@@ -136,6 +136,7 @@ class ResponsesStream:
         """Put the items into the accumulator: those of the last event, else the collected ones."""
         items = [as_object(item) for item in self._output]
         if not items:
+            # No last event with the whole answer came, as when the stream broke off.
             items = [item.to_document() for _, item in sorted(self._items.items())]
         _add_items(items, self._reply)
 
@@ -275,6 +276,7 @@ class _Item:
 
 def _complete(item: _Item, channel: str, index: int, text: str) -> list[StreamEvent]:
     """Add the rest of *text* that did not come in pieces before."""
+    # Where the whole differs from the pieces, nothing is added: a delta cannot take text back.
     known = "".join(item.pieces.get((channel, index), ()))
     return item.add(channel, index, text[len(known) :]) if text.startswith(known) else []
 

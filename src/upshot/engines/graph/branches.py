@@ -64,6 +64,7 @@ class BoardCopy(Board):
         added = tuple(messages)
         if channel not in self._own_channels:
             self._own_channels.add(channel)
+            # Copied at the first write: the base and the other branches go on reading theirs.
             self._channels[channel] = MessageList(self._channels[channel])
         super().extend(added, channel)
         if added:
@@ -94,6 +95,7 @@ class BoardCopy(Board):
             form: What ``changes`` gave here, made JSON.
         """
         variables: Any = form.get("set", {})
+        # Lent, since the step's value has the change: set here, it would be a second one.
         for name, value in variables.items():
             self.lend(name, value)
         return Change(node=node, messages=tuple(self._added), variables=variables)

@@ -132,6 +132,8 @@ class _GraphWalk:
             await self._walk.stop_if_asked()
             if is_alone and self._visits.has_points:
                 await self._visits.save_point(ready[0])
+            # All are counted before the first of them runs, so that no key depends on which is
+            # faster.
             keys = self._visits.enter(*ready)
             works = [self._visit(*one) for one in zip(ready, keys, branches, strict=True)]
             for name, done in zip(ready, await together(works), strict=True):
@@ -141,6 +143,8 @@ class _GraphWalk:
                     arrived.setdefault(target, []).append((place, done.branch))
                 if not done.targets:
                     ended.append((place, done.branch))
+                    # In the order of the nodes: of several hand-offs made side by side the first
+                    # counts.
                     handoff = handoff or done.handoff
         self._settle(self._join(ended, "the end"))
         return handoff
@@ -252,6 +256,8 @@ class _Step:
             form = board.changes()
             # Without a way on, the value goes to the Parallel or ForEach that the node is in.
             if route is not None:
+                # Within the step, so that the log has the way: a resumed run asks no condition
+                # again.
                 if targets := await route(board):
                     form["to"] = targets
             elif value is not None:
@@ -276,6 +282,8 @@ class _Step:
         if board is None:
             after = branch.after(read_change(name, form))
         else:
+            # By the form that was logged, so that this session sees the same values as a later
+            # one.
             after = branch.after(board.settle(name, form), board)
         to: Any = form.get("to", ())
         handoff: Any = form.get("handoff")
@@ -285,7 +293,10 @@ class _Step:
         """Work on a copy of *base*, as often as the node may; a failed try changes nothing."""
         tries = 1
         while True:
+            # A copy for each try: what a failed one changed goes with its copy.
             board, self.handoff = BoardCopy(base), None
+            # An agent's run that failed has ended for good: a further try needs a run, and so a
+            # key, of its own.
             key = self._key if tries == 1 else f"{self._key}~{tries}"
             try:
                 value = await self._work(name, node, board, key)
@@ -348,6 +359,8 @@ class _Step:
     async def _subgraph(self, graph: Graph, board: BoardCopy, key: str) -> Json:
         story: list[Change] = []
         # Its first node has a copy, since the changes are made on this board in the end.
+        # Its changes go into the value of this step, not to the run's board: this node may still
+        # fail.
         self.handoff = await walk_graph(
             self._walk, graph, BoardCopy(board), key=f"{key}/", commit=story.extend
         )
@@ -384,6 +397,7 @@ class _Step:
             # Not as a change: set by each branch, it would be a conflict where they meet.
             mine.lend(work.name, item)
             mine.asked = ask_about(item, said)
+            # Kept as a variable, what each item returns would conflict with the others.
             step = _Step(self._walk, f"{key}/{number}", self._merges, keeps=False)
             works.append(step.take(str(number), node, Branch(board=mine)))
         done = await together(works, at_once=work.at_once)

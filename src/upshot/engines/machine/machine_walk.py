@@ -231,6 +231,7 @@ class MachineWalk:
         is_keyed = each.key is not None or isinstance(found, dict)
         if each.key is not None:
             names = [_key_of(each.key.value(one)) for one in scopes]
+            # Of two items with one key, the value of one would be lost.
             _refuse_twins(names, str(each.key.mark))
         # Their steps are called by place, for the key of an item may be any text.
         works = [
@@ -265,6 +266,7 @@ class MachineWalk:
         given: JsonObject | None = None,
     ) -> Outcome:
         """An item or member; it is a step of its own, so that it is not done again."""
+        # Beside the form: the log has neither the exception nor all of the result.
         made: list[Outcome] = []
 
         async def body() -> dict[str, object]:
@@ -446,6 +448,7 @@ class Visit:
         # A state that does nothing has not failed where the one before it did.
         error = None if outcome is self._last else outcome.error
         scope = self._scope(outcome)
+        # After the hooks, which may have replaced the outcome that these values are taken from.
         if error is None and self._state.keeps.fields:
             for name, value in self._state.keeps.value(scope).items():
                 context.set(name, value)
@@ -475,6 +478,7 @@ class Visit:
             return outcome, to
         # A state that does nothing has no result; hooks have seen the one before already.
         own = _NOTHING if outcome is self._last else outcome.result
+        # A dict of their own: what hooks do to it must not change the result.
         view = ResultView(own)
         try:
             told = await self._hooks.call("on_state_exit", self._name, context, view)
@@ -558,6 +562,8 @@ class Visit:
         prefix = self._shared.prefix
         to = to.removeprefix(prefix)
         self._check(to)
+        # Asked last, when the values are kept: this hook sees the context that the next state
+        # finds.
         if self._hooks.has("on_transition"):
             facts = (prefix + to, self._context.values)
             try:

@@ -141,6 +141,7 @@ class Resolver:
         value: object = await _call(self._functions[task.name], **keywords)
         if value is None or isinstance(value, str | int):
             return Outcome(value)
+        # It raised, and ``_call`` has made that a failure.
         if isinstance(value, Outcome):
             return value
         told = read_result(value, or_data=True)
@@ -171,6 +172,7 @@ class Resolver:
         """
         agent, run = self._agents[id(task)], walk.run
         if not isinstance(agent, Agent):
+            # A copy: what foreign code changed in the context would not be in the log.
             return await _execute(agent, given, deepcopy(dict(context)), run=run, host=walk.host)
         options = lent_options(agent, run)
         if self._tools and any(isinstance(tool, str) for tool in agent.tools or ()):

@@ -38,6 +38,7 @@ def claim_run(
     holder = None if take_over else _other_holder(connection, run_id)
     if holder is not None:
         return holder
+    # The whole run is read before it is taken: a session must not build on a damaged log.
     scan = scan_run(connection, run_id)
     damage = scan.damage
     if damage is not None:
@@ -89,6 +90,7 @@ def cut_run(connection: sqlite3.Connection, run_id: str, last: int) -> None:
         return
     start, end = keys_of(run_no)
     connection.execute("DELETE FROM events WHERE id > ? AND id <= ?", (start | last, end))
+    # The status may have come from an event that is cut off now, so it is found anew.
     status = RUNNING
     for entry in read_entries(connection, run_id):
         if entry.kind in SUMMARY_KINDS:

@@ -214,6 +214,7 @@ def _copy_event(connection: sqlite3.Connection, run_id: str, key: int, values: l
     if not isinstance(epoch, int) or not isinstance(body, bytes) or not isinstance(kind, str):
         return
     entry = Entry(run_id, key & ((1 << SEQ_BITS) - 1), epoch, kind, time, body)
+    # A damaged page may give a row that looks whole: only the checksum tells.
     if checksum(entry) == crc:
         connection.execute(_EVENT, (key, epoch, kind, time, body, crc))
 

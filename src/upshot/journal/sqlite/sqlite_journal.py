@@ -208,6 +208,8 @@ class SqliteJournal:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
+            # The claim cannot be taken out of the queue; when it succeeds, nobody is there to use
+            # it.
             task.add_done_callback(partial(self._give_back, run_id))
             raise
 
@@ -277,6 +279,7 @@ class SqliteJournal:
             # Of a run that was not claimed here only the file knows the last seq, and the writer
             # looks there.
             hold = self._holds[run_id] = _Hold(epoch or 0, max(seq - 1, 0))
+        # Refused here, at the append that was made in vain: the writer would tell only later.
         if epoch is not None and epoch != hold.epoch:
             raise epoch_error(run_id, epoch, hold.epoch, hold.last_seq)
         if seq != hold.last_seq + 1:
@@ -307,6 +310,8 @@ class SqliteJournal:
             self._check(run_id)
             taking = self._takings.get(run_id)
             if taking is not None:
+                # The claim decides under which epoch these events are written, or that they are
+                # refused.
                 await taking.wait()
             # Checked again after it: it may be what finds out that nothing can be written.
             await writer.flush()
@@ -476,6 +481,8 @@ class SqliteJournal:
 
     def _check_process(self) -> None:
         """Raise where this process is a fork of the one that opened the journal."""
+        # SQLite's locks belong to the process: a child that used the parent's connection could
+        # corrupt the file.
         if self._forks != forks():
             raise JournalError(
                 f"the journal {self.path} was opened before this process was forked: "

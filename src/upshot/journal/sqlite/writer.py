@@ -105,6 +105,8 @@ class Batch:
             self._flush()
             connection.execute("COMMIT")
         except BaseException:
+            # What was known of the runs may have been written by the transaction that is rolled
+            # back.
             self._ends.clear()
             if connection.in_transaction:
                 with contextlib.suppress(sqlite3.Error):
@@ -135,6 +137,7 @@ class Batch:
                 epochs = sorted((entry.epoch, first.epoch))
                 return epoch_error(run_id, *epochs)
         end = self._ends.get(run_id)
+        # Looked up in the file only when needed: for a run in progress the last batch has told.
         if end is None or end.epoch != first.epoch:
             end = self._find_end(run_id, first.epoch)
         if (error := _misfit(run_id, first, end)) is not None:
@@ -164,6 +167,7 @@ class Batch:
         return RunEnd._make(row or (0, 0, 0))
 
     def _do(self, job: Job) -> None:
+        # A savepoint each: what a job did before it failed must not be committed with the others.
         self._connection.execute("SAVEPOINT job")
         try:
             result, failure = job.work(self._connection), None
@@ -372,6 +376,7 @@ class Writer:
     async def aclose(self) -> None:
         """Write what is queued, close the file and end the thread."""
         self._stop()
+        # Shielded, since the future is shared: a cancelled caller must not end it for the others.
         await asyncio.shield(self._ended)
 
     def _stop(self) -> None:
@@ -380,6 +385,7 @@ class Writer:
 
     def _stir(self, size_bytes: int) -> None:
         self._queued_bytes += size_bytes
+        # So much is written at once, though no caller waits for it yet: it is held in memory.
         if self._queued_bytes > _QUEUE_BYTES:
             self._hurry()
         # To wake it for each event would cost more than to write it; awake, it looks by itself.
@@ -462,6 +468,7 @@ class Writer:
             message = f"the journal {self._path} cannot be written: {error}"
             if isinstance(error, JournalError):
                 message = str(error)
+            # For good: what was queued is lost, so whatever came later would follow a gap.
             self.broken = JournalError(message)
             logger.error("%s", message)
             _refuse(items, self.broken)

@@ -146,6 +146,7 @@ class Batch:
             self._settle(call)
         elif call.is_open:
             call.turn.count(call.known_tool)
+            # A call that is cancelled before its body starts gives its place in the limits back.
             call.is_counted = True
             self._claim_resources(call)
 
@@ -164,6 +165,7 @@ class Batch:
     def _claim_resources(self, call: CallState) -> None:
         tool, count = call.known_tool, len(self._calls)
         alone = not self._state.parallel
+        # A Toolbox that is not parallel needs no path of its own: every call writes to everything.
         claim = Claim(tool.may_write or alone, None if alone else call.resources)
         self._claims[call] = claim
         self._locks.enter(claim)
@@ -175,6 +177,8 @@ class Batch:
                 self._before[call] = (*equals[:TOLD_AT], equals[-1])
             equals.append(call)
         if tool.may_write:
+            # Here and not when the body starts: a read further down the reply must not be answered
+            # by one that this write overtakes.
             call.turn.deduplication.expect_write(call)
         if tool.effect is None and count > 1:
             self._state.warn(
@@ -193,6 +197,7 @@ class Batch:
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
         if self._tasks:
+            # Only a log that refuses events raises here; then the other bodies must not go on.
             await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_EXCEPTION)
         for task in self._tasks.values():
             error = None if not task.done() or task.cancelled() else task.exception()
@@ -209,6 +214,7 @@ class Batch:
         """
         self._caller = task = cast("asyncio.Task[None]", asyncio.current_task())
         self._tasks = {call: task}
+        # The caller may have been cancelled before; only what comes on top of that is new.
         before = task.cancelling()
         try:
             await self._drive(call)
@@ -247,6 +253,7 @@ class Batch:
             self._leave(call)
 
     def _leave(self, call: CallState) -> None:
+        # Popped, so that leaving twice, by the end of the task and by its callback, counts once.
         claim = self._claims.pop(call, None)
         if claim is not None:
             self._locks.leave(claim)
@@ -254,6 +261,7 @@ class Batch:
     async def _run(self, call: CallState) -> None:
         held: list[asyncio.Semaphore] = []
         if call in self._before:
+            # Before there is a slot to hold: these calls may need the same one.
             tasks = [self._tasks[one] for one in self._before[call] if one in self._tasks]
             await asyncio.wait(tasks, timeout=call.turn.remaining_s())
         await self._wait_for_room(call, held)
@@ -267,6 +275,7 @@ class Batch:
                 if call.record is None:
                     call.outcome = outcome
             else:
+                # Denied at its start, the call has not run: it gives its place in the limits back.
                 call.turn.count(call.known_tool, by=-1)
             self._settle(call)
         finally:

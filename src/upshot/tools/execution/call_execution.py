@@ -92,6 +92,7 @@ async def _log_intent(state: ToolboxState, call: CallState) -> None:
             )
         )
     )
+    # A read may be made again after a crash, so it need not wait for the disk.
     if tool.may_write and state.barrier is not None:
         await state.barrier()
 
@@ -128,6 +129,7 @@ async def _run_once(state: ToolboxState, call: CallState) -> ToolOutcome:
     deadline = None if timeout_s is None else started_at.timestamp() + timeout_s
     call.attempts += 1
     if timeout_s is not None and timeout_s <= 0:
+        # Not started at all, so that the effect is none: of a body that is cut off it is unknown.
         ending: BodyEnd = Stopped(cancelled=False, started=False)
     else:
         outer = running_call.set(call)
@@ -141,6 +143,7 @@ async def _run_once(state: ToolboxState, call: CallState) -> ToolOutcome:
             # Stopped at the turn's deadline, it has run past that, whoever noticed first.
             ending = replace(ending, cancelled=False)
         is_abandoned = not ending.ended
+        # The run warns of bodies that are still at work when it ends.
         state.leftover[call.tool_name] += is_abandoned
     outcome = conclude(
         call,
@@ -271,6 +274,7 @@ def _tell_from_thread(
     loop: asyncio.AbstractEventLoop, tell: Progress, text: str, data: Json
 ) -> None:
     try:
+        # Events belong to the loop: the recorder has no lock.
         loop.call_soon_threadsafe(tell, text, data)
     except RuntimeError:
         # The loop was closed while the body ran: nobody is left to be told.

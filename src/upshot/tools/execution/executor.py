@@ -108,6 +108,7 @@ class Workers:
     def write_off(self, job: Job) -> None:
         """Count the thread of *job* as lost until its work ends."""
         with self._lock:
+            # It may have ended between the last look and this one; its thread is then not lost.
             if not job.ended:
                 job.lost = True
                 self._lost += 1
@@ -132,6 +133,8 @@ class Workers:
                     self._alive -= 1
                     return
             with self._lock:
+                # Under the lock: either withdraw() comes first and the body never starts, or it is
+                # told no.
                 job.started = not job.withdrawn
             if job.started:
                 job.run()
@@ -258,6 +261,8 @@ async def run_async(
     finally:
         if timer is not None:
             timer.cancel()
+    # A cancel of the caller has cancelled the future too. A body that ended in that same moment is
+    # found by its task below.
     ending = None if over.cancelled() or not over.done() else over.result()
     if ending is not None:
         return ending
@@ -291,6 +296,7 @@ async def run_thread(
     """
     loop = asyncio.get_running_loop()
     over: asyncio.Future[BodyEnd | None] = loop.create_future()
+    # Read and set on the loop only, where deliver runs as well: no lock is needed.
     given_up = False
     # A thread begins with an empty context; tasks copy theirs by themselves.
     context = contextvars.copy_context()
@@ -321,12 +327,14 @@ async def run_thread(
     token.set()
     if workers.withdraw(job):
         return Stopped(cancelled, started=False)
+    # A new one, since the timer has settled the first, or a cancel has.
     over = loop.create_future()
     await _until(over, _THREAD_GRACE_S)
     if found is not None:
         _drop(found)
         return Stopped(cancelled)
     given_up = True
+    # A thread cannot be stopped: it is counted out, and another one may take its place.
     workers.write_off(job)
     return Stopped(cancelled, ended=False)
 

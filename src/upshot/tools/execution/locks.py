@@ -102,12 +102,14 @@ class Locks:
                 other.waits_for -= 1
                 if other.waits_for or other.is_gone:
                     continue
+                # It has nothing to run: it goes in the same moment, and lets go those behind it.
                 if other.is_joint:
                     gone.append(other)
                 elif other.free is not None and not other.free.done():
                     other.free.set_result(None)
             one.ahead, one.behind = [], []
         self._in_line -= 1
+        # With nobody in line there is no order to keep, and no reason to keep claims alive.
         if not self._in_line:
             self._forget()
 
@@ -115,8 +117,12 @@ class Locks:
         """Take in a claim on anything; returns the claims that it waits for."""
         if not claim.writes:
             self._any_readers.append(claim)
+            # Joined into one: a reply with many reads of anything behind many writers would
+            # otherwise link each read with each writer.
             self._writers = _joined(self._writers)
             return self._writers
+        # This one waits for all before it, so those that come later need only wait for this one:
+        # the lists begin anew.
         ahead = [*self._any_readers, *self._writers, *self._readers]
         self._forget()
         self._any_writer = claim
@@ -129,6 +135,8 @@ class Locks:
             resource = self._named.setdefault(name, _Resource())
             if not claim.writes:
                 resource.readers.append(claim)
+            # Readers since the last writer wait for that themselves; a writer behind them needs no
+            # link to it.
             if resource.writer is not None and (not claim.writes or not resource.readers):
                 ahead.append(resource.writer)
             if claim.writes:

@@ -120,6 +120,7 @@ def conclude_defect(call: CallState, error: Exception, *, elapsed_ms: int) -> To
 def _conclude_value(call: CallState, value: object, elapsed_ms: int) -> ToolOutcome:
     tool = call.known_tool
     try:
+        # Converted once, here: from now on the model, the log and the caller see the same value.
         converted, call.lossy = to_free_json(value)
     except UnserializableError as error:
         discard(value)
@@ -140,6 +141,7 @@ def _conclude_value(call: CallState, value: object, elapsed_ms: int) -> ToolOutc
         output=output,
         elapsed_ms=elapsed_ms,
         was_coerced=bool(call.coercions),
+        # The body came to its end, so a write is done for certain, whatever becomes of its output.
         effect=effect_after(tool, done=True),
     )
 
@@ -300,6 +302,7 @@ def cut_output(result: ToolExecutionResult) -> ToolExecutionResult:
     if len(outcome_to_model_content(result)) <= TOOL_MESSAGE_MAX_CHARS:
         return result
     text, _ = _to_text(result.output)
+    # Half for each end, less what the keys around them take.
     kept = TOOL_MESSAGE_MAX_CHARS // 2 - 100
     while True:
         output: JsonObject = {

@@ -79,6 +79,7 @@ async def run_process(
         return Stopped(isinstance(error, asyncio.CancelledError), started=False)
     try:
         try:
+            # The slot is held until the process is gone: one that is slow to die counts still.
             talk = _Talk(order, env, tell)
         except OSError as error:
             return Died(f"No process could be started: {error}", "worker_failed", started=False)
@@ -173,6 +174,7 @@ class _Talk:
                 self._hear(said)
         self._pieces.append(rest)
         self._size += len(rest)
+        # An answer without an end must not fill our memory.
         if self._size > _MAX_OUTPUT_BYTES:
             self._conclude(Unusable(f"it is larger than {_MAX_OUTPUT_BYTES} bytes"))
 

@@ -52,6 +52,7 @@ def main() -> None:
 
         work(order)
     with suppress(OSError):
+        # Done by both sides, for either may be the first to need it.
         os.setpgid(worker, worker)
     status = _Watch(worker, bell).run()
     # An empty line first: a kill may have cut the worker's last one.
@@ -78,6 +79,7 @@ def _is_given_up() -> bool:
 
 def _listen() -> int:
     """Have signals written into a pipe; returns the end to read."""
+    # A pipe and not the signal itself: a signal just before select would be missed.
     bell, rope = os.pipe()
     for end in (bell, rope):
         os.set_blocking(end, False)
@@ -94,6 +96,7 @@ def _become_worker(warden: int) -> None:
     os.setpgid(0, 0)
     if _IS_LINUX:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    # The warden died between the fork and the request to be killed with it, which came too late.
     if os.getppid() != warden:
         os._exit(1)
 
@@ -121,6 +124,7 @@ class _Watch:
         return self._status
 
     def _wait(self) -> None:
+        # A closed inlet stays ready: once the end has begun, only signals are waited for.
         watched = [self._bell] if self._kill_at is not None else [self._bell, 0]
         left = None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
         ready, _, _ = select.select(watched, [], [], left)

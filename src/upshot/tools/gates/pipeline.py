@@ -156,6 +156,7 @@ class GatePipeline:
                 call.place += 1
                 continue
             if inspect.isawaitable(verdict):
+                # Begun at once, so that the hooks of all calls of a reply wait side by side.
                 call.wait = asyncio.ensure_future(cast("Awaitable[object]", verdict))
                 return
             self._note(call, gate, verdict)
