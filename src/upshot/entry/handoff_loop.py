@@ -111,6 +111,7 @@ class HandoffChain(msgspec.Struct, kw_only=True):
         if result.usage.api_calls or result.cost is not None:
             self.costs = [*self.costs, result.cost]
         if self.budget is not None:
+            # Each run of the chain has a budget of its own, so what is left is passed on by hand.
             self.budget = _rest(self.budget, result)
 
     def sum_up(self, result: AgentResult[Any]) -> AgentResult[Any]:
@@ -220,6 +221,8 @@ class _Relay:
             receiver = self._known.find(event)
             if receiver is None:
                 return chain.sum_up(_unknown(result, event, journal))
+            # A run that was resumed has no board in this process: only the log says what it was
+            # handed.
             if journal is None:
                 produced = _produced(result)
             else:
@@ -248,6 +251,7 @@ class _Relay:
         self, agent: Agent[Any], handed: Sequence[Message], journal: Journal | None
     ) -> AgentResult[Any]:
         run_id = cast("Request", self._request).run_id
+        # Its id is made from that of the run before, so an earlier process may have begun it.
         if journal is not None and await has_log(run_id, journal):
             return await self._take_up(run_id, agent, journal)
         try:
@@ -275,6 +279,7 @@ class _Relay:
         async with going as live:
             if isinstance(live, AgentResult):
                 return live
+            # They were for the run that was parked; those that come after it begin anew.
             self.answers = ()
             return await live.finish()
 
@@ -296,6 +301,7 @@ class _Relay:
             self._request = replace(request, run_id=run_id)
         else:
             self._request = Request(request, run_id=run_id)
+        # The checkpoint is of the first agent's engine.
         options = {name: one for name, one in self._options.items() if name != "resume_from"}
         if self._chain.budget is not None:
             options["budget"] = self._chain.budget

@@ -225,6 +225,8 @@ async def go_on(
             # Of two callers that answer at once the second must not take over from the first.
             async with taken(run_id, opened, take_over=takes) as hold:
                 # The holder until now may have gone on with the run meanwhile.
+                # Under the lease nobody else appends, so from here on the state is that of the
+                # log.
                 await read_on(past, run_id, opened, secrets=hidden)
                 if continue_stopped:
                     past.reopen()

@@ -346,6 +346,7 @@ def _line_of_body(entry: Entry) -> bytes | None:
 
 def checksum(entry: Entry) -> int:
     """CRC-32 of all that the row of *entry* holds, and of the run that it belongs to."""
+    # With the run and the place: a sound row in the place of another is damage too.
     head = f"{entry.run_id}\n{entry.seq}\n{entry.epoch}\n{entry.time}\n{entry.kind}"
     return zlib.crc32(entry.body, zlib.crc32(head.encode(errors="surrogateescape")))
 

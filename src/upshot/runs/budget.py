@@ -140,6 +140,7 @@ class RunBudget:
         """Count tool calls whose bodies were started."""
         with _LOCK:
             self.tool_calls[name] = self.tool_calls.get(name, 0) + calls
+        # A resumed child run was counted by its parent when its log was read.
         if self._parent is not None and not self.is_known:
             self._parent.count_tool(name, calls)
 
@@ -151,6 +152,7 @@ class RunBudget:
             self._parent._add(call)
 
     def _sum_up(self) -> None:
+        # A tool's thread may append meanwhile: what comes after the slice is summed next time.
         calls = self._calls[self._summed :]
         for call in calls:
             self._usage = self._usage + call.usage

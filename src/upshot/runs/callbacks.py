@@ -138,6 +138,7 @@ async def call(
         return await (value if wait is None else wait(value))
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
+        # A hook may leak a cancel of its own future. Taken for one of the run, it would end that.
         if task is None or task.cancelling():
             raise
         raise RuntimeError("it raised a CancelledError that nobody asked for") from error
@@ -190,6 +191,7 @@ async def ask_elsewhere(
         if not is_wanted:
             # Its cancel would come in time only after the first step.
             raise asyncio.CancelledError
+        # From here on it is at work, and has as long as the run.
         here.call_soon_threadsafe(begun.set)
         return await ask()
 

@@ -200,7 +200,9 @@ class LiveRun(Generic[T]):
                     return
             if self._task.done():
                 return
+            # No await since the queue was found empty, so this hides no event.
             self._wake.clear()
+            # Two readers would each get a part of the events, and neither would notice.
             if self._is_waited_for:
                 raise Misuse(
                     "the events of this run are being read already, and each goes to one reader: "
@@ -216,11 +218,14 @@ class LiveRun(Generic[T]):
         """Keep *event* for the reader; never raises and never waits."""
         if isinstance(event, _PIECES):
             if self._deltas >= MAX_WAITING_DELTAS:
+                # Deltas may be dropped, and durable events never: a slow reader must not fill the
+                # memory.
                 self._missed += 1
                 self._last_missed = event
                 return
             self._deltas += 1
         if self._last_missed is not None:
+            # In the place of what was dropped, before the event that fits again.
             self._waiting.append(_lagged(self._last_missed, self._missed))
             self._missed, self._last_missed = 0, None
         self._waiting.append(event)
@@ -257,6 +262,7 @@ async def live_through(session: Session) -> AgentResult[Any]:
         return await LiveRun[Any](session, watch=False).finish()
     # Only the engine is waited for, and it has a task of its own: a cancel cuts nothing else.
     result = await session.live()
+    # The run has ended whole; now the cancel goes on to where it was meant for.
     if session.context.supervisor.stop == "caller":
         raise asyncio.CancelledError
     return result
@@ -274,6 +280,7 @@ async def conclude(task: asyncio.Task[Any], *, within_s: float) -> None:
     loop = asyncio.get_running_loop()
     end = loop.time() + within_s
     cancelled = False
+    # Twice: the run's task is cancelled just before the end, and then waited for once more.
     for until in (end - 0.02 * within_s, end):
         while not task.done() and (left_s := until - loop.time()) > 0:
             try:

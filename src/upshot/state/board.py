@@ -218,6 +218,7 @@ class Board:
         board = Board()
         board._channels, board._variables = self._channels, self._variables
         board._seeded = self._seeded
+        # Shared until one of the two is written to, since most runs do not go on after this.
         self._is_handed_over = True
         return board
 
@@ -336,6 +337,7 @@ class Board:
             common = 0
             while common < min(len(mine), len(messages)) and mine[common] == messages[common]:
                 common += 1
+            # Engines copy the messages that they are given and add theirs: only these are new.
             self.extend(messages[common:], channel)
         for name, value in snapshot.variables.items():
             if not self.shows(name, value):

@@ -361,6 +361,8 @@ def _leave_out_call(state: RunState, event: ToolStarted, less: Derived) -> tuple
     given = _object_of(call)
     if given is arguments:
         less["arguments"] = {}
+    # Arguments that were added or changed can be told as a difference, one that was taken away
+    # cannot.
     elif given.keys() <= arguments.keys():
         less["arguments"] = {
             name: value
@@ -420,6 +422,7 @@ def _of_record(state: RunState, event: ToolSettled) -> Derived:
             derived["trust"] = last.trust
     text = _index(state).texts[given.call_id] = outcome_to_model_content(outcome)
     if started is not None:
+        # The start of this very call wins over what the last call of the tool says.
         derived |= {
             "turn": started.turn,
             "tool_version": started.tool_version,

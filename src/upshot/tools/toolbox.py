@@ -388,11 +388,13 @@ class Toolbox:
 
     def new_turn(self) -> None:
         """Begin a tool turn: what was blocked is free again, and calls may be repeated."""
+        # A new object and not a cleared one: calls of the last turn that still run keep theirs.
         self._state.turn = self._state.turn.following(self._scope)
 
     def cancel(self, *, running: bool = True) -> None:
         """Deny what has not started, until ``new_turn()``, and end bodies that are *running*."""
         self._state.turn.cancelled = True
+        # A copy: a batch that ends meanwhile takes itself out of the set.
         for batch in tuple(self._batches):
             batch.cancel(running=running)
 
@@ -433,6 +435,7 @@ class Toolbox:
         """
         check_label(turn)
         check_list(calls, "calls are", "a list of ToolCalls: dispatch([call])")
+        # An engine is called again from its top: these calls may be in the log already.
         if self.known_outcomes is not None:
             return await self._hand_back(calls, self.known_outcomes, turn)
         return await self._run([self._state.open(call, turn) for call in calls])
@@ -452,6 +455,7 @@ class Toolbox:
         opened.is_dry = True
         pipeline = self._state.pipeline_of(opened.found)
         pipeline.ask(opened)
+        # Hooks that wait are waited for: an answer without theirs might be wrong.
         await pipeline.wait(opened)
         mask, outcome = self._state.mask, opened.outcome
         return DryRun(
@@ -544,6 +548,7 @@ class Toolbox:
     ) -> list[ToolOutcome]:
         """See ``resume``; each call stands with what is known of it."""
         state = self._state
+        # Before the calls are opened: a call that is asked about anew then finds its old question.
         state.asked.update(earlier.asked)
         opened = [state.open(call, turn) for call, _ in calls]
         for one, (_, known) in zip(opened, calls, strict=True):
@@ -663,6 +668,7 @@ class Toolbox:
             await batch.run()
         finally:
             self._batches.discard(batch)
+            # Also after a cancel or a lost log: what was settled has its record, and is fenced.
             self._keep(batch.records)
         return [call.outcome for call in calls if call.outcome is not None]
 
@@ -682,10 +688,12 @@ class Toolbox:
         found = [known.find(call) for call in calls]
         taken = [one for one in found if one is not None and one.record is not None]
         told = [event for one in taken for event in one.events]
+        # In the order of the log, also where calls that ran side by side are asked for in another.
         for event in sorted(told, key=lambda event: event.seq):
             # A copy, for the log stamps what is emitted.
             self._state.emit(msgspec.structs.replace(event))
         self.restore(one.record for one in taken if one.record is not None)
+        # By id, and in order: a model may use one id for several calls of a reply.
         made: dict[str, deque[ToolOutcome]] = {}
         if known.pending is None:
             for outcome in await self._make_rest(calls, found, turn):

@@ -159,6 +159,7 @@ async def _end(process: asyncio.subprocess.Process, mark: bytes) -> None:
     if process.stdin is not None:
         process.stdin.close()
     draining = asyncio.ensure_future(_drain(process))
+    # With a wait before each: the closed input is how the protocol asks a server to leave.
     for last_word in (signal.SIGTERM, signal.SIGKILL):
         with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), _LEAVE_S)
@@ -354,6 +355,7 @@ class Connection:
 
     async def aclose(self) -> None:
         """Close every line and end the server; one that keeps silent is given up after 10 s."""
+        # First of all: a call that comes now must not start the server again.
         self._closed = True
         if self._line is not None:
             self._line.drop()
@@ -393,6 +395,7 @@ class Connection:
 
     @asynccontextmanager
     async def _over_http(self, line: Line) -> AsyncGenerator[Client]:
+        # No limit on reading, since a tool may be silent for long: its own timeout holds.
         limits = httpx2.Timeout(self._timeout_s, read=None)
         async with httpx2.AsyncClient(
             headers=self._server.headers,
