@@ -1957,6 +1957,12 @@ export interface Policy {
    */
   deny?: string[];
   /**
+   * Tools that match one of these rules need approval, whatever they declare: `["effect:write"]`
+   * has every writing call confirmed.
+   * @defaultValue `[]`
+   */
+  ask?: string[];
+  /**
    * What needs approval once untrusted words are in the context, whatever the tool declares. "ask"
    * (true): calls that may write, and reads that declare the network, for either may carry data
    * out. "off" (false): nothing.
