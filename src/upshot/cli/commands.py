@@ -246,7 +246,7 @@ def resume(*, answer: tuple[tuple[str, str], ...], continue_stopped: bool, **opt
     return _run(resume_agent, continue_stopped=continue_stopped, **options)
 
 
-@upshot.command(short_help="Begin a new run where another one stood.")
+@upshot.command(short_help="Begin a new run from a point of another one.")
 @RUN
 @click.option(
     "--at", type=number_from(0), required=True, metavar="EVENT", help="The last event to keep."

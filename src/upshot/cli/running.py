@@ -263,7 +263,7 @@ _MAX_SHOWN = 400
 
 
 async def fork_run(terminal: Terminal, *, wanted: str, at: int, journal: str, as_json: bool) -> int:
-    """Begin a new run where another one stood, and print its id."""
+    """Begin a new run from a point of another one, and print its id."""
     async with open_journal(existing_journal(journal), create=False) as log:
         run_id = await find_run(log, wanted)
         new_id = await fork(run_id, at=at, journal=log)

@@ -196,6 +196,7 @@ class _Turns:
             if self._run.handoff is not None:
                 return True
             await self._stop_if_asked()
+            # Not before the first turn, where there is nothing to go on from.
             if self._keeps_points and self._number:
                 await self._name_point()
             await self._ask()
@@ -265,6 +266,7 @@ class _Turns:
         # Once: a later reply may use the same ids again.
         settled, earlier = ({}, None) if self._is_again else run.take_left_over()
         outcomes = [settled[call.id] for call in calls if call.id in settled]
+        # A cancelled dispatch returns nothing: the outcomes are then found in the records.
         known = len(tools.records)
         try:
             fresh = [call for call in calls if call.id not in settled]

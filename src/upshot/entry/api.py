@@ -46,7 +46,7 @@ def _run_functions():  # what it gives has types of its own
 async def run(
     agent: Agent[T] | AgentSpec, request: Request | str, **options: Unpack[RunOptions]
 ) -> AgentResult[T]:
-    """Have *agent* work on *request* until there is a result.
+    """Run *agent* on *request* until there is a result.
 
     Args:
         agent: The agent; the names in a spec are found in the options ``tools`` and ``engine``.
@@ -150,7 +150,7 @@ async def resume(
     continue_stopped: bool = False,
     **options: Unpack[ResumeOptions],
 ) -> AgentResult[Any]:
-    """Go on with a run that is parked, or whose process died.
+    """Continue a run that is parked, or whose process died.
 
     Finished calls are not made again. A run that has ended gives its result, and nothing
     is written. A run that is under way in this event loop is followed: its result is waited for,
@@ -238,7 +238,7 @@ def reopen(
 
 
 async def fork(run_id: str, *, at: int, journal: Where) -> str:
-    """Begin a new run where another one stood; the other stays as it is.
+    """Begin a new run from a point of another one, which stays as it is.
 
     The new run has the events of the other up to *at*, its artifacts under ids of their own,
     what the user answered and allowed until then, and what it had used. Go on with it by
@@ -265,7 +265,7 @@ async def fork(run_id: str, *, at: int, journal: Where) -> str:
 async def replay(
     run_id: str, agent: Agent[Any] | AgentSpec, *, journal: Where, **options: Unpack[ResumeOptions]
 ) -> Replay:
-    """Run *agent* against what was recorded of a run, and say where it first does otherwise.
+    """Run *agent* against the record of a run, and report the first difference.
 
     If it does the same, a called tool that has changed or is gone is still a difference, and so
     is a model request that the agent itself would have made differently.

@@ -47,7 +47,7 @@ _OF_THE_AGENT = ("instructions", "tools", "settings")
 
 
 class Replay(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of replaying a run.
+    """The outcome of replaying a run.
 
     Attributes:
         run_id: The run.

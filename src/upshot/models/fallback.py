@@ -131,6 +131,8 @@ class Fallback:
             return replies[0]
         chosen = replies[-1]
         if self._goes_on(chosen):
+            # All have failed: a retry waits as this error says, so it is the one that may pass
+            # soonest.
             chosen = min(replies, key=_retry_order)
         tries: list[Json] = [
             _account(name_of(model), reply)

@@ -521,6 +521,7 @@ class HttpModel:
 
     def _break_off(self, reply: _Reply | None, exception: Exception) -> ModelResponse:
         """The response of a call whose exchange raised *exception*."""
+        # What a foreign transport raises does not say how far the request got: it may have left.
         phase = "sent" if reply is None else "answered"
         fault = to_transport_error(exception, phase=phase)
         if fault is None:

@@ -146,6 +146,7 @@ class LibraryModel(ABC):
             failed = self._fail(exception, upstream)
             response = failed if reader is None else _break_off(reader, failed)
         finally:
+            # Before the last item is yielded: a caller may stop reading there.
             await _close(native)
         yield self._settle(response, asked, upstream, started_s)
 

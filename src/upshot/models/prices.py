@@ -129,6 +129,7 @@ class Prices:
     ) -> Price | None:
         provider, _, asked = name.partition(":")
         said = response.provider_data.get("model")
+        # A price of the caller's own for the requested name is meant, whatever the reply calls it.
         if isinstance(said, str) and said not in ("", asked) and self._find_own(name) is None:
             price = self.find(f"{provider}:{said}", at=at, service=billing.service)
             if price is not None:

@@ -78,6 +78,7 @@ def resolve(
     provider_name = provider_name.lower()
     if not colon:
         raise Misuse(f"{name!r} names no model: {_EXAMPLE}")
+    # First of all, so that a caller may replace a provider.
     if openers is not None and provider_name in openers:
         return openers[provider_name](model)
     if provider_name == "scripted":

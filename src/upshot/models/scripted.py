@@ -144,6 +144,7 @@ class ScriptedModel:
             place = said if isinstance(said, int) else place + 1
         if self._per_conversation and conversation is not None:
             place = max(place, self._place_in(conversation))
+            # Kept with the conversation, so that it lives as long.
             conversation.encoded[self] = place
         else:
             self._played = max(self._played, place)

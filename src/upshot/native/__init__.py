@@ -8,7 +8,7 @@ are read in the same way, and a field that a version lacks is simply unknown:
 - ``completion`` reads chat completions (of LiteLLM, AISuite and SDKs in OpenAI's shape): it turns
   the object back into the JSON that it came from, and ``upshot.wire`` reads that by its own rules.
 - ``framework_messages`` reads the messages of smolagents and pi.
-- ``returned`` reads what code gives back, in every form: a result, a response, an exception.
+- ``returned`` reads what code returned or raised, in every form.
 
 Each reader returns a ``ModelResponse`` with the parts in the order of the object. Nothing here
 raises for what an object contains: a property that raises counts as missing, and a value without

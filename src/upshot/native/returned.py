@@ -1,14 +1,14 @@
-"""Reads what code gives back, in every form: a result, a response, an error, an exception.
+"""Reads what code returned or raised, in every form: a result, a response, an error, an exception.
 
-This is the one reader of such values. ``coerce_result`` asks it about anything, and a run asks it
-about what its engine, a node, a function or an executor returned or raised, so that a failure is
-never taken for data, whatever form it has:
+This is the only reader of such values. ``coerce_result`` reads anything with it, and a run reads
+what its engine, a node, a function or an executor returned or raised, so that a failure is never
+taken for data, whatever its form:
 
 - ``AgentResult``, ``ModelResponse``, ``AgentError``, and the dict of their encoded form;
-- the flat contract, as a dict or as a dataclass, with the flat structures of ``upshot.flat`` or the
-  contract's own in it, ``AgentResponse`` and ``dataclasses.asdict`` of it included;
+- the flat contract, as a dict or a dataclass, with the flat structures of ``upshot.flat`` or the
+  contract's own in it; this includes ``AgentResponse`` and its ``dataclasses.asdict``;
 - an ``AgentExecutionResult``, and any mapping that reports a failure;
-- an exception: it may bring its error, or be what the client of an API raises.
+- an exception, which may carry its error or come from an API client.
 """
 
 from __future__ import annotations
@@ -86,9 +86,9 @@ def coerce_result(anything: object, *, now: float | None = None) -> AgentResult[
         now: When it was received, in unix seconds, as for ``from_contract``; None means now.
 
     Returns:
-        The result. An exception of the client of an API is classified by its status, body and
-        headers, also where it is the cause of another; any other that brings no error of its own
-        is internal. Values that JSON cannot hold are replaced and listed in its warnings; a value
+        The result. An exception of an API client is classified by its status, body and headers,
+        even if it is only the cause of another; any other exception without an error of its own is
+        internal. Values that JSON cannot hold are replaced and listed in its warnings; a value
         without any JSON form is a failure with code invalid_output.
     """
     read = read_result(anything, now=now)
@@ -103,11 +103,11 @@ def read_result(
     Args:
         anything: As for ``coerce_result``.
         now: As for ``coerce_result``.
-        or_data: Whether a mapping may just as well be the user's own data. Then a success is read
-            only where the mapping tells of the call too, such as its usage.
+        or_data: Whether a mapping may as well be the user's own data. Then it is read as a success
+            only if it also has facts of a call, such as its usage.
 
     Returns:
-        The result; None where it is a value like any other. Never raises.
+        The result; None if it is a value like any other. Never raises.
     """
     match anything:
         case AgentResult():
@@ -122,14 +122,14 @@ def read_result(
             fields = cast("Mapping[str, object]", anything)
             return _read_fields(fields, fields, now, or_data=or_data)
         case _ if _is_record(anything):
-            # A class of the user's with a text in it is no result: it has to tell of the call.
+            # A user's dataclass with a text in it is data, unless it also has facts of a call.
             return _read_fields(_fields_of(anything), anything, now, or_data=True)
         case _:
             return None
 
 
 def reports_failure(value: Mapping[Any, object]) -> bool:
-    """Whether *value* may be a form of a failure; quick, for what is asked of every mapping."""
+    """Whether *value* may be a form of a failure; quick, since every mapping is tested."""
     return not _FAILURE_KEYS.isdisjoint(value)
 
 
@@ -152,7 +152,7 @@ def result_of_response(response: ModelResponse) -> AgentResult[Json]:
 
 
 def result_of_exception(exception: BaseException) -> AgentResult[Json]:
-    """The result of code that raised *exception*, with the limits that its headers tell."""
+    """The result of code that raised *exception*, with the rate limits of its headers."""
     if isinstance(exception, RunFailed):
         return coerce_result(exception.result)
     error = told_error(exception)
@@ -160,20 +160,20 @@ def result_of_exception(exception: BaseException) -> AgentResult[Json]:
 
 
 def told_error(exception: BaseException) -> AgentError | None:
-    """The failure that *exception* tells of; None where it is a bug of the code that raised it.
+    """The failure that *exception* reports; None if it is a bug of the code that raised it.
 
-    That is the error which it brings (its ``error``), and what the client of an API raises.
+    It reports one if it carries an ``error`` of its own, or if an API client raised it.
     """
     known: object = getattr(exception, "error", None)
     return known if isinstance(known, AgentError) else client_error(exception)
 
 
 def client_error(exception: BaseException) -> AgentError | None:
-    """The failure that an API client reports by *exception*; None where it is a bug.
+    """The failure that an API client reports by *exception*; None if the exception is a bug.
 
-    Its status, headers and causes are looked at; a group is one where all in it are, and then the
-    first counts. Of the exceptions of Python and its library only those of the network count, for
-    others say "timeout" of an argument as of a network.
+    Its status, headers and causes are read. A group reports a failure if all of its exceptions do,
+    and then the first counts. Of the exceptions of Python and its library only those about the
+    network count: others may say "timeout" about a mere argument.
     """
     if isinstance(exception, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", exception)
@@ -192,7 +192,7 @@ def client_error(exception: BaseException) -> AgentError | None:
 
 
 def to_contract_form(given: Mapping[str, object]) -> dict[str, object]:
-    """The contract's dict of *given*, in which the flat structures may stand.
+    """The contract's dict of *given*, which may contain flat structures.
 
     Args:
         given: By the contract's keys. ``error``, ``usage``, ``cost`` and ``rate_limit`` may be
@@ -212,7 +212,7 @@ def to_contract_form(given: Mapping[str, object]) -> dict[str, object]:
         form["error"] = _read_error(error)
     limits = form.get("rate_limit")
     fields = _mapping(limits)
-    # The contract's own state has this field too.
+    # Not by this field alone: the contract's own state has it too.
     if fields.keys() - {"retry_after"} and fields.keys() <= _LIMIT_KEYS:
         form["rate_limit"] = _read_limits(fields, form)
     return form
@@ -221,7 +221,7 @@ def to_contract_form(given: Mapping[str, object]) -> dict[str, object]:
 def _read_fields(
     fields: Mapping[str, object], raw: object, now: float | None, *, or_data: bool
 ) -> AgentResult[Json] | None:
-    """The result that *fields* are a form of, None if they are just data."""
+    """The result that *fields* describe, None if they are just data."""
     moment = time.time() if now is None else now
     try:
         if fields.get("kind") in ("agent_result", "model_response"):
@@ -275,7 +275,7 @@ def _local(fields: Mapping[str, object], raw: object) -> Local:
 
 
 def _read_usage(form: dict[str, object]) -> None:
-    """Read a flat usage in *form*: it has the cost in it, and 0 where a count may be unknown."""
+    """Read a flat usage in *form*: it includes the cost, and has 0 for an unknown count."""
     usage = form.get("usage")
     if not isinstance(usage, Mapping) or "cost" not in usage:
         return
@@ -295,7 +295,7 @@ def _without_unknown(fields: Mapping[str, object], *, keep: tuple[str, ...]) -> 
 
 
 def _read_error(error: object) -> object:
-    """*error* as the contract has it, its code derived from the rest where it has none."""
+    """*error* in the contract's form; without a code, one is derived from the other fields."""
     if isinstance(error, BaseException):
         return told_error(error) or _bug(error)
     fields = _mapping(error)
@@ -316,7 +316,7 @@ def _read_error(error: object) -> object:
 
 
 def _read_limits(limits: Mapping[str, object], form: dict[str, object]) -> RateLimitState:
-    """The state that a flat rate limit tells, whose headers become a fact of the provider."""
+    """The state of a flat rate limit, whose headers are added to the provider's data."""
     try:
         info = RateLimitInfo(**cast("Any", limits))
         state = to_state(info)
@@ -328,7 +328,7 @@ def _read_limits(limits: Mapping[str, object], form: dict[str, object]) -> RateL
 
 
 def to_state(info: RateLimitInfo) -> RateLimitState:
-    """The state that *info* is the flat form of, read from its headers, else from its figures."""
+    """The state that *info* describes, read from its headers, else from its figures."""
     if info.raw_headers:
         return build_rate_limit_state(info.raw_headers, info.retry_after)
     figures = (

@@ -51,7 +51,7 @@ Where: TypeAlias = str | PathLike[str] | Journal
 
 
 class ResumeOptions(TypedDict, total=False):
-    """Options of all doors to a run; the call's win over the agent's.
+    """Options of every way to start or resume a run; the call's win over the agent's.
 
     Attributes:
         engine: Drives the steps; the loop engine where neither call nor agent names one.

@@ -149,7 +149,7 @@ def lift(texts: Sequence[str], started: RunStarted) -> Secrets | None:
 def lift_secrets(
     secrets: Sequence[str] = (), *, hides_others: bool = True
 ) -> Callable[[Event], Event]:
-    """Make what reads the events of one log, for ``states(..., read=)``.
+    """Make a function that puts the secrets back into a log, for ``states(..., read=)``.
 
     Args:
         secrets: Those that the run had, in any order.

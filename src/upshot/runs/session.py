@@ -144,26 +144,26 @@ FINAL = frozenset({Phase.PARKED, Phase.SETTLED})
 _BROKEN = "the log is lost, the loop closes, or upshot has a fault"
 
 ROWS = (
-    Row(Phase.OPENING, OPENED, Phase.PREPARING, "an attempt is to be made or gone on with"),
+    Row(Phase.OPENING, OPENED, Phase.PREPARING, "an attempt begins, or continues"),
     Row(Phase.OPENING, RECALLED, Phase.COMMITTING, "the log shows how the last attempt ended"),
     Row(Phase.OPENING, BROKEN, Phase.ENDING, _BROKEN),
-    Row(Phase.PREPARING, PREPARED, Phase.ATTEMPTING, "the board stands"),
+    Row(Phase.PREPARING, PREPARED, Phase.ATTEMPTING, "the board is ready"),
     Row(Phase.PREPARING, UNPREPARED, Phase.DECIDING, "the seeder raised, or it is too deep"),
     Row(Phase.PREPARING, BROKEN, Phase.ENDING, _BROKEN),
     Row(Phase.ATTEMPTING, WORKED, Phase.DECIDING, "the engine ended, well or not"),
-    Row(Phase.ATTEMPTING, WAITS, Phase.ENDING, "people are waited for"),
+    Row(Phase.ATTEMPTING, WAITS, Phase.ENDING, "the run waits for an answer"),
     Row(Phase.ATTEMPTING, BROKEN, Phase.ENDING, _BROKEN),
-    Row(Phase.DECIDING, REVISED, Phase.PREPARING, "a revision is wanted and an attempt left"),
-    Row(Phase.DECIDING, DECIDED, Phase.COMMITTING, "else"),
+    Row(Phase.DECIDING, REVISED, Phase.PREPARING, "a decider wants a revision; an attempt is left"),
+    Row(Phase.DECIDING, DECIDED, Phase.COMMITTING, "otherwise"),
     Row(Phase.DECIDING, BROKEN, Phase.ENDING, _BROKEN),
     Row(Phase.COMMITTING, DISPOSED, Phase.ENDING, "committed, or not"),
     Row(Phase.COMMITTING, BROKEN, Phase.ENDING, _BROKEN),
     Row(Phase.ENDING, TOLD, Phase.CLOSING, "observers were told of the end"),
-    Row(Phase.ENDING, BROKEN, Phase.CLOSING, f"{_BROKEN}; nobody is told twice"),
+    Row(Phase.ENDING, BROKEN, Phase.CLOSING, f"{_BROKEN}; no observer is called twice"),
     Row(Phase.CLOSING, CLOSED, Phase.SETTLED, "the result is in the log, and final"),
     Row(Phase.CLOSING, WAITS, Phase.PARKED, "the result is in the log: input_required"),
     Row(Phase.CLOSING, BROKEN, Phase.SETTLED, "the log could not be written to its end"),
-    Row(Phase.PARKED, RESUMED, Phase.OPENING, "answers are there, in another session"),
+    Row(Phase.PARKED, RESUMED, Phase.OPENING, "answers have come, in another session"),
 )
 
 # Where the cues of each phase lead.

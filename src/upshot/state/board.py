@@ -30,7 +30,7 @@ class Channels(dict[str, MessageList]):
 
 
 class Board:
-    """Messages by channel and variables by name; every change is told to the log.
+    """Messages by channel and variables by name; every change is logged.
 
     What stands on it when the engine starts is the seed; what comes after is produced. Values are
     made JSON where they are set, and kept apart from what the caller holds. A list or mapping

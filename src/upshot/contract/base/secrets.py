@@ -44,13 +44,13 @@ def _mask(number: int, form: int) -> str:
 
 
 FORMS = 12
-"""How many usual spellings of a text there are: what is neither of them is read as one of them."""
+"""How many usual spellings a text has; any other spelling is counted as one of them."""
 
-# As it is and escaped in JSON text, in JSON text within that, and once more; then in an address,
-# in a form, and within base64, in which it may begin at any of three bits in two alphabets.
+# Plain, and escaped as JSON text one to three times; then as in a URL and in a form; and as base64
+# in two alphabets, where it may begin at any of three bits.
 _PERCENT = 4
 _MIN_CREDENTIAL_CHARS = 6
-# Shorter ones would be found in the base64 of anything.
+# A shorter one would turn up by chance in the base64 of anything.
 _MIN_BASE64_BYTES = 8
 _URL_SAFE = str.maketrans("+/", "-_")
 _SHORT = {"\n": "n", "\t": "t", "\r": "r", "\b": "b", "\f": "f"}
@@ -66,15 +66,15 @@ class Secrets:
     """Masks registered strings in texts and values.
 
     Args:
-        texts: What is registered.
-        mark: What stands in the place of each, from its number and the number of its spelling,
-            below ``FORMS``; None puts ``MASK`` everywhere.
+        texts: The secrets.
+        mark: Makes the replacement of a secret from its number and the number of its spelling,
+            below ``FORMS``; None always uses ``MASK``.
 
     Attributes:
         masked: How many places were masked so far.
 
     Raises:
-        Misuse: *texts* is no list of strings.
+        Misuse: *texts* is not a list of strings.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Secrets:
         return self._pattern is not None
 
     def lifted(self) -> Secrets:
-        """What puts the registered strings back where their marks stand."""
+        """An object that replaces the marks by the registered strings."""
         lifting = Secrets(())
         lifting._marks = self._lifts
         if self._pattern is not None:
@@ -136,7 +136,7 @@ class Secrets:
         return text
 
     def _searched(self, text: str) -> re.Pattern[str]:
-        """What finds the secrets in *text*: a text without escapes needs the small pattern only."""
+        """The pattern that finds secrets in *text*; without escapes the small one is enough."""
         has_escapes = self._texts and ("\\" in text or "%" in text)
         return self._with_escapes if has_escapes else cast("re.Pattern[str]", self._pattern)
 
@@ -186,10 +186,10 @@ class Secrets:
     def _mask_word(self, word: str) -> str:
         masked = self.mask_text(str(word))
         try:
-            # An open list of words takes a new one.
+            # An open enum accepts any word.
             return word if masked == word else type(word)(masked)
         except ValueError:
-            # Of a closed list the word is ours, and tells nothing.
+            # A word of a closed enum is upshot's own and holds no secret.
             return word
 
     def _mask_struct(self, value: msgspec.Struct) -> msgspec.Struct:
@@ -207,15 +207,15 @@ class Secrets:
 def credentials_in(
     *, url: str = "", headers: Mapping[str, str], words: Iterable[str] = ()
 ) -> Secrets:
-    """What a peer was told and no error may repeat.
+    """The credentials that were sent to a peer, which no error may repeat.
 
     Args:
-        url: An address; what is masked of it is user, password and the values of its query.
-        headers: Their values are masked, and what stands behind a word such as Bearer.
-        words: Others.
+        url: An address; its user, its password and the values of its query are masked.
+        headers: Their values are masked, with and without a first word such as Bearer.
+        words: Further credentials.
 
     Returns:
-        What masks those of six characters and more; shorter ones might be any word.
+        The secrets of six characters and more; a shorter one might be any word.
     """
     parts = urlsplit(url)
     found = {*words, *(unquote(one) for one in (parts.username, parts.password) if one)}
@@ -237,7 +237,7 @@ def _forms(text: str) -> Iterator[tuple[int, str]]:
     yield _PERCENT + 1, quote_plus(data)
     if len(data) >= _MIN_BASE64_BYTES:
         for shift in range(3):
-            # Without the digits that hold bits of what stands before and behind it.
+            # Without the digits that share bits with the text before and after it.
             coded = b64encode(bytes(shift) + data).decode()
             coded = coded[(0, 2, 3)[shift] : (shift + len(data)) * 8 // 6]
             yield _PERCENT + 2 + shift, coded
@@ -245,7 +245,7 @@ def _forms(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _form_of(spelled: str, text: str) -> int:
-    """The number of the usual spelling that says the same as *spelled*."""
+    """The number of the usual spelling that *spelled* counts as."""
     if "%" in spelled and "%" not in text:
         return _PERCENT
     for depth in range(1, _PERCENT):

@@ -61,7 +61,7 @@ class ToolTask:
 
 @dataclass(frozen=True)
 class Question:
-    """Ask the user; where the answer does not come at once, the run is parked.
+    """Ask the user; if the answer does not come at once, the run is parked.
 
     Attributes:
         text: The question, or a function of the board that gives it.

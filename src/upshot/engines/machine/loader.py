@@ -165,6 +165,7 @@ class _Loader:
         if found in self._known:
             return self._known[found]
         problem = ""
+        # A machine that holds itself would be read for ever.
         if found in self._open:
             problem = f"the machine {name!r}, which this one is a part of"
         elif len(self._known) >= _MAX_FILES:

@@ -153,7 +153,7 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """States and the ways between them, read by ``load_machine`` and driven by a MachineEngine.
+    """States and their transitions, read by ``load_machine`` and driven by a MachineEngine.
 
     Attributes:
         name: Of the machine.

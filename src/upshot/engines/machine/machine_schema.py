@@ -171,7 +171,7 @@ _NO_OUTPUT: dict[str, Any] = {
 _DEFINITIONS: dict[str, Any] = {
     "machine": _object(
         "a machine",
-        "A machine: states and the ways between them.",
+        "A machine: states and the transitions between them.",
         {
             "spec": {"description": "The form of this file.", "const": SPEC},
             "name": _is("string", "The name of the machine. Default: that of the file."),

@@ -135,6 +135,7 @@ def number_of(connection: sqlite3.Connection, run_id: str) -> int | None:
     row = connection.execute(_NUMBER, (run_id,)).fetchone()
     if row is not None:
         return int(row[0])
+    # A run that a damaged index hides would seem to be new, and would be begun again.
     if connection.execute(_ANY_NUMBER, (run_id,)).fetchone() is not None:
         raise JournalError(
             f"the index of runs is damaged: it does not have {run_id}, which is there",
@@ -167,6 +168,7 @@ def read_page(connection: sqlite3.Connection, run_id: str, after: int, limit: in
             return EventPage(entries, last, False, fault)
         entries.append(entry)
         last += 1
+    # Only at the end of the log can be told whether its tail is missing.
     if len(rows) == limit:
         return EventPage(entries, last, True, "")
     fault = f"event {last + 1} is missing" if _noted_end(connection, run_no) > last else ""
@@ -197,6 +199,7 @@ def scan_run(connection: sqlite3.Connection, run_id: str) -> Scan:
                 last, epoch = last + 1, max(epoch, entry.epoch)
                 continue
         lost += 1
+        # By its own seq, since a row may be sound although those before it are gone.
         tail = tail and bool(_fault(row, entry, entry.seq))
     missing = _noted_end(connection, run_no) - last
     if not fault and missing > 0:

@@ -33,7 +33,7 @@ class Signal(Exception):
 
 
 class Interrupted(Signal):
-    """The run followed a wish to stop; it ends as interrupted.
+    """The run followed a request to stop; it ends as interrupted.
 
     Attributes:
         interrupt: Who wished it and why.
@@ -127,7 +127,7 @@ class Failed(Signal):
 
 
 class Parked(Signal):
-    """People are waited for; the run ends this session as input_required.
+    """The run waits for an answer; it ends this session as input_required.
 
     Engines let it through.
 

@@ -288,6 +288,8 @@ class RunHost:
             asked = attribute(self._user, "interrupts")
             if callable(asked):
                 try:
+                    # An async method cannot be asked here; the next await of host.interrupts()
+                    # asks it.
                     asked = None if is_async(asked) else answer_at_once(asked)
                 except Exception as error:
                     # A host looks after a run; it never fails it.
@@ -302,6 +304,7 @@ class RunHost:
         """Stop where the parent run shall."""
         context = self._context
         parent = context.parent
+        # Only in the same event loop: this may call the parent's host.
         if context.interrupt is None and parent is not None and parent.is_near:
             asked = parent.context.look_for_interrupt()
             if asked is not None:
@@ -358,6 +361,7 @@ class RunHost:
         if id in self._answers:
             return self._answers[id]
         now, asked = self._recorder.now(), self._context.state.waits.get(id)
+        # The wait began when the first session asked; a later one does not begin it anew.
         pending = PendingExternal(
             id=id,
             description=description,
@@ -394,6 +398,7 @@ class RunHost:
                 "Checkpoint(run.id, step, board.snapshot())"
             )
         saved = self._in_json(checkpoint)
+        # Logged first: a host that fails to keep the checkpoint does not lose the point.
         self._recorder.emit(
             CheckpointSaved(step=saved.step, iteration=saved.iteration, payload=saved.payload)
         )
@@ -467,12 +472,15 @@ class RunHost:
                 )
                 self._recorder.emit(UsageReported(number=number, response=kept))
                 return True
+            # Called again from its top, an engine reports the same again; any other report is a
+            # new one.
             if self._run.is_again and (known.usage, known.cost) == (usage, response.cost):
                 return False
 
     def _count_usage(self, response: ModelResponse) -> None:
         """Count what an engine used by ways of its own; the second time beyond a limit ends it."""
         context = self._context
+        # Before it is counted: a call may pass the limit, only the one after it ends the run.
         spent = context.budget.spent_by_children()
         context.budget.add(response)
         if spent is not None and not context.supervisor.stop and not context.supervisor.is_final:
@@ -551,6 +559,7 @@ class RunHost:
             who = f"the step {key!r}"
             return await self._steps.do(key, word, body, recorder, idempotent=idempotent, who=who)
 
+        # Of two tasks that ask for one key, the second waits for the body of the first.
         return await self._running.do(key, work)
 
     async def step(

@@ -48,7 +48,7 @@ class _ReadOnly(Misuse, AttributeError):
 
 
 class Run:
-    """The run that an engine drives; read-only but for what it does through it.
+    """The run that an engine drives: its facts, and the ways to call models, tools and agents.
 
     Attributes:
         id: The run's id.

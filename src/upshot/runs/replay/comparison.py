@@ -301,7 +301,7 @@ _NEVER = Variable(0, None)
 
 
 class Difference(Value, frozen=True, kw_only=True):
-    """The first thing that a replayed run did otherwise.
+    """The first thing that a replayed run did differently.
 
     Attributes:
         seq: Of the recorded event, 0 where the record has nothing more.

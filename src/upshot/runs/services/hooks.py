@@ -36,7 +36,7 @@ from upshot.runs.run_context import ParentLink, RunContext
 
 
 class DiscardOnInterruptCauses(Decider):
-    """Discards a run that was interrupted for one of some causes, whatever else wants to keep it.
+    """Discards a run that was interrupted for one of some causes, even if others would keep it.
 
     Args:
         reason: Kept as ``state["finalize_reason"]``.

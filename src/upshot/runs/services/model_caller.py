@@ -302,6 +302,7 @@ class ModelCall:
             Interrupted: It was.
         """
         asked = self._context.interrupt
+        # The first try was asked for in spite of it.
         if asked is not None and self.failed_tries:
             raise Interrupted(asked.cause, asked.detail)
         self._in_flight, self._told = True, None

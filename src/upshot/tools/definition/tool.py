@@ -1,4 +1,4 @@
-"""Tool: something that a model can have done, and what is known about it."""
+"""Tool: something that a model can call, and what is known about it."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class CancelToken:
 
 
 class ToolContext(msgspec.Struct, Generic[Deps], frozen=True, eq=False):
-    """What a tool whose first parameter is annotated with it is given.
+    """The context of a call, passed to a tool whose first parameter is annotated with it.
 
     Attributes:
         run_id: The run that the call belongs to.

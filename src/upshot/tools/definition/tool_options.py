@@ -221,7 +221,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Circuit:
-    """When a tool that fails again and again is left alone.
+    """When a tool that keeps failing is not called for a while.
 
     Attributes:
         failures: After how many timeouts and failures in a row, at least 1.
