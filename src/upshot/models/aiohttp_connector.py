@@ -86,6 +86,7 @@ class Connector(TCPConnector):
             **{**kwargs, "ssl": None, "server_hostname": None},
         )
         try:
+            # The connection is handed out only when TLS stands: until then nothing may be written.
             await handshake
             if (encrypted := protocol.transport) is None:
                 raise ConnectionResetError("closed during the handshake")

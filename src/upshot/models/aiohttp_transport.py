@@ -296,6 +296,8 @@ class _Exchange:
             connection is not None
             and payload is not None
             and exception is None
+            # A connection is kept only if the whole reply was read from it, and the whole request
+            # written.
             and payload.at_eof()
             and payload.exception() is None
             and (self._upload is None or self._upload.done())
@@ -444,6 +446,7 @@ class _Exchange:
         told = to_transport_error(error, phase=self._phase, reused=self._reused)
         if told is None:
             return self._error("protocol", str(error) or type(error).__name__)
+        # aiohttp does not say which limit it was: connecting had the smaller of the two.
         if told.kind == "timeout" and told.phase == "unsent":
             connect_s, total_s = self._timeouts.connect_s, self._timeouts.total_s
             is_total = connect_s is None or (total_s is not None and total_s < connect_s)

@@ -172,6 +172,7 @@ def to_transport_error(
     if found is None:
         return None
     kind, reason, limit = found
+    # The reply had begun, so it is the reply that was cut.
     if kind == "reset" and phase == "answered":
         kind = "cut"
     return TransportError(reason, phase=phase, kind=kind, limit=limit, reused=reused)
@@ -180,6 +181,7 @@ def to_transport_error(
 def _kind_of(causes: tuple[BaseException, ...]) -> tuple[FailureKind, str, LimitName | None] | None:
     names = {each.__name__ for cause in causes for each in type(cause).__mro__}
     said = _words_of(causes[-1])
+    # Before the causes, which would name only what failed below the proxy.
     if any(part in name for part in _PROXY_NAMES for name in names):
         return "proxy", said, None
     for cause in causes:

@@ -339,6 +339,7 @@ def read_exception_facts(exception: BaseException) -> FailureFacts:
     text = " ".join(_string(one) for one in facts.exceptions)
     facts.text = f"{facts.text} {text}".strip()
     facts.message = facts.message or one_line(_string(first)) or type(first).__name__
+    # Its status is made up by the client: no reply was read.
     if any(map(_is_parser_error, facts.exceptions)):
         facts.status = None
     elif facts.status is None and (found := _STATUS_TEXT.search(text)):
@@ -418,6 +419,7 @@ def _read_upstream(metadata: JsonObject, facts: FailureFacts) -> None:
         inner = parse_json(raw)
         if isinstance(inner, dict):
             said = read_error_facts(inner)
+            # Of the provider behind the gateway: its words tell more than the gateway's status.
             facts.words |= said.words
             raw = said.text
         facts.text += f" {raw}"

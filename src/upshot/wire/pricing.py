@@ -152,9 +152,11 @@ def price_usage(usage: Usage, price: Price, billing: Billing = _PLAIN) -> Cost |
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
     price = price.for_prompt(usage.input_tokens)
+    # A provider's parts may exceed its sum: no token is paid for twice, and none below zero.
     read = min(usage.cache_read_tokens or 0, usage.input_tokens)
     written = min(usage.cache_write_tokens or 0, usage.input_tokens - read)
     fees = _fees(price, billing)
+    # Audio counts only if it has a rate of its own; else it costs what text does.
     heard = usage.input_audio_tokens if price.input_audio_per_mtok is not None else None
     if fees is None or (heard and (read or written)):
         return None

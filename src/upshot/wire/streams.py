@@ -48,6 +48,7 @@ class EventParser:
         Returns:
             The events that it completed, in order.
         """
+        # A byte-order mark may itself be cut, so the first bytes are kept until that is decided.
         if self._start is not None:
             data = self._without_bom(self._start + data)
         if self._after_cr and data:
@@ -187,6 +188,8 @@ class FrameParser:
         buffer = self._buffer
         if self._wanted == _PRELUDE_BYTES:
             total, header_bytes, checksum = _PRELUDE.unpack_from(buffer)
+            # Checked before the frame is there: a damaged length could ask for bytes that never
+            # come.
             sound = crc32(buffer[:8]) == checksum and _MIN_BYTES <= total <= _MAX_BYTES
             if not sound or header_bytes > total - _MIN_BYTES:
                 return self._stop()
@@ -298,6 +301,7 @@ class ArrayParser:
         # A backslash at the end waits for the character that it escapes, unless escaped itself.
         half = self._quoted and self._buffer.endswith(b"\\", self._place)
         self._place = len(self._buffer) - half
+        # Between two objects nothing has to be kept.
         if self._start is None:
             del self._buffer[: self._place]
             self._place = 0

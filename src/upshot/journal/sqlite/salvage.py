@@ -70,6 +70,8 @@ def salvage_file(path: str, new_path: str) -> Salvaged:
     if head != _MAGIC:
         raise Misuse(f"{path} is not a journal: it is not an SQLite database")
     with closing(open_database(new_path)) as connection:
+        # In one transaction: a salvage that is cut off leaves an empty journal and not half of
+        # one.
         connection.execute("BEGIN IMMEDIATE")
         _copy(connection, pages)
         salvaged = _settle(connection)
@@ -139,6 +141,7 @@ def _row(pages: _Pages, page: bytes, place: int) -> _Row:
         local = least + (size - least) % (usable - 4)
         local = local if local <= largest else least
     payload = bytearray(page[place : place + local])
+    # What does not fit on the page goes on in a chain of overflow pages, each naming the next.
     number = int.from_bytes(page[place + local : place + local + 4]) if size > local else 0
     while len(payload) < size:
         more = pages.page(number) if number else b""

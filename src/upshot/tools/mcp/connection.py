@@ -147,6 +147,7 @@ async def _end_for_certain(process: asyncio.subprocess.Process, mark: bytes) -> 
     cancelled: asyncio.CancelledError | None = None
     while not ending.done():
         try:
+            # Shielded and repeated: each cancel ends only the waiting, and is raised at the end.
             await asyncio.shield(ending)
         except asyncio.CancelledError as error:
             cancelled = error
@@ -348,6 +349,7 @@ class Connection:
         Raises:
             CannotConnect: The server cannot be reached; nothing was asked of it.
         """
+        # Two calls at once would otherwise start the server twice.
         async with self._lock:
             if self._line is None or self._line.broken:
                 self._line = await self._dial()
