@@ -235,6 +235,7 @@ async def go_on(
                     own = tuple(given.pop(run_id, ()))
                     await check_onward(past, plan)
                     outdated += await hand_down(given, opened, secrets=hidden, take_over=take_over)
+                    # After the answers: a child run may have ended or parked anew meanwhile.
                     await read_children(past, opened)
                     told = () if is_known else await left_behind(past, run_id, opened)
                     seed = tuple(past.seed)

@@ -51,7 +51,7 @@ Resources: TypeAlias = Iterable[str] | Callable[[JsonObject], Iterable[str]]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tool(Generic[P, R_co]):
-    """Something that a model can have done.
+    """Something that a model can call.
 
     Made by ``@tool`` or ``Tool.from_schema``; it can still be called like the function, with its
     parameters and its result, ``Tool[P, R_co]``.
