@@ -63,6 +63,7 @@ with lazy_imports(globals()):
     )
     from upshot.contract.forms.a2a_form import from_a2a as from_a2a, to_a2a as to_a2a
     from upshot.contract.forms.execution_form import to_execution_result as to_execution_result
+    from upshot.contract.forms.public_form import to_public_event as to_public_event
     from upshot.contract.forms.flat_form import (
         ResultView as ResultView,
         from_contract as from_contract,

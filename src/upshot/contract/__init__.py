@@ -120,6 +120,7 @@ with lazy_imports(globals()):
         from_contract as from_contract,
         to_contract as to_contract,
     )
+    from upshot.contract.forms.public_form import to_public_event as to_public_event
     from upshot.contract.message import (
         MAIN_CHANNEL as MAIN_CHANNEL,
         Artifact as Artifact,

@@ -3,6 +3,7 @@
 - ``flat_form``: the flat contract dict, a mapping with nine keys. ``to_contract`` writes it,
   ``from_contract`` reads it, ``ResultView`` is such a dict with the result's attributes.
 - ``execution_form``: the execution result, a JSON view for user interfaces.
+- ``public_form``: events as a page may show them to strangers.
 - ``a2a_form``: tasks, messages, artifacts and agent cards of the A2A protocol.
 
 A result on its way out goes through ``to_contract``, ``to_execution_result`` or ``to_a2a``; each

@@ -1,0 +1,103 @@
+"""Events as strangers may see them: what is said, which tools work, what is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.events import Event, RunSettled, ToolSettled, ToolStarted
+from upshot.contract.model_calls import ModelReplied, TextDelta
+from upshot.contract.pending import Pending, PendingApproval, PendingQuestion
+from upshot.contract.result import AgentResult
+from upshot.contract.tool_calls import ToolArtifactReference, ToolExecutionResult
+
+
+def to_public_event(event: Event, *, tools: Mapping[str, str] | None = None) -> JsonObject | None:
+    """What of *event* a page may show to the user of an agent.
+
+    ====== ============================================================================
+    kind   fields
+    ====== ============================================================================
+    text   ``text``, a piece of a reply
+    message ``text``, a whole reply; it takes the place of the pieces before it
+    tool   ``id`` of the call, ``name`` as *tools* has it, ``state``: started, done, failed
+    end    ``status``; ``text``, the answer; ``error``, its code; ``questions``
+    ====== ============================================================================
+
+    A question is that of an approval (``kind`` approval: ``id``, ``tool``, ``arguments``,
+    ``effect``, ``digest``) or of the agent (``kind`` question: ``id``, ``question``,
+    ``choices``). The arguments are shown whole, for the user answers for them.
+
+    Instructions, thoughts, headers, outputs and arguments of other calls, messages of errors and
+    events of child runs are in none of them.
+
+    Args:
+        event: One of a run, live or from ``states``.
+        tools: The public names of tools by their own; calls of others are not shown.
+
+    Returns:
+        A new object, with ``seq`` where the event is in the log; None where there is nothing
+        to show.
+    """
+    if not isinstance(event, TextDelta | ModelReplied | ToolStarted | ToolSettled | RunSettled):
+        return None
+    shown = None if event.path else _shown(event, tools or {})
+    if shown is not None and not event.part:
+        shown["seq"] = event.seq
+    return shown
+
+
+def _shown(
+    event: TextDelta | ModelReplied | ToolStarted | ToolSettled | RunSettled,
+    tools: Mapping[str, str],
+) -> JsonObject | None:
+    match event:
+        case TextDelta(text=text):
+            return {"kind": "text", "text": text}
+        case ModelReplied(response=response):
+            # A reply to a request of upshot's own, such as to mend arguments, is for no user.
+            said = "" if event.purpose else response.content
+            return {"kind": "message", "text": said} if said else None
+        case ToolStarted(call=call):
+            return _tool(tools.get(call.name), call.id, "started")
+        case ToolSettled(record=record):
+            is_done = isinstance(record.outcome, ToolExecutionResult | ToolArtifactReference)
+            return _tool(
+                tools.get(record.tool_name), record.call_id, "done" if is_done else "failed"
+            )
+        case RunSettled(result=result):
+            return _end(result, tools)
+
+
+def _tool(name: str | None, call_id: str, state: str) -> JsonObject | None:
+    return None if name is None else {"kind": "tool", "id": call_id, "name": name, "state": state}
+
+
+def _end(result: AgentResult[Json], tools: Mapping[str, str]) -> JsonObject:
+    end: JsonObject = {"kind": "end", "status": str(result.status)}
+    if result.content:
+        end["text"] = result.content
+    # The run that waits for somebody has no fault.
+    if result.error is not None and not result.pending:
+        end["error"] = str(result.error.code)
+    questions = [_question(one, tools) for one in result.pending]
+    if found := [one for one in questions if one is not None]:
+        end["questions"] = [*found]
+    return end
+
+
+def _question(pending: Pending, tools: Mapping[str, str]) -> JsonObject | None:
+    match pending:
+        case PendingApproval():
+            return {
+                "kind": "approval",
+                "id": pending.id,
+                "tool": tools.get(pending.tool_name, pending.tool_name),
+                "arguments": pending.arguments,
+                "effect": str(pending.effect),
+                "digest": pending.digest,
+            }
+        case PendingQuestion(id=id, question=question, choices=choices):
+            return {"kind": "question", "id": id, "question": question, "choices": [*choices]}
+        case _:
+            return None
