@@ -104,7 +104,7 @@ def test_the_commands_of_a_page_are_there(page: Path) -> None:
     assert set(MAKE.findall(code)) - targets == set()
     for name in re.findall(r"^upshot ([a-z]+)\b", "\n".join(spans_of(page)), re.MULTILINE):
         assert isinstance(command.commands.get(name), click.Command), name
-    for module in re.findall(r"python -m ((?:tests|bench|fuzz|kills)[\w.]*)", code):
+    for module in re.findall(r"python -m ((?:tests|bench|fuzz|kills|stress)[\w.]*)", code):
         assert importlib.util.find_spec(module), module
 
 

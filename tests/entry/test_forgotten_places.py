@@ -230,3 +230,12 @@ def tried_in(path: Path, suite: str) -> Iterator[str]:
             # What makes models of names makes these.
             if "resolve(" in body:
                 yield "HttpModel"
+
+
+@pytest.mark.parametrize("function", [upshot.run, upshot.run_sync, upshot.start, upshot.reopen])
+def test_the_help_of_a_function_names_its_options(function: Any) -> None:
+    _, _, told = str(function.__doc__).partition("options: Any of ")
+    names = set(re.findall(r"[a-z_]+", told.partition(".")[0]))
+    own = ResumeOptions if function is upshot.reopen else RunOptions
+    # Only a command line gives it.
+    assert names == own.__optional_keys__ - {"launch"}

@@ -51,7 +51,10 @@ async def run(
     Args:
         agent: The agent; the names in a spec are found in the options ``tools`` and ``engine``.
         request: What is asked.
-        options: See ``RunOptions``.
+        options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
+            deciders, dependencies, engine, gates, history, host, journal, max_attempts, model,
+            observers, on_pre_tool_use, parent_run_id, policy, prepare, prices, resume_from, retry,
+            secrets, settings, tools. ``help(upshot.RunOptions)`` tells of each.
 
     Returns:
         The result. Everything that a model, a tool, a provider, the user or a limit does is in
@@ -77,7 +80,10 @@ def run_sync(
     Args:
         agent: Who works on it, as for ``run``.
         request: What is asked.
-        options: See ``RunOptions``.
+        options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
+            deciders, dependencies, engine, gates, history, host, journal, max_attempts, model,
+            observers, on_pre_tool_use, parent_run_id, policy, prepare, prices, resume_from, retry,
+            secrets, settings, tools. ``help(upshot.RunOptions)`` tells of each.
 
     Returns:
         What came of it, as of ``run``.
@@ -102,7 +108,10 @@ def start(
     Args:
         agent: Who works on it, as for ``run``.
         request: What is asked.
-        options: See ``RunOptions``.
+        options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
+            deciders, dependencies, engine, gates, history, host, journal, max_attempts, model,
+            observers, on_pre_tool_use, parent_run_id, policy, prepare, prices, resume_from, retry,
+            secrets, settings, tools. ``help(upshot.RunOptions)`` tells of each.
 
     Returns:
         An async context manager of the live run; ``await live.result()`` gives its result.
@@ -173,7 +182,7 @@ async def resume(
         continue_stopped: Go on also with a run that was interrupted or canceled, and with what was
             stopped inside it: calls that were cut off have their outcomes, and a reply that was cut
             off is followed by a message that asks for the rest.
-        options: See ``ResumeOptions``; attributes, artifacts, budget and max_attempts are taken
+        options: As in ``reopen``; attributes, artifacts, budget and max_attempts are taken
             from the log where they are not given.
 
     Returns:
@@ -220,7 +229,10 @@ def reopen(
         answers: The user's answers.
         take_over: Take the run also from a session that works on it, as for ``resume``.
         continue_stopped: Go on also with a run that was stopped, as for ``resume``.
-        options: See ``ResumeOptions``.
+        options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
+            deciders, dependencies, engine, gates, history, host, max_attempts, model, observers,
+            on_pre_tool_use, parent_run_id, policy, prepare, prices, resume_from, retry, secrets,
+            settings, tools. ``help(upshot.ResumeOptions)`` tells of each.
 
     Returns:
         An async context manager of the live run.
@@ -279,7 +291,7 @@ async def replay(
         run_id: A run, ended or not.
         agent: The agent of the run, or one to compare with it.
         journal: Where its log is.
-        options: See ``ResumeOptions``; those for the outside world do nothing.
+        options: As in ``reopen``; those for the outside world do nothing.
 
     Returns:
         The first difference, None if there is none, and the result of the replayed run.
