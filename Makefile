@@ -18,7 +18,7 @@ DOJO := .venv-dojo
 SUITES := $(DOJO)/.ready
 TYPESCRIPT := .venv/node/.ready
 NPM_FILES := $(addprefix tests/schema/,package.json package-lock.json .npmrc)
-CODE := src tests $(wildcard examples bench fuzz kills)
+CODE := src tests $(wildcard examples bench fuzz kills stress)
 WORKERS ?= 2
 
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -61,8 +61,8 @@ endef
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: fuzz chaos kills properties help setup demo test format-check lint types layers unit adapters mcp dojo bench \
-  schema format clean
+.PHONY: fuzz chaos kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
+  bench schema format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
@@ -119,6 +119,9 @@ fuzz: $(DEV) ## read random replies for SECONDS=60; prints how to repeat what br
 
 chaos: $(DEV) ## make COUNT=100000 runs against a server that answers anything
 	@$(BIN)/python -m fuzz.chaos $(or $(COUNT),100000)
+
+stress: $(DEV) ## run the tests of time, processes and journals for SECONDS=600 on busy cores, frozen at random
+	@$(BIN)/python -m stress $(or $(SECONDS),600)
 
 kills: $(DEV) ## kill runs with SIGKILL COUNT=10000 times at random moments until they end
 	@$(BIN)/python -m kills $(or $(COUNT),10000)
