@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.leaping import leap, run_leaping
 from upshot.errors import Misuse
 from upshot.models import (
     AiohttpTransport,
@@ -141,16 +142,22 @@ async def test_a_silent_server_runs_into_the_read_timeout(serve, transport):
             await fetch(transport, server.url, timeouts=Timeouts(None, 0.03, None))
 
 
-async def test_a_drip_of_bytes_runs_into_the_total_timeout(serve, transport):
+def test_a_drip_of_bytes_runs_into_the_total_timeout(serve):
     async def answer(asked, writer):
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n")
-        while True:
-            writer.write(b".")
-            await asyncio.sleep(0.005)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n.")
+        await asyncio.Event().wait()
 
-    async with serve(answer) as server:
-        with failing("timeout", "answered", limit="total_s"):
-            await fetch(transport, server.url, timeouts=Timeouts(None, None, 0.04))
+    async def main():
+        transport = AiohttpTransport()
+        async with serve(answer) as server:
+            asked = ("POST", server.url, {}, b"")
+            with failing("timeout", "answered", limit="total_s"):
+                async with transport.send(*asked, timeouts=Timeouts(None, None, 30)) as answered:
+                    async for _ in answered[2]:
+                        leap(60)
+        await transport.aclose()
+
+    run_leaping(main())
 
 
 async def test_a_host_that_does_not_accept_runs_into_the_connect_timeout(transport):

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.leaping import Leaping, run_leaping
 from tests.processes import watched
 from tests.runs.kit import Do, Witness, kinds, log_of
 from upshot import (
@@ -360,23 +361,29 @@ async def test_one_tool_call_is_ended_and_the_run_goes_on():
     assert [outcome.code for outcome in result.tool_outcomes] == ["cancelled"]
 
 
-async def test_a_thread_that_is_left_behind_is_told_in_the_result():
-    gate = threading.Event()
+def test_a_thread_that_is_left_behind_is_told_in_the_result():
+    gate, journal = threading.Event(), MemoryJournal()
 
-    @tool(effect="read", timeout_s=0.01)
-    def hang() -> None:
-        gate.wait(60)
+    async def main() -> Any:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, Leaping)
 
-    agent = Agent("a", model=ScriptedModel([ToolCall("c-1", "hang"), "Done."]), tools=[hang])
-    journal = MemoryJournal()
-    try:
-        result = await run(agent, "?", journal=journal)
-    finally:
-        gate.set()
+        @tool(effect="read", timeout_s=30)
+        def hang() -> None:
+            loop.leap(60)
+            gate.wait(60)
+
+        agent = Agent("a", model=ScriptedModel([ToolCall("c-1", "hang"), "Done."]), tools=[hang])
+        try:
+            result = await run(agent, "?", journal=journal)
+        finally:
+            gate.set()
+        return result, (await log_of(journal, result.run_id))[-1]
+
+    result, logged = run_leaping(main())
     codes = [warning.code for warning in result.warnings]
     assert codes == ["abandoned_tool", "leftover_calls"]
-    logged = (await log_of(journal, result.run_id))[-1]
-    assert logged.result.warnings == result.warnings  # type: ignore[union-attr]
+    assert logged.result.warnings == result.warnings
 
 
 @pytest.mark.parametrize("watched_", [True, False], ids=["streamed", "whole"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.leaping import Leaping, run_leaping
 from upshot.tools import CancelToken
 from upshot.tools.execution import executor
 from upshot.tools.execution.executor import (
@@ -116,44 +117,69 @@ async def test_a_coroutine_that_ignores_its_cancel_is_abandoned():
     await asyncio.sleep(0)
 
 
-async def test_a_thread_past_its_time_is_written_off_and_its_late_end_told():
-    workers, release, told = Workers(), threading.Event(), asyncio.Event()
-    ending = await in_thread(
-        lambda: release.wait(60), timeout_s=0.01, workers=workers, late=told.set
-    )
+def past_its_time(
+    body: Callable[[], object], *, give_way: Callable[[], None] | None = None, **more: Any
+) -> BodyEnd:
+    """Run *body* in a thread whose time is over once it has begun.
+
+    Where *give_way* is given it is called after that, and the thread's end is waited for.
+    """
+
+    async def main() -> BodyEnd:
+        loop, told = asyncio.get_running_loop(), asyncio.Event()
+        assert isinstance(loop, Leaping)
+
+        def begun() -> object:
+            loop.leap(60)
+            return body()
+
+        ending = await in_thread(begun, timeout_s=30, late=told.set, **more)
+        if give_way is not None:
+            give_way()
+            await asyncio.wait_for(told.wait(), 60)
+        return ending
+
+    return run_leaping(main())
+
+
+def test_a_thread_past_its_time_is_written_off_and_its_late_end_told():
+    workers, release = Workers(), threading.Event()
+    lost: list[int] = []
+
+    def give_way() -> None:
+        lost.append(workers.lost)
+        release.set()
+
+    ending = past_its_time(lambda: release.wait(60), give_way=give_way, workers=workers)
     assert ending == Stopped(cancelled=False, ended=False)
-    assert workers.lost == 1
-    release.set()
-    await asyncio.wait_for(told.wait(), 60)
+    assert lost == [1]
 
 
-async def test_a_thread_that_looks_at_its_token_ends_in_time(patient: None):
+def test_a_thread_that_looks_at_its_token_ends_in_time(patient: None):
     token = CancelToken()
-    ending = await in_thread(lambda: token.wait(60), timeout_s=0.01, token=token)
+    ending = past_its_time(lambda: token.wait(60), token=token)
     assert ending == Stopped(cancelled=False, ended=True)
 
 
-async def test_what_a_thread_gives_to_be_waited_for_within_the_grace_is_closed(patient: None):
+def test_what_a_thread_gives_to_be_waited_for_within_the_grace_is_closed(patient: None):
     token, given = CancelToken(), hang()
 
     def body() -> object:
         token.wait(60)
         return given
 
-    assert await in_thread(body, timeout_s=0.01, token=token) == Stopped(cancelled=False)
+    assert past_its_time(body, token=token) == Stopped(cancelled=False)
     assert inspect.getcoroutinestate(given) == inspect.CORO_CLOSED
 
 
-async def test_what_a_thread_gives_to_be_waited_for_too_late_is_closed():
-    release, told, given = threading.Event(), asyncio.Event(), hang()
+def test_what_a_thread_gives_to_be_waited_for_too_late_is_closed():
+    release, given = threading.Event(), hang()
 
     def body() -> object:
         release.wait(60)
         return given
 
-    await in_thread(body, timeout_s=0.01, late=told.set)
-    release.set()
-    await asyncio.wait_for(told.wait(), 60)
+    past_its_time(body, give_way=release.set)
     assert inspect.getcoroutinestate(given) == inspect.CORO_CLOSED
 
 
@@ -237,18 +263,13 @@ async def test_context_variables_are_carried_over(mode: str):
     assert await running == BodyValue("set")
 
 
-async def test_a_thread_that_outlives_its_loop_harms_nobody():
+def test_a_thread_that_outlives_its_loop_harms_nobody():
     release, ended = threading.Event(), threading.Event()
 
     def body() -> None:
         release.wait(60)
         ended.set()
 
-    def other_loop() -> None:
-        asyncio.run(in_thread(body, timeout_s=0.01))
-
-    thread = threading.Thread(target=other_loop)
-    thread.start()
-    thread.join()
+    past_its_time(body)
     release.set()
     assert ended.wait(60)
