@@ -149,7 +149,7 @@ class Scenario:
         return getattr(self, f"_{self.engine}")()
 
     def _inner(self, id: str, turns: Sequence[list[ToolCall]]) -> Agent[Any]:
-        return Agent(id, model=_model(id, turns), tools=[*TOOLS.values()])
+        return Agent(id, model=_model(id, turns), tools=tools())
 
     def _loop(self) -> Agent[Any]:
         return self._inner("loop", [*self._turns[0], *self._turns[1]])
@@ -168,7 +168,7 @@ class Scenario:
             return str(child.content)
 
         model, engine = _model("script", second), ScriptEngine(script)
-        return Agent("script", engine=engine, model=model, tools=[*TOOLS.values()])
+        return Agent("script", engine=engine, model=model, tools=tools())
 
     def _graph(self) -> Agent[Any]:
         first, second, third, _ = self._turns
@@ -183,7 +183,7 @@ class Scenario:
         }
         edges = [("call", "left"), ("call", "right")]
         graph = Graph(nodes=nodes, edges=edges, start="call")
-        return Agent("graph", engine=GraphEngine(graph), tools=[*TOOLS.values()])
+        return Agent("graph", engine=GraphEngine(graph), tools=tools())
 
     def _machine(self) -> Agent[Any]:
         agents = {
@@ -191,6 +191,12 @@ class Scenario:
             "second": self._inner("second", self._turns[1]),
         }
         return Agent("machine", engine=MachineEngine(load_machine(_MACHINE), agents=agents))
+
+
+def tools() -> list[Any]:
+    """All tools; the one in a process of its own is told where effects are written."""
+    told = {EFFECTS: os.environ[EFFECTS]}
+    return [one.but(env=told) if one.isolation else one for one in TOOLS.values()]
 
 
 def _model(id: str, turns: Sequence[list[ToolCall]]) -> ScriptedModel:
