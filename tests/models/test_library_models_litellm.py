@@ -125,6 +125,15 @@ async def test_what_is_given_is_handed_on():
     assert asked["extra_headers"] == {"x-mine": "1"}
 
 
+@pytest.mark.parametrize("key", ["a-secret-key", lambda: "a-secret-key"], ids=["text", "function"])
+async def test_an_error_repeats_no_key_header_or_credential_of_the_address(key):
+    said = ConnectionError("http://me:b-secret@here refused a-secret-key and c-secret")
+    given = {"base_url": "http://me:b-secret@here/v1", "headers": {"x-mine": "c-secret"}}
+    response, _ = await ask(said, api_key=key, **given)
+    assert "refused *** and ***" in response.error.message
+    assert "secret" not in repr(response.error) + repr(response.provider_data)
+
+
 async def test_limits_are_read_from_the_providers_headers():
     headers = {
         "llm_provider-x-ratelimit-limit-requests": "50",

@@ -40,6 +40,7 @@ from msgspec.structs import replace
 
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
+from upshot.contract.base.secrets import Secrets, credentials_in
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import AgentError
 from upshot.contract.message import Message, Reasoning
@@ -79,6 +80,8 @@ class LibraryModel(ABC):
         self._dialect = dialect
         self._settings = settings or ModelSettings()
         self._has_own_prices = prices is not None
+        # What no error may repeat.
+        self._secrets = Secrets(())
         self._prices = Prices.of(prices)
         self._clock = clock
 
@@ -228,6 +231,9 @@ class LibraryModel(ABC):
         model = self._model.removeprefix(f"{upstream}:").removeprefix(f"{upstream}/")
         known: JsonObject = {"provider": upstream, "model": model}
         data = {**known, **response.provider_data}
+        if response.error is not None:
+            data = self._secrets.mask(data)
+            response = replace(response, error=self._secrets.mask(response.error))
         response = replace(
             response,
             cost=self._cost_of(response),
@@ -235,6 +241,12 @@ class LibraryModel(ABC):
             duration_ms=round((self._clock.monotonic() - started_s) * 1000),
         )
         return with_output(response, request)
+
+    def _hide(self, key: object, url: str | None, headers: Mapping[str, str] | None) -> None:
+        """Have errors repeat no key, header or credential of the address."""
+        self._reached = url, headers
+        words = [key] if isinstance(key, str) else []
+        self._secrets = credentials_in(url=url or "", headers=headers or {}, words=words)
 
     def _cost_of(self, response: ModelResponse) -> Cost | None:
         told = response.cost
@@ -327,6 +339,7 @@ class LiteLLMModel(LibraryModel):
         if module is None:
             require_library(_LITELLM, extra=_LITELLM)
         self._key = api_key
+        self._hide(api_key, base_url, headers)
         self._given: dict[str, object] = {
             "api_base": base_url,
             "extra_headers": dict(headers) if headers else None,
@@ -352,8 +365,11 @@ class LiteLLMModel(LibraryModel):
 
     async def _ask(self, arguments: JsonObject) -> object:
         module = await self._open()
-        key = self._key() if callable(self._key) else self._key
-        key = await key if isawaitable(key) else key
+        key = self._key
+        if callable(key):
+            asked = key()
+            key = await asked if isawaitable(asked) else asked
+            self._hide(key, *self._reached)
         told = {**self._given, "api_key": key}
         given = {name: value for name, value in told.items() if value is not None}
         # Its own retries would multiply with upshot's.
@@ -533,6 +549,7 @@ class AISuiteModel(LibraryModel):
             raise Misuse(f'{model!r} names no model: write "aisuite:provider:model"')
         # The SDKs' own retries would multiply with upshot's.
         retries = 0 if self._provider in _RETRYING else None
+        self._hide(api_key, base_url, None)
         given = {"api_key": api_key, "base_url": base_url, "max_retries": retries}
         self._config = {name: value for name, value in given.items() if value is not None}
 
