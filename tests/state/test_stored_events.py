@@ -153,7 +153,10 @@ RUNS: dict[str, Callable[[], tuple[Agent[Any], dict[str, Any]]]] = {
         {"secrets": ["hush"]},
     ),
     "a typed answer": lambda: (asking('{"n": 1}', output_type=dict[str, int]), {}),
-    "a failed model": lambda: (asking(measured(None, error="overloaded")), {"retry": None}),
+    "a failed model": lambda: (
+        asking(measured(None, error=AgentError("server_error", "overloaded"))),
+        {"retry": None},
+    ),
     "a script": lambda: (Agent("a", engine=ScriptEngine(in_steps)), {}),
     "a graph": lambda: (
         Agent("a", engine=GraphEngine(Graph(nodes={"n": node}, edges=[], start="n"))),

@@ -9,6 +9,7 @@ from typing import TypeAlias, cast
 
 from upshot.contract.base.structs import (
     ArgumentsMeta,
+    CheckedMeta,
     JsonObject,
     KeywordMeta,
     Root,
@@ -189,7 +190,7 @@ def handoff_tool_name(agent_id: str) -> str:
     return "transfer_to_" + (re.sub(r"[^a-z0-9_]", "_", agent_id.lower()) or "unknown")
 
 
-class AgentSpec(Root, frozen=True, kw_only=True):
+class AgentSpec(Root, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """An agent as data: tools, model and engine are names, resolved again when it runs.
 
     Attributes:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from upshot.contract.base.enums import ErrorCode, ErrorCodeField, Origin, OriginField, word
 from upshot.contract.base.json_values import clean_fields, force_json
-from upshot.contract.base.structs import JsonObject, Value, check_types, set_field, written
+from upshot.contract.base.structs import (
+    CheckedMeta,
+    JsonObject,
+    Value,
+    check_types,
+    set_field,
+    written,
+)
 
 _RETRYABLE_STATUS = frozenset((408, 409, 425, 429))
 _RETRYABLE_CODES = frozenset(
@@ -16,7 +23,7 @@ _NEVER_RETRYABLE = frozenset(
 )
 
 
-class AgentError(Value, frozen=True, kw_only=False):
+class AgentError(Value, frozen=True, kw_only=False, metaclass=CheckedMeta):
     """What went wrong in a run, a model call or a hook; never raised.
 
     Attributes:
@@ -80,7 +87,7 @@ def is_retryable(code: str, status: int | None) -> bool:
     return code in _RETRYABLE_CODES
 
 
-class RunWarning(Value, frozen=True, kw_only=True):
+class RunWarning(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """Something that went wrong without failing the run.
 
     Attributes:

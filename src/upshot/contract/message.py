@@ -18,10 +18,12 @@ from upshot.contract.base.checks import kind_of
 from upshot.contract.base.enums import Role, RoleField, RoleWord
 from upshot.contract.base.json_values import clean_fields, clean_text, force_json
 from upshot.contract.base.structs import (
+    CheckedMeta,
     Formed,
     Json,
     JsonObject,
     Tagged,
+    check_given,
     check_types,
     freeze,
     set_field,
@@ -40,7 +42,7 @@ MAIN_CHANNEL = "main"
 UNKNOWN_TAG = "?"
 
 
-class Text(Tagged, frozen=True, kw_only=False):
+class Text(Tagged, frozen=True, kw_only=False, metaclass=CheckedMeta):
     """Plain or marked-up text.
 
     Attributes:
@@ -136,7 +138,7 @@ class Audio(Tagged, frozen=True, kw_only=True):
         check_types(self)
 
 
-class Data(Tagged, frozen=True, kw_only=False):
+class Data(Tagged, frozen=True, kw_only=False, metaclass=CheckedMeta):
     """A JSON value as a part.
 
     Attributes:
@@ -151,7 +153,7 @@ class Data(Tagged, frozen=True, kw_only=False):
         force_json(self, "data")
 
 
-class Reasoning(Tagged, frozen=True, kw_only=True):
+class Reasoning(Tagged, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """What a model thought before it answered.
 
     Attributes:
@@ -196,6 +198,8 @@ class _UnknownMeta(msgspec.StructMeta):
         def __call__(cls, kind=None, raw=None):
             """Make it; a given kind is set in *raw* too."""
             whole = {} if raw is None else raw
+            if not isinstance(whole, dict):
+                raise Misuse(f"Unknown takes the JSON object as it came, got {kind_of(raw)}")
             return super().__call__(raw=whole if kind is None else {**whole, "kind": kind})
 
 
@@ -255,6 +259,8 @@ class _MessageMeta(msgspec.StructMeta):
         def __call__(cls, *args, tool_calls=(), **fields):
             """Make the message."""
             message = _make(cls, *args, **fields)
+            if fields:
+                check_given(message, fields)
             if tool_calls:
                 set_field(message, "content", (*message.parts, *_checked_calls(tool_calls)))
             return message
@@ -313,7 +319,7 @@ class Message(_Said, frozen=True, kw_only=True, gc=False, metaclass=_MessageMeta
             force_json(self, "metadata")
         content = self.content
         if type(content) is tuple:
-            _check_parts(content)
+            check_parts(content)
         elif type(content) is not str:
             set_field(self, "content", _settled_content(content))
         elif not content.isascii():
@@ -365,11 +371,12 @@ def _settled_content(content: object) -> object:
     if not isinstance(content, tuple | list):
         raise Misuse(f"the content of a message must be a string or parts, got {kind_of(content)}")
     parts = tuple(cast("Sequence[object]", content))
-    _check_parts(parts)
+    check_parts(parts)
     return parts
 
 
-def _check_parts(parts: tuple[object, ...]) -> None:
+def check_parts(parts: tuple[object, ...]) -> None:
+    """Check that *parts* are those of a message, or raise ``Misuse``."""
     for part in parts:
         if not isinstance(part, Tagged):
             hint = f": give Text({part!r})" if isinstance(part, str) else ""
@@ -498,7 +505,7 @@ class _SoFar(MessageList):
         return islice(self._messages, self._count)
 
 
-class _Bundle(Tagged, frozen=True, kw_only=False):
+class _Bundle(Tagged, frozen=True, kw_only=False, metaclass=CheckedMeta):
     name: str
     parts: tuple[Part, ...] = ()
 

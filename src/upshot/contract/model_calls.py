@@ -27,12 +27,21 @@ from upshot.contract.base.structs import (
     Root,
     RunEvent,
     Value,
+    check_given,
     check_types,
     freeze,
     set_field,
 )
 from upshot.contract.error import AgentError
-from upshot.contract.message import Message, MessageList, Part, Reasoning, Text, with_views
+from upshot.contract.message import (
+    Message,
+    MessageList,
+    Part,
+    Reasoning,
+    Text,
+    check_parts,
+    with_views,
+)
 from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import Cost, RateLimitState, Usage
@@ -58,7 +67,10 @@ class _ResponseMeta(msgspec.StructMeta):
                     )
                 said = (Text(content),) if content else ()
                 fields["parts"] = (*reasoning, *said, *tool_calls)
-            return _make(cls, **fields)
+            made = _make(cls, **fields)
+            check_given(made, fields)
+            check_parts(made.parts)
+            return made
 
         @property
         def __signature__(cls):

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.json_values import settle_json
 from upshot.contract.base.structs import (
+    CheckedMeta,
     Json,
     JsonObject,
     Moment,
@@ -20,7 +21,7 @@ from upshot.contract.base.structs import (
 )
 
 
-class TaintOrigin(Value, frozen=True, kw_only=True):
+class TaintOrigin(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """What first brought untrusted content into a run.
 
     Attributes:
@@ -41,7 +42,7 @@ class TaintOrigin(Value, frozen=True, kw_only=True):
         return f"{self.source} in run {self.run_id}" if self.run_id else self.source
 
 
-class PendingApproval(Tagged, frozen=True, kw_only=True):
+class PendingApproval(Tagged, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """A tool call that waits for approval.
 
     Attributes:

@@ -28,6 +28,7 @@ from upshot.contract.base.structs import (
     Moment,
     Root,
     Value,
+    check_types,
     freeze,
     set_field,
     settle_moments,
@@ -227,10 +228,13 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         if (self.error is None) is not (self.status is _COMPLETED):
             if self.error is None:
                 raise Misuse(f"status {self.status} needs an error: give error=AgentError(...)")
+            check_types(self, "error")
             why = f"status completed cannot carry the error {self.error.code}"
             raise Misuse(f"{why}: give status='failed'")
         started, ended = self.started_at, self.ended_at
-        if (started and started.tzinfo is not UTC) or (ended and ended.tzinfo is not UTC):
+        if (started and getattr(started, "tzinfo", None) is not UTC) or (
+            ended and getattr(ended, "tzinfo", None) is not UTC
+        ):
             settle_moments(self, "started_at", "ended_at")
         if self.cost is not None or self.usage is not NO_USAGE:
             self._settle_cost()
@@ -238,6 +242,7 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
             set_field(self, "ended_at", _end(self.started_at, self.duration_ms))
 
     def _settle_cost(self) -> None:
+        check_types(self, "usage")
         amount = cast("object", self.cost)
         if amount is not None and not isinstance(amount, Cost):
             set_field(self, "cost", Cost(total=to_money(cast("float", amount))))

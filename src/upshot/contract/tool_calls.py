@@ -19,6 +19,7 @@ from upshot.contract.base.enums import (
 )
 from upshot.contract.base.json_values import UnserializableError, clean_text, to_free_json, to_json
 from upshot.contract.base.structs import (
+    CheckedMeta,
     Json,
     JsonObject,
     Moment,
@@ -67,7 +68,7 @@ class ToolCall(Tagged, frozen=True, kw_only=False):
             set_field(self, "arguments", {})
 
 
-class ToolSpec(Value, frozen=True, kw_only=True):
+class ToolSpec(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """A tool as a model sees it.
 
     Attributes:
@@ -168,7 +169,7 @@ class ToolExecutionResult(_Outcome, frozen=True, kw_only=True):
     code: OptionalErrorCodeField = word(None)
 
 
-class ToolTimeout(_Outcome, frozen=True, kw_only=True):
+class ToolTimeout(_Outcome, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """The tool ran past its deadline.
 
     Attributes:
@@ -192,7 +193,7 @@ class ToolTimeout(_Outcome, frozen=True, kw_only=True):
     code: OptionalErrorCodeField = word(None)
 
 
-class ToolFailure(_Outcome, frozen=True, kw_only=True):
+class ToolFailure(_Outcome, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """The tool raised, or returned a mapping with a truthy ``error``.
 
     Attributes:
@@ -214,7 +215,7 @@ class ToolFailure(_Outcome, frozen=True, kw_only=True):
     code: OptionalErrorCodeField = word(None)
 
 
-class ToolDenied(_Outcome, frozen=True, kw_only=True):
+class ToolDenied(_Outcome, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """A gate refused the call; the tool never started.
 
     Attributes:
@@ -239,7 +240,7 @@ class ToolDenied(_Outcome, frozen=True, kw_only=True):
             set_field(self, "reason", DeniedReason(self.reason))
 
 
-class ToolArtifactReference(_Outcome, frozen=True, kw_only=True):
+class ToolArtifactReference(_Outcome, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """The tool ran; its output was too large for a message and was stored.
 
     Attributes:
@@ -283,7 +284,7 @@ def outcome_blocks_tool(outcome: ToolOutcome) -> bool:
     return isinstance(outcome, ToolTimeout | ToolFailure) and not outcome.retryable
 
 
-class Coercion(Value, frozen=True, kw_only=True):
+class Coercion(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """One argument that was changed to fit its schema.
 
     Attributes:
@@ -299,7 +300,7 @@ class Coercion(Value, frozen=True, kw_only=True):
     after: Json = None
 
 
-class GateVerdict(Value, frozen=True, kw_only=True):
+class GateVerdict(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """The verdict of one gate on a call.
 
     Attributes:
@@ -313,7 +314,7 @@ class GateVerdict(Value, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class ApprovalRecord(Value, frozen=True, kw_only=True):
+class ApprovalRecord(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """Who approved or denied a call.
 
     Attributes:

@@ -12,14 +12,14 @@ import msgspec
 from msgspec.structs import replace
 
 from upshot.contract.base.enums import Resource, ResourceField, word
-from upshot.contract.base.structs import Value, freeze, set_field, written
+from upshot.contract.base.structs import CheckedMeta, Value, freeze, set_field, written
 from upshot.errors import Misuse
 
 # A reset more than some thirty years away is not a real one.
 _MAX_WAIT_S = 1e9
 
 
-class RateLimitWindow(Value, frozen=True, kw_only=True, gc=False):
+class RateLimitWindow(Value, frozen=True, kw_only=True, gc=False, metaclass=CheckedMeta):
     """One limit that a provider counts against.
 
     Attributes:
@@ -51,7 +51,7 @@ class RateLimitWindow(Value, frozen=True, kw_only=True, gc=False):
         return self.remaining is not None and self.remaining <= 0
 
 
-class RateLimitState(Value, frozen=True, kw_only=True, gc=False):
+class RateLimitState(Value, frozen=True, kw_only=True, gc=False, metaclass=CheckedMeta):
     """All rate-limit windows of one reply, and what follows from them.
 
     Attributes:
@@ -119,7 +119,7 @@ _MIN_EXPONENT = -60
 _EXACT = Context(prec=200, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
-class Cost(Value, frozen=True, kw_only=True):
+class Cost(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """Money for one or more model calls.
 
     ``float(cost)`` is the total. ``a + b`` adds two costs of one currency.

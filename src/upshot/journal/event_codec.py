@@ -141,10 +141,19 @@ def to_entry(event: Event, run_id: str, seq: int, epoch: int) -> Entry:
     Raises:
         Misuse: A field holds what is not JSON, or not of the field's type.
     """
-    plain = _plain_entry(event, run_id, seq, epoch)
-    if plain is not None:
-        return plain
-    return _entry(event, run_id, seq, epoch, _readable(event, event))
+    try:
+        plain = _plain_entry(event, run_id, seq, epoch)
+        if plain is not None:
+            return plain
+        return _entry(event, run_id, seq, epoch, _readable(event, event))
+    except AttributeError as error:
+        # A mapping stands where a struct belongs: it has the same JSON, and is no struct.
+        raise Misuse(f"this {event.kind} cannot be stored: {error}") from error
+
+
+def check_readable(event: Event) -> None:
+    """Check that *event* could be read back from its JSON, or raise ``Misuse``."""
+    _readable(event, event)
 
 
 def _plain_entry(event: Event, run_id: str, seq: int, epoch: int) -> Entry | None:
@@ -353,7 +362,7 @@ def checksum(entry: Entry) -> int:
 
 def to_micros(moment: datetime | None) -> int | None:
     """Microseconds since 1970; None for no moment, or one that is not given in UTC."""
-    if moment is None or moment.tzinfo is not UTC:
+    if moment is None or getattr(moment, "tzinfo", None) is not UTC:
         return None
     return (moment - _EPOCH_START) // _MICROSECOND
 

@@ -18,6 +18,7 @@ from upshot.journal.artifact_store import MemoryArtifactStore, StoredArtifact
 from upshot.journal.event_codec import (
     DURABLE,
     Damage,
+    check_readable,
     checked_id,
     epoch_error,
     gap_error,
@@ -191,8 +192,11 @@ class MemoryJournal:
 
         Raises:
             JournalError: The epoch is old, the seq is not the next, or the journal is closed.
-            Misuse: It is a delta, or of no run.
+            Misuse: It is a delta, of no run, or, without an epoch, could not be read back.
         """
+        if epoch is None:
+            # Not of a session, whose values were checked when they were made.
+            check_readable(event)
         log = self._logs.get(event.run_id) if type(event) in DURABLE else None
         if log is None:
             # An id is looked at once a run, for this is done for every event of every run.

@@ -94,13 +94,15 @@ class Board:
         """Add *message* at the end of *channel*.
 
         Raises:
-            Misuse: It is no Message.
+            Misuse: It is no Message, or the channel no text.
         """
         self.extend((message,), channel)
 
     def extend(self, messages: Iterable[Message], channel: str = MAIN_CHANNEL) -> None:
         """Add *messages* at the end of *channel*, as one change."""
         added = tuple(messages)
+        if channel is not MAIN_CHANNEL and not isinstance(channel, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            raise Misuse(f"a channel is named by a text, got {channel!r:.60}")
         for message in added:
             if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
                 raise Misuse(f"a board takes Message values, not {type(message).__name__}")

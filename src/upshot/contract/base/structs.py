@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from itertools import repeat
 from operator import attrgetter, contains
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar, cast, get_args, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -166,6 +177,52 @@ def check_types(value: msgspec.Struct, *names: str) -> None:
 
 
 _MADE = (msgspec.Struct, datetime)
+_make = msgspec.StructMeta.__call__
+
+
+class CheckedMeta(msgspec.StructMeta):
+    """Metaclass of structs that users make: a field of the wrong type is refused at once.
+
+    Decoding checks types by itself and bypasses it. Values that every step of a run makes do
+    without it; the journal refuses those that it could not read.
+    """
+
+    if not TYPE_CHECKING:
+
+        def __call__(cls, *args, **fields):
+            """Make the struct, or raise ``Misuse``."""
+            made = _make(cls, *args, **fields)
+            check_given(made, (*cls.__match_args__[: len(args)], *fields))
+            return made
+
+
+def check_given(value: msgspec.Struct, names: Iterable[str]) -> None:
+    """Check the types of the fields that were given; quick, and of containers only the outside.
+
+    Raises:
+        Misuse: A field has the wrong type; the message names the field and its type.
+    """
+    outer = _outer_types_of(type(value))
+    for name in names:
+        if name in outer and type(getattr(value, name)) not in outer[name]:
+            check_types(value, name)
+
+
+@cache
+def _outer_types_of(kind: type[msgspec.Struct]) -> dict[str, frozenset[type]]:
+    """The types that a field may have, by field; without those that may have any."""
+    hints = get_type_hints(kind)
+    outer = {name: frozenset(_outer_types(hints[name])) for name in kind.__struct_fields__}
+    return {name: types for name, types in outer.items() if object not in types}
+
+
+def _outer_types(hint: Any) -> Iterator[type]:
+    if isinstance(hint, UnionType) or get_origin(hint) is Union:
+        for one in get_args(hint):
+            yield from _outer_types(one)
+    else:
+        outer = get_origin(hint) or hint
+        yield outer if isinstance(outer, type) and outer is not Any else object
 
 
 def settle_moments(value: msgspec.Struct, *names: str) -> None:

@@ -62,7 +62,7 @@ class BoardCopy(Board):
     def extend(self, messages: Iterable[Message], channel: str = MAIN_CHANNEL) -> None:
         """Add *messages* at the end of *channel*."""
         added = tuple(messages)
-        if channel not in self._own_channels:
+        if isinstance(channel, str) and channel not in self._own_channels:  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             self._own_channels.add(channel)
             # Copied at the first write: the base and the other branches go on reading theirs.
             self._channels[channel] = MessageList(self._channels[channel])
