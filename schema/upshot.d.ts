@@ -298,6 +298,11 @@ export interface AgentSpec {
    */
   allow_empty?: boolean;
   /**
+   * Channels whose messages become artifacts of its results.
+   * @defaultValue `[]`
+   */
+  artifacts?: string[];
+  /**
    * Fields of the agent that cannot be stored and were left out: any of instructions, output_type,
    * handoffs (if one has more than an id), observers and deciders. A spec that omits more than
    * observers does not run; to run it without those fields, set this to ().

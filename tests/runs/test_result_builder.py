@@ -41,3 +41,30 @@ async def test_a_run_warns_of_artifacts_that_its_request_does_not_accept() -> No
         result = await run(agent, asked, artifacts=["report"])
         assert result.success
         assert [one.code for one in result.warnings] == codes
+
+
+async def test_channels_of_the_agent_and_of_the_call_give_artifacts_each_once() -> None:
+    def work(run: Any, host: Any, board: Any) -> None:
+        board.append(Message("assistant", "1"), "notes")
+        board.append(Message("assistant", "2"), "drafts")
+
+    agent: Agent[str] = Agent("a", engine=Do(work), artifacts=["notes"])
+    result = await run(agent, "Q?", artifacts=["drafts", "notes"])
+    assert [one.name for one in result.artifacts] == ["notes", "drafts"]
+    assert [one.name for one in (await run(agent, "Q?")).artifacts] == ["notes"]
+    assert (result.warnings, agent.spec().artifacts) == ((), ("notes",))
+
+
+async def test_a_channel_that_gives_no_artifact_is_told() -> None:
+    def work(run: Any, host: Any, board: Any) -> None:
+        board.append(Message("assistant", "Hi."))
+
+    result = await run(Agent("a", engine=Do(work)), "Q?", artifacts=["main", "nots"])
+    assert result.artifacts == ()
+    assert [(one.code, one.message) for one in result.warnings] == [
+        ("no_artifact", "the channel 'main' gives no artifact: its messages are result.messages"),
+        (
+            "no_artifact",
+            "the channel 'nots' gives no artifact: nothing was said on it; there are main",
+        ),
+    ]

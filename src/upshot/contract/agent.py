@@ -35,15 +35,17 @@ def _is_id(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
-_LIST = ("tools", "handoffs", "observers", "deciders")
+_LIST = ("tools", "handoffs", "observers", "deciders", "artifacts")
 # An output type has too many forms to list, so only plain values are refused.
 _NO_TYPES = (str, bytes, int, float, list, tuple, set)
+_STRING = Allowed("a string", (str,))
 _ALLOWED = {
     "id": Allowed("a text that is not empty, such as Agent('support')", fits=_is_id),
     "model": Allowed("'provider:name' or a Model", (str,), methods=("call",)),
-    "name": Allowed("a string", (str,)),
+    "name": _STRING,
     "instructions": Allowed("a string, or a function of the run", (str,), methods=("__call__",)),
     **{name: Allowed(f"a list, {name}=[...]", items=ANYTHING) for name in _LIST},
+    "artifacts": Allowed("a list of channels, artifacts=['notes']", items=_STRING),
     "output_type": Allowed("a type, a JSON Schema, or None for text", (object,), but=_NO_TYPES),
     "engine": Allowed(
         "an Engine, which has execute(run, host, board)", methods=("execute",), hint=engine_hint
@@ -82,6 +84,8 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
         retry: How failed model calls are retried; None means never.
         allow_empty: Whether the model may reply with nothing at all, no text and no call. False
             takes such a reply as a failure, ``empty_reply``.
+        artifacts: Channels whose messages become artifacts of its results, besides those that a
+            call names.
 
     Raises:
         Misuse: The id is empty, a field has the wrong type, an item of handoffs is not a
@@ -104,6 +108,7 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
     settings: ModelSettings | None = None
     retry: Retry | None = Retry()
     allow_empty: bool = False
+    artifacts: Iterable[str] = ()
 
     def __post_init__(self) -> None:
         fields = cast("dict[str, object]", vars(self))
@@ -149,6 +154,7 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
             settings=self.settings,
             retry=self.retry,
             allow_empty=self.allow_empty,
+            artifacts=tuple(self.artifacts),
             omitted=tuple(self._omitted()),
         )
 

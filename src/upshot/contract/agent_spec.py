@@ -207,6 +207,7 @@ class AgentSpec(Root, frozen=True, kw_only=True, metaclass=CheckedMeta):
         settings: Settings of its model calls.
         retry: How failed model calls are retried; None means never.
         allow_empty: Whether the model may reply with nothing at all.
+        artifacts: Channels whose messages become artifacts of its results.
         omitted: Fields of the agent that cannot be stored and were left out: any of
             instructions, output_type, handoffs (if one has more than an id), observers and
             deciders. A spec that omits more than observers does not run; to run it without those
@@ -226,6 +227,7 @@ class AgentSpec(Root, frozen=True, kw_only=True, metaclass=CheckedMeta):
     settings: ModelSettings | None = None
     retry: Retry | None = Retry()
     allow_empty: bool = False
+    artifacts: tuple[str, ...] = ()
     omitted: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -176,6 +176,7 @@ def agent_of_spec(spec: AgentSpec, engine: Engine | None = None) -> Agent[Any]:
         settings=spec.settings,
         retry=spec.retry,
         allow_empty=spec.allow_empty,
+        artifacts=spec.artifacts,
     )
 
 
@@ -243,7 +244,7 @@ async def _plan(
         spec=known.spec or agent.spec(),
         handoff_messages=handoff_messages,
         history=await history_of(request, options, journal),
-        artifacts=items_of(options, "artifacts"),
+        artifacts=tuple(dict.fromkeys((*agent.artifacts, *items_of(options, "artifacts")))),
         attributes=attributes,
         parent_run_id=options.get("parent_run_id") or ("" if parent is None else parent.run_id),
         resume_from=checkpoint,

@@ -12,13 +12,14 @@ from msgspec.structs import force_setattr
 from upshot.contract.base.enums import ErrorCode, FinishReason, Origin, Status
 from upshot.contract.base.structs import Local
 from upshot.contract.error import AgentError, RunWarning
-from upshot.contract.message import Artifact, Part, Text
+from upshot.contract.message import MAIN_CHANNEL, Artifact, Part, Text
 from upshot.contract.model_calls import RequestConfig
 from upshot.contract.result import OUTPUT_VAR, AgentResult, AttemptLine
 from upshot.native.returned import result_of_exception
 from upshot.runs.ending import Ending
 from upshot.runs.engine_api.exceptions import Signal
 from upshot.runs.run_context import RunContext
+from upshot.state.board import Board
 from upshot.state.stored_events import channel_artifacts
 
 
@@ -47,6 +48,20 @@ def refused_modes(
                 f"and the request accepts {', '.join(accepted)}",
                 origin=Origin.ENGINE,
             )
+
+
+def missing_channels(board: Board, channels: Iterable[str]) -> Iterator[RunWarning]:
+    """Warn of each of *channels* that gives no artifact though one was asked for."""
+    there = board.channels()
+    for channel in channels:
+        if channel == MAIN_CHANNEL:
+            why = "its messages are result.messages"
+        elif channel not in there:
+            why = f"nothing was said on it; there are {', '.join(there) or 'no channels'}"
+        else:
+            continue
+        message = f"the channel {channel!r} gives no artifact: {why}"
+        yield RunWarning(code="no_artifact", message=message, origin=Origin.ENGINE)
 
 
 def _mode_of(part: Part) -> str:

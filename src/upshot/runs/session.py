@@ -51,7 +51,7 @@ from upshot.runs.plan import Plan
 from upshot.runs.recorder import anybody_listens
 from upshot.runs.redaction import COUNT_OPTION, MARKS_OPTION, in_order, marks_for
 from upshot.runs.replay.recording import Recording
-from upshot.runs.result_builder import attempt_line, build_result, refused_modes
+from upshot.runs.result_builder import attempt_line, build_result, missing_channels, refused_modes
 from upshot.runs.resumption import changes_since, log_answers, restore, taint_in
 from upshot.runs.run_context import RunContext, current_run
 from upshot.runs.services import hooks
@@ -672,6 +672,9 @@ class Session:
             await self._hear_host()
         if context.toolbox is not None:
             context.toolbox.warn_of_leftovers()
+        if self.plan.artifacts and self._result.status is Status.COMPLETED:
+            for warning in missing_channels(state.board, self.plan.artifacts):
+                context.recorder.warn(warning)
         if (config := self.plan.request.config) is not None:
             for warning in refused_modes(self._result.artifacts, config):
                 context.recorder.warn(warning)
