@@ -196,7 +196,7 @@ FIXED: dict[Any, dict[str, SearchStrategy[Any]]] = {
     AgentResult: {"output": json_values()},
     Retry: {"max_tries": st.integers(1, 99), "max_wait_s": SECONDS, "base_s": SECONDS},
     contract.Budget: {"deadline_s": SECONDS, "working_s": SECONDS, "tool_timeout_s": SECONDS},
-    contract.Policy: {"allow": RULES, "deny": RULES, "approval_expires_s": SECONDS},
+    contract.Policy: {"allow": RULES, "deny": RULES, "ask": RULES, "approval_expires_s": SECONDS},
 }
 
 
