@@ -337,7 +337,7 @@ async def test_a_host_that_parks_leaves_its_question_open() -> None:
     async def work(run: Any, host: Any, board: Any) -> str:
         return str(await host.ask_user("Go?", key="q"))
 
-    result = await run(Agent("a", engine=Do(work)), "?", host=Host())
+    result = await run(Agent("a", engine=Do(work)), "?", host=Host(), journal="memory:")
     assert [(one.id, one.kind) for one in result.pending] == [("q", "pending_question")]
     assert result.warnings == ()
 

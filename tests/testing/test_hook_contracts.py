@@ -83,6 +83,21 @@ class Meddling(Observer):
         force_setattr(result, "content", "Mine.")
 
 
+class Committing(Observer):
+    def on_run_end(self, info: Any, result: Any) -> None:
+        force_setattr(result, "committed", not result.committed)
+
+
+class Noting(Observer):
+    def on_attempt_end(self, info: Any, result: Any) -> None:
+        result.state["seen"] = result.metadata["seen"] = True
+
+
+class Asking(Observer):
+    def on_run_start(self, info: Any, request: Any) -> None:
+        request.inputs["seen"] = info.attributes["seen"] = True
+
+
 class Mistyped:
     def on_run_end(self, info: Any, result: Any) -> None: ...
 
@@ -99,11 +114,17 @@ class Jealous(Observer):
         assert self.run_id == info.run_id, "another run"
 
 
+CHANGES = "test_it_changes_nothing_that_it_is_shown"
+
+
 @pytest.mark.parametrize(
     ("broken", "check", "words"),
     [
         (Raising, "test_it_lets_a_run_be", "it never works"),
-        (Meddling, "test_it_lets_a_run_be", "'Mine.'"),
+        (Meddling, CHANGES, "it changed the content that on_run_end was shown"),
+        (Committing, CHANGES, "it changed the committed that on_run_end was shown"),
+        (Noting, CHANGES, "metadata that on_attempt_end was shown and the state that"),
+        (Asking, CHANGES, "attributes that on_run_start was shown and the inputs that"),
         (Unready, "test_it_sees_every_end", "Unready.on_run_end"),
         (Interrupted, "test_it_sees_every_end", "Interrupted.on_interrupt"),
         (Revised, "test_it_sees_every_end", "Revised.on_run_revise"),

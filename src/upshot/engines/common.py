@@ -19,11 +19,9 @@ from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import RunWarning
 from upshot.contract.events import Warned
 from upshot.contract.message import Message
-from upshot.contract.protocols import Model
 from upshot.contract.result import AgentResult
 from upshot.engines.loop import LoopEngine
 from upshot.errors import Misuse, RunFailed
-from upshot.models.registry import name_of
 from upshot.native.returned import result_of_exception, told_error
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
@@ -127,33 +125,15 @@ def lent_options(agent: Agent[Any], run: Run) -> dict[str, Any]:
     """The options of the run that hold for an agent inside it too.
 
     Returns:
-        Its dependencies; its model, where ``model_for`` gives one; and how model calls are tried
-        again, where the call said it: an option of the call wins over that of any agent.
+        Its dependencies, and how model calls are tried again, where the call said it: an option
+        of the call wins over that of any agent. ``Run.child`` lends the model.
     """
     options: dict[str, Any] = {}
     if run.dependencies is not None:
         options["dependencies"] = run.dependencies
-    model = model_for(agent, run)
-    if model is not None:
-        options["model"] = model
     if run.is_retry_given:
         options["retry"] = run.retry
     return options
-
-
-def model_for(agent: Agent[Any], run: Run) -> Model | None:
-    """The model of the run, where the call named one or the agent has none of its own.
-
-    Returns:
-        None where the agent keeps its own.
-    """
-    try:
-        model = run.model
-    except Misuse:
-        return None
-    own = run.agent.model
-    is_own = model is own or (isinstance(own, str) and name_of(model) == own)
-    return None if is_own and (agent.model is not None or agent.engine is not None) else model
 
 
 def check_models(agents: Iterable[Agent[Any]], *, has_model: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, cast
 
@@ -139,6 +140,7 @@ def _run_id_hint(value: object) -> str:
     return "give the run's id first, then the agent" if isinstance(value, Agent | AgentSpec) else ""
 
 
+_FITS_RUN_ID = re.compile(r"[^\s/\x00-\x1f\x7f]*").fullmatch
 _RUN_ID = Allowed("the id of a run, a string", (str,), hint=_run_id_hint)
 
 
@@ -165,6 +167,10 @@ def to_request(request: object) -> Request:
     for name in ("run_id", "task_id", "context_id"):
         if clean_text(text := getattr(request, name)) is not text:
             raise Misuse(f"{name} must be text that can be encoded, got lone surrogates: {text!r}")
+    if not _FITS_RUN_ID(request.run_id):
+        # A run is named in commands and, before a slash, in answers.
+        given = shown(request.run_id)
+        raise Misuse(f"a run_id has no blanks, slashes or control characters, got {given}")
     if not request.inputs and not request.metadata:
         return request
     return replace(

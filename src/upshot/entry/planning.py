@@ -353,6 +353,8 @@ def _run_id(request: Request, options: RunOptions) -> str:
 
 
 def _check_hooks(options: RunOptions) -> None:
+    if options.get("prepare") and options.get("history"):
+        raise Misuse("prepare makes the board, where history is lost: give one of the two")
     for name, methods in HOOKS.items():
         if options.get(name):
             check_hooks(name, items_of(options, name), methods)

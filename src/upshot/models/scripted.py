@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, cast
 
 import msgspec
 
+from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.checks import json_fault, kind_of
 from upshot.contract.base.enums import ErrorCode, FinishReason, Origin, Role
 from upshot.contract.base.structs import JsonObject
@@ -28,6 +29,7 @@ from upshot.contract.protocols import StreamItem
 from upshot.contract.tool_calls import ToolCall
 from upshot.contract.usage import RateLimitState, Usage
 from upshot.errors import Misuse
+from upshot.models.prices import default_prices
 from upshot.wire.decoding import with_output
 from upshot.wire.encoding import to_delta
 
@@ -78,6 +80,7 @@ class ScriptedModel:
         self._every = script if callable(script) else None
         self._script: tuple[ScriptItem, ...] = () if callable(script) else _checked(script)
         self._name = name
+        self._is_named = not name.startswith("scripted:")
         self._per_conversation = per_conversation
         self._played = 0
         self._most_played = 0
@@ -85,6 +88,11 @@ class ScriptedModel:
 
     def __repr__(self) -> str:
         return f"ScriptedModel({self._name!r}, {self._played} of {len(self._script)} played)"
+
+    @property
+    def priced(self) -> bool:
+        """True: it costs what its replies say, or what the model does that it is named after."""
+        return True
 
     @property
     def name(self) -> str:
@@ -114,7 +122,18 @@ class ScriptedModel:
         if callable(item):
             made = item(asked.messages)
             item = await made if isawaitable(made) else made
-        return with_output(self._to_response(_checked_reply(item), place), asked)
+        response = self._to_response(_checked_reply(item), place)
+        if self._is_named and response.cost is None and response.usage:
+            response = await self._with_cost(response)
+        return with_output(response, asked)
+
+    async def _with_cost(self, response: ModelResponse) -> ModelResponse:
+        """*response* with what its usage costs at the model that this one is named after."""
+        prices = default_prices()
+        if (loading := prices.load(self._name)) is not None:
+            await loading
+        cost = prices.cost_of(response, self._name, at=SYSTEM_CLOCK.now())
+        return msgspec.structs.replace(response, cost=cost)
 
     async def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
         """Yield the next reply in pieces: text word by word, each call whole."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -81,6 +81,21 @@ async def seed_board(
     return board
 
 
+def _left_out(plan: Plan, board: Board) -> Iterator[RunWarning]:
+    """What the caller gave and the run does not begin with."""
+    code = message = ""
+    if plan.resume_from is not None:
+        if plan.request.text.strip() and plan.request.to_message() not in board.messages():
+            code = "request_left_out"
+            message = "the checkpoint does not have this request, so that it is not asked"
+    elif plan.prepare is None and plan.history:
+        lost = len(plan.history) - len(without_orphans(plan.history))
+        code = "orphaned_outcome" if lost else ""
+        message = f"history held outcomes whose calls are not in it: {lost} left out"
+    if code:
+        yield RunWarning(code=code, message=message, origin=Origin.CALLER)
+
+
 def without_orphans(messages: Sequence[Message]) -> Sequence[Message]:
     """*messages* without outcomes of calls that are not among them, which providers refuse.
 
@@ -148,11 +163,9 @@ async def seed(context: RunContext, attempt: int, feedback: str) -> None:
         )
     else:
         board = board_of(context.recording.begin(attempt))
-    lost = len(context.plan.history) - len(without_orphans(context.plan.history))
-    if lost and context.plan.prepare is None and attempt == 1:
-        message = f"history held outcomes whose calls are not in it: {lost} left out"
-        warning = RunWarning(code="orphaned_outcome", message=message, origin=Origin.CALLER)
-        context.recorder.warn(warning)
+    if attempt == 1 and context.recording is None:
+        for warning in _left_out(context.plan, board):
+            context.recorder.warn(warning)
     for change in board.facts():
         context.recorder.emit(change)
     if context.toolbox is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from copy import deepcopy
 from typing import Any, TypeVar
 from unittest import SkipTest
 
@@ -16,6 +17,7 @@ from upshot.contract.run_control import FinalizeDecision, Interrupt
 from upshot.contract.tool_calls import ToolCall
 from upshot.entry.api import run
 from upshot.models.scripted import ScriptedModel
+from upshot.runs.callbacks import call
 from upshot.testing.suite import Role, Suite, ending
 from upshot.tools.definition.tool import Tool
 
@@ -90,6 +92,13 @@ class ObserverContract(_HookContract[Observer]):
             actual, expected = _said(result), _said(alone)
             assert actual == expected, f"without it the run gave {expected}, and with it {actual}"
 
+    async def test_it_changes_nothing_that_it_is_shown(self) -> None:
+        """Run, request and result are the same after each of its methods as before."""
+        async with self._made() as observer:
+            watched = _Watched(observer)
+            _silent(await self._work(watched))
+            assert not watched.changed, f"it changed {' and '.join(watched.changed)}"
+
     async def test_it_sees_every_end(self) -> None:
         """A run that fails, is done again or is interrupted is seen like any other."""
         ends: tuple[dict[str, Any], ...] = (
@@ -152,6 +161,40 @@ class DeciderContract(_HookContract[Decider]):
         async with self._made() as decider:
             for result in await self._many(decider):
                 _passed(result, self.answer)
+
+
+class _Watched:
+    """Hands everything on to an observer, and looks what that changes."""
+
+    def __init__(self, observer: object) -> None:
+        self._observer = observer
+        self.changed: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        told = getattr(self._observer, name)
+        if name not in _OBSERVED:
+            return told
+
+        async def tell(*shown: object) -> None:
+            before = [deepcopy(_facts_of(one)) for one in shown]
+            await call(told, *shown)
+            for one, facts in zip(shown, before, strict=True):
+                after = _facts_of(one)
+                self.changed += [
+                    f"the {field} that {name} was shown"
+                    for field in facts
+                    if facts[field] != after[field]
+                ]
+
+        return tell
+
+
+_SHOWN = ("attributes", "committed", "content", "error", "inputs", "messages", "metadata", "state")
+
+
+def _facts_of(shown: object) -> dict[str, object]:
+    """What of an observer's argument can be changed all the same."""
+    return {name: getattr(shown, name) for name in (*_SHOWN, "status") if hasattr(shown, name)}
 
 
 class _Again:

@@ -64,10 +64,10 @@ async def test_observers_are_told_of_a_run_in_order() -> None:
     assert witness.facts("on_run_end") == [(result,)]
 
 
-async def test_run_end_gets_the_very_result_that_is_returned() -> None:
+async def test_run_end_gets_the_result_that_is_returned() -> None:
     witness = Witness()
     result = await run(agent(), "?", observers=[witness])
-    assert witness.facts("on_run_end")[0][0] is result
+    assert witness.facts("on_run_end")[0][0] == result
 
 
 async def test_the_agents_observers_come_before_the_calls() -> None:

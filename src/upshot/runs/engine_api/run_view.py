@@ -361,7 +361,8 @@ class Run:
                 parked goes on from its log. None starts another child each time; in the body of a
                 step, and in an engine that is handed back what it did, as a script is, the first,
                 second, ... child that asks an agent the same is the first, second, ... again.
-            options: As for ``run``.
+            options: As for ``run``. Without a ``model`` it has that of this run, where the call
+                named one or the agent has none of its own.
 
         Returns:
             The child's AgentResult.
@@ -372,6 +373,8 @@ class Run:
         start = self._context.plan.child
         if start is None:
             raise Misuse("this run was not started by upshot.run, so it cannot start children")
+        if options.get("model") is None and (model := self._lent_model(agent)) is not None:
+            options["model"] = model
         if key is None:
             placed, may_have_begun = self._placed(agent, request)
             return _shown(await start(agent, placed, may_have_begun=may_have_begun, **options))
@@ -390,6 +393,15 @@ class Run:
         if (running := self._running) is None:
             running = vars(self)["_running"] = SharedWork[AgentResult[Any]]()
         return await running.do(key, work)
+
+    def _lent_model(self, agent: Agent[Any]) -> Model | None:
+        """The model of the run, where the call named one or *agent* has none of its own."""
+        model, own = self._context.plan.model, self.agent.model
+        has_own = any(getattr(agent, name, None) is not None for name in ("model", "engine"))
+        if model is None or not has_own:
+            return model
+        is_own = model is own or (isinstance(own, str) and name_of(model) == own)
+        return None if is_own else model
 
     def _placed(self, agent: Agent[Any], request: Request | str) -> tuple[Request | str, bool]:
         """What a child without a key is asked, and whether it may have begun before."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from contextvars import ContextVar
+from copy import deepcopy
 from typing import Any, cast
 
 import msgspec
@@ -122,8 +123,9 @@ async def tell(context: RunContext, name: str, *facts: object) -> None:
         told = method(observer, name)
         if told is None:
             continue
+        own = map(_own_copy, (context.info, *facts))
         try:
-            await call(told, context.info, *facts, wait=context.supervisor.wait)
+            await call(told, *own, wait=context.supervisor.wait)
         except Exception as error:
             # An observer looks on; it never changes what becomes of a run.
             _warn(context, "observer_failed", f"{type(observer).__name__}.{name}", error)
@@ -197,9 +199,8 @@ async def before_finalize(context: RunContext, request: Request, result: AnyResu
             continue
         name = type(decider).__name__
         try:
-            decision = await call(
-                asked, context.info, request, result, wait=context.supervisor.wait
-            )
+            own = map(_own_copy, (context.info, request, result))
+            decision = await call(asked, *own, wait=context.supervisor.wait)
             if decision is None:
                 continue
             if not isinstance(decision, FinalizeDecision):
@@ -227,15 +228,35 @@ async def commit(context: RunContext, request: Request, result: AnyResult) -> st
         Why the run is not committed, "" if it is.
     """
     reason = ""
+    # What a committer stores is committed, unless one of them raises.
+    result = msgspec.structs.replace(result, committed=True)
     for committer in context.plan.committers:
         name = getattr(committer, "__name__", type(committer).__name__)
         try:
-            await call(committer, context.info, request, result, wait=context.supervisor.wait)
+            own = map(_own_copy, (context.info, request, result))
+            await call(committer, *own, wait=context.supervisor.wait)
         except Exception as error:
             # The answer is there; only its disposition failed, and that is told.
             _warn(context, ErrorCode.HOOK_FAILED, f"committer {name}", error)
             reason = reason or f"committer {name} raised {kind_of(error)}"
     return reason
+
+
+def _own_copy(fact: object) -> object:
+    """What one hook is shown: the free JSON in it is its own, so that it changes nobody else's."""
+    match fact:
+        case RunInfo() if fact.attributes:
+            return msgspec.structs.replace(fact, attributes=deepcopy(fact.attributes))
+        case Request() if fact.inputs or fact.metadata:
+            inputs, metadata = deepcopy((fact.inputs, fact.metadata))
+            return msgspec.structs.replace(fact, inputs=inputs, metadata=metadata)
+        case AgentResult():
+            state, metadata = deepcopy((fact.state, fact.metadata))
+            return msgspec.structs.replace(
+                cast("AgentResult[Any]", fact), state=state, metadata=metadata
+            )
+        case _:
+            return fact
 
 
 def _fault(context: RunContext, who: str, error: Exception) -> AgentError:
