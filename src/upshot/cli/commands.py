@@ -30,6 +30,7 @@ from upshot.entry.api import run_in_own_loop
 from upshot.errors import JournalError, Misuse
 from upshot.models.aiohttp_transport import aclose_transports
 from upshot.sim.simulator import Simulator, serve_forever, until_signal
+from upshot.version import __version__
 
 F = TypeVar("F", bound=Callable[..., int])
 
@@ -175,7 +176,7 @@ def invoke(arguments: Sequence[str]) -> int:
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="upshot", message="upshot %(version)s")
+@click.version_option(__version__, message="upshot %(version)s")
 def upshot() -> None:
     """Run AI agents; whatever happens comes back as one result.
 
