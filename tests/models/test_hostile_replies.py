@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 CHILD = """
-import asyncio, json, resource, sys, time
+import asyncio, json, pathlib, re, sys, time
 from upshot.models import Timeouts, resolve
 
 async def watch(holds):
@@ -23,6 +23,11 @@ async def watch(holds):
         now = time.thread_time()
         holds.append(now - before)
         before = now
+
+def most_held():
+    # Not by getrusage, which counts what the process was before it became this program.
+    status = pathlib.Path("/proc/self/status").read_text()
+    return int(re.search(r"VmHWM:\\s+([0-9]+) kB", status)[1]) // 1024
 
 async def main(url, streams, total_s):
     timeouts = Timeouts(total_s=float(total_s))
@@ -39,7 +44,7 @@ async def main(url, streams, total_s):
     print(json.dumps({
         "code": error and error.code, "status": error and error.status_code,
         "limit": error and error.details.get("limit"), "message": error and error.message,
-        "mebibytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "mebibytes": most_held(),
         "held_ms": round(max(holds) * 1000),
     }))
 
@@ -81,6 +86,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing is told of memory here")
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_a_hostile_reply_is_one_error_in_little_memory(serve, name):
     status, headers, pieces, streams, limit = HOSTILE[name]
