@@ -201,6 +201,8 @@ export interface AgentResult {
    * @defaultValue `[]`
    */
   warnings?: RunWarning[];
+  /** What brought untrusted content into the run, first; null for nothing. */
+  taint?: TaintOrigin | null;
   /**
    * The run.
    * @defaultValue `""`
@@ -484,6 +486,37 @@ export interface Approve {
    * @defaultValue `""`
    */
   by?: string;
+}
+
+/** What one argument of a tool is to `Policy(taint="values")`. */
+export interface Argument {
+  /**
+   * "target" chooses what the call acts on; "recipient" who gets something; "ref" names an object;
+   * "amount", "day" and "time" are compared as such; "secret" letter by letter; "choice" is
+   * harmless within `choices`; "content" are words that go out; "free" controls nothing.
+   * @defaultValue `"target"`
+   */
+  word?: "amount" | "choice" | "content" | "day" | "free" | "recipient" | "ref" | "secret" | "target" | "time";
+  /**
+   * How a target is compared: "email", "url", "account", or "" for any text.
+   * @defaultValue `""`
+   */
+  format?: "" | "account" | "email" | "url";
+  /**
+   * The kind of `Record` that a ref names.
+   * @defaultValue `""`
+   */
+  record_kind?: string;
+  /**
+   * The field of such a record that says whose it is; "" if that does not matter.
+   * @defaultValue `""`
+   */
+  own?: string;
+  /**
+   * The values of a choice that are harmless. Raises:
+   * @defaultValue `[]`
+   */
+  choices?: (string | number | number | boolean)[];
 }
 
 /** What a run produced besides its answer. */
@@ -1129,6 +1162,37 @@ export interface Deny {
    * @defaultValue `""`
    */
   by?: string;
+}
+
+/** Something about a call that a stranger may have chosen. */
+export interface Doubt {
+  /**
+   * The argument, as a JSON pointer; "" is the call itself.
+   * @defaultValue `""`
+   */
+  path?: string;
+  /** The value as it would be used. */
+  value?: Json;
+  /**
+   * What the argument was declared to be, such as "ref file".
+   * @defaultValue `""`
+   */
+  word?: string;
+  /**
+   * Why nothing vouches for it.
+   * @defaultValue `""`
+   */
+  reason?: string;
+  /**
+   * Where the value stands: "only in the result of get_page, line 3", or "nowhere".
+   * @defaultValue `""`
+   */
+  found?: string;
+  /**
+   * What the user said of that kind, "" for nothing.
+   * @defaultValue `""`
+   */
+  said?: string;
 }
 
 /** Run the call with other arguments; they are validated like the original ones. */
@@ -1883,6 +1947,16 @@ export interface PendingApproval {
   reason?: string;
   /** The untrusted content that made approval necessary, null if that is not why. */
   taint?: TaintOrigin | null;
+  /**
+   * What a stranger may have chosen, with `Policy(taint="values")`.
+   * @defaultValue `[]`
+   */
+  doubts?: Doubt[];
+  /**
+   * What vouches for the other values.
+   * @defaultValue `[]`
+   */
+  vouched?: Voucher[];
   /** When it was first asked. */
   asked_at?: Moment | null;
   /** When the request expires and must be repeated; null is never. */
@@ -1970,10 +2044,11 @@ export interface Policy {
   /**
    * What needs approval once untrusted words are in the context, whatever the tool declares. "ask"
    * (true): calls that may write, and reads that declare the network, for either may carry data
-   * out. "off" (false): nothing.
+   * out. "values": the same calls, unless the user asked for such an act and each argument is
+   * vouched for, by what the user said or by what `@tool` declares. "off" (false): nothing.
    * @defaultValue `"ask"`
    */
-  taint?: "ask" | "off" | boolean;
+  taint?: "ask" | "off" | "values" | boolean;
   /**
    * Whether tools that declare the network may be called.
    * @defaultValue `true`
@@ -1984,6 +2059,24 @@ export interface Policy {
    * sets its own; null is never. Raises:
    */
   approval_expires_s?: number | null;
+  /**
+   * With "values", which `content` may go to others than the user: "said" only what stands in the
+   * user's own words; "links" any words, but addresses, links, numbers and accounts only if they
+   * were said; "open" all.
+   * @defaultValue `"said"`
+   */
+  words?: "links" | "open" | "said";
+  /**
+   * What the user is called: addresses, names of accounts.
+   * @defaultValue `[]`
+   */
+  user?: string[];
+  /**
+   * Hosts that network reads may always reach, as an argument `target(format="url")` names them:
+   * exact, with a port that is not the usual one.
+   * @defaultValue `[]`
+   */
+  hosts?: string[];
 }
 
 /** A question was answered. */
@@ -2190,6 +2283,32 @@ export interface ReasoningDelta {
    * @defaultValue `""`
    */
   text?: string;
+}
+
+/** What the results of a tool are made of: `Record("contact", id="email", names=("name",))`. */
+export interface Record {
+  /**
+   * A word of yours, which `ref` repeats.
+   * @defaultValue `""`
+   */
+  record_kind?: string;
+  /**
+   * The field that identifies it.
+   * @defaultValue `"id"`
+   */
+  id?: string;
+  /**
+   * The fields by which a user calls it.
+   * @defaultValue `[]`
+   */
+  names?: string[];
+  /**
+   * Whether your own system fills *id* and *names* even where the result is untrusted for other
+   * words in it, such as a list of events with what strangers wrote to them. A stranger may still
+   * have chosen a name that the user says. Raises:
+   * @defaultValue `false`
+   */
+  trusted?: boolean;
 }
 
 /** One request to an agent: `Request("Where is order 7?")`. */
@@ -3361,7 +3480,8 @@ export interface ToolRecord {
   /** When the tool started, null if it did not. */
   started_at?: Moment | null;
   /**
-   * "untrusted" if the outcome may contain text from untrusted sources, else "".
+   * "untrusted" if the outcome may contain text from untrusted sources; "trusted" if the tool
+   * declares that; else "".
    * @defaultValue `""`
    */
   trust?: string;
@@ -3370,6 +3490,11 @@ export interface ToolRecord {
    * @defaultValue `""`
    */
   step?: string;
+  /**
+   * What vouched for its values, where a policy judged them.
+   * @defaultValue `[]`
+   */
+  vouched?: Voucher[];
   /** The outcome. */
   outcome: ToolOutcome;
 }
@@ -3637,6 +3762,32 @@ export interface UsageReported {
    * @defaultValue `{"kind": "model_response", "schema_version": 1}`
    */
   response?: ModelResponse;
+}
+
+/** What vouches for a value of a call. */
+export interface Voucher {
+  /**
+   * The argument, as a JSON pointer.
+   * @defaultValue `""`
+   */
+  path?: string;
+  /**
+   * The first 16 hex digits of the SHA-256 of the value.
+   * @defaultValue `""`
+   */
+  digest?: string;
+  /**
+   * "said" by the user; the schema's "default"; the "user" themselves; a trusted "record"; "made"
+   * by a write of the run; a known "host"; a harmless "choice"; "free"; "links" or "open" by
+   * `Policy.words`.
+   * @defaultValue `""`
+   */
+  rule?: string;
+  /**
+   * Where it stands: "request", "answer <id>", or "call <id> <JSON pointer>".
+   * @defaultValue `""`
+   */
+  source?: string;
 }
 
 /** Something went wrong without failing the run. */

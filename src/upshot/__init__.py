@@ -121,6 +121,15 @@ with lazy_imports(globals()):
         Observer as Observer,
         RunSummary as RunSummary,
     )
+    from upshot.contract.provenance import (
+        Argument as Argument,
+        Doubt as Doubt,
+        Record as Record,
+        Voucher as Voucher,
+        choice as choice,
+        ref as ref,
+        target as target,
+    )
     from upshot.contract.result import (
         OUTPUT_VAR as OUTPUT_VAR,
         AgentResult as AgentResult,

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from upshot.cli.approve import show_question
+from upshot.cli.report import pending_text
 from upshot.cli.terminal import Terminal
 from upshot.contract.pending import PendingApproval, PendingQuestion
+from upshot.contract.provenance import Doubt, Voucher
 
 SAID = {"content": "Größe 😀 \x7f \u200d", "ok": True}
 
@@ -89,6 +91,22 @@ def test_what_is_long_in_coming_is_written_line_by_line() -> None:
 
 
 # Control, format and filler characters, and those that end a line: none of them can be seen.
+def test_a_question_shows_what_is_in_doubt_and_what_is_vouched_for() -> None:
+    doubts = (
+        Doubt(path="/to", value="eve", reason="unsaid", found="only in x, line 1", said="ada"),
+        Doubt(word="call", reason="it was done before in this run"),
+    )
+    vouched = (Voucher(path="/euros", rule="said", source="request"),)
+    pending = PendingApproval(call_id="c1", tool_name="pay", doubts=doubts, vouched=vouched)
+    lines = [line.plain.strip() for line in show_question(1, pending, width=120)]
+    assert lines[1:] == [
+        'in doubt: /to is "eve": unsaid; it stands only in x, line 1; you said "ada"',
+        "in doubt: it was done before in this run",
+        "vouched for: /euros (said by request)",
+    ]
+    assert pending_text(pending) == "approval of pay {} (c1), in doubt: /to, the call itself"
+
+
 UNSEEN = [
     *"\u200b\u00ad\u202e\u115f\u1160\u3164\uffa0\u200f\u2060\ufeff\u180e\u034f\ufe0f\u17b4\u2800",
     *"\x7f\x85\x9b\x0b\x0c\x1c\x1b\r\u2028\u2029\ufff9\ue000\U000e0041",
@@ -101,7 +119,9 @@ def test_what_cannot_be_seen_is_shown_escaped_in_what_is_asked(character: str) -
         call_id="c1", tool_name="pay", arguments={"memo": f"a{character}amount: 1"}, effect="write"
     )
     asked = PendingQuestion(id="q1", question=f"a{character}amount: 1")
-    for pending in (call, asked):
+    doubt = Doubt(path="/memo", value=f"a{character}amount: 1", reason="?", found="nowhere")
+    doubted = PendingApproval(call_id="c1", tool_name="pay", doubts=(doubt,))
+    for pending in (call, asked, doubted):
         lines = [line.plain for line in show_question(1, pending, width=80)]
         assert len(lines) == 2, lines
         escapes = (f"{ord(character):x}", repr(character)[1:-1], json.dumps(character)[1:-1])

@@ -191,3 +191,12 @@ async def test_of_two_writes_the_one_without_an_answer_does_not_run() -> None:
 async def test_a_run_without_the_rule_asks_nobody() -> None:
     result = await run(_loop(), "go", journal=Ordered())
     assert (result.status, SENT) == ("completed", ["mallory"])
+
+
+async def test_another_policy_is_told() -> None:
+    journal = Ordered()
+    await run(_loop(), Request("go", run_id="r"), journal=journal, policy=TAINT)
+    looser = Policy(taint="off", deny=("x",))
+    result = await resume("r", _loop(), journal=journal, policy=looser)
+    (told,) = (one.message for one in result.warnings if one.code == "policy_changed")
+    assert told == "the policy was changed since the run began: deny, taint"

@@ -35,6 +35,7 @@ from upshot.contract.pending import (
     PendingApproval,
     PendingQuestion,
 )
+from upshot.contract.provenance import Doubt, Voucher
 from upshot.engines.machine.machine_engine import MachineEngine
 from upshot.entry.answers import keep_answers
 from upshot.errors import Misuse
@@ -279,6 +280,10 @@ def show_question(number: int, pending: Pending, *, width: int) -> Iterator[Text
         if (taint := pending.taint) is not None:
             place = f"call {taint.call_id} of {taint}" if taint.call_id else str(taint)
             yield from _field("untrusted", place, width)
+        for doubt in pending.doubts:
+            yield from _field("in doubt", _doubt_text(doubt), width)
+        if pending.vouched:
+            yield from _field("vouched for", ", ".join(map(_vouched_text, pending.vouched)), width)
     else:
         is_question = isinstance(pending, PendingQuestion)
         text = pending.question if is_question else pending.description
@@ -292,6 +297,21 @@ def show_question(number: int, pending: Pending, *, width: int) -> Iterator[Text
         expires = pending.expires_at
         until = "" if expires is None else f", until {moment(expires)}"
         yield Text(f"{_INDENT}asked {moment(pending.asked_at)}{until}", "dim")
+
+
+def _doubt_text(doubt: Doubt) -> str:
+    """What is in doubt, on one line: what strangers wrote stands in quotation marks."""
+    if not doubt.path:
+        return doubt.reason
+    text = (
+        f"{doubt.path} is {encode(doubt.value).decode()}: {doubt.reason}; it stands {doubt.found}"
+    )
+    return f"{text}; you said {encode(doubt.said).decode()}" if doubt.said else text
+
+
+def _vouched_text(voucher: Voucher) -> str:
+    source = f" by {voucher.source}" if voucher.source else ""
+    return f"{voucher.path} ({voucher.rule}{source})"
 
 
 def _field(name: str, value: str, width: int) -> Iterator[Text]:

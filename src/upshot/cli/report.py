@@ -153,7 +153,9 @@ def pending_text(pending: Pending) -> str:
     """What a run waits for, in one line."""
     match pending:
         case PendingApproval(call_id=call_id, tool_name=tool, arguments=arguments):
-            return clean(f"approval of {tool} {encode(arguments).decode()} ({call_id})")
+            doubted = ", ".join(doubt.path or "the call itself" for doubt in pending.doubts)
+            doubted = f", in doubt: {doubted}" if doubted else ""
+            return clean(f"approval of {tool} {encode(arguments).decode()} ({call_id}){doubted}")
         case PendingExternal(id=id, description=description):
             return clean(f"a result: {description} ({id})")
         case _:

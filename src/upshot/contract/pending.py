@@ -19,6 +19,7 @@ from upshot.contract.base.structs import (
     freeze,
     settle_moments,
 )
+from upshot.contract.provenance import Doubt, Voucher
 
 
 class TaintOrigin(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
@@ -54,6 +55,8 @@ class PendingApproval(Tagged, frozen=True, kw_only=True, metaclass=CheckedMeta):
             that asked for the call and the moment of the question. An answer repeats it.
         reason: Why approval is needed, "" if a rule requires it.
         taint: The untrusted content that made approval necessary, None if that is not why.
+        doubts: What a stranger may have chosen, with ``Policy(taint="values")``.
+        vouched: What vouches for the other values.
         asked_at: When it was first asked.
         expires_at: When the request expires and must be repeated; None is never.
         run_id: The child run that asks; "" is the run of the result itself.
@@ -66,6 +69,8 @@ class PendingApproval(Tagged, frozen=True, kw_only=True, metaclass=CheckedMeta):
     digest: str = ""
     reason: str = ""
     taint: TaintOrigin | None = None
+    doubts: tuple[Doubt, ...] = ()
+    vouched: tuple[Voucher, ...] = ()
     asked_at: Moment | None = None
     expires_at: Moment | None = None
     run_id: str = ""

@@ -36,7 +36,7 @@ from upshot.contract.base.structs import (
 )
 from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.message import Artifact, Message
-from upshot.contract.pending import Pending
+from upshot.contract.pending import Pending, TaintOrigin
 from upshot.contract.tool_calls import ToolDenied, ToolOutcome, ToolRecord
 from upshot.contract.usage import NO_USAGE, Cost, RateLimitState, Usage, to_money
 from upshot.errors import Misuse, RunFailed
@@ -172,6 +172,7 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         handoff: The hand-off that ended it, None if there was none.
         attempt_log: A summary of each attempt.
         warnings: What went wrong without failing the run.
+        taint: What brought untrusted content into the run, first; None for nothing.
         run_id: The run.
         task_id: The caller's task, "" if none.
         context_id: The conversation, "" if none.
@@ -207,6 +208,7 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
     handoff: HandoffEvent | None = None
     attempt_log: tuple[AttemptLine, ...] = ()
     warnings: tuple[RunWarning, ...] = ()
+    taint: TaintOrigin | None = None
     run_id: str = ""
     task_id: str = ""
     context_id: str = ""

@@ -70,8 +70,10 @@ _EFFECTS = (Effect.READ, Effect.WRITE, Effect.DESTRUCTIVE)
 _NETWORK = ("on", "off")
 
 
-TaintRule: TypeAlias = Literal["off", "ask"]
+TaintRule: TypeAlias = Literal["off", "ask", "values"]
 """What untrusted words change; see ``Policy.taint``."""
+WordsRule: TypeAlias = Literal["said", "links", "open"]
+"""Which words may go out; see ``Policy.words``."""
 
 
 class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
@@ -89,7 +91,15 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
             ``["effect:write"]`` has every writing call confirmed.
         taint: What needs approval once untrusted words are in the context, whatever the tool
             declares. "ask" (True): calls that may write, and reads that declare the network, for
-            either may carry data out. "off" (False): nothing.
+            either may carry data out. "values": the same calls, unless the user asked for such an
+            act and each argument is vouched for, by what the user said or by what ``@tool``
+            declares. "off" (False): nothing.
+        words: With "values", which ``content`` may go to others than the user: "said" only what
+            stands in the user's own words; "links" any words, but addresses, links, numbers and
+            accounts only if they were said; "open" all.
+        user: What the user is called: addresses, names of accounts.
+        hosts: Hosts that network reads may always reach, as an argument ``target(format="url")``
+            names them: exact, with a port that is not the usual one.
         network: Whether tools that declare the network may be called.
         approval_expires_s: Seconds after which an unanswered approval expires and must be
             requested again, unless the tool sets its own; None is never.
@@ -104,15 +114,22 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     taint: TaintRule | bool = "ask"
     network: bool = True
     approval_expires_s: float | None = None
+    words: WordsRule = "said"
+    user: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for name in ("user", "hosts"):
+            given: object = getattr(self, name)
+            set_field(self, name, (given,) if isinstance(given, str) else given)
+        freeze(self, "user", "hosts")
         if self.allow is not None:
             set_field(self, "allow", _read_rules("allow", self.allow))
         set_field(self, "deny", _read_rules("deny", self.deny))
         set_field(self, "ask", _read_rules("ask", self.ask))
         if isinstance(self.taint, bool):
             set_field(self, "taint", "ask" if self.taint else "off")
-        check_types(self, "taint", "network", "approval_expires_s")
+        check_types(self, "taint", "network", "approval_expires_s", "words", "user", "hosts")
         expires_s = self.approval_expires_s
         if expires_s is not None and not expires_s >= 0:
             raise Misuse(f"approval_expires_s is {expires_s}: give seconds, or None for never")

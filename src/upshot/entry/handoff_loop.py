@@ -20,12 +20,13 @@ from upshot.contract.base.enums import ErrorCode, Origin, Role, Status
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import RunStarted
-from upshot.contract.message import Message
+from upshot.contract.message import Message, Text
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import AnyAnswer
 from upshot.contract.protocols import Journal
 from upshot.contract.result import AgentResult
 from upshot.contract.settings import Budget
+from upshot.contract.tool_calls import UNTRUSTED
 from upshot.contract.usage import Cost, Usage
 from upshot.entry.option_checks import RESUME_NAMES, check_options, check_run_id
 from upshot.entry.planning import secrets_of, to_agent
@@ -227,7 +228,7 @@ class _Relay:
                 produced = _produced(result)
             else:
                 handed, produced = await self._messages_of(result.run_id, journal)
-            handed = tuple(_handed_on(agent, produced, event, handed))
+            handed = tuple(_handed_on(agent, result, produced, event, handed))
             agent = receiver
             self._prepare_next(result)
             result = await self._next(agent, handed, journal)
@@ -372,7 +373,11 @@ def _options_of(started: RunStarted, options: ResumeOptions, journal: Journal) -
 
 
 def _handed_on(
-    sender: Agent[Any], produced: Sequence[Message], event: HandoffEvent, before: Sequence[Message]
+    sender: Agent[Any],
+    result: AgentResult[Any],
+    produced: Sequence[Message],
+    event: HandoffEvent,
+    before: Sequence[Message],
 ) -> Iterator[Message]:
     """What the receiver gets beside the request: the messages so far, and the note."""
 
@@ -380,7 +385,10 @@ def _handed_on(
         yield from before
         yield from produced
     said = ": ".join(filter(None, (event.reason, event.note)))
-    yield Message(Role.USER, f"Handed over by {sender.id}{f': {said}' if said else '.'}")
+    note = f"Handed over by {sender.id}{f': {said}' if said else '.'}"
+    # The model worded it, after what it had read.
+    trust = "" if result.taint is None else UNTRUSTED
+    yield Message(Role.USER, [Text(note, trust=trust)] if trust else note)
 
 
 def _keeps_history(sender: Agent[Any], event: HandoffEvent) -> bool:

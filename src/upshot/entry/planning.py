@@ -218,15 +218,14 @@ async def _plan(
     budget = options.get("budget") or agent.budget or USUAL_BUDGET
     await _check_price(model, budget)
     _check_models(engine, model)
-    checkpoint = options.get("resume_from")
-    await check_checkpoint(checkpoint, engine)
-    run_id, hidden = _run_id(request, options), secrets_of(options)
-    near, parent = _near_parent(), _parent()
+    await check_checkpoint(options.get("resume_from"), engine)
+    near, parent, hidden = _near_parent(), _parent(), secrets_of(options)
+    history, taint = await history_of(request, options, journal)
     request, attributes = _inherited(request, options, parent)
     return Plan(
         agent=agent,
         request=request,
-        run_id=run_id,
+        run_id=_run_id(request, options),
         engine=engine,
         model=model,
         output=known.output,
@@ -243,11 +242,12 @@ async def _plan(
         handoffs=known.handoffs,
         spec=known.spec or agent.spec(),
         handoff_messages=handoff_messages,
-        history=await history_of(request, options, journal),
+        history=history,
+        taint=taint,
         artifacts=tuple(dict.fromkeys((*agent.artifacts, *items_of(options, "artifacts")))),
         attributes=attributes,
         parent_run_id=options.get("parent_run_id") or ("" if parent is None else parent.run_id),
-        resume_from=checkpoint,
+        resume_from=options.get("resume_from"),
         max_attempts=options.get("max_attempts") or 1,
         dependencies=options.get("dependencies"),
         journal=journal,

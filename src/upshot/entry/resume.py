@@ -18,6 +18,7 @@ from upshot.contract.codec import encode
 from upshot.contract.events import Event, RunSettled, RunStarted
 from upshot.contract.message import Message, Unknown
 from upshot.contract.model_calls import Request
+from upshot.contract.pending import TaintOrigin
 from upshot.contract.protocols import Engine, Journal
 from upshot.contract.result import AgentResult
 from upshot.contract.run_control import SPEC_VERSION, Checkpoint
@@ -96,22 +97,25 @@ async def read_children(past: RunState, journal: Journal) -> None:
 
 async def history_of(
     request: Request, options: RunOptions, journal: Journal | None
-) -> Sequence[Message]:
-    """The messages that a run begins with, as its options say.
+) -> tuple[Sequence[Message], TaintOrigin | None]:
+    """The messages that a run begins with, as its options say, and what tainted them.
 
     A call that was not made, such as one that still waits for approval, is shown as cancelled: no
     provider takes a conversation in which a call has no outcome.
     """
     history = options.get("history") or ()
     if isinstance(history, AgentResult):
-        return _with_outcomes(history.all_messages(), request)
+        taint = history.taint
+        taint = None if taint is None else taint.seen_from(history.run_id)
+        return _with_outcomes(history.all_messages(), request), taint
     if not isinstance(history, str):
-        return _with_outcomes(_messages(history), request) if history else ()
+        return (_with_outcomes(_messages(history), request) if history else ()), None
     if history != "context":
         raise Misuse(f"history must be messages, an AgentResult or 'context', got {history!r}")
     if journal is None or not request.context_id:
         raise Misuse("history='context' needs a journal and a Request with a context_id")
-    return _with_outcomes(await _context_messages(request.context_id, journal), request)
+    messages, taint = await _context_messages(request.context_id, journal)
+    return _with_outcomes(messages, request), taint
 
 
 def _messages(history: object) -> tuple[Message, ...]:
@@ -125,12 +129,15 @@ def _messages(history: object) -> tuple[Message, ...]:
     return cast("tuple[Message, ...]", items)
 
 
-async def _context_messages(context_id: str, journal: Journal) -> Sequence[Message]:
-    """What earlier committed runs of the context asked and produced, oldest first.
+async def _context_messages(
+    context_id: str, journal: Journal
+) -> tuple[Sequence[Message], TaintOrigin | None]:
+    """What earlier committed runs of the context asked and produced, and what tainted it first.
 
     What was asked inside one of them is no turn of the conversation.
     """
     messages: list[Message] = []
+    taint: TaintOrigin | None = None
     summaries = await journal.runs(context_id=context_id)
     ids = {summary.run_id for summary in summaries}
     # The journal lists the newest first.
@@ -143,7 +150,9 @@ async def _context_messages(context_id: str, journal: Journal) -> Sequence[Messa
         result = result_of(past)
         if result is not None and result.committed:
             messages += [past.started.request.to_message(), *result.messages]
-    return messages
+            if taint is None and past.taint is not None:
+                taint = past.taint.seen_from(summary.run_id)
+    return messages, taint
 
 
 def _with_outcomes(messages: Sequence[Message], request: Request) -> Sequence[Message]:

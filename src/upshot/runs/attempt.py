@@ -166,12 +166,13 @@ async def seed(context: RunContext, attempt: int, feedback: str) -> None:
     if attempt == 1 and context.recording is None:
         for warning in _left_out(context.plan, board):
             context.recorder.warn(warning)
+    # First, for the process may end between the two.
+    if context.plan.taint is not None or any(map(is_untrusted, board.messages())):
+        context.distrust(context.plan.taint or EARLIER)
     for change in board.facts():
         context.recorder.emit(change)
     if context.toolbox is not None:
         context.toolbox.new_turn()
-    if any(map(is_untrusted, board.messages())):
-        context.distrust(EARLIER)
     use_board(context, board)
 
 

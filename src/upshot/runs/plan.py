@@ -18,6 +18,7 @@ from upshot.contract.error import RunWarning
 from upshot.contract.events import BoardChanged
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
+from upshot.contract.pending import TaintOrigin
 from upshot.contract.protocols import (
     AnyResult,
     ArtifactStore,
@@ -38,6 +39,7 @@ from upshot.models.prices import Prices
 from upshot.models.registry import name_of
 from upshot.runs.callbacks import method
 from upshot.runs.redaction import MARKS_OPTION
+from upshot.state.run_state import DECLARED_OPTION
 from upshot.tools.definition.tool import Tool
 from upshot.tools.gates.approval_gate import ApprovalRequest, PreToolHook
 from upshot.tools.gates.standard_gates import GateChoice
@@ -310,6 +312,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     Attributes:
         observers: The agent's first, then the call's; deciders alike.
+        taint: What brought untrusted content into the history, None for nothing.
         handoff_messages: Those of the agent that handed the request over; they come after it.
         extra_logged: What else the log keeps among the options.
         warnings: Told when the session begins.
@@ -342,6 +345,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     committers: tuple[Committer, ...] = ()
     prepare: Seeder | None = None
     history: Sequence[Message] = ()
+    taint: TaintOrigin | None = None
     handoff_messages: Sequence[Message] = ()
     artifacts: tuple[str, ...] = ()
     attributes: JsonObject = {}
@@ -395,6 +399,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         for name in UNLOGGED:
             if getattr(self, name) is not None:
                 options[name] = True
+        options |= _declared(self.tools)
         if self.artifacts:
             options["artifacts"] = [*self.artifacts]
         if self.launch:
@@ -402,3 +407,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         if self.secret_marks:
             options[MARKS_OPTION] = self.secret_marks
         return options
+
+
+def _declared(tools: Iterable[Tool]) -> JsonObject:
+    """What the tools declare of themselves, as an option; empty for nothing."""
+    found: JsonObject = {
+        tool.version: msgspec.to_builtins(tool.declaration)
+        for tool in tools
+        if tool.declaration.declares
+    }
+    return {DECLARED_OPTION: found} if found else {}

@@ -120,6 +120,8 @@ def build_result(context: RunContext, ending: Ending) -> AgentResult[Any]:
         force_setattr(result, "parent_run_id", plan.parent_run_id)
     if plan.request.metadata:
         force_setattr(result, "metadata", dict(plan.request.metadata))
+    if state.taint is not None:
+        force_setattr(result, "taint", state.taint)
     _add_done(result, context, ending)
     if ending.exception is not None:
         _add_failure(result, ending.exception)

@@ -18,10 +18,10 @@ from upshot.contract.model_calls import ModelResponse
 from upshot.contract.pending import Answer, AnyAnswer, TaintOrigin
 from upshot.contract.protocols import Engine
 from upshot.contract.run_control import Checkpoint
-from upshot.contract.settings import Budget
+from upshot.contract.settings import Budget, Policy
 from upshot.contract.tool_calls import ID_GATE, ToolCall, ToolDenied
 from upshot.runs.budget import RunBudget
-from upshot.runs.plan import ENGINE_OPTION, Plan
+from upshot.runs.plan import ENGINE_OPTION, POLICY_OPTION, Plan
 from upshot.runs.recorder import Recorder
 from upshot.state.child_runs import Spent
 from upshot.state.run_state import RunState
@@ -245,6 +245,14 @@ def changes_since(past: RunState, plan: Plan) -> Iterator[RunWarning]:
         changed = [name for name in changed if name != "engine"]
     if changed:
         yield _warning(f"agent {now.id!r} was changed since the run began: {', '.join(changed)}")
+    logged = past.options.get(POLICY_OPTION)
+    if logged is not None and plan.policy is not None:
+        before = msgspec.convert(logged, Policy)
+        fields = before.__struct_fields__
+        others = [one for one in fields if getattr(before, one) != getattr(plan.policy, one)]
+        if others:
+            message = f"the policy was changed since the run began: {', '.join(others)}"
+            yield RunWarning(code="policy_changed", message=message, origin=Origin.CALLER)
     versions = {tool.name: tool.version for tool in plan.tools}
     called = {record.tool_name: record.tool_version for record in past.records}
     called |= {start.call.name: start.tool_version for start in past.unsettled.values()}

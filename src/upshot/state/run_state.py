@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec import field
 
 from upshot.contract.agent_spec import AgentSpec, HandoffEvent
 from upshot.contract.base.enums import Effect, ErrorCode, Role, Status
-from upshot.contract.base.structs import Json, RunEvent
+from upshot.contract.base.structs import Json, JsonObject, RunEvent
 from upshot.contract.error import RunWarning
 from upshot.contract.events import (
     ApprovalAnswered,
@@ -51,6 +51,7 @@ from upshot.contract.pending import (
     PendingQuestion,
     TaintOrigin,
 )
+from upshot.contract.provenance import ToolDeclaration
 from upshot.contract.result import AttemptLine
 from upshot.contract.run_control import FinalizeDecision, Interrupt
 from upshot.contract.tool_calls import ID_GATE, ToolArtifactReference, ToolCall, ToolRecord
@@ -63,6 +64,8 @@ CallAnswer: TypeAlias = Approve | Deny | Edit
 
 STOPPED = (Status.INTERRUPTED, Status.CANCELED)
 """How a run ended that somebody outside has stopped, and that may go on."""
+DECLARED_OPTION = "declared"
+"""Under which the log keeps what tools declare of themselves, by their version."""
 
 
 class LogIndex(msgspec.Struct, eq=False):
@@ -120,6 +123,7 @@ class RunState(msgspec.Struct, eq=False):
         steps_started: Effects of keyed steps that began and of whose end the log has nothing.
         steps_settled: The last settlement of each keyed step.
         answers_given: Answers to questions, by question id.
+        typed: Those of them that a person gave, and not another system.
         children: What runs inside this one used, by their id; None where the log does not say.
         children_found: What those used whose end this log does not have, as their own logs say. Who
             goes on with the run hands it in; no event tells it, so no result is derived from it.
@@ -131,6 +135,7 @@ class RunState(msgspec.Struct, eq=False):
         waiting: Those of them that were asked in this attempt and session, by id.
         answers: What people answered for calls that are not settled, by call id.
         answered: Ids of the questions that were answered since a session ended.
+        declared: What the tools declared of each session, by their version.
         taint: The first untrusted content that reached the run, None for none.
         line: Of the attempt under way, None while the engine is at it.
         handoff: The first hand-off of the attempt.
@@ -190,6 +195,7 @@ class RunState(msgspec.Struct, eq=False):
     steps_started: dict[str, Effect] = {}
     steps_settled: dict[str, StepSettled] = {}
     answers_given: dict[str, Json] = {}
+    typed: dict[str, Json] = {}
     children: dict[str, Spent | None] = {}
     children_found: dict[str, Spent] = {}
     children_before: frozenset[str] = frozenset()
@@ -200,6 +206,7 @@ class RunState(msgspec.Struct, eq=False):
     waiting: dict[str, PendingQuestion | PendingExternal] = {}
     answers: dict[str, CallAnswer] = {}
     answered: frozenset[str] = frozenset()
+    declared: dict[str, ToolDeclaration] = {}
     taint: TaintOrigin | None = None
     line: AttemptLine | None = None
     handoff: HandoffEvent | None = None
@@ -325,12 +332,17 @@ class RunState(msgspec.Struct, eq=False):
         if event.time is not None:
             self.started_at = event.time
         self.agent = event.agent
-        self.options = event.options
+        self._take_options(event.options)
+
+    def _take_options(self, options: dict[str, Json]) -> None:
+        self.options = options
+        for version, said in cast("JsonObject", options.get(DECLARED_OPTION, {})).items():
+            self.declared[version] = msgspec.convert(said, ToolDeclaration)
 
     def _run_resumed(self, event: RunResumed) -> None:
         self.reopen()
         self.agent = event.agent or self.agent
-        self.options = event.options or self.options
+        self._take_options(event.options or self.options)
         self.last_settled = None
         self.waiting = {}
         for call_id, artifact in self._loose_stored.values():
@@ -407,7 +419,7 @@ class RunState(msgspec.Struct, eq=False):
 
     def _tool_settled(self, event: ToolSettled) -> None:
         self.records.insert(self._place_of(event.record), event.record)
-        if event.record.trust and self.taint is None:
+        if event.record.is_untrusted and self.taint is None:
             self.taint = TaintOrigin(source=event.record.tool_name, call_id=event.record.call_id)
         if self._loose_stored and isinstance(event.record.outcome, ToolArtifactReference):
             self._loose_stored.pop(event.record.outcome.artifact_id, None)
@@ -474,7 +486,8 @@ class RunState(msgspec.Struct, eq=False):
 
     def _question_answered(self, event: QuestionAnswered) -> None:
         self.answers_given[event.id] = event.value
-        self.waits.pop(event.id, None)
+        if isinstance(self.waits.pop(event.id, None), PendingQuestion):
+            self.typed[event.id] = event.value
         self.waiting.pop(event.id, None)
         self.answered |= {event.id}
 

@@ -578,7 +578,7 @@ def _shown_text_of(state: RunState, record: ToolRecord, seq: int) -> str:
     """What the model reads of the outcome of a call."""
     text = plain_text_of(record.outcome) or _index(state).texts.get(record.call_id)
     text = text or outcome_to_model_content(record.outcome)
-    if record.trust:
+    if record.is_untrusted:
         text = fence(text, run_id=_run_id_at(state, seq), call_id=record.call_id)
     return text
 
@@ -625,6 +625,7 @@ def _of_result(state: RunState, event: RunSettled) -> Derived:
         "state": state.state,
         "handoff": state.handoff,
         "warnings": tuple(state.warnings),
+        "taint": state.taint,
         "attempt_log": tuple(state.lines),
         "pending": state.open_pending(),
         "started_at": state.started_at,

@@ -194,14 +194,13 @@ def restore_records(state: ToolboxState, records: Iterable[ToolRecord]) -> None:
         state.turn.remember(
             record.approval, tool_name=record.tool_name, tool_version=record.tool_version
         )
-        if record.trust:
-            state.distrust(record.outcome)
+        tool = state.known(record.tool_name)
+        state.learn(record, tool)
         if isinstance(record.outcome, ToolArtifactReference):
             state.offers_reader = True
         state.turn.denials += isinstance(record.outcome, ToolDenied)
         if record.started_at is not None:
             state.turn.count_restored(record.tool_name)
-        tool = state.known(record.tool_name)
         if tool is None:
             continue
         call = state.open(ToolCall(record.call_id, tool.name), record.turn)

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from upshot.contract.base.enums import Effect, ErrorCode
 from upshot.contract.base.structs import Json, JsonObject
@@ -30,8 +30,12 @@ from upshot.tools.arguments.argument_check import Refused
 from upshot.tools.arguments.schema_faults import canonical_json
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.definition.tool import Tool
+from upshot.tools.provenance.judgement import NO_VERDICT, Verdict
 from upshot.tools.rate_limiter import ActiveTime, RateLimiter
 from upshot.tools.repetition import Deduplication, LoopDetector
+
+if TYPE_CHECKING:
+    from upshot.tools.provenance.call_judge import CallJudge
 
 
 class RememberedApprovals:
@@ -106,6 +110,7 @@ class TurnState:
         parked: Ids of calls that wait for the user and are not to be made twice, by digest.
         tainted: What brought untrusted content into the context, None for nothing.
         approvals: What the user said for good; None while nothing was.
+        call_judge: Says what of a call is vouched for; None where no policy wants to know.
     """
 
     def __init__(
@@ -117,6 +122,7 @@ class TurnState:
         active_time: ActiveTime | None = None,
         in_run: bool = False,
         spent_elsewhere: Callable[[], str] | None = None,
+        call_judge: CallJudge | None = None,
     ) -> None:
         """Begin a turn.
 
@@ -127,6 +133,7 @@ class TurnState:
             active_time: See the class; None counts ``budget.working_s`` from now.
             in_run: Whether the budget is a run's and goes on in the turns that follow.
             spent_elsewhere: See the class.
+            call_judge: See the class.
         """
         self.clock = clock
         self.budget = budget
@@ -141,6 +148,7 @@ class TurnState:
         self.parked: dict[str, str] = {}
         self.tainted: TaintOrigin | None = None
         self.approvals: RememberedApprovals | None = None
+        self.call_judge = call_judge
         self._in_run = in_run
         if deadline is None and budget.deadline_s is not None:
             deadline = clock.monotonic() + budget.deadline_s
@@ -174,6 +182,7 @@ class TurnState:
             active_time=self.active_time if in_run else None,
             in_run=in_run,
             spent_elsewhere=self.spent_elsewhere,
+            call_judge=self.call_judge,
         )
         # An answer of the user is final, and what the model has read stays read. Made here where
         # it is not yet: calls of this turn that still run share it with those of the next.
@@ -293,6 +302,7 @@ class CallState:
         mended: What a model corrected them to; None where none has.
         is_answered: Whether an answer of the user is at hand, so that ``approve`` is not asked.
         is_distrusted: Whether ``asks`` is set because untrusted results are in the context.
+        verdict: What of it is vouched for and what is in doubt, where that was judged.
         is_dry: Whether it is only tried: the user is not asked, and nothing is done.
         is_edited: Whether a hook or the user has changed the arguments.
         is_cancelled: Whether this one call was cancelled, and not the whole turn.
@@ -379,6 +389,7 @@ class CallState:
         "trust",
         "turn",
         "values",
+        "verdict",
         "wait",
     )
 
@@ -449,6 +460,7 @@ class CallState:
         self.redactions: int = 0
         self.trust: str = ""
         self.wait: asyncio.Future[object] | None = None
+        self.verdict: Verdict = NO_VERDICT
         self._digest = ""
 
     @property
@@ -471,7 +483,11 @@ class CallState:
     def question_digest(self, asked_at: datetime | None) -> str:
         """Names the question about it of that moment; a later question has another."""
         moment = "" if asked_at is None else asked_at.astimezone(UTC).isoformat()
-        return hashlib.sha256(f"{self.digest}\n{self.label}\n{moment}".encode()).hexdigest()
+        said = f"{self.digest}\n{self.label}\n{moment}"
+        # Where other things are in doubt than were shown, it is another question.
+        for doubt in self.verdict.doubts:
+            said += f"\n{doubt.path}\n{doubt.reason}"
+        return hashlib.sha256(said.encode()).hexdigest()
 
     def take_tool(self, tool: Tool | None) -> None:
         """Take the tool that was found, None for none."""

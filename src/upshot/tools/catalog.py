@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from types import FunctionType
-from typing import Literal, cast
+from typing import cast
 
 from upshot.contract.base.checks import did_you_mean
-from upshot.contract.tool_calls import UNTRUSTED, ToolSpec
+from upshot.contract.tool_calls import ToolSpec
 from upshot.errors import Misuse
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.definition.tool import Tool, tool
+from upshot.tools.definition.tool_options import TRUSTS, Trust
 
 # Enough for the agents of a program; the tools of one that came before them are let go.
 _KEPT = 64
@@ -132,21 +133,18 @@ class ToolSet:
         tools: The tools, in order.
     """
 
-    def __init__(
-        self, items: Iterable[object], *, trust: Literal["untrusted", ""] | None = None
-    ) -> None:
+    def __init__(self, items: Iterable[object], *, trust: Trust | None = None) -> None:
         """Make a set.
 
         Args:
             items: Tools, functions, and tool sets, such as those of ``open_mcp``.
-            trust: "untrusted" where the results of all of them may hold untrusted content,
-                "" where those of none do; None leaves it to each tool.
+            trust: That of all of them, see ``Tool``; None leaves it to each tool.
 
         Raises:
             Misuse: An item is no tool, or *trust* is another word.
         """
-        if trust not in (None, "", UNTRUSTED):
-            raise Misuse(f'trust is {trust!r}; give "untrusted", "" or None')
+        if trust not in (None, *TRUSTS):
+            raise Misuse(f'trust is {trust!r}; give "untrusted", "trusted", "" or None')
         tools = resolve_tools(items)
         # Made once, so that the set's tools stay the same ones from run to run.
         self.tools: tuple[Tool, ...] = tuple(

@@ -20,6 +20,7 @@ from upshot.contract.base.structs import JsonObject
 from upshot.contract.events import ArtifactStored, Event, ToolSettled, ToolStarted
 from upshot.contract.pending import AnyAnswer, PendingApproval, TaintOrigin
 from upshot.contract.protocols import ArtifactStore, Clock, Journal
+from upshot.contract.provenance import ToolDeclaration
 from upshot.contract.settings import Budget, Policy
 from upshot.contract.tool_calls import (
     UNTRUSTED,
@@ -66,6 +67,7 @@ from upshot.tools.option_checks import (
     none_or,
     one_of,
 )
+from upshot.tools.provenance.call_judge import CallJudge, Said, said_of
 from upshot.tools.rate_limiter import ActiveTime
 from upshot.tools.toolbox_state import Barrier, Emit, JournalLog, Offered, ToolboxState
 
@@ -129,6 +131,10 @@ def _is_parallel(value: object) -> bool:
     return isinstance(value, bool) or is_whole(value, 1)
 
 
+def _is_said(value: object) -> bool:
+    return callable(value) or (isinstance(value, Iterable) and not isinstance(value, str))
+
+
 def _is_gates(value: object) -> bool:
     return callable(value) or (isinstance(value, Iterable) and not isinstance(value, str))
 
@@ -160,6 +166,7 @@ _RULES: Rules = {
     "step": _FUNCTION,
     "at_start": _FUNCTION,
     "spent": _FUNCTION,
+    "said": (_is_said, "a list of texts"),
     "approve": _FUNCTION,
     "on_pre_tool_use": _FUNCTION,
     "repair": _FUNCTION,
@@ -170,6 +177,16 @@ _RULES: Rules = {
 }
 # Made once: checking its numbers costs more than all else of a Toolbox.
 _DEFAULT_BUDGET = Budget()
+
+
+def _judge_of(
+    policy: Policy | None, options: ToolboxOptions, secrets: Secrets | None, clock: Clock
+) -> CallJudge | None:
+    """What judges calls, where the policy wants that."""
+    if policy is None or policy.taint != "values":
+        return None
+    said = said_of(options.get("said", ()), clock.now().date())
+    return CallJudge(policy, said, secrets, options.get("declared", {}))
 
 
 def _no_step() -> str:
@@ -218,6 +235,9 @@ class ToolboxOptions(TypedDict, total=False):
         spent: Says which limit that others count, such as tokens, is reached; "" for none.
         workers: Threads for plain tools; None is the process's own.
         known_outcomes: Outcomes that are handed back instead of making their calls.
+        said: What the user said, for ``Policy(taint="values")``: texts, or a function that gives
+            what was said so far.
+        declared: What tools declared when the log's calls were made, by their version.
         earlier_may_work: Whether who made the calls that ``resume`` takes up may still be at work:
             that such a call has done nothing is then no news.
         is_checked: Whether tools and options were checked already, as those of a run are.
@@ -250,6 +270,8 @@ class ToolboxOptions(TypedDict, total=False):
     spent: Callable[[], str] | None
     workers: Workers | None
     known_outcomes: KnownOutcomes | None
+    said: Iterable[str] | Said
+    declared: Mapping[str, ToolDeclaration]
     earlier_may_work: bool
     is_checked: bool
 
@@ -335,6 +357,7 @@ class Toolbox:
                 active_time=get("working"),
                 in_run=identity is not None,
                 spent_elsewhere=get("spent"),
+                call_judge=_judge_of(policy, options, masks, clock),
             ),
         )
 
@@ -679,7 +702,9 @@ class Toolbox:
 
     def _keep(self, records: Sequence[ToolRecord]) -> None:
         self.records += records
-        self._state.fenced.update((one.call_id, one.tool_name) for one in records if one.trust)
+        self._state.fenced.update(
+            (one.call_id, one.tool_name) for one in records if one.is_untrusted
+        )
 
     async def _hand_back(
         self, calls: Sequence[ToolCall], known: KnownOutcomes, turn: int

@@ -372,10 +372,21 @@ class ToolboxState:
             return ""
         # What is read back is as it was when it was stored.
         is_read_back = tool.name == READER_NAME and call.given.get("id") in self.untrusted
-        return UNTRUSTED if tool.trust or call.trust or is_read_back else ""
+        return UNTRUSTED if call.trust or is_read_back else tool.trust
 
-    def distrust(self, outcome: ToolOutcome) -> None:
-        """Take note of an outcome that may hold untrusted content."""
+    def learn(self, record: ToolRecord, tool: Tool | None) -> None:
+        """Take note of what a settled call brought into the context; *tool* is that of today."""
+        turn, outcome = self.turn, record.outcome
+        if turn.call_judge is not None and tool is not None:
+            turn.call_judge.take(record, tool, is_tainted=turn.tainted is not None)
+        # What is called untrusted today was so then.
+        is_untrusted = tool is not None and tool.trust == UNTRUSTED
+        if record.is_untrusted or (
+            is_untrusted and not isinstance(outcome, ToolDenied | ToolTimeout)
+        ):
+            self._distrust(outcome)
+
+    def _distrust(self, outcome: ToolOutcome) -> None:
         self.turn.tainted = self.turn.tainted or TaintOrigin(
             source=outcome.tool_name, call_id=outcome.call_id
         )
@@ -420,6 +431,7 @@ class ToolboxState:
             started_at=call.started_at,
             trust=self.trust_of(call),
             step=call.step,
+            vouched=call.verdict.vouched,
             outcome=outcome,
         )
         if self.secrets is None:

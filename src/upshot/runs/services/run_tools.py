@@ -14,6 +14,8 @@ from upshot.runs.services.model_caller import call_model
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_state import CallState
 from upshot.tools.gates.pipeline import Denial
+from upshot.tools.provenance.call_judge import sayings_of
+from upshot.tools.provenance.saying import Saying
 from upshot.tools.toolbox import Toolbox
 
 
@@ -61,8 +63,27 @@ def _make(context: RunContext) -> Toolbox:
         spent=log.spent,
         known_outcomes=None if recording is None else recording.known_outcomes(),
         earlier_may_work=plan.earlier_may_work,
+        said=log.said,
+        declared=context.state.declared,
         is_checked=True,
     )
+
+
+def said_in(context: RunContext) -> tuple[Saying, ...]:
+    """What the user said to a run: the request of the root run, and answers to questions.
+
+    What a child run is asked was most often worded by a model.
+    """
+    state, plan = context.state, context.plan
+    today = None if state.started_at is None else state.started_at.date()
+    said: tuple[Saying, ...] = ()
+    if context.parent is not None:
+        said = said_in(context.parent.context)
+    elif context.depth == 0 and not plan.parent_run_id:
+        said = sayings_of(plan.request.to_message(), "request", today)
+    for id, value in state.typed.items():
+        said += sayings_of(value, f"answer {id}", today)
+    return said
 
 
 class _RunLog:
@@ -85,6 +106,10 @@ class _RunLog:
         """The key of the step in whose body a call is made, "" for none."""
         body = body_of(self._context.plan.run_id)
         return "" if body is None else body.key
+
+    def said(self) -> tuple[Saying, ...]:
+        """What the user has said so far."""
+        return said_in(self._context)
 
     def judge(self, case: CallState) -> Denial | None:
         """Deny a body at its start: a further hand-off, or one over a limit shared with others."""

@@ -8,15 +8,20 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Concatenate, Generic, Literal, TypeAlias, cast, overload
 
+from msgspec import to_builtins
+
 from upshot.contract.base.enums import Effect
-from upshot.contract.base.structs import JsonObject
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.provenance import ArgumentWord, Record, ToolDeclaration
 from upshot.contract.tool_calls import ToolSpec
 from upshot.errors import Misuse
 from upshot.tools.definition.body import Body, FunctionBody, SchemaBody
 from upshot.tools.definition.signature import Signature
 from upshot.tools.definition.tool_options import (
+    Trust,
     check_known,
     check_tool,
+    read_declaration,
     read_resources,
     to_effect,
 )
@@ -84,7 +89,14 @@ class Tool(Generic[P, R_co]):
         error_key: A returned mapping with something truthy under it is a failure; None
             switches that off.
         concurrency: How many bodies of it run at a time; None is no limit of its own.
-        trust: "untrusted" where its results may hold untrusted content, else "".
+        trust: "untrusted" where its results may hold untrusted content; "trusted" where they are
+            all your own system's words, so that its records say what the user's names mean; else
+            "".
+        arguments: What each argument is to ``Policy(taint="values")``, such as "recipient" or
+            ``ref("file")``; one that is left out is a "target".
+        records: What its results are made of.
+        private: Whether its results are private: what goes out after them is asked about.
+        asked_by: Words by which a user asks for it; empty for the first word of its name.
         approval_expires_s: Seconds after which an unanswered approval is asked anew; None is
             what the policy says.
         rate: How often a run may call it; None is no limit of its own.
@@ -116,7 +128,11 @@ class Tool(Generic[P, R_co]):
     retries: int = 0
     error_key: str | None = "error"
     concurrency: int | None = None
-    trust: str = ""
+    trust: Trust = ""
+    arguments: Mapping[str, ArgumentWord] | None = None
+    records: Record | Iterable[Record] = ()
+    private: bool = False
+    asked_by: str | Iterable[str] = ()
     approval_expires_s: float | None = None
     rate: Rate | None = None
     circuit: Circuit | None = None
@@ -125,6 +141,7 @@ class Tool(Generic[P, R_co]):
 
     def __post_init__(self) -> None:
         check_tool(vars(self))
+        self.declaration  # noqa: B018  # it is misuse at definition to declare what is not there
         if self.effect is not None:
             object.__setattr__(self, "effect", to_effect(self.name, self.effect))
         if self.resources is not None:
@@ -148,13 +165,25 @@ class Tool(Generic[P, R_co]):
         return self.body.parameters
 
     @cached_property
+    def declaration(self) -> ToolDeclaration:
+        """What it says of itself to a policy.
+
+        Raises:
+            Misuse: It names an argument that is not there, or something is not of its type.
+        """
+        return read_declaration(self)
+
+    @cached_property
     def version(self) -> str:
-        """Digest of its name, description and schema, 16 hex digits."""
+        """Digest of its name, description, schema and declarations, 16 hex digits."""
         import hashlib
 
         from upshot.tools.arguments.schema_faults import canonical_json
 
-        said = canonical_json([self.name, self.description, self.parameters])
+        described: list[Json] = [self.name, self.description, self.parameters]
+        if self.declaration.declares:
+            described.append(cast("JsonObject", to_builtins(self.declaration)))
+        said = canonical_json(described)
         return hashlib.sha256(said).hexdigest()[:16]
 
     @cached_property
@@ -262,7 +291,7 @@ class Tool(Generic[P, R_co]):
         approval: bool | None = None,
         timeout_s: float | None = None,
         error_key: str | None = "error",
-        trust: str = "",
+        trust: Trust = "",
     ) -> Tool:
         """Make a tool of a JSON Schema.
 
@@ -323,7 +352,11 @@ def tool(
     repair: bool = False,
     error_key: str | None = "error",
     concurrency: int | None = None,
-    trust: str = "",
+    trust: Trust = "",
+    arguments: Mapping[str, ArgumentWord] | None = None,
+    records: Record | Iterable[Record] = (),
+    private: bool = False,
+    asked_by: str | Iterable[str] = (),
     approval_expires_s: float | None = None,
     rate: Rate | None = None,
     circuit: Circuit | None = None,

@@ -7,11 +7,12 @@ import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 from upshot.contract.base.checks import check_amount, check_whole, nearest
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import JsonObject
+from upshot.contract.provenance import Record, ToolDeclaration, read_arguments
 from upshot.errors import Misuse
 from upshot.tools.option_checks import (
     Rules,
@@ -26,6 +27,10 @@ from upshot.tools.option_checks import (
 
 if TYPE_CHECKING:
     from upshot.contract.tool_calls import ToolFailure, ToolTimeout
+    from upshot.tools.definition.tool import Tool
+
+
+Trust: TypeAlias = Literal["", "untrusted", "trusted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +193,32 @@ def read_resources(
     return cast("tuple[str, ...]", names)
 
 
+def read_declaration(tool: Tool) -> ToolDeclaration:
+    """What *tool* says of itself to a policy.
+
+    Raises:
+        Misuse: It names an argument that is not there, or something is not of its type.
+    """
+    whose, given = f"tool {tool.name!r}: ", cast("object", tool.arguments or {})
+    # Only then is the schema needed, which is made at its first use.
+    properties = cast("JsonObject", tool.parameters.get("properties", {})) if given else {}
+    records, asked_by = cast("object", tool.records), cast("object", tool.asked_by)
+    kept = (records,) if isinstance(records, Record) else records
+    words = (asked_by,) if isinstance(asked_by, str) else asked_by
+    for name, items, kind in (("records", kept, Record), ("asked_by", words, str)):
+        if not isinstance(items, list | tuple | set | frozenset) or not all(
+            isinstance(one, kind) for one in cast("Iterable[object]", items)
+        ):
+            raise Misuse(f"{whose}{name} is {items!r:.60}: give a list of {kind.__name__}")
+    return ToolDeclaration(
+        arguments=read_arguments(given, properties, whose),
+        records=tuple(cast("Iterable[Record]", kept)),
+        trust=tool.trust,
+        private=tool.private,
+        asked_by=tuple(cast("Iterable[str]", words)),
+    )
+
+
 def to_effect(name: str, word: object) -> Effect:
     """The effect that a tool declares.
 
@@ -246,6 +277,7 @@ def _is_environment(value: object) -> bool:
     return all(isinstance(word, str) for pair in pairs for word in pair)
 
 
+TRUSTS: tuple[str, ...] = get_args(Trust)
 _FLAG = (is_flag, "True or False")
 _ANSWER = (none_or(is_flag), "True, False or None")
 _TEXT = (none_or(is_of(str)), "a text or None")
@@ -266,7 +298,8 @@ _RULES: Rules = {
     "retries": (is_count(0), "at least 0, a whole number"),
     "concurrency": (none_or(is_count(1)), "at least 1, a whole number"),
     "verify": (none_or(callable), "a function or None"),
-    "trust": (one_of("", "untrusted"), '"untrusted" or ""'),
+    "private": _FLAG,
+    "trust": (one_of(*TRUSTS), '"untrusted", "trusted" or ""'),
     "block_scope": (one_of("tool", "key"), '"tool" or "key"'),
     "rate": (none_or(is_of(Rate)), "a Rate or None"),
     "circuit": (none_or(is_of(Circuit)), "a Circuit or None"),

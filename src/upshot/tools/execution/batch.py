@@ -329,8 +329,7 @@ class Batch:
         call.outcome = outcome = state.mask(outcome)
         self._count_step(call, outcome)
         call.record = record = state.record_of(call)
-        if record.trust:
-            state.distrust(record.outcome)
+        state.learn(record, tool)
         state.emit(ToolSettled(record=record))
 
     def _count_step(self, call: CallState, outcome: ToolOutcome) -> None:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from upshot.contract.base.enums import DeniedReason, Effect
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.pending import PendingApproval
+from upshot.contract.provenance import Doubt, Voucher
 from upshot.contract.tool_calls import ApprovalRecord
 from upshot.tools.call_state import CallState, RememberedApprovals
 from upshot.tools.definition.tool_context import is_stop, named
@@ -28,6 +29,8 @@ class ApprovalRequest:
         effect: What the tool says it may do.
         digest: SHA-256 over the tool, its version and the arguments.
         reason: Why the question is asked, "" if by rule.
+        doubts: What a stranger may have chosen, as in ``PendingApproval``.
+        vouched: What vouches for the other values.
     """
 
     call_id: str
@@ -36,13 +39,21 @@ class ApprovalRequest:
     effect: Effect
     digest: str
     reason: str = ""
+    doubts: tuple[Doubt, ...] = ()
+    vouched: tuple[Voucher, ...] = ()
 
     @staticmethod
     def of(call: CallState) -> ApprovalRequest:
         """The question about *call*."""
         arguments = call.arguments or {}
         return ApprovalRequest(
-            call.call_id, call.tool_name, arguments, call.effect, call.digest, call.asks
+            call.call_id,
+            call.tool_name,
+            arguments,
+            call.effect,
+            call.digest,
+            call.asks,
+            *call.verdict,
         )
 
 
@@ -241,6 +252,8 @@ class ApprovalGate(StandardGate):
                 digest=call.question_digest(now),
                 reason=call.asks,
                 taint=call.turn.tainted if call.is_distrusted else None,
+                doubts=call.verdict.doubts,
+                vouched=call.verdict.vouched,
                 asked_at=now,
                 expires_at=None if expires_s is None else now + timedelta(seconds=expires_s),
             )

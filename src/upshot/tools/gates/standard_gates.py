@@ -32,6 +32,8 @@ from upshot.tools.gates.pipeline import (
     Rewind,
     StandardGate,
 )
+from upshot.tools.provenance.call_judge import act_of
+from upshot.tools.provenance.judgement import goes_to_known_hosts
 from upshot.tools.repetition import NO_PROGRESS
 
 # ``Model.call`` is one.
@@ -335,17 +337,28 @@ class TaintGate(StandardGate):
 
     name = "taint"
 
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
     def concerns(self, tool: Tool) -> bool:
         """Whether the tool may write, or reaches the network."""
         return tool.may_write or tool.network
 
     def check(self, call: CallState) -> None:
-        """Have the user asked once untrusted words are in the context."""
-        if call.turn.tainted:
-            call.is_distrusted = True
-            call.asks = call.asks or (
-                f"the context holds an untrusted result of {call.turn.tainted}"
-            )
+        """Have the user asked after untrusted words, unless all is vouched for."""
+        tainted, judge, tool = call.turn.tainted, call.turn.call_judge, call.known_tool
+        if tainted is None:
+            return
+        if judge is not None:
+            call.verdict = judge.judge(call)
+            is_vouched = not call.verdict.doubts
+        else:
+            act = act_of(tool, call.arguments or {})
+            is_vouched = not tool.may_write and goes_to_known_hosts(act, self._policy)
+        if is_vouched:
+            return
+        call.is_distrusted = True
+        call.asks = call.asks or f"the context holds an untrusted result of {tainted}"
 
 
 class ProgressGate(StandardGate):
@@ -477,7 +490,7 @@ def standard_gates(
         *_ON_TOOL,
         _ARGUMENTS if repair is None else ArgumentsGate(repair),
         *_ON_ARGUMENTS,
-        *(() if policy is None or policy.taint == "off" else (TaintGate(),)),
+        *(() if policy is None or policy.taint == "off" else (TaintGate(policy),)),
         *(() if hook is None else (HookGate(hook),)),
         ApprovalGate(approve, expires_s=expires_s),
         _DEADLINE_AGAIN,

@@ -36,6 +36,7 @@ from upshot.tools.arguments.schema_faults import canonical_json
 from upshot.tools.definition.body import usable_schema
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_context import ToolContext, ToolError
+from upshot.tools.definition.tool_options import Trust
 from upshot.tools.mcp.connection import CannotConnect, Connection, Line
 
 _SUMMARY_CHARS = 200
@@ -261,7 +262,7 @@ class Terms:
     include: tuple[str, ...] | None
     exclude: tuple[str, ...]
     timeout_s: float
-    trust: str
+    trust: Trust
     network: bool
     pins: Mapping[str, str] | None
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from upshot.async_context import block
 from upshot.contract.base.checks import check_amount, shown_address
 from upshot.contract.base.secrets import Secrets
 from upshot.contract.tool_calls import UNTRUSTED
 from upshot.errors import Misuse, need_of_extra
+from upshot.tools.definition.tool_options import TRUSTS, Trust
 from upshot.tools.mcp.server_address import Server, describe_server
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ async def open_mcp(
     env: Mapping[str, str] | None = None,
     cwd: str | None = None,
     headers: Mapping[str, str] | None = None,
-    trust: Literal["untrusted", ""] | None = None,
+    trust: Trust | None = None,
     pins: Mapping[str, str] | None = None,
 ) -> AsyncGenerator[McpTools]:
     """Open an MCP server's tools.
@@ -55,8 +56,9 @@ async def open_mcp(
         env: Variables for the program, which inherits only a few harmless ones.
         cwd: The folder that the program starts in.
         headers: Sent with every HTTP request.
-        trust: The label of its results: "untrusted", or "" for a server whose words may be
-            taken like your own; None is "untrusted" unless the server is *trusted*.
+        trust: The label of its results: "untrusted", "" for a server whose words may be taken
+            like your own, or "trusted" where its records may say whom the user means too; None is
+            "untrusted" unless the server is *trusted*, and "" if it is.
         pins: What an earlier ``McpTools.pins`` was; a tool that is new or differs asks for
             approval.
 
@@ -70,8 +72,8 @@ async def open_mcp(
     """
     server = describe_server(command, url, env=env, cwd=cwd, headers=headers)
     check_amount("open_mcp(timeout_s=)", timeout_s, above=0)
-    if trust not in (None, "", UNTRUSTED):
-        raise Misuse(f'open_mcp(trust={trust!r}): give "untrusted", "" or None')
+    if trust not in (None, *TRUSTS):
+        raise Misuse(f'open_mcp(trust={trust!r}): give "untrusted", "trusted", "" or None')
     if isinstance(include, str) or isinstance(exclude, str):
         raise Misuse("open_mcp: include= and exclude= are lists of globs")
     try:

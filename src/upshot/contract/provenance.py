@@ -1,0 +1,217 @@
+"""What a tool says of its arguments and results, and what a policy finds in a call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeAlias, cast, get_args
+
+from upshot.contract.base.checks import nearest
+from upshot.contract.base.structs import Json, Value, check_types, freeze
+from upshot.errors import Misuse
+
+Format: TypeAlias = Literal["", "email", "url", "account"]
+Word: TypeAlias = Literal[
+    "target", "recipient", "ref", "amount", "day", "time", "secret", "choice", "content", "free"
+]
+"""What an argument is to a policy."""
+
+Scalar: TypeAlias = str | int | float | bool
+
+WORDS: tuple[str, ...] = get_args(Word)
+
+
+class Argument(Value, frozen=True, kw_only=True):
+    """What one argument of a tool is to ``Policy(taint="values")``.
+
+    Attributes:
+        word: "target" chooses what the call acts on; "recipient" who gets something; "ref" names an
+            object; "amount", "day" and "time" are compared as such; "secret" letter by letter;
+            "choice" is harmless within ``choices``; "content" are words that go out; "free"
+            controls nothing.
+        format: How a target is compared: "email", "url", "account", or "" for any text.
+        record_kind: The kind of ``Record`` that a ref names.
+        own: The field of such a record that says whose it is; "" if that does not matter.
+        choices: The values of a choice that are harmless.
+
+    Raises:
+        Misuse: A field has the wrong type, or says something of another word.
+    """
+
+    word: Word = "target"
+    format: Format = ""
+    record_kind: str = ""
+    own: str = ""
+    choices: tuple[Scalar, ...] = ()
+
+    def __post_init__(self) -> None:
+        freeze(self, "choices")
+        check_types(self)
+
+    def __str__(self) -> str:
+        return " ".join(part for part in (self.word, self.format or self.record_kind) if part)
+
+
+ArgumentWord: TypeAlias = Argument | Word
+
+
+def target(*, format: Format = "") -> Argument:
+    """An argument that chooses what the call acts on; what is not declared is one.
+
+    Args:
+        format: "email", "url" or "account" to compare it as such, "" for any text.
+    """
+    return Argument(word="target", format=format)
+
+
+def ref(kind: str, *, own: str = "") -> Argument:
+    """An argument that names an object, by its id or name.
+
+    Args:
+        kind: That of the ``Record`` that such objects are.
+        own: The field of the record that must hold one of ``Policy.user``, so that an object of the
+            same name that belongs to others is not meant; "" if it does not matter whose it is.
+    """
+    return Argument(word="ref", record_kind=kind, own=own)
+
+
+def choice(values: Iterable[Scalar]) -> Argument:
+    """An argument with harmless values; any other must be the user's.
+
+    Args:
+        values: The harmless ones.
+    """
+    if isinstance(values, str):
+        raise Misuse(f"choice({values!r}): give a set of values, such as choice({{{values!r}}})")
+    return Argument(word="choice", choices=tuple(sorted(values, key=repr)))
+
+
+class _OfKind(Value, frozen=True, kw_only=False):
+    record_kind: str = ""
+
+
+class Record(_OfKind, frozen=True, kw_only=True):
+    """What the results of a tool are made of: ``Record("contact", id="email", names=("name",))``.
+
+    Every JSON object in a result that has the field *id* is such a record, however deep it stands;
+    what is inside a text is none.
+
+    Attributes:
+        record_kind: A word of yours, which ``ref`` repeats.
+        id: The field that identifies it.
+        names: The fields by which a user calls it.
+        trusted: Whether your own system fills *id* and *names* even where the result is untrusted
+            for other words in it, such as a list of events with what strangers wrote to them. A
+            stranger may still have chosen a name that the user says.
+
+    Raises:
+        Misuse: A field has the wrong type.
+    """
+
+    id: str = "id"
+    names: tuple[str, ...] = ()
+    trusted: bool = False
+
+    def __post_init__(self) -> None:
+        freeze(self, "names")
+        check_types(self)
+
+
+class ToolDeclaration(Value, frozen=True, kw_only=True):
+    """What a tool says of itself to a policy.
+
+    Attributes:
+        arguments: What each argument is; those left out are targets.
+        records: What its results are made of.
+        trust: "trusted", "untrusted" or "".
+        private: Whether its results are private.
+        asked_by: Words by which a user asks for it; empty for the first word of its name.
+    """
+
+    arguments: dict[str, Argument] = {}
+    records: tuple[Record, ...] = ()
+    trust: str = ""
+    private: bool = False
+    asked_by: tuple[str, ...] = ()
+
+    @property
+    def declares(self) -> bool:
+        """Whether it says more than that the results are untrusted."""
+        return self not in _SAY_NOTHING
+
+
+_SAY_NOTHING = (ToolDeclaration(), ToolDeclaration(trust="untrusted"))
+
+
+class Doubt(Value, frozen=True, kw_only=True):
+    """Something about a call that a stranger may have chosen.
+
+    Attributes:
+        path: The argument, as a JSON pointer; "" is the call itself.
+        value: The value as it would be used.
+        word: What the argument was declared to be, such as "ref file".
+        reason: Why nothing vouches for it.
+        found: Where the value stands: "only in the result of get_page, line 3", or "nowhere".
+        said: What the user said of that kind, "" for nothing.
+    """
+
+    path: str = ""
+    value: Json = None
+    word: str = ""
+    reason: str = ""
+    found: str = ""
+    said: str = ""
+
+
+class Voucher(Value, frozen=True, kw_only=True):
+    """What vouches for a value of a call.
+
+    Attributes:
+        path: The argument, as a JSON pointer.
+        digest: The first 16 hex digits of the SHA-256 of the value.
+        rule: "said" by the user; the schema's "default"; the "user" themselves; a trusted
+            "record"; "made" by a write of the run; a known "host"; a harmless "choice"; "free";
+            "links" or "open" by ``Policy.words``.
+        source: Where it stands: "request", "answer <id>", or "call <id> <JSON pointer>".
+    """
+
+    path: str = ""
+    digest: str = ""
+    rule: str = ""
+    source: str = ""
+
+
+def read_arguments(arguments: object, known: Iterable[str], whose: str) -> dict[str, Argument]:
+    """What a tool declares of its arguments.
+
+    Args:
+        arguments: A mapping from names to words or ``Argument``.
+        known: The names that the tool has.
+        whose: Begins the message.
+
+    Raises:
+        Misuse: It is no such mapping, or names what is not there.
+    """
+    if not isinstance(arguments, Mapping):
+        raise Misuse(f'{whose}arguments is {arguments!r:.60}: give {{"to": "recipient", ...}}')
+    names, read = list(known), dict[str, Argument]()
+    for name, word in cast("Mapping[object, object]", arguments).items():
+        # "attachments.id" is a field of what "attachments" holds.
+        if str(name).partition(".")[0] not in names:
+            near = nearest(str(name), names)
+            hint = (
+                f": did you mean {near[0]!r}?" if near else f": it has {', '.join(names) or 'none'}"
+            )
+            raise Misuse(f"{whose}there is no argument {name!r}: {hint}")
+        if isinstance(word, Argument):
+            read[str(name)] = word
+        elif isinstance(word, str) and word in _PLAIN_WORDS:
+            read[str(name)] = Argument(word=cast("Word", word))
+        else:
+            raise Misuse(
+                f"{whose}the argument {name!r} is {word!r:.60}: give {', '.join(_PLAIN_WORDS)}, "
+                "target(...), ref(...) or choice(...)"
+            )
+    return read
+
+
+_PLAIN_WORDS = tuple(word for word in WORDS if word not in ("ref", "choice"))

@@ -1,0 +1,752 @@
+"""Whether each argument of a call is vouched for, or a stranger may have chosen it.
+
+``judge`` is a pure function of what is declared (``Act``), what is known (``Facts``) and the
+policy. It has no I/O and knows no clock. ``Facts`` are a fold of the log: of what the user said,
+and of the settled calls in order. So whoever goes on with a run comes to the same verdict, and
+nothing that was concluded earlier has to be believed.
+
+The life of a call: the gate makes an ``Act`` of it and asks ``judge``; doubts are put before the
+user; once the call is settled, ``Facts.take`` learns from it.
+
+What always holds:
+
+- What the model wrote vouches for nothing, nor does a result of a source that is not trusted.
+- A value is vouched for as a whole: each item of a list, and each leaf of an object.
+- What cannot be read for certain is in doubt.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import msgspec
+
+from upshot.contract.base.enums import Effect
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.provenance import Argument, Doubt, Record, ToolDeclaration, Voucher
+from upshot.contract.settings import Policy
+from upshot.tools.arguments.schema_faults import canonical_json
+from upshot.tools.provenance.saying import (
+    Saying,
+    Span,
+    compact,
+    fold,
+    has_lookalike,
+    parse_moment,
+    parse_number,
+    parse_url,
+)
+
+_TARGET, _CONTENT = Argument(), Argument(word="content")
+
+
+class Act(msgspec.Struct, frozen=True, kw_only=True):
+    """A call, as it is judged.
+
+    Attributes:
+        tool_name: The tool.
+        arguments: Valid, with defaults.
+        shown: The same as the log shows them, without secrets; None where that is no other.
+        declaration: What the tool says of itself.
+        parameters: The JSON Schema of its arguments.
+        effect: What it may do.
+        place: What tells this call from others with the same arguments.
+    """
+
+    tool_name: str
+    arguments: JsonObject
+    shown: JsonObject | None = None
+    declaration: ToolDeclaration = ToolDeclaration()
+    parameters: JsonObject = {}
+    effect: Effect = Effect.WRITE
+    place: str = ""
+
+    def word_of(self, name: str) -> Argument:
+        """What the argument *name* is."""
+        return self.declaration.arguments.get(name, _TARGET)
+
+    @property
+    def key(self) -> str:
+        """Names the act: the same one spelt otherwise has the same key."""
+        arguments = self.arguments if self.shown is None else self.shown
+        words = {name: self.word_of(name).word for name in arguments}
+        # Other words beside the same payment do not make it another one.
+        left_out = {"free", "content"} if "amount" in words.values() else {"free"}
+        said = {
+            name: _normal(value, words[name])
+            for name, value in arguments.items()
+            if words[name] not in left_out
+        }
+        return hashlib.sha256(canonical_json([self.tool_name, said])).hexdigest()
+
+
+class Verdict(NamedTuple):
+    """What is in doubt about a call, and what is not.
+
+    Attributes:
+        doubts: What the user has to decide about; empty lets the call run.
+        vouched: What vouches for the other arguments.
+    """
+
+    doubts: tuple[Doubt, ...] = ()
+    vouched: tuple[Voucher, ...] = ()
+
+
+NO_VERDICT = Verdict()
+
+
+class Known(NamedTuple):
+    """A record of a trusted source, or one that a write of this run made.
+
+    Attributes:
+        kind: Of the ``Record``.
+        id: Its id.
+        names: What users call it.
+        fields: All of its fields.
+        source: The call and JSON pointer where it stands.
+    """
+
+    kind: str
+    id: Json
+    names: tuple[str, ...]
+    fields: JsonObject
+    source: str
+
+
+class Result(NamedTuple):
+    """What a call gave, to be able to say where a value stands.
+
+    Attributes:
+        tool_name: The tool.
+        output: Its output.
+    """
+
+    tool_name: str
+    output: Json
+
+
+@dataclass(slots=True)
+class Facts:
+    """What vouches for values: a fold of what was said and of the calls that settled.
+
+    Attributes:
+        sayings: What the user said.
+        records: Those of trusted sources.
+        made: Those that clean writes of this run made.
+        acts: The writes that were made or are being made: their places by their key.
+        private: The tool that gave private data, "" for none.
+        unclean: Texts that a stranger may have chosen and that a write took.
+        results: All outputs.
+    """
+
+    sayings: tuple[Saying, ...] = ()
+    records: list[Known] = field(default_factory=list[Known])
+    made: list[Known] = field(default_factory=list[Known])
+    acts: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    private: str = ""
+    unclean: list[str] = field(default_factory=list[str])
+    results: list[Result] = field(default_factory=list[Result])
+
+    def begin(self, act: Act) -> None:
+        """Take note of a write that is about to be made."""
+        self.acts.setdefault(act.key, set()).add(act.place)
+
+    def drop(self, act: Act) -> None:
+        """Take back a write that was not made."""
+        self.acts.get(act.key, set()).discard(act.place)
+
+    def take(
+        self, act: Act, output: Json, *, call_id: str, is_trusted: bool, is_clean: bool
+    ) -> None:
+        """Learn from a call that was made.
+
+        Args:
+            act: The call.
+            output: What it gave, None for nothing.
+            call_id: Its id.
+            is_trusted: Whether its result is a trusted source's, when it was made and today.
+            is_clean: Whether no stranger can have chosen anything in it.
+        """
+        declaration = act.declaration
+        self.results.append(Result(act.tool_name, output))
+        if declaration.private:
+            self.private = self.private or act.tool_name
+        is_read = act.effect is Effect.READ
+        found = [
+            known
+            for record in declaration.records
+            if record.trusted or is_trusted or not is_read
+            for known in _records_in(output, record, f"call {call_id} ")
+        ]
+        if is_read:
+            self.records += found
+            return
+        self.begin(act)
+        if is_clean:
+            self.made += found
+        else:
+            shown = act.arguments if act.shown is None else act.shown
+            self.unclean.extend(fold(_text_of(leaf)) for leaf in leaves(shown))
+
+
+def judge(act: Act, facts: Facts, policy: Policy) -> Verdict:
+    """Find what a stranger may have chosen in a call.
+
+    Args:
+        act: The call.
+        facts: What is known.
+        policy: The user's rules.
+    """
+    return _Judge(act, facts, policy).verdict()
+
+
+def is_clean(act: Act, facts: Facts, policy: Policy) -> bool:
+    """Whether no stranger can have chosen anything in a call, words that stay here included."""
+    strict = _Judge(act, facts, policy, is_strict=True)
+    strict.judge_arguments()
+    return not strict.doubts
+
+
+def goes_to_known_hosts(act: Act, policy: Policy) -> bool:
+    """Whether a read reaches ``Policy.hosts``, and carries nothing that others may have chosen."""
+    judged = _Judge(act, Facts(), policy)
+    judged.judge_arguments()
+    return not judged.doubts and any(one.rule == "host" for one in judged.vouched)
+
+
+class _Found(NamedTuple):
+    """What vouches for a value.
+
+    Attributes:
+        rule: The rule.
+        source: Where it stands.
+        at: The place in what the user said, None for none.
+    """
+
+    rule: str
+    source: str = ""
+    at: tuple[Saying, Span] | None = None
+
+
+# A reason for a doubt is a text.
+_Answer: TypeAlias = _Found | str
+
+_CONTROLS = frozenset(("said", "record", "made", "user", "host"))
+
+
+class _Judge:
+    def __init__(self, act: Act, facts: Facts, policy: Policy, *, is_strict: bool = False) -> None:
+        self._act = act
+        self._facts = facts
+        self._policy = policy
+        self._is_strict = is_strict
+        self._users = {fold(name) for name in policy.user}
+        self._name = ""
+        # Where the user named whom or what the call is about.
+        self._parties: list[tuple[Saying, Span]] = []
+        self.doubts: list[Doubt] = []
+        self.vouched: list[Voucher] = []
+
+    def verdict(self) -> Verdict:
+        """Judge all of the call."""
+        act, facts = self._act, self._facts
+        self.judge_arguments()
+        for reason in self._of_call():
+            self.doubts.append(Doubt(path="", value=None, word="call", reason=reason))
+        if act.effect is not Effect.READ and facts.acts.get(act.key, set()) - {act.place}:
+            self.doubts.append(Doubt(path="", word="call", reason="it was done before in this run"))
+        return Verdict(tuple(self.doubts), tuple(self.vouched))
+
+    def _of_call(self) -> Iterator[str]:
+        act = self._act
+        if act.effect is Effect.DESTRUCTIVE:
+            yield "what it does cannot be undone"
+        if not self.doubts and not any(one.rule in _CONTROLS for one in self.vouched):
+            yield "nothing in it is the user's"
+        if act.effect is not Effect.READ and not self._is_asked_for():
+            words = " or ".join(repr(word) for word in self._asked_by())
+            yield f"the user asked for no such act: {words} is not among their words"
+
+    def _asked_by(self) -> tuple[str, ...]:
+        return self._act.declaration.asked_by or (self._act.tool_name.partition("_")[0],)
+
+    def _is_asked_for(self) -> bool:
+        return any(
+            saying.is_wanted(span)
+            for word in self._asked_by()
+            for saying in self._facts.sayings
+            for span in saying.find_verb(word)
+        )
+
+    def judge_arguments(self) -> None:
+        """Judge each argument; amounts last, for they belong to those who get them."""
+        names = sorted(self._act.arguments, key=lambda name: self._word(name).word == "amount")
+        for name in names:
+            word, value = self._word(name), self._act.arguments[name]
+            schema = self._inside(self._inside(self._act.parameters, "properties"), name)
+            self._name = name
+            path = f"/{_step(name)}"
+            if "default" in schema and schema["default"] == value:
+                self._vouch(path, value, _Found("default", "schema"))
+            elif value in ([], {}, None):
+                self._doubt(path, value, word, "it is empty, which may mean all")
+            else:
+                self._judge(path, value, word, schema)
+
+    def _word(self, name: str) -> Argument:
+        word = self._act.word_of(name)
+        return _CONTENT if self._is_strict and word.word == "free" else word
+
+    def _judge(self, path: str, value: Json, word: Argument, schema: JsonObject) -> None:
+        if word.word == "free":
+            self._vouch(path, value, _Found("free"))
+        elif isinstance(value, list):
+            for at, item in enumerate(value):
+                self._judge(f"{path}/{at}", item, word, self._inside(schema, "items"))
+        elif isinstance(value, dict):
+            known, words = self._inside(schema, "properties"), self._act.declaration.arguments
+            for key, item in value.items():
+                if key not in known:
+                    self._judge_leaf(f"{path}/{_step(key)}", key, word)
+                its = words.get(f"{self._name}.{key}", word)
+                self._judge(f"{path}/{_step(key)}", item, its, self._inside(known, key))
+        elif word.word == "recipient" and isinstance(value, str) and "@" in value:
+            for one in value.replace(";", ",").split(","):
+                self._judge_leaf(path, one.strip(" "), word)
+        else:
+            self._judge_leaf(path, value, word)
+
+    def _inside(self, schema: JsonObject, key: str) -> JsonObject:
+        """What *schema* has under *key*, with what that refers to."""
+        found: Any = schema.get(key)
+        for _ in range(_MAX_REFERENCES):
+            if not isinstance(found, dict):
+                return {}
+            inner = cast("JsonObject", found)
+            name = inner.get("$ref")
+            if not isinstance(name, str):
+                return inner
+            definitions: Any = self._act.parameters.get("$defs", {})
+            found = definitions.get(name.rpartition("/")[2])
+        return {}
+
+    def _judge_leaf(self, path: str, value: Json, word: Argument) -> None:
+        found = _RULES[word.word](self, value, word)
+        if isinstance(found, str):
+            self._doubt(path, value, word, found)
+        else:
+            self._vouch(path, value, found)
+            if found.at is not None and word.word in ("recipient", "ref", "target"):
+                self._parties.append(found.at)
+
+    def _vouch(self, path: str, value: Json, found: _Found) -> None:
+        digest = hashlib.sha256(canonical_json(value)).hexdigest()[:16]
+        self.vouched.append(Voucher(path=path, digest=digest, rule=found.rule, source=found.source))
+
+    def _doubt(self, path: str, value: Json, word: Argument, reason: str) -> None:
+        self.doubts.append(
+            Doubt(
+                path=path,
+                value=value,
+                word=str(word),
+                reason=reason,
+                found=_whereabouts(value, self._facts.results),
+                said=", ".join(_beside(word, self._facts.sayings)),
+            )
+        )
+
+    # -- one leaf
+
+    def _mentions(
+        self, find: Callable[[Saying], Iterable[Span]], *, is_sender_meant: bool = True
+    ) -> _Answer:
+        """Where the user said a value, unless they said it of what they do not want."""
+        places = [(saying, span) for saying in self._facts.sayings for span in find(saying)]
+        if not places:
+            return "the user did not say it"
+        if any(saying.is_denied(span) for saying, span in places):
+            return "the user said it of what they do not want"
+        meant = [one for one in places if is_sender_meant or not one[0].is_sender(one[1])]
+        if not meant:
+            return "the user named it as a sender only"
+        return _Found("said", meant[0][0].source, meant[0])
+
+    def _target(self, value: Json, word: Argument) -> _Answer:
+        if word.format == "url":
+            return self._url(value)
+        if word.format == "email":
+            return self._recipient(value, word)
+        if word.format == "account" and isinstance(value, str):
+            if self._is_user(value):
+                return _Found("user", "policy")
+            return self._mentions(lambda saying: saying.find_account(value), is_sender_meant=False)
+        return self._named(value, ())
+
+    def _named(self, value: Json, labels: tuple[str, ...]) -> _Answer:
+        """A name or an id: whole words, and a bare number only after a word for what it is."""
+        if isinstance(value, bool) or value is None:
+            return "the user did not say it"
+        text = _text_of(value)
+        if not any(char.isalnum() for char in text):
+            return "it is no word that a user could have said"
+        if not text.replace(".", "").isdigit():
+            # An id of letters and digits may differ from another by its case alone.
+            is_id = any(map(str.isdigit, text)) and any(map(str.isalpha, text)) and "@" not in text
+            return self._mentions(lambda saying: saying.find(text, is_exact=is_id))
+        known = {*labels, *self._name.lower().split("_"), "id", "number", "no", "nr", "#"}
+
+        def numbers(saying: Saying) -> Iterator[Span]:
+            dated = [span for span, _ in (*saying.days, *saying.minutes, *saying.durations)]
+            for span in saying.find(text):
+                is_part = any(start < span[1] and span[0] < end for start, end in dated)
+                if not is_part and (saying.is_quoted(span) or saying.is_labelled(span, known)):
+                    yield span
+
+        return self._mentions(numbers)
+
+    def _url(self, value: Json) -> _Answer:
+        given = parse_url(value) if isinstance(value, str) else None
+        if given is None:
+            return "it is no plain URL"
+        if self._act.effect is Effect.READ and given.host in self._policy.hosts:
+            return _Found("host", given.host)
+
+        def same(saying: Saying) -> Iterator[Span]:
+            for span, said in saying.urls:
+                is_secure = given.scheme in (said.scheme, "https") or not said.scheme
+                if is_secure and said[1:] == given[1:]:
+                    yield span
+
+        found = self._mentions(same)
+        return found if isinstance(found, _Found) else f"{found} as a whole"
+
+    def _recipient(self, value: Json, word: Argument) -> _Answer:
+        text = _text_of(value)
+        if self._is_user(text):
+            return _Found("user", "policy")
+        if "@" in text and not _is_address(text):
+            return "it is more than one plain address"
+        found = self._mentions(lambda saying: saying.find(text), is_sender_meant=False)
+        if isinstance(found, _Found) and not text.isdigit():
+            return found
+        return self._resolved(value, "", found if isinstance(found, str) else "it is a bare number")
+
+    def _ref(self, value: Json, word: Argument) -> _Answer:
+        kind = word.record_kind
+        found = self._named(value, tuple(kind.lower().split()))
+        if isinstance(found, str):
+            found = self._resolved(value, kind, found)
+        if isinstance(found, str) or not word.own:
+            return found
+        text = fold(_text_of(value))
+        named = [
+            one
+            for one in (*self._facts.records, *self._facts.made)
+            if one.kind == kind and text in (fold(_text_of(one.id)), *map(fold, one.names))
+        ]
+        if not named and found.rule != "made":
+            return f"nobody trusted says whose {kind} it is"
+        others = [one.fields for one in named if one not in self._facts.made]
+        owners = {fold(_text_of(fields.get(word.own))) for fields in others}
+        return found if owners <= self._users else f"there is such a {kind} of others"
+
+    def _resolved(self, value: Json, kind: str, reason: str) -> _Answer:
+        """What the user named otherwise, as a trusted record says; *reason* where nothing does."""
+        facts, text = self._facts, fold(_text_of(value))
+        for made in facts.made:
+            if kind == made.kind and kind and text == fold(_text_of(made.id)):
+                return _Found("made", made.source)
+        alike = [one for one in facts.records if not kind or one.kind == kind]
+        for record in alike:
+            if text != fold(_text_of(record.id)) or has_lookalike(_text_of(value)):
+                continue
+            if any(text in taken for taken in facts.unclean):
+                return "a write of this run may have put it there"
+            for saying in facts.sayings:
+                for span, grade in _namings(record, saying, is_person=not kind):
+                    if saying.is_denied(span) or (not kind and saying.is_sender(span)):
+                        continue
+                    if _is_ambiguous(record, alike, saying, span, grade, is_person=not kind):
+                        return "there are several of that name"
+                    return _Found("record", record.source, (saying, span))
+        return reason
+
+    def _amount(self, value: Json, word: Argument) -> _Answer:
+        wanted = parse_number(value)
+        if wanted is None:
+            return "it is no plain number"
+        all_said = [(saying, one) for saying in self._facts.sayings for one in saying.amounts]
+        said = [(saying, one) for saying, one in all_said if one.value == wanted]
+        if not said:
+            return "the user did not say such an amount"
+        if any(saying.is_denied(one.span) for saying, one in said):
+            return "the user said it of what they do not want"
+        if len({one.value for _, one in all_said}) == 1:
+            return _Found("said", said[0][0].source)
+        # Of several amounts it is the one that stands beside those who get it.
+        for saying, one in said:
+            part = saying.part(one.span[0])
+            beside = {
+                two.value
+                for its, two in all_said
+                if its is saying and its.part(two.span[0]) == part
+            }
+            parties = [span for its, span in self._parties if its is saying]
+            if beside == {wanted} and any(saying.part(span[0]) == part for span in parties):
+                return _Found("said", saying.source)
+        return "the user said several amounts, and this one of something else"
+
+    def _moment(self, value: Json, word: Argument) -> _Answer:
+        if not isinstance(value, str):
+            return self._named(value, ())
+        sayings = self._facts.sayings
+        today = next((saying.today for saying in sayings if saying.today), None)
+        moment = parse_moment(value, today=today)
+        if moment is None:
+            return self._named(value, ())
+        source = ""
+        if moment.day is not None:
+            found = self._mentions(
+                lambda saying: (span for span, days in saying.days if moment.day in days)
+            )
+            if isinstance(found, str):
+                return "the user did not say that day"
+            source = found.source
+        if moment.minute is not None:
+            minutes = [one for saying in sayings for _, one in saying.minutes]
+            # An end follows from a beginning and how long it takes.
+            ends = [
+                (one + more) % 1440
+                for saying in sayings
+                for _, one in saying.minutes
+                for _, more in saying.durations
+            ]
+            # The beginning of a day for which no hour was said is the whole day.
+            is_whole_day = moment.day is not None and moment.minute == 0 and not minutes
+            if not is_whole_day and moment.minute not in (*minutes, *ends):
+                return "the user did not say that hour"
+            source = source or next(saying.source for saying in sayings if saying.minutes)
+        return _Found("said", source)
+
+    def _secret(self, value: Json, word: Argument) -> _Answer:
+        text = _text_of(value)
+        return self._mentions(lambda saying: saying.find(text, is_exact=True))
+
+    def _choice(self, value: Json, word: Argument) -> _Answer:
+        # True is no 1 here.
+        is_harmless = any(type(one) is type(value) and one == value for one in word.choices)
+        return _Found("choice") if is_harmless else self._named(value, ())
+
+    def _content(self, value: Json, word: Argument) -> _Answer:
+        text = _text_of(value)
+        if not text.strip():
+            return _Found("default")
+        if self._is_to_user() and not self._is_strict:
+            return _Found("user", "policy")
+        if self._facts.private:
+            return f"the context holds private data of {self._facts.private}"
+        found = self._mentions(lambda saying: saying.find(text))
+        if isinstance(found, _Found) or self._policy.words == "said":
+            return found
+        return _Found("open") if self._policy.words == "open" else self._without_links(text)
+
+    def _is_to_user(self) -> bool:
+        """Whether only the user gets it."""
+        words = self._act.declaration.arguments
+        named = [name for name, word in words.items() if word.word == "recipient"]
+        given = [self._act.arguments.get(name) for name in named]
+        gets = [_text_of(leaf) for value in given for leaf in leaves(value) if leaf]
+        # A tool that has recipients and is given none tells nobody else.
+        return all(map(self._is_user, gets)) if gets else bool(named)
+
+    def _is_user(self, text: str) -> bool:
+        return fold(text) in self._users and not has_lookalike(text)
+
+    def _without_links(self, text: str) -> _Answer:
+        """Words pass, but what may be an address, a number or an account must have been said."""
+        for part in suspects_in(text):
+            if not any(
+                saying.find(part) or saying.find_account(part) for saying in self._facts.sayings
+            ):
+                return f"{part!r} in it may be an address or a number that the user did not say"
+        return _Found("links")
+
+
+_RULES: Mapping[str, Callable[[_Judge, Json, Argument], _Answer]] = {
+    "target": _Judge._target,  # pyright: ignore[reportPrivateUsage]
+    "recipient": _Judge._recipient,  # pyright: ignore[reportPrivateUsage]
+    "ref": _Judge._ref,  # pyright: ignore[reportPrivateUsage]
+    "amount": _Judge._amount,  # pyright: ignore[reportPrivateUsage]
+    "day": _Judge._moment,  # pyright: ignore[reportPrivateUsage]
+    "time": _Judge._moment,  # pyright: ignore[reportPrivateUsage]
+    "secret": _Judge._secret,  # pyright: ignore[reportPrivateUsage]
+    "choice": _Judge._choice,  # pyright: ignore[reportPrivateUsage]
+    "content": _Judge._content,  # pyright: ignore[reportPrivateUsage]
+}
+
+
+def suspects_in(text: str) -> list[str]:
+    """What in *text* may be an address, a link, a number or an account, however it is spelt."""
+    found: list[str] = []
+    words = text.split()
+    cores = [word.strip(_EDGES) for word in words]
+    at = 0
+    while at < len(words):
+        end = at
+        # What stands side by side may be one thing that was taken apart.
+        while end < len(words) and _is_suspect(cores, end):
+            end += 1
+        if end > at:
+            found.append(" ".join(cores[at:end]))
+        at = max(end, at + 1)
+    return [part for part in found if part]
+
+
+# A schema may refer to itself.
+_MAX_REFERENCES = 5
+_EDGES = "\"'\u201c\u201d\u2018\u2019«»()[].,;:!?…\u2013\u2014-"
+_PLAIN = re.compile(r"[^\W\d_]+(?:['\u2019\u2013-][^\W\d_]+)*")
+_SPELT = frozenset(("dot", "punkt", "point", "at", "slash"))
+
+
+def _is_suspect(cores: list[str], at: int) -> bool:
+    core = cores[at]
+    if core and (not _PLAIN.fullmatch(core) or has_lookalike(core)):
+        return True
+    if len(core) == 1:
+        # Letters one by one; a single one is an article or a list's.
+        return any(len(one) == 1 for one in cores[max(0, at - 1) : at] + cores[at + 1 : at + 2])
+    return core.lower() in _SPELT - {"at"} or (
+        core.lower() == "at" and any(one.lower() in _SPELT - {"at"} for one in cores[at : at + 4])
+    )
+
+
+def _is_address(text: str) -> bool:
+    return (
+        text.isprintable() and text.count("@") == 1 and not re.search(r"[\s<>,;:\"()\[\]\\]", text)
+    )
+
+
+def _namings(record: Known, saying: Saying, *, is_person: bool) -> Iterator[tuple[Span, int]]:
+    """Where the user calls *record* by a name: 2 by a whole one, 1 by a part of a person's."""
+    for name in record.names:
+        for span in saying.find(name):
+            yield span, 2
+        if is_person and len(parts := name.split()) > 1:
+            for part in parts:
+                for span in saying.find(part):
+                    if saying.is_name(span, parts):
+                        yield span, 1
+
+
+def _is_ambiguous(
+    record: Known,
+    alike: Iterable[Known],
+    saying: Saying,
+    span: Span,
+    grade: int,
+    *,
+    is_person: bool,
+) -> bool:
+    return any(
+        other_grade >= grade and other_span[0] < span[1] and span[0] < other_span[1]
+        for other in alike
+        if other.id != record.id
+        for other_span, other_grade in _namings(other, saying, is_person=is_person)
+    )
+
+
+def _records_in(value: Json, record: Record, source: str) -> Iterator[Known]:
+    if isinstance(value, list):
+        for at, item in enumerate(value):
+            yield from _records_in(item, record, f"{source}/{at}")
+    elif isinstance(value, dict):
+        id = value.get(record.id)
+        if isinstance(id, str | int) and not isinstance(id, bool) and id != "":
+            names = tuple(
+                leaf
+                for name in record.names
+                for leaf in leaves(value.get(name))
+                if isinstance(leaf, str) and leaf.strip()
+            )
+            yield Known(record.record_kind, id, names, value, source)
+        for key, item in value.items():
+            yield from _records_in(item, record, f"{source}/{_step(key)}")
+
+
+def leaves(value: Json | Mapping[str, Json]) -> Iterator[Json]:
+    """All that is in a JSON value and is neither a list nor an object."""
+    if isinstance(value, Mapping):
+        for item in cast("Mapping[str, Json]", value).values():
+            yield from leaves(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from leaves(item)
+    else:
+        yield value
+
+
+def _text_of(value: object) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def _normal(value: Json, word: str) -> Json:
+    """*value* as acts are compared: however it is spelt, in whatever order."""
+    if isinstance(value, list):
+        return sorted((_normal(item, word) for item in value), key=repr)
+    if isinstance(value, dict):
+        return {key: _normal(item, word) for key, item in value.items()}
+    if (number := parse_number(value)) is not None:
+        return str(number.normalize())
+    if word in ("day", "time") and isinstance(value, str):
+        moment = parse_moment(value, today=None)
+        if moment is not None:
+            return f"{moment.day} {moment.minute}"
+    return compact(fold(value)) if isinstance(value, str) else value
+
+
+def _step(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def _whereabouts(value: Json, results: Iterable[Result]) -> str:
+    """Where a value in doubt stands among the results."""
+    wanted, places = fold(_text_of(value)), dict[str, None]()
+    whole = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)")
+    for result in results if wanted else ():
+        for leaf in leaves(result.output):
+            for number, line in enumerate(_text_of(leaf).splitlines(), 1):
+                if whole.search(fold(line)):
+                    places.setdefault(f"the result of {result.tool_name}, line {number}")
+                    break
+    shown = list(places)[:3]
+    if not shown:
+        return "nowhere"
+    return ("only in " if len(places) == 1 else "in ") + " and ".join(shown)
+
+
+_MAX_BESIDE = 5
+
+
+def _beside(word: Argument, sayings: Iterable[Saying]) -> list[str]:
+    """What the user said of the same kind."""
+    found: dict[str, None] = {}
+    for saying in sayings:
+        spans: Iterable[Span] = ()
+        if word.word == "recipient" or word.format == "email":
+            spans = [span for part, span in saying.words if "@" in part]
+        elif word.format == "url":
+            spans = [span for span, _ in saying.urls]
+        elif word.word == "amount":
+            spans = [one.span for one in saying.amounts]
+        elif word.word in ("day", "time"):
+            spans = [span for span, _ in (*saying.days, *saying.minutes)]
+        for start, end in spans:
+            found.setdefault(saying.text[start:end].strip())
+    return list(found)[:_MAX_BESIDE]
