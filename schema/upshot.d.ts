@@ -3495,6 +3495,11 @@ export interface ToolRecord {
    * @defaultValue `[]`
    */
   vouched?: Voucher[];
+  /**
+   * Names a write, however it is spelt, where a policy judges values; else "".
+   * @defaultValue `""`
+   */
+  act?: string;
   /** The outcome. */
   outcome: ToolOutcome;
 }

@@ -15,6 +15,7 @@ from upshot import (
     Deny,
     Edit,
     Message,
+    Parked,
     Policy,
     Record,
     Request,
@@ -136,6 +137,31 @@ async def test_what_a_child_run_is_asked_vouches_for_nothing_and_the_user_does()
     outer = Agent("outer", engine=ScriptEngine(script))
     assert (await run(outer, ASKED, policy=VALUES)).output == "['2']"
     assert (await run(outer, "Pay.", policy=VALUES)).output == "['1', '2']"
+
+
+async def test_what_a_child_run_did_asks_again_outside_of_it_and_after_a_crash() -> None:
+    again = ToolCall("9", "pay", {"to": "Ada@x.io", "amount": 50, "note": "again"})
+
+    async def script(run: Any, host: Any, board: Any) -> None:
+        run.hand_back(board)
+        (await run.child(agent(FETCH, LOOK, GOOD), "Pay Ada.", key="pay")).unwrap()
+        await run.tools.dispatch([LOOK])
+        await run.tools.dispatch([again])
+        if run.tools.pending:
+            raise Parked(*run.tools.pending)
+
+    def outer() -> Agent[Any]:
+        return Agent("outer", engine=ScriptEngine(script), tools=TOOLS)
+
+    journal = Ordered()
+    result = await run(outer(), Request(ASKED, run_id="r"), journal=journal, policy=VALUES)
+    asked = [(one.id, len(one.doubts)) for one in result.pending]  # type: ignore[union-attr]
+    assert (asked, DONE) == ([("9", 1)], [("ada@x.io", 50)])
+    places = [place for place, event in enumerate(journal.order) if event.run_id == "r"]
+    for length in places[-5:]:
+        found = await resume("r", outer(), journal=journal.cut(length))
+        again_asked = [(one.id, len(one.doubts)) for one in found.pending]  # type: ignore[union-attr]
+        assert (again_asked, DONE) == (asked, [("ada@x.io", 50)])
 
 
 async def test_the_users_answer_vouches_and_the_words_of_the_question_do_not() -> None:

@@ -372,6 +372,7 @@ class ToolRecord(Root, frozen=True, kw_only=True):
             the tool declares that; else "".
         step: The key of the step in whose body the call was made, "" for none.
         vouched: What vouched for its values, where a policy judged them.
+        act: Names a write, however it is spelt, where a policy judges values; else "".
         outcome: The outcome.
     """
 
@@ -404,6 +405,7 @@ class ToolRecord(Root, frozen=True, kw_only=True):
     trust: str = ""
     step: str = ""
     vouched: tuple[Voucher, ...] = ()
+    act: str = ""
     outcome: ToolOutcome
 
     def __post_init__(self) -> None:

@@ -79,7 +79,7 @@ def spent_in(past: RunState) -> Spent:
     run_id = "" if past.started is None else past.started.run_id
     taint = taint_in(past)
     taint = None if taint is None else taint.seen_from(run_id)
-    return Spent(budget.usage, budget.cost, tools, past.ended, taint)
+    return Spent(budget.usage, budget.cost, tools, past.ended, taint, acts=past.acts())
 
 
 def taint_in(past: RunState) -> TaintOrigin | None:

@@ -105,6 +105,12 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
         return leave
 
 
+def _add_acts(acts: dict[str, set[str]], state: RunState) -> dict[str, set[str]]:
+    for act, places in state.acts().items():
+        acts.setdefault(act, set()).update(places)
+    return acts
+
+
 current_run: ContextVar[ParentLink | None] = ContextVar("upshot_run", default=None)
 
 
@@ -134,6 +140,8 @@ class RunContext:
         look_for_interrupt: Looks whether the run shall stop; asks no async method of a host.
         cut: Texts of replies that were shown as they came, until the run was stopped.
         provider: Who answered last, "" before the first reply.
+        acts: The writes that a policy judged in the tree of its root run: their places, each
+            beginning with its run, by what names the act.
         toolbox: Its tools, None until they are first needed.
         digester: Makes the digests of its requests, None until one is needed.
     """
@@ -197,6 +205,7 @@ class RunContext:
         self.cut: list[str] = []
         self.provider: str = ""
         self.toolbox: Toolbox | None = None
+        self.acts: Final = _add_acts({} if outer is None else outer.acts, self.state)
         self._handoffs: Handoffs | None = None
 
     @property

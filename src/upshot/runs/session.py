@@ -721,7 +721,7 @@ class Session:
             taint = context.state.taint
             taint = None if taint is None else taint.seen_from(context.info.run_id)
             # After the barrier: the parent's log must not say more of this run than its own does.
-            context.parent.tell(settled_step(self._result, tools, taint))
+            context.parent.tell(settled_step(self._result, tools, taint, context.state.acts()))
         if self.plan.host is not None:
             await self._host.drain(context.supervisor.wait)
         return cue

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from upshot.contract.usage import Cost, RateLimitState, Usage
 FORKED_FROM = "forked_from"
 _PREFIX = "child:"
 _ID_CHARS = 16
+_NO_ACTS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -35,6 +37,7 @@ class Spent(msgspec.Struct, frozen=True):
         finish_reason: Why its last model call stopped.
         rate_limit: Of its last reply that carried one.
         provider_data: Of its last model call.
+        acts: The writes in it that a policy judged: the places of each, by what names it.
     """
 
     usage: Usage = Usage()
@@ -46,6 +49,7 @@ class Spent(msgspec.Struct, frozen=True):
     finish_reason: FinishReason | None = None
     rate_limit: RateLimitState | None = None
     provider_data: JsonObject = {}
+    acts: dict[str, tuple[str, ...]] = {}
 
 
 def child_id(parent_run_id: str, key: str) -> str:
@@ -72,7 +76,10 @@ def child_of(step: str) -> str | None:
 
 
 def settled_step(
-    result: AgentResult[Any], tools: Mapping[str, int], taint: TaintOrigin | None = None
+    result: AgentResult[Any],
+    tools: Mapping[str, int],
+    taint: TaintOrigin | None = None,
+    acts: Mapping[str, tuple[str, ...]] = _NO_ACTS,
 ) -> StepSettled:
     """What the outer log keeps of a session that ended with *result*."""
     is_final = result.status is not Status.INPUT_REQUIRED
@@ -87,6 +94,7 @@ def settled_step(
         result.finish_reason,
         result.rate_limit,
         result.provider_data,
+        dict(acts),
     )
     return StepSettled(
         key=step_of(result.run_id),

@@ -54,7 +54,13 @@ from upshot.contract.pending import (
 from upshot.contract.provenance import ToolDeclaration
 from upshot.contract.result import AttemptLine
 from upshot.contract.run_control import FinalizeDecision, Interrupt
-from upshot.contract.tool_calls import ID_GATE, ToolArtifactReference, ToolCall, ToolRecord
+from upshot.contract.tool_calls import (
+    ID_GATE,
+    ToolArtifactReference,
+    ToolCall,
+    ToolDenied,
+    ToolRecord,
+)
 from upshot.contract.usage import RateLimitState
 from upshot.errors import JournalError
 from upshot.state.board import Board
@@ -66,6 +72,11 @@ STOPPED = (Status.INTERRUPTED, Status.CANCELED)
 """How a run ended that somebody outside has stopped, and that may go on."""
 DECLARED_OPTION = "declared"
 """Under which the log keeps what tools declare of themselves, by their version."""
+
+
+def place_of(run_id: str, turn: int, call_id: str) -> str:
+    """What tells a call from all others of a tree of runs."""
+    return f"{run_id} {turn} {call_id}"
 
 
 class LogIndex(msgspec.Struct, eq=False):
@@ -287,6 +298,18 @@ class RunState(msgspec.Struct, eq=False):
                 self.reported_before,
                 self.lost_before,
             ) = self._before
+
+    def acts(self) -> dict[str, tuple[str, ...]]:
+        """The writes of the run and of those inside it: their places, by what names the act."""
+        found: dict[str, tuple[str, ...]] = {}
+        for record in self.records:
+            if record.act and not isinstance(record.outcome, ToolDenied):
+                place = place_of(record.run_id, record.turn, record.call_id)
+                found[record.act] = (*found.get(record.act, ()), place)
+        for spent in (*self.children.values(), *self.children_found.values()):
+            for act, places in () if spent is None else spent.acts.items():
+                found[act] = (*found.get(act, ()), *places)
+        return found
 
     def call_of(self, call_id: str) -> ToolCall | None:
         """The call of the last reply with that id, None where it has none."""

@@ -180,13 +180,19 @@ _DEFAULT_BUDGET = Budget()
 
 
 def _judge_of(
-    policy: Policy | None, options: ToolboxOptions, secrets: Secrets | None, clock: Clock
+    policy: Policy | None,
+    options: ToolboxOptions,
+    secrets: Secrets | None,
+    clock: Clock,
+    *,
+    run_id: str,
 ) -> CallJudge | None:
     """What judges calls, where the policy wants that."""
     if policy is None or policy.taint != "values":
         return None
     said = said_of(options.get("said", ()), clock.now().date())
-    return CallJudge(policy, said, secrets, options.get("declared", {}))
+    declared, acts = options.get("declared", {}), options.get("acts")
+    return CallJudge(policy, said, secrets, declared, {} if acts is None else acts, run_id=run_id)
 
 
 def _no_step() -> str:
@@ -237,6 +243,8 @@ class ToolboxOptions(TypedDict, total=False):
         known_outcomes: Outcomes that are handed back instead of making their calls.
         said: What the user said, for ``Policy(taint="values")``: texts, or a function that gives
             what was said so far.
+        acts: The writes that the policy judged in other runs too: their places, each beginning
+            with its run, by what names the act.
         declared: What tools declared when the log's calls were made, by their version.
         earlier_may_work: Whether who made the calls that ``resume`` takes up may still be at work:
             that such a call has done nothing is then no news.
@@ -272,6 +280,7 @@ class ToolboxOptions(TypedDict, total=False):
     known_outcomes: KnownOutcomes | None
     said: Iterable[str] | Said
     declared: Mapping[str, ToolDeclaration]
+    acts: dict[str, set[str]]
     earlier_may_work: bool
     is_checked: bool
 
@@ -357,7 +366,7 @@ class Toolbox:
                 active_time=get("working"),
                 in_run=identity is not None,
                 spent_elsewhere=get("spent"),
-                call_judge=_judge_of(policy, options, masks, clock),
+                call_judge=_judge_of(policy, options, masks, clock, run_id=whose.run_id),
             ),
         )
 

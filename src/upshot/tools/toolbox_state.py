@@ -432,6 +432,7 @@ class ToolboxState:
             trust=self.trust_of(call),
             step=call.step,
             vouched=call.verdict.vouched,
+            act="" if call.turn.call_judge is None else call.turn.call_judge.name_act(call),
             outcome=outcome,
         )
         if self.secrets is None:

@@ -65,6 +65,7 @@ def _make(context: RunContext) -> Toolbox:
         earlier_may_work=plan.earlier_may_work,
         said=log.said,
         declared=context.state.declared,
+        acts=context.acts,
         is_checked=True,
     )
 

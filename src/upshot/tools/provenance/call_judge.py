@@ -20,6 +20,7 @@ from upshot.contract.tool_calls import (
     ToolOutcome,
     ToolRecord,
 )
+from upshot.state.run_state import place_of
 from upshot.tools.provenance.judgement import Act, Facts, Verdict, is_clean, judge, leaves
 from upshot.tools.provenance.saying import Saying
 
@@ -67,6 +68,8 @@ class CallJudge:
         said: Gives what the user said so far.
         secrets: What the log hides; None without secrets.
         declared: What the log says that tools declared, by their version.
+        acts: The writes that were judged, those of other runs of the tree too.
+        run_id: The run whose calls they are.
     """
 
     def __init__(
@@ -75,21 +78,32 @@ class CallJudge:
         said: Said,
         secrets: Secrets | None,
         declared: Mapping[str, ToolDeclaration],
+        acts: dict[str, set[str]],
+        *,
+        run_id: str,
     ) -> None:
         self._policy = policy
         self._said = said
         self._secrets = secrets
         self._declared = declared
-        self._facts = Facts()
+        self._facts = Facts(acts=acts)
+        self._run_id = run_id
 
     def judge(self, call: CallState) -> Verdict:
         """Judge a call with valid arguments."""
         self._facts.sayings = self._said()
-        act = self._act_of(call.known_tool, call.arguments or {}, _place(call.label, call.call_id))
+        place = place_of(self._run_id, call.label, call.call_id)
+        act = self._act_of(call.known_tool, call.arguments or {}, place)
         verdict = judge(act, self._facts, self._policy)
         if not call.is_dry and call.known_tool.may_write:
             self._facts.begin(act)
         return verdict
+
+    def name_act(self, call: CallState) -> str:
+        """What names the write that a call is, "" for none."""
+        if call.tool is None or call.arguments is None or not call.tool.may_write:
+            return ""
+        return self._act_of(call.tool, call.arguments, "").key
 
     def take(self, record: ToolRecord, tool: Tool, *, is_tainted: bool) -> None:
         """Learn from a settled call.
@@ -102,7 +116,7 @@ class CallJudge:
         arguments = record.arguments_validated
         if arguments is None:
             return
-        act = self._act_of(tool, arguments, _place(record.turn, record.call_id))
+        act = self._act_of(tool, arguments, place_of(self._run_id, record.turn, record.call_id))
         if isinstance(record.outcome, ToolDenied):
             self._facts.drop(act)
             return
@@ -136,10 +150,6 @@ def act_of(tool: Tool, arguments: JsonObject) -> Act:
         parameters=tool.parameters,
         effect=tool.declared_effect,
     )
-
-
-def _place(turn: int, call_id: str) -> str:
-    return f"{turn} {call_id}"
 
 
 def _output_of(outcome: ToolOutcome) -> Json:
