@@ -132,7 +132,7 @@ def test_faults_are_printed_as_json(command: Command) -> None:
 
 @pytest.mark.parametrize(
     ("name", "text", "said"),
-    [("bad.yml", "a: [1\n", "this is no YAML"), ("none.yml", "", "nothing where an agent")],
+    [("bad.yml", "a: [1\n", "this is not YAML"), ("none.yml", "", "nothing where an agent")],
 )
 def test_a_file_that_cannot_be_read_is_a_fault_in_json(
     command: Command, name: str, text: str, said: str
@@ -175,3 +175,52 @@ def test_a_file_that_is_nowhere_is_misuse(command: Command) -> None:
     code, out, err = command("check", "god.yml")
     assert (code, out) == (2, "")
     assert "did you mean 'good.yml'?" in err
+
+
+TOOLS = """
+import upshot
+
+@upshot.tool(arguments={"to": "recipient"})
+def send(to: str, file: int, urgent: bool = False) -> str:
+    return to
+
+@upshot.tool(effect="read")
+def look(what: str) -> str:
+    return what
+
+@upshot.tool(effect="read", network=True)
+def fetch(url: str) -> str:
+    return url
+
+agent = upshot.Agent("clerk", tools=[send, upshot.ToolSet([look, fetch])])
+"""
+
+
+def test_undeclared_arguments_are_told_with_the_questions_that_each_costs(
+    command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "clerk.py").write_text(TOOLS)
+    code, out, _ = command("check", "clerk.py", "--json")
+    told = json.loads(out)
+    assert (code, told["ok"]) == (0, True)
+    assert [(one["severity"], one["kind"]) for one in told["faults"]] == [
+        ("warning", "undeclared_argument")
+    ] * 3
+    costs = {one["found"]: one["expected"] for one in told["faults"]}
+    asks = 'with Policy(taint="values") it costs a question at'
+    said = "after untrusted words, but for what the user said word for word"
+    assert costs == {
+        "send: the argument 'file' is not declared": (
+            f'arguments={{"file": ...}}; {asks} each call {said}'
+        ),
+        "send: the argument 'urgent' is not declared": (
+            f'arguments={{"urgent": ...}}; {asks} each call that gives it '
+            "after untrusted words, nobody says true or false"
+        ),
+        "fetch: the argument 'url' is not declared": (
+            f'arguments={{"url": ...}}; {asks} each call {said}'
+        ),
+    }
+    assert command("check", "clerk.py")[1].endswith(
+        "clerk.py: the agent 'clerk' can be loaded; 3 warnings\n"
+    )

@@ -9,12 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from rich.text import Text
 
 from upshot.cli.loading import (
     AGENT_FILES,
+    AnyAgent,
     Target,
     check_path,
     choose,
@@ -24,6 +25,7 @@ from upshot.cli.loading import (
 )
 from upshot.cli.terminal import MISUSE, Terminal, count
 from upshot.contract.agent import Agent
+from upshot.contract.agent_spec import AgentSpec
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.schema import contract_schema, contract_typescript, execution_result_schema
 from upshot.engines.graph.graph import Graph
@@ -34,6 +36,7 @@ from upshot.engines.machine.machine import Machine
 from upshot.engines.machine.machine_engine import MachineEngine
 from upshot.engines.machine.machine_schema import machine_schema
 from upshot.errors import Misuse
+from upshot.tools.catalog import resolve_tools
 
 # These are certain here: the command line runs a machine without hooks.
 _SURE = ("dead_end", "no_final")
@@ -69,11 +72,36 @@ def _findings(target: Target, files: Sequence[Path]) -> tuple[list[MachineFault]
     if path.suffix not in AGENT_FILES or not is_machine(path):
         with redirect_stdout(sys.stderr):
             agent = load_agent(target, files)
-        return [], f"the agent {agent.id!r} can be loaded"
+        return _undeclared(agent, path), f"the agent {agent.id!r} can be loaded"
     faults = [_sharpened(fault) for fault in check_machine(path)]
     if files and not _fatal(faults):
         faults += _missing(target, files)
     return faults, "" if _fatal(faults) else _about(load_machine(path))
+
+
+def _undeclared(agent: AnyAgent, path: Path) -> list[MachineFault]:
+    """Arguments of which no tool says what they are, and what ``taint="values"`` asks for each."""
+    items = () if isinstance(agent, AgentSpec) else agent.tools or ()
+    faults: list[MachineFault] = []
+    for tool in resolve_tools(one for one in items if not isinstance(one, str)):
+        declared = {name.partition(".")[0] for name in tool.arguments or ()}
+        fields = cast("dict[str, JsonObject]", tool.parameters.get("properties", {}))
+        for name in fields if tool.may_write or tool.network else ():
+            if name not in declared:
+                found = f"{tool.name}: the argument {name!r} is not declared"
+                wanted = f'arguments={{"{name}": ...}}; with Policy(taint="values") it costs '
+                wanted += _cost(fields[name])
+                mark = Mark(shown(path))
+                faults.append(MachineFault(mark, found, wanted, "warning", "undeclared_argument"))
+    return faults
+
+
+def _cost(schema: JsonObject) -> str:
+    """The questions that an argument of this *schema* costs."""
+    is_flag = schema.get("type") == "boolean"
+    said = "nobody says true or false" if is_flag else "but for what the user said word for word"
+    given = "each call that gives it" if "default" in schema else "each call"
+    return f"a question at {given} after untrusted words, {said}"
 
 
 def _sharpened(fault: MachineFault) -> MachineFault:
