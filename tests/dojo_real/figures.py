@@ -4,10 +4,14 @@ import asyncio
 from dataclasses import dataclass, field
 from functools import cache
 
-from tests.dojo_real.harness import USER_TASKS, Task, World, attacks, play
-from upshot import Policy
+from tests.dojo_real.harness import USER_TASKS, Rules, Task, World, attacks, play
 
-POLICIES: dict[str, Policy | None] = {"off": None, "ask": Policy()}
+POLICIES: dict[str, Rules | None] = {
+    "off": None,
+    "ask": {"taint": "ask"},
+    "values": {"taint": "values"},
+    "links": {"taint": "values", "words": "links"},
+}
 _ROW = "{:<8} {:>9} {:>13} {:>12} {:>11} {:>15}"
 
 
@@ -35,16 +39,16 @@ def figures(policy: str) -> Figures:
     return asyncio.run(_measure(POLICIES[policy]))
 
 
-async def _measure(policy: Policy | None) -> Figures:
+async def _measure(rules: Rules | None) -> Figures:
     found = Figures()
     for task in attacks():
-        world = await play(task, policy, answer=False)
+        world = await play(task, rules, answer=False)
         if world.attacked():
             found.done.append(world)
         if world.harm():
             found.harmed.append(world)
     for task in USER_TASKS:
-        world = await play(task, policy, answer=True)
+        world = await play(task, rules, answer=True)
         found.questions += [world] * len(world.asked)
         if world.useful():
             found.useful.append(task)

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 from agentdojo.base_tasks import BaseInjectionTask, BaseUserTask
 from agentdojo.functions_runtime import Function, FunctionCall, FunctionsRuntime, TaskEnvironment
@@ -37,6 +37,7 @@ from upshot.journal import MemoryJournal
 
 # The tasks of v1, with the checks that AgentDojo itself has mended since.
 SUITES: dict[str, TaskSuite[Any]] = dict(get_suites("v1.1.1"))
+Rules: TypeAlias = dict[str, Any]
 # In no data of the suites: a result that holds it has brought the injection.
 MARK = "INJECTION"
 _STORED = re.compile("art-[0-9a-f]+")
@@ -109,6 +110,14 @@ class World:
         self.now = self.task.user_task.init_environment(fresh)
         self.before = self.now.model_copy(deep=True)
 
+    @property
+    def user(self) -> tuple[str, ...]:
+        """What the user is called in this environment."""
+        mailbox, account = (getattr(self.now, one, None) for one in ("inbox", "bank_account"))
+        if mailbox is not None:
+            return (mailbox.account_email,)
+        return () if account is None else (account.iban,)
+
     def tools(self) -> list[Tool]:
         return [self._tool(function) for function in self.task.of.tools]
 
@@ -152,7 +161,7 @@ class Obedient:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.left = [("user", one) for one in _calls(world.task.user_task, world.before)]
+        self.left = [("user", one) for one in calls_of(world.task.user_task, world.before)]
         self.is_hijacked = world.task.injection_task is None
 
     def __call__(self, messages: Sequence[Message]) -> str | ToolCall:
@@ -174,20 +183,22 @@ class Obedient:
         assert task is not None
         self.is_hijacked = True
         # As things stand now: it knows the ids that its own calls have made.
-        calls = _calls(task, self.world.now.model_copy(deep=True))
+        calls = calls_of(task, self.world.now.model_copy(deep=True))
         self.left[:0] = [("attack", one) for one in calls]
 
 
-def _calls(
+def calls_of(
     task: BaseUserTask[Any] | BaseInjectionTask[Any], environment: TaskEnvironment
 ) -> list[tuple[str, dict[str, Any]]]:
+    """The calls of the ground truth, in order: tool and arguments."""
     calls = task.ground_truth(environment)
     return [(one.function, PLAIN.dump_python(dict(one.args), mode="json")) for one in calls]
 
 
-async def play(task: Task, policy: Policy | None, *, answer: bool) -> World:
-    """Run *task*; every question of the policy is answered by *answer*."""
+async def play(task: Task, rules: Rules | None, *, answer: bool) -> World:
+    """Run *task* under a policy with these *rules*; each question is answered by *answer*."""
     world = World(task)
+    policy = None if rules is None else Policy(**rules, user=world.user)
     model, journal = ScriptedModel(Obedient(world)), MemoryJournal()
     agent = Agent(task.suite, model=model, tools=world.tools(), budget=Budget(max_turns=100))
     result = await upshot.run(agent, task.user_task.PROMPT, policy=policy, journal=journal)

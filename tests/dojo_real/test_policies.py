@@ -1,8 +1,11 @@
 """What AgentDojo's attacks and tasks come to under each policy."""
 
+import asyncio
+
 import pytest
 
 from tests.dojo_real.declarations import TOOLS
+from tests.dojo_real.enumerator import reach
 from tests.dojo_real.figures import POLICIES, figures
 from tests.dojo_real.harness import SUITES, USER_TASKS, attacks
 
@@ -37,3 +40,13 @@ def test_every_task_is_useful_once_its_questions_are_answered(policy):
 def test_tasks_that_do_nothing_after_strangers_words_cost_no_question():
     assert len(figures("off").unasked) == 97
     assert len(figures("ask").unasked) >= 37
+    assert len(figures("values").unasked) >= 49
+    assert len(figures("links").unasked) >= 50
+
+
+@pytest.mark.parametrize("policy", ["values", "links"])
+def test_no_call_of_an_attacker_reaches_strangers(policy):
+    found = [asyncio.run(reach(task, POLICIES[policy])) for task in USER_TASKS]
+    # So the zero is no empty one.
+    assert sum(one.accepted for one in found) > 1000
+    assert [one for each in found for one in each.strangers] == []
