@@ -38,7 +38,7 @@ from upshot.runs.resumption import (
     reads_checkpoints,
     spent_in,
 )
-from upshot.state.child_runs import FORKED_FROM, origins_of
+from upshot.state.child_runs import FORKED_FROM, end_step, origins_of
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import Seeds, read_event, result_of, with_seed
 
@@ -92,7 +92,10 @@ async def read_children(past: RunState, journal: Journal) -> None:
         # A child run that had not ended when its parent was forked is run anew.
         if child.started is not None and child.started.parent_run_id not in origins:
             await read_children(child, journal)
-            past.children_found[run_id] = spent_in(child)
+            found = past.children_found[run_id] = spent_in(child)
+            if child.last_settled is not None and found.is_final:
+                end = end_step(run_id, found, child.last_settled.result.error)
+                past.ends_found = (*past.ends_found, end)
 
 
 async def history_of(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.enums import Origin
@@ -79,7 +80,15 @@ def spent_in(past: RunState) -> Spent:
     run_id = "" if past.started is None else past.started.run_id
     taint = taint_in(past)
     taint = None if taint is None else taint.seen_from(run_id)
-    return Spent(budget.usage, budget.cost, tools, past.ended, taint, acts=past.acts())
+    spent = Spent(budget.usage, budget.cost, tools, past.ended, taint, acts=past.acts())
+    if (last := past.last_call) is None:
+        return spent
+    return replace(
+        spent,
+        finish_reason=last.finish_reason,
+        rate_limit=past.last_rate_limit,
+        provider_data=last.provider_data,
+    )
 
 
 def taint_in(past: RunState) -> TaintOrigin | None:

@@ -440,6 +440,9 @@ class Session:
                 interrupted_calls=tuple(state.unsettled),
             )
         )
+        for end in state.ends_found:
+            # Its process ended between the end of the child run and this log.
+            context.recorder.emit(end)
         log_answers(self._answers, context.recorder)
         if (taint := taint_in(state)) is not None:
             context.distrust(taint)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from upshot.contract.base.enums import Effect, FinishReason, Status
 from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.error import AgentError
 from upshot.contract.events import StepSettled
 from upshot.contract.pending import Pending, PendingApproval, TaintOrigin
 from upshot.contract.result import AgentResult
@@ -96,12 +97,13 @@ def settled_step(
         result.provider_data,
         dict(acts),
     )
-    return StepSettled(
-        key=step_of(result.run_id),
-        effect=Effect.APPLIED,
-        value=msgspec.to_builtins(spent),
-        error=result.error if is_final else None,
-    )
+    return end_step(result.run_id, spent, result.error if is_final else None)
+
+
+def end_step(run_id: str, spent: Spent, error: AgentError | None) -> StepSettled:
+    """What the outer log keeps of a session of the run *run_id*."""
+    value = msgspec.to_builtins(spent)
+    return StepSettled(key=step_of(run_id), effect=Effect.APPLIED, value=value, error=error)
 
 
 def spent_of(value: Json) -> Spent | None:

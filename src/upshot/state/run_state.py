@@ -138,6 +138,7 @@ class RunState(msgspec.Struct, eq=False):
         children: What runs inside this one used, by their id; None where the log does not say.
         children_found: What those used whose end this log does not have, as their own logs say. Who
             goes on with the run hands it in; no event tells it, so no result is derived from it.
+        ends_found: The ends of those of them that have ended; a session logs them first.
         children_before: Ids of those that belong to earlier attempts.
         asked: What people were asked about calls that are not settled, by call id.
         times_asked: How many questions were asked about calls of an id, settled or not.
@@ -209,6 +210,7 @@ class RunState(msgspec.Struct, eq=False):
     typed: dict[str, Json] = {}
     children: dict[str, Spent | None] = {}
     children_found: dict[str, Spent] = {}
+    ends_found: tuple[StepSettled, ...] = ()
     children_before: frozenset[str] = frozenset()
     asked: dict[str, PendingApproval] = {}
     times_asked: dict[str, int] = {}
