@@ -238,7 +238,7 @@ async def test_what_is_done_to_a_board_after_the_end_is_not_in_the_result() -> N
     assert [message.text for message in last.messages()] == ["?", "Done."]
     assert [message.text for message in result.all_messages()] == ["?", "Done."]
     assert kept[0].get("n") == 2
-    assert witness.facts("on_run_end")[0][0] is result
+    assert witness.facts("on_run_end")[0][0] == result
 
 
 async def test_what_is_asked_of_a_kept_board_changes_no_result() -> None:
