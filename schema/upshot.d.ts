@@ -868,6 +868,8 @@ export interface Budget {
    * @defaultValue `45`
    */
   tool_timeout_s?: number | null;
+  /** @defaultValue `"run"` */
+  scope?: "conversation" | "run";
   /**
    * What a cost limit does about a model without a price: "refuse" raises Misuse at the start,
    * "allow" does not count its calls.
@@ -1030,6 +1032,70 @@ export interface Committed {
    * @defaultValue `""`
    */
   reason?: string;
+}
+
+/** What the runs of a conversation come to, up to now. */
+export interface Conversation {
+  /**
+   * The conversation: the `context_id` of its requests.
+   * @defaultValue `""`
+   */
+  id?: string;
+  /**
+   * Those of its committed turns, in the order in which these ended.
+   * @defaultValue `[]`
+   */
+  messages?: Message[];
+  /**
+   * What all its runs used, those that failed and child runs too.
+   * @defaultValue `{}`
+   */
+  usage?: Usage;
+  /** The money for that; null where nothing had a price. */
+  cost?: Cost | null;
+  /**
+   * What its runs wait for; `run_id` names the run that asks.
+   * @defaultValue `[]`
+   */
+  pending?: Pending[];
+  /**
+   * All its runs, oldest first.
+   * @defaultValue `[]`
+   */
+  runs?: RunSummary[];
+  /**
+   * How many turns were committed.
+   * @defaultValue `0`
+   */
+  revision?: number;
+}
+
+/** One line in the list of conversations. */
+export interface ConversationSummary {
+  /**
+   * The conversation.
+   * @defaultValue `""`
+   */
+  id?: string;
+  /**
+   * The beginning of its first request, at most 200 characters.
+   * @defaultValue `""`
+   */
+  title?: string;
+  /** When its last run began. */
+  last_at?: Moment | null;
+  /**
+   * How many turns were committed.
+   * @defaultValue `0`
+   */
+  revision?: number;
+  /** The money for all its runs that settled once; null where nothing had a price. */
+  cost?: Cost | null;
+  /**
+   * How many of its runs wait for answers.
+   * @defaultValue `0`
+   */
+  waiting?: number;
 }
 
 /** Money for one or more model calls. */
@@ -2717,6 +2783,29 @@ export interface RunSummary {
    * @defaultValue `""`
    */
   context_id?: string;
+  /**
+   * The first run of the turn of the conversation that it is, which is the run itself unless it was
+   * handed over; "" if it is none.
+   * @defaultValue `""`
+   */
+  turn?: string;
+  /**
+   * Whether its request may be handed on to a further run of the turn.
+   * @defaultValue `false`
+   */
+  is_chained?: boolean;
+  /**
+   * How many turns of the conversation were committed with it; 0 if it was not.
+   * @defaultValue `0`
+   */
+  revision?: number;
+  /**
+   * What its sessions used, child runs included; that of a session is known at its end.
+   * @defaultValue `{}`
+   */
+  usage?: Usage;
+  /** The money for that; null where nothing had a price. */
+  cost?: Cost | null;
 }
 
 /** Something that went wrong without failing the run. */

@@ -91,10 +91,9 @@ async def test_a_typo_is_told_before_the_journal_is_made(tmp_path: Path) -> None
         ({"secrets": [3]}, "secrets must be a list of strings, got 3 in it"),
         ({"artifact_store": 3}, "artifact_store must be an artifact store, which has put"),
         ({"attributes": {"x": object()}}, "attributes"),
-        ({"history": "all"}, "history must be .*, got 'all'"),
+        ({"history": "all"}, "history must be messages or an AgentResult, got str"),
         ({"history": [1]}, "history must be .*, got 1 in it"),
-        ({"history": "context"}, "needs a journal"),
-        ({"history": 3}, "history must be messages, an AgentResult or 'context', got 3"),
+        ({"history": 3}, "history must be messages or an AgentResult, got 3"),
         ({"model": 3}, "model must be 'provider:name' or a Model, got 3"),
         ({"model": ScriptedModel}, "model must be .*, got the class ScriptedModel"),
         ({"journal": 3}, "a journal is a path"),
@@ -252,7 +251,7 @@ async def test_history_of_the_context_holds_what_committed_runs_produced() -> No
     await run(broken, Request("Broken.", context_id="c"), journal=journal)
     model = ScriptedModel(["Hi."])
     request = Request("Two.", context_id="c")
-    await run(Agent("a", model=model), request, journal=journal, history="context")
+    await run(Agent("a", model=model), request, journal=journal)
     assert [message.text for message in asked(model).messages] == ["One.", "Re One.", "Two."]
 
 
@@ -266,7 +265,7 @@ async def test_history_of_the_context_leaves_out_a_run_that_has_not_ended() -> N
     request = Request("Open.", context_id="c")
     await run(Agent("b", engine=Do(ask)), request, journal=journal)
     request = Request("Now.", context_id="c")
-    await run(Agent("a", model=model), request, journal=journal, history="context")
+    await run(Agent("a", model=model), request, journal=journal, remember=False)
     assert [message.text for message in asked(model).messages] == ["Now."]
 
 

@@ -32,6 +32,10 @@ with lazy_imports(globals()):
     )
     from upshot.contract.base.structs import RunEvent as RunEvent
     from upshot.contract.codec import decode as decode, encode as encode
+    from upshot.contract.conversation import (
+        Conversation as Conversation,
+        ConversationSummary as ConversationSummary,
+    )
     from upshot.contract.error import AgentError as AgentError, RunWarning as RunWarning
     from upshot.contract.events import (
         ApprovalAnswered as ApprovalAnswered,

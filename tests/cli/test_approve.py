@@ -205,7 +205,7 @@ def test_on_a_terminal_each_is_asked_for(command: Command, monkeypatch: pytest.M
 
     answers = ["x", "e", "{", "e", "", "e", '{"disk": 1, "x": 2}', "e", '{"disk": "z"}']
     said = iter([*answers, "n", "not this one"])
-    monkeypatch.setattr(approving, "_is_attended", yes)
+    monkeypatch.setattr(approving, "is_attended", yes)
     monkeypatch.setattr(approving, "_prompt", reply)
     code, _, err = command("approve", "last")
     assert (code, done()) == (0, "z")
@@ -227,7 +227,7 @@ def test_what_was_typed_before_the_question_is_no_answer(
     os.write(controller, b"y\ny\n")
     with open(terminal, closefd=False) as stream:
         monkeypatch.setattr(sys, "stdin", stream)
-        monkeypatch.setattr(approving, "_is_attended", lambda terminal: True)
+        monkeypatch.setattr(approving, "is_attended", lambda terminal: True)
         asked: list[str] = []
 
         def ask(*words: object, **options: object) -> str:

@@ -110,7 +110,7 @@ def test_an_answer_is_one_of_the_choices(command: Command, monkeypatch: pytest.M
 
     command("resume", "run-1", "--answer", "1", "Ann")
     said = iter(["XL", "M"])
-    monkeypatch.setattr(approving, "_is_attended", yes)
+    monkeypatch.setattr(approving, "is_attended", yes)
     monkeypatch.setattr(approving, "_prompt", reply)
     code, out, err = command("approve", "run-1")
     assert (code, out) == (0, "Ann: M\n")

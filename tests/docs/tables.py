@@ -48,6 +48,9 @@ SPECIAL = {
     "tools": "`()`",
     "prices": "`None`",
     "clock": "the system's",
+    "conversation": "the request's `context_id`",
+    "if_waiting": "`'refuse'`",
+    "remember": "`True`",
 }
 
 

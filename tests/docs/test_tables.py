@@ -65,7 +65,10 @@ def test_every_reason_to_deny_has_its_row() -> None:
 
 
 def test_the_gates_of_the_reasons_are_there() -> None:
-    asked = standard_gates(hook=lambda call: None, approve=None, policy=Policy(), repair=None)
+    earlier = [("pay", {}, "was applied")]
+    asked = standard_gates(
+        hook=lambda call: None, approve=None, policy=Policy(), repair=None, earlier=earlier
+    )
     section = TOOLS.partition("\n### Denied reasons\n")[2].partition("\n#")[0]
     told = re.findall(r"^\| `\w+` \| (.*?) \|", section, re.MULTILINE)
     known = {gate.name for gate in asked} | {StartGate(lambda call: None).name}

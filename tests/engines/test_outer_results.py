@@ -145,7 +145,7 @@ async def test_what_was_asked_inside_a_turn_is_no_turn_of_the_conversation() -> 
     outer = in_graph(Agent("inner", model=ScriptedModel(["Aside."])))
     await run(outer, Request("One?", context_id="c"), journal=journal)
     agent = Agent("b", model=ScriptedModel(reply))
-    await run(agent, Request("Two?", context_id="c"), journal=journal, history="context")
+    await run(agent, Request("Two?", context_id="c"), journal=journal)
     assert seen == [["One?", "Aside.", "Two?"]]
 
 

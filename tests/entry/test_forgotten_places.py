@@ -33,8 +33,8 @@ SOURCE = ROOT / "src" / "upshot"
 NAMES = sorted(RunOptions.__optional_keys__)
 # Any value will do for these.
 ANY = {"dependencies"}
-# Said on resume too, but by a parameter.
-OWN = {"journal"}
+# Said on resume too, but by a parameter, and what only a run that begins can do.
+OWN = {"conversation", "if_waiting", "journal", "remember"}
 
 
 def hello() -> Agent:
@@ -158,6 +158,7 @@ def test_every_standard_gate_is_asked() -> None:
         approve=lambda call: None,
         policy=Policy(),
         repair=Repair(ScriptedModel([]).call, None),
+        earlier=[("pay", {}, "was applied")],
     )
     # The one that is asked only when a body starts.
     found = {type(gate) for gate in asked} | {StartGate}

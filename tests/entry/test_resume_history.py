@@ -16,7 +16,6 @@ from upshot import (
     run,
     tool,
 )
-from upshot.journal import MemoryJournal
 
 
 @tool(effect="destructive")
@@ -143,32 +142,3 @@ async def test_an_outcome_is_of_the_nearest_call_of_its_id() -> None:
 async def test_an_outcome_without_an_id_is_of_one_call() -> None:
     messages = await shown([reply(1, 2), *told(None)])
     assert sorted(outcomes(messages), key=str) == [("2", True), (None, False)]
-
-
-class Counting(MemoryJournal):
-    """Notes whose events are read."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.read: list[str] = []
-
-    def events(self, run_id: str, *, after: int = 0) -> Any:
-        self.read.append(run_id)
-        return super().events(run_id, after=after)
-
-
-async def test_the_history_of_a_context_reads_no_run_of_another() -> None:
-    journal = Counting()
-
-    async def say_in(context: str, run_id: str) -> None:
-        agent: Agent[str] = Agent("a", model=ScriptedModel(["Hi."]))
-        request = Request("Hello.", run_id=run_id, context_id=context)
-        await run(agent, request, journal=journal, history="context")
-
-    for number in range(3):
-        await say_in("other", f"other-{number}")
-    await say_in("mine", "mine-1")
-    journal.read.clear()
-    await say_in("mine", "mine-2")
-    assert set(journal.read) <= {"mine-1", "mine-2"}
-    assert "mine-1" in journal.read

@@ -281,7 +281,15 @@ def side(effect: Effect) -> bool:
 
 async def with_hooks() -> None:
     await run(order, "?", observers=[Look()], history=await run(text, "?"), dependencies=Deps())
-    await run(order, "?", history="context", attributes={"tenant": "x"}, secrets=["s"])
+    await run(
+        order,
+        "?",
+        conversation="c",
+        if_waiting="tell",
+        remember=False,
+        attributes={"tenant": "x"},
+        secrets=["s"],
+    )
 
 
 async def wrong() -> None:

@@ -424,12 +424,12 @@ def _ask(
     activity: Activity, waiting: Waiting, editing: Editing, terminal: Terminal, *, by: str
 ) -> list[AnyAnswer]:
     """Show the questions, and ask for answers where a terminal is attended."""
-    is_attended = _is_attended(terminal)
+    asks = is_attended(terminal)
     answers: list[AnyAnswer] = []
     terminal.tell(*show_origin(activity, width=terminal.err.width))
     for number, one in waiting.items.items():
         terminal.tell(*show_question(number, one, width=terminal.err.width))
-        if is_attended:
+        if asks:
             found = (
                 _ask_for_call(one, editing, terminal, by)
                 if isinstance(one, PendingApproval)
@@ -439,7 +439,8 @@ def _ask(
     return answers
 
 
-def _is_attended(terminal: Terminal) -> bool:
+def is_attended(terminal: Terminal) -> bool:
+    """Whether there is a user who can be asked."""
     # stdin is None where it was closed.
     return sys.stdin is not None and sys.stdin.isatty() and terminal.err.is_terminal
 
@@ -491,7 +492,7 @@ def _edit(call: PendingApproval, editing: Editing, terminal: Terminal) -> JsonOb
 
 def _prompt(text: str) -> str:
     _drop_typed_ahead()
-    with _stoppable():
+    with stoppable():
         return str(click.prompt(text, default="", show_default=False, err=True))
 
 
@@ -511,7 +512,7 @@ def _drop_typed_ahead() -> None:
 
 
 @contextmanager
-def _stoppable() -> Generator[None]:
+def stoppable() -> Generator[None]:
     """Let Ctrl-C end a prompt: the event loop, which has the signal, stands still meanwhile."""
     if threading.current_thread() is not threading.main_thread():
         yield

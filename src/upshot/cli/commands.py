@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from upshot.cli.approve import Given, answer_run
+from upshot.cli.chat import chat_with_agent, list_conversations
 from upshot.cli.documents import check_file, draw_file, schema_text
 from upshot.cli.listing import STATUSES, list_runs, prune_runs, salvage_journal, show_run
 from upshot.cli.loading import Asked
@@ -217,6 +218,28 @@ def run(*, text: str, inputs: tuple[str, ...], run_id: str, **options: Any) -> i
     return _run(run_agent, request=request, **options)
 
 
+@upshot.command(short_help="Talk with an agent, line by line.")
+@click.argument("target", metavar="FILE.py:AGENT", type=PATH)
+@names_agent
+@JOURNAL
+@click.option(
+    "--conversation",
+    default="",
+    metavar="ID",
+    help="The conversation to begin or to go on with. Default: a new one.",
+)
+@MARKDOWN
+@PROGRESS
+def chat(*, markdown: bool, progress: Any, **options: Any) -> int:
+    """Talk with an agent: each line is a turn of one conversation, which the log keeps.
+
+    What a turn waits for is asked at once. An empty line, Ctrl-D, or Ctrl-C where a line is
+    awaited, ends the chat; Ctrl-C in a turn stops the turn.
+    """
+    shown = Shown(as_json=False, stream=True, markdown=markdown, progress=progress)
+    return _run(chat_with_agent, shown=shown, **options)
+
+
 @upshot.command(short_help="Go on with a run that died or waits.")
 @RUN
 @AGENT
@@ -341,10 +364,15 @@ def show(**options: Any) -> int:
     metavar="N",
     help="At most so many, 0 for all.",
 )
+@click.option("--conversations", is_flag=True, help="List conversations in place of runs.")
 @JSON
-def runs(**options: Any) -> int:
-    """List the runs of a log, newest first."""
-    return _run(list_runs, **options)
+def runs(*, conversations: bool, status: str | None, **options: Any) -> int:
+    """List the runs of a log, newest first, or its conversations."""
+    if not conversations:
+        return _run(list_runs, status=status, **options)
+    if status is not None:
+        raise click.UsageError("--status is of a run: leave it out with --conversations")
+    return _run(list_conversations, **options)
 
 
 @upshot.command(short_help="Remove runs from a log.")

@@ -20,7 +20,7 @@ from upshot.contract.base.structs import JsonObject
 from upshot.contract.protocols import Journal, RunSummary
 from upshot.errors import Misuse
 from upshot.journal.opening import SQLITE_MEMORY
-from upshot.state.stored_events import states
+from upshot.state.stored_events import seeds_of, states
 
 DEFAULT_JOURNAL = ".upshot/runs.db"
 LAST = "last"
@@ -137,7 +137,7 @@ async def read_activity(journal: Journal, run_id: str) -> Activity:
     """Read all that the log has of a run."""
     activity = Activity()
     with uncollected():
-        async for event, state in states(journal.events(run_id)):
+        async for event, state in states(journal.events(run_id), seeds=seeds_of(journal)):
             activity.add(event, state)
     return activity
 

@@ -30,7 +30,7 @@ from upshot.cli.terminal import (
     tokens,
 )
 from upshot.cli.timeline import STYLES, timeline
-from upshot.contract.base.enums import Status
+from upshot.contract.base.enums import ErrorCode, Status
 from upshot.contract.codec import encode
 from upshot.contract.error import AgentError
 from upshot.contract.events import RunStarted
@@ -349,6 +349,12 @@ def _what_next(result: AgentResult[Any], journal: str) -> Iterator[str]:
         return
     if result.status is Status.INPUT_REQUIRED:
         yield f"it waits for an answer: {command_line('approve', result.run_id, journal=journal)}"
+        return
+    error = result.error
+    if error is not None and error.code == ErrorCode.CONFLICT and "run_id" in error.details:
+        # Nothing was logged: another turn of its conversation is in the way.
+        words = "approve" if error.details.get("pending") else "resume"
+        yield f"go on: {command_line(words, str(error.details['run_id']), journal=journal)}"
         return
     yield f"what happened: {command_line('show', result.run_id, journal=journal)}"
     if result.status in STOPPED:

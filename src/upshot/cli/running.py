@@ -172,7 +172,7 @@ async def run_agent(
         where = new_journal(journal)
         await _refuse_taken(request.run_id, where, journal)
         live = await stack.enter_async_context(start(agent, request, **options, journal=where))
-        return await _attend(live, terminal, log=where, journal=journal, shown=shown)
+        return await show_live(live, terminal, log=where, journal=journal, shown=shown)
 
 
 def _is_asked(agent: AnyAgent) -> bool:
@@ -225,7 +225,7 @@ async def resume_agent(
                 continue_stopped=continue_stopped,
             )
         )
-        return await _attend(live, terminal, log=log, journal=journal, shown=shown)
+        return await show_live(live, terminal, log=log, journal=journal, shown=shown)
 
 
 async def _refuse_taken(run_id: str, where: str, journal: str) -> None:
@@ -239,7 +239,10 @@ async def _refuse_taken(run_id: str, where: str, journal: str) -> None:
             )
 
 
-async def _attend(live: Any, terminal: Terminal, *, log: Where, journal: str, shown: Shown) -> int:
+async def show_live(
+    live: Any, terminal: Terminal, *, log: Where, journal: str, shown: Shown
+) -> int:
+    """Watch a run to its end and print its result; gives the exit code."""
     mode = choose_mode(shown.progress, terminal, streaming=shown.stream)
     stream = TextStream(terminal) if shown.stream else None
     result: AgentResult[Any]

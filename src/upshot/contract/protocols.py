@@ -30,7 +30,7 @@ from upshot.contract.result import AgentResult
 from upshot.contract.run_control import BoardSnapshot, Checkpoint, FinalizeDecision, Interrupt
 from upshot.contract.settings import Budget
 from upshot.contract.tool_calls import ToolCall, ToolOutcome, ToolSpec
-from upshot.contract.usage import Usage
+from upshot.contract.usage import Cost, Usage
 
 StreamItem: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | Usage | ModelResponse
 """An item of a model's stream; a ``Usage`` is what the provider says the call has used so far."""
@@ -270,6 +270,12 @@ class RunSummary(Value, frozen=True, kw_only=True):
         request: The text of the request, at most 200 characters.
         parent_run_id: The run that started it, "" for a root run.
         context_id: The conversation that it belongs to, "" if none.
+        turn: The first run of the turn of the conversation that it is, which is the run itself
+            unless it was handed over; "" if it is none.
+        is_chained: Whether its request may be handed on to a further run of the turn.
+        revision: How many turns of the conversation were committed with it; 0 if it was not.
+        usage: What its sessions used, child runs included; that of a session is known at its end.
+        cost: The money for that; None where nothing had a price.
     """
 
     run_id: str = ""
@@ -281,6 +287,11 @@ class RunSummary(Value, frozen=True, kw_only=True):
     request: str = ""
     parent_run_id: str = ""
     context_id: str = ""
+    turn: str = ""
+    is_chained: bool = False
+    revision: int = 0
+    usage: Usage = Usage()
+    cost: Cost | None = None
 
     @property
     def ended(self) -> bool:

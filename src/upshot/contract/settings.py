@@ -51,6 +51,7 @@ class Budget(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     max_cost_usd: Decimal | None = None
     max_depth: int | None = 8
     tool_timeout_s: float | None = 45
+    scope: Literal["run", "conversation"] = "run"
     unpriced: Literal["refuse", "allow"] = "refuse"
 
     def __post_init__(self) -> None:
@@ -58,6 +59,8 @@ class Budget(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
             set_field(self, "max_cost_usd", to_money(self.max_cost_usd))
         if self.unpriced not in ("refuse", "allow"):
             raise Misuse(f'unpriced is {self.unpriced!r}: give "refuse" or "allow"')
+        if self.scope not in ("run", "conversation"):
+            raise Misuse(f'scope is {self.scope!r}: give "run" or "conversation"')
         check_types(self)
         for name in self.__struct_fields__:
             limit = getattr(self, name)

@@ -249,7 +249,7 @@ def reopen(
     return Block(going, call="upshot.reopen(...)", name="live")
 
 
-async def fork(run_id: str, *, at: int, journal: Where) -> str:
+async def fork(run_id: str, *, at: int, journal: Where, conversation: str = "") -> str:
     """Begin a new run from a point of another one, which stays as it is.
 
     The new run has the events of the other up to *at*, its artifacts under ids of their own,
@@ -261,6 +261,7 @@ async def fork(run_id: str, *, at: int, journal: Where) -> str:
         run_id: The other run.
         at: The last event to keep, its ``seq``, from 1.
         journal: Where its log is, and where that of the new run goes.
+        conversation: The conversation of which the new run is a turn; "" for none.
 
     Returns:
         The id of the new run.
@@ -271,7 +272,7 @@ async def fork(run_id: str, *, at: int, journal: Where) -> str:
     """
     from upshot.entry.resume import fork_run
 
-    return await fork_run(run_id, at=at, journal=journal)
+    return await fork_run(run_id, at=at, journal=journal, conversation=conversation)
 
 
 async def replay(

@@ -28,14 +28,17 @@ from upshot.contract.result import AgentResult
 from upshot.contract.settings import Budget
 from upshot.contract.tool_calls import UNTRUSTED
 from upshot.contract.usage import Cost, Usage
+from upshot.entry.conversations import names_conversation
 from upshot.entry.option_checks import RESUME_NAMES, check_options, check_run_id
 from upshot.entry.planning import secrets_of, to_agent
 from upshot.entry.resume import read_past
+from upshot.entry.run_lease import taken
 from upshot.entry.session_setup import KnownRun, begin, go_on, has_log, place_of
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
 from upshot.runs.plan import Child, ResumeOptions, RunOptions, Where
-from upshot.state.child_runs import child_id
+from upshot.state.child_runs import CHAIN_OPTION, child_id
+from upshot.state.turns import turn_of
 
 
 class AgentRegistry:
@@ -91,17 +94,24 @@ class AgentRegistry:
                     )
 
 
-CHAIN_OPTION = "relay"
-"""Where run_started keeps it among the options."""
-
-
 class HandoffChain(msgspec.Struct, kw_only=True):
-    """What came before a run of a relay; its log has it."""
+    """What came before a run of a relay; its log has it.
+
+    Attributes:
+        path: The agents that had the request, by id.
+        usage: What their runs used.
+        costs: The money for each of them.
+        handed: How many messages the run was handed beside the request.
+        sees: Whether it is given what was said before the request.
+        max_depth: How often the request may be handed over.
+        budget: What is left of that of all.
+    """
 
     path: list[str] = []
     usage: Usage = Usage()
     costs: list[Cost | None] = []
     handed: int = 0
+    sees: bool = True
     max_depth: float
     budget: Budget | None = None
 
@@ -140,9 +150,12 @@ def chain_of(started: RunStarted) -> HandoffChain | None:
 def _rest(budget: Budget, result: AgentResult[Any]) -> Budget:
     """What *result* left of *budget*."""
     cost = result.cost.total if result.cost is not None else None
+    budget = replace(budget, deadline_s=_left(budget.deadline_s, result.duration_ms / 1000))
+    if budget.scope == "conversation":
+        # What the run used stands in the journal.
+        return budget
     return replace(
         budget,
-        deadline_s=_left(budget.deadline_s, result.duration_ms / 1000),
         max_tokens=_left(budget.max_tokens, result.usage.total_tokens),
         max_cost_usd=_left(budget.max_cost_usd, cost),
     )
@@ -186,11 +199,22 @@ class _Relay:
         self.answers: Sequence[AnyAnswer] = ()
         self.take_over: bool = False
         self.continue_stopped: bool = False
+        # The run that began the turn of its conversation, "" before that.
+        self.head: str = ""
+        # Whether the caller named the run round all of them.
+        self.is_inside: bool = bool(options.get("parent_run_id"))
+        # For which run the journal keeps the turn that the one before it had.
+        self._kept: str = ""
         self._known = known
         self._request = request
         self._chain = chain
         self._options = options
         self._child = child
+
+    def name_outer(self, run_id: str) -> None:
+        """Note the run that the caller named as the parent of all of them."""
+        self._options = cast("RunOptions", {**self._options, "parent_run_id": run_id})
+        self.is_inside = True
 
     async def go(self) -> AgentResult[Any]:
         """Begin, and go on until an agent does not hand over."""
@@ -210,28 +234,56 @@ class _Relay:
         journal: Journal | None = None,
     ) -> AgentResult[Any]:
         """Run the agents that come after *agent*, the first of which may have begun already."""
-        chain = self._chain
-        while True:
-            chain.add(agent.id, result)
-            event = result.handoff
-            if event is None or not result.success:
-                return chain.sum_up(result)
-            fault = chain.fault(event.to_agent_id)
-            if fault:
-                return chain.sum_up(_too_deep(result, fault, chain.max_depth, len(chain.path)))
-            receiver = self._known.find(event)
-            if receiver is None:
-                return chain.sum_up(_unknown(result, event, journal))
-            # A run that was resumed has no board in this process: only the log says what it was
-            # handed.
-            if journal is None:
-                produced = _produced(result)
-            else:
-                handed, produced = await self._messages_of(result.run_id, journal)
-            handed = tuple(_handed_on(agent, result, produced, event, handed))
-            agent = receiver
-            self._prepare_next(result)
-            result = await self._next(agent, handed, journal)
+        self.head = self.head or result.run_id
+        try:
+            while (receiver := self._receiver(agent, result, journal)) is not None:
+                event = cast("HandoffEvent", result.handoff)
+                # A run that was resumed has no board in this process: only the log says what it
+                # was handed.
+                if journal is None:
+                    produced = _produced(result)
+                else:
+                    handed, produced = await self._messages_of(result.run_id, journal)
+                handed = tuple(_handed_on(agent, result, produced, event, handed))
+                self._chain.sees = self._chain.sees and _keeps_history(agent, event)
+                agent = receiver
+                self._prepare_next(result)
+                result = await self._next(agent, handed, journal)
+        finally:
+            await self._leave_turn()
+        return self._summed_up(result, journal)
+
+    def _receiver(
+        self, agent: Agent[Any], result: AgentResult[Any], journal: Journal | None
+    ) -> Agent[Any] | None:
+        """Take note of a run that ended; returns who gets the request now, None for nobody."""
+        chain, event = self._chain, result.handoff
+        chain.add(agent.id, result)
+        self._kept = ""
+        if event is None or not result.success:
+            return None
+        self._kept = child_id(CHAIN_OPTION, result.run_id)
+        return None if chain.fault(event.to_agent_id) else self._known.find(event)
+
+    def _summed_up(self, result: AgentResult[Any], journal: Journal | None) -> AgentResult[Any]:
+        """The last result, which says so if its hand-off was not followed."""
+        chain, event = self._chain, result.handoff
+        if event is None or not result.success:
+            return chain.sum_up(result)
+        if fault := chain.fault(event.to_agent_id):
+            return chain.sum_up(_too_deep(result, fault, chain.max_depth, len(chain.path)))
+        return chain.sum_up(_unknown(result, event, journal))
+
+    async def _leave_turn(self) -> None:
+        """Let go of a turn that was kept for a run that did not begin."""
+        where = place_of(self._options)
+        if not self._kept or where is None:
+            return
+        if names_conversation(self._request, self._options):
+            async with open_journal(where) as journal:
+                if not await has_log(self._kept, journal):
+                    async with taken(self._kept, journal, take_over=True):
+                        pass
 
     async def _begin(self, agent: Agent[Any], handed: Sequence[Message]) -> AgentResult[Any]:
         self._chain.handed = len(handed)
@@ -244,6 +296,8 @@ class _Relay:
             child=self._child,
             handoff_messages=handed,
             extra_logged={CHAIN_OPTION: noted},
+            head=self.head,
+            sees=self._chain.sees,
         )
         async with run_it as live:
             return await live.finish()
@@ -287,12 +341,16 @@ class _Relay:
     async def _messages_of(
         self, run_id: str, journal: Journal
     ) -> tuple[Sequence[Message], Sequence[Message]]:
-        """What a run was handed, and what it produced, by its log."""
+        """What a run was handed, and what it produced, by its log; notes what came before that."""
         past = await read_past(run_id, journal, secrets=secrets_of(self._options))
         seeded = past.board.seeded()
         chain = None if past.started is None else chain_of(past.started)
-        count = 0 if chain is None else chain.handed
-        return seeded[len(seeded) - count :], past.board.messages()[len(seeded) :]
+        first = len(seeded) - (0 if chain is None else chain.handed)
+        if past.named_seed is None and past.started is not None:
+            said = seeded[: first - 1]
+            if said and seeded[first - 1] == past.started.request.to_message():
+                self._options = cast("RunOptions", {**self._options, "history": said})
+        return seeded[first:], past.board.messages()[len(seeded) :]
 
     def _prepare_next(self, result: AgentResult[Any]) -> None:
         """A run of its own: another id, no checkpoint, and what is left of the budget."""
@@ -303,7 +361,10 @@ class _Relay:
         else:
             self._request = Request(request, run_id=run_id)
         # The checkpoint is of the first agent's engine.
-        options = {name: one for name, one in self._options.items() if name != "resume_from"}
+        left_out = ("resume_from",) if self._chain.sees else ("resume_from", "history")
+        options = {name: one for name, one in self._options.items() if name not in left_out}
+        if not self.is_inside:
+            options["parent_run_id"] = result.run_id
         if self._chain.budget is not None:
             options["budget"] = self._chain.budget
         self._options = cast("RunOptions", options)
@@ -339,6 +400,11 @@ async def resume_any(
         chain.budget = options.get("budget") or chain.budget
         relay_.answers, relay_.take_over = answers, take_over
         relay_.continue_stopped = continue_stopped
+        outer = started.parent_run_id
+        if outer and run_id != child_id(CHAIN_OPTION, outer):
+            relay_.name_outer(outer)
+        turn = turn_of(started.options)
+        relay_.head = run_id if turn is None else turn.head or run_id
         return await relay_.go_on(run_id, opened)
 
 

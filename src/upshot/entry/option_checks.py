@@ -49,6 +49,11 @@ def _list_of(words: str, item: Allowed = ANYTHING) -> Allowed:
     return Allowed(f"a list of {words}", items=item)
 
 
+def _one_of(*words: str) -> Allowed:
+    said = " or ".join(map(repr, words))
+    return Allowed(said, fits=words.__contains__)
+
+
 OPTIONS: Mapping[str, Allowed] = {
     "approve": _FUNCTION,
     "artifact_store": Allowed(
@@ -63,6 +68,7 @@ OPTIONS: Mapping[str, Allowed] = {
     ),
     "committers": _list_of("functions", _FUNCTION),
     "deciders": _list_of("deciders"),
+    "conversation": _STRING,
     "dependencies": ANYTHING,
     "engine": Allowed(
         "an Engine, which has execute(run, host, board)", methods=("execute",), hint=engine_hint
@@ -74,10 +80,11 @@ OPTIONS: Mapping[str, Allowed] = {
         fits=callable,
     ),
     "history": Allowed(
-        "messages, an AgentResult or 'context'",
-        (str, AgentResult, Message, Iterable),
-        but=(bytes, Mapping),
+        "messages or an AgentResult",
+        (AgentResult, Message, Iterable),
+        but=(bytes, str, Mapping),
     ),
+    "if_waiting": _one_of("refuse", "tell"),
     "host": Allowed("an object with some of Host's methods", (object,), but=(*_PLAIN, type)),
     # What opens it says more of what is wrong.
     "journal": ANYTHING,
@@ -92,6 +99,7 @@ OPTIONS: Mapping[str, Allowed] = {
     "prices": Allowed(
         "Prices, or a mapping from model names to Price", (Mapping,), methods=("find", "cost_of")
     ),
+    "remember": Allowed("True or False", (bool,)),
     "resume_from": Allowed("a Checkpoint", (Checkpoint,)),
     "retry": Allowed("a Retry", (Retry,)),
     "secrets": _list_of("strings", _STRING),

@@ -21,6 +21,7 @@ from upshot.contract.model_calls import Request
 from upshot.contract.protocols import Decider, Engine, Journal, Model, Observer
 from upshot.contract.settings import Budget, Policy
 from upshot.engines.loop import LoopEngine
+from upshot.entry.conversations import asked_before, with_conversation
 from upshot.entry.option_checks import check_hooks, items_of, losses_of, object_of, to_request
 from upshot.entry.resume import check_checkpoint, history_of
 from upshot.errors import Misuse
@@ -39,6 +40,7 @@ from upshot.runs.redaction import MARKS_OPTION, name_marks
 from upshot.runs.run_context import current_run
 from upshot.runs.services.handoff_tools import handoff_tools
 from upshot.state.run_state import RunState
+from upshot.state.turns import turn_of
 from upshot.tools.catalog import resolve_tools
 from upshot.tools.definition.tool import Tool
 
@@ -212,16 +214,16 @@ async def _plan(
     handoff_messages: Sequence[Message],
 ) -> Plan:
     _check_hooks(options)
-    given, request = request, to_request(request)
+    given, request = request, with_conversation(to_request(request), options, journal)
     engine = options.get("engine") or agent.engine or LoopEngine()
     model = _model(agent, engine, options)
     budget = options.get("budget") or agent.budget or USUAL_BUDGET
-    await _check_price(model, budget)
     _check_models(engine, model)
     await check_checkpoint(options.get("resume_from"), engine)
     near, parent, hidden = _near_parent(), _parent(), secrets_of(options)
-    history, taint = await history_of(request, options, journal)
+    history, taint = history_of(request, options)
     request, attributes = _inherited(request, options, parent)
+    await _check_budget(model, budget, request, journal)
     return Plan(
         agent=agent,
         request=request,
@@ -321,6 +323,8 @@ async def plan_again(
     if plan.policy is None and POLICY_OPTION in logged:
         # To resume without a policy is not to remove it.
         plan = replace(plan, policy=convert(logged[POLICY_OPTION], Policy))
+    if (turn := turn_of(started.options)) is not None:
+        plan = replace(plan, turn=turn, asked=await asked_before(turn, plan, journal))
     marks = started.options.get(MARKS_OPTION)
     return replace(plan, secret_marks=marks) if plan.secrets and isinstance(marks, str) else plan
 
@@ -380,7 +384,14 @@ def _model(agent: Agent[Any], engine: Engine, options: RunOptions) -> Model | No
     return named
 
 
-async def _check_price(model: Model | None, budget: Budget) -> None:
+async def _check_budget(
+    model: Model | None, budget: Budget, request: Request, journal: Journal | None
+) -> None:
+    if budget.scope == "conversation" and (journal is None or not request.context_id):
+        raise Misuse(
+            'the budget has scope="conversation", and the run is in none: give conversation= and '
+            'journal=, or Budget(scope="run")'
+        )
     if budget.max_cost_usd is None or budget.unpriced == "allow" or model is None:
         return
     if (loading := default_prices().load(name_of(model))) is not None:

@@ -36,7 +36,7 @@ from upshot.runs.run_context import current_run
 from upshot.runs.session import Session
 from upshot.state.child_runs import step_of
 from upshot.state.run_state import RunState
-from upshot.state.stored_events import Seeds, result_of, states
+from upshot.state.stored_events import result_of, seeds_of, states
 
 # What belongs to the world outside; none of it is given to a run that is replayed.
 _OUTSIDE = ("approve", "artifact_store", "committers", "history", "host", "observers", "prepare")
@@ -73,7 +73,6 @@ async def replay_run(
     *,
     journal: Where,
     options: ResumeOptions,
-    seeds: Seeds | None = None,
 ) -> Replay:
     """See ``replay``."""
     check_run_id(run_id)
@@ -83,9 +82,9 @@ async def replay_run(
         raise Misuse("a run cannot be replayed inside a run")
     async with open_journal(journal, create=False) as opened:
         hidden = secrets_of(options)
-        await read_past(run_id, opened, secrets=hidden, seeds=seeds)
+        await read_past(run_id, opened, secrets=hidden)
         logged = opened.events(run_id)
-        events = [event async for event, _ in states(logged, seeds=seeds)]
+        events = [event async for event, _ in states(logged, seeds=seeds_of(opened))]
         record = Recording(events, hidden)
         results = {child: await _result_of(child, opened, hidden) for child in record.children}
         given = {name: one for name, one in options.items() if name not in _OUTSIDE}

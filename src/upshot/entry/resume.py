@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from secrets import token_hex
 from typing import Any, cast
 
+import msgspec
 from msgspec.structs import replace
 
 from upshot.contract.base.checks import did_you_mean, shown
@@ -38,20 +39,19 @@ from upshot.runs.resumption import (
     reads_checkpoints,
     spent_in,
 )
-from upshot.state.child_runs import FORKED_FROM, end_step, origins_of
+from upshot.state.child_runs import FORKED_FROM, TURN_OPTION, end_step, origins_of
 from upshot.state.run_state import RunState
-from upshot.state.stored_events import Seeds, read_event, result_of, with_seed
+from upshot.state.stored_events import read_event, seeds_of, with_seed
+from upshot.state.turns import PREPARED
 
 # The nearest id is looked for among this many of the newest runs.
 _MAX_NAMED = 1_000
 
 
-async def read_past(
-    run_id: str, journal: Journal, *, secrets: Sequence[str] = (), seeds: Seeds | None = None
-) -> RunState:
+async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = ()) -> RunState:
     """Fold the log of a run."""
     past = RunState()
-    await read_on(past, run_id, journal, secrets=secrets, seeds=seeds)
+    await read_on(past, run_id, journal, secrets=secrets)
     if past.started is None:
         if await journal.runs(run_id=run_id):
             raise Misuse(f"the journal knows the run {run_id!r}, but has no event of it any more")
@@ -62,12 +62,7 @@ async def read_past(
 
 
 async def read_on(
-    past: RunState,
-    run_id: str,
-    journal: Journal,
-    *,
-    secrets: Sequence[str] = (),
-    seeds: Seeds | None = None,
+    past: RunState, run_id: str, journal: Journal, *, secrets: Sequence[str] = ()
 ) -> None:
     """Fold what was logged since *past* was read, with the secrets put back for their marks."""
     # Tools and models work with the real values.
@@ -77,7 +72,8 @@ async def read_on(
     async for event in journal.events(run_id, after=past.seq):
         if isinstance(event, RunStarted):
             past.show = shown_by(secrets, event)
-        read_event(past, read(event), seeds=seeds)
+        whole = await with_seed(read(event), seeds_of(journal), past)
+        read_event(past, whole)
 
 
 async def read_children(past: RunState, journal: Journal) -> None:
@@ -98,8 +94,8 @@ async def read_children(past: RunState, journal: Journal) -> None:
                 past.ends_found = (*past.ends_found, end)
 
 
-async def history_of(
-    request: Request, options: RunOptions, journal: Journal | None
+def history_of(
+    request: Request, options: RunOptions
 ) -> tuple[Sequence[Message], TaintOrigin | None]:
     """The messages that a run begins with, as its options say, and what tainted them.
 
@@ -110,15 +106,8 @@ async def history_of(
     if isinstance(history, AgentResult):
         taint = history.taint
         taint = None if taint is None else taint.seen_from(history.run_id)
-        return _with_outcomes(history.all_messages(), request), taint
-    if not isinstance(history, str):
-        return (_with_outcomes(_messages(history), request) if history else ()), None
-    if history != "context":
-        raise Misuse(f"history must be messages, an AgentResult or 'context', got {history!r}")
-    if journal is None or not request.context_id:
-        raise Misuse("history='context' needs a journal and a Request with a context_id")
-    messages, taint = await _context_messages(request.context_id, journal)
-    return _with_outcomes(messages, request), taint
+        return with_outcomes(history.all_messages(), request), taint
+    return (with_outcomes(_messages(history), request) if history else ()), None
 
 
 def _messages(history: object) -> tuple[Message, ...]:
@@ -132,33 +121,7 @@ def _messages(history: object) -> tuple[Message, ...]:
     return cast("tuple[Message, ...]", items)
 
 
-async def _context_messages(
-    context_id: str, journal: Journal
-) -> tuple[Sequence[Message], TaintOrigin | None]:
-    """What earlier committed runs of the context asked and produced, and what tainted it first.
-
-    What was asked inside one of them is no turn of the conversation.
-    """
-    messages: list[Message] = []
-    taint: TaintOrigin | None = None
-    summaries = await journal.runs(context_id=context_id)
-    ids = {summary.run_id for summary in summaries}
-    # The journal lists the newest first.
-    for summary in reversed(summaries):
-        if not summary.ended or summary.parent_run_id in ids:
-            continue
-        past = await read_past(summary.run_id, journal)
-        if past.started is None:
-            continue
-        result = result_of(past)
-        if result is not None and result.committed:
-            messages += [past.started.request.to_message(), *result.messages]
-            if taint is None and past.taint is not None:
-                taint = past.taint.seen_from(summary.run_id)
-    return messages, taint
-
-
-def _with_outcomes(messages: Sequence[Message], request: Request) -> Sequence[Message]:
+def with_outcomes(messages: Sequence[Message], request: Request) -> Sequence[Message]:
     """*messages* with an outcome after every reply for each call of it that has none.
 
     An outcome may stand anywhere after its call, and may be the request itself.
@@ -268,9 +231,11 @@ async def _can_resume(engine: Engine, checkpoint: Checkpoint) -> bool:
         raise Misuse(raised(f"{name}.can_resume", error)) from error
 
 
-async def fork_run(run_id: str, *, at: int, journal: Where, seeds: Seeds | None = None) -> str:
+async def fork_run(run_id: str, *, at: int, journal: Where, conversation: str = "") -> str:
     """See ``fork``."""
     check_run_id(run_id)
+    if not isinstance(conversation, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise Misuse(f"conversation must be a string, got {shown(conversation)}")
     if not isinstance(at, int) or isinstance(at, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         raise Misuse(f"at is {at!r:.60}: give the seq of an event of the run, from 1")
     async with open_journal(journal, create=False) as opened:
@@ -281,11 +246,11 @@ async def fork_run(run_id: str, *, at: int, journal: Where, seeds: Seeds | None 
             events = await opened.export(run_id, whole)
             if not 1 <= at <= events:
                 raise Misuse(f"run {run_id} has no event {at}: give one from 1 to {events}")
-            await asyncio.to_thread(_write_fork, whole, part, new_id=new_id, at=at, seeds=seeds)
+            await asyncio.to_thread(_write_fork, whole, part, new_id, at, conversation)
             return await opened.import_(part)
 
 
-def _write_fork(whole: str, part: str, *, new_id: str, at: int, seeds: Seeds | None) -> None:
+def _write_fork(whole: str, part: str, new_id: str, at: int, conversation: str) -> None:
     """Write the first events of the run in *whole* to *part*, as a run of its own."""
     bodies: list[bytes] = []
     artifacts: list[StoredArtifact] = []
@@ -295,8 +260,10 @@ def _write_fork(whole: str, part: str, *, new_id: str, at: int, seeds: Seeds | N
             artifacts.append(line)
         elif line.entry.seq <= at:
             last = line.event
-            event = with_seed(line.event, seeds)
-            bodies.append(_forked_event(event, line.entry.seq, new_id, at))
+            event = line.event
+            if isinstance(event, RunStarted):
+                event = _forked_start(event, at, conversation)
+            bodies.append(_forked_event(event, line.entry.seq, new_id))
     if isinstance(last, RunSettled) and last.result.status is not Status.INPUT_REQUIRED:
         raise Misuse(f"the run has ended at event {at}: fork it at an earlier one")
     kept = [one for one in artifacts if any(one.id.encode() in body for body in bodies)]
@@ -314,20 +281,22 @@ def _translated(body: bytes, names: dict[bytes, bytes]) -> bytes:
     return body
 
 
-def _forked_event(event: Event, seq: int, new_id: str, at: int) -> bytes:
+def _forked_event(event: Event, seq: int, new_id: str) -> bytes:
     if isinstance(event, Unknown):
         raise Misuse(f"event {seq} is of a kind that this version does not know")
-    run_id = event.run_id
-    event = replace(event, run_id=new_id)
-    match event:
-        case RunStarted():
-            origins = event.options.get(FORKED_FROM)
-            known = origins if isinstance(origins, list) else []
-            origin: Json = {"run_id": run_id, "seq": at}
-            options = {**event.options, FORKED_FROM: [*known, origin]}
-            # It may hold the id that the caller chose for the run that was forked.
-            request = replace(event.request, run_id="")
-            event = replace(event, options=options, request=request)
-        case _:
-            pass
-    return encode(event)
+    return encode(replace(event, run_id=new_id))
+
+
+def _forked_start(event: RunStarted, at: int, conversation: str) -> RunStarted:
+    """The first event of a fork, which is in no conversation but the one that the call names."""
+    origins = event.options.get(FORKED_FROM)
+    known = origins if isinstance(origins, list) else []
+    origin: Json = {"run_id": event.run_id, "seq": at}
+    options = {**event.options, FORKED_FROM: [*known, origin]}
+    options.pop(TURN_OPTION, None)
+    if conversation:
+        # What its board holds of another conversation was not said in this one.
+        options[TURN_OPTION] = msgspec.to_builtins(PREPARED)
+    # It may hold the id that the caller chose for the run that was forked.
+    request = replace(event.request, run_id="", context_id=conversation)
+    return replace(event, options=options, request=request)

@@ -17,6 +17,8 @@ from weakref import ref
 from upshot.contract.protocols import InstantJournal, Journal
 from upshot.errors import JournalError
 from upshot.journal.lease_holder import LeaseHolder
+from upshot.journal.memory_journal import MemoryJournal
+from upshot.journal.run_list import TurnClaim, TurnInTheWay
 from upshot.runs.run_context import current_run
 from upshot.runs.session import Session
 
@@ -31,10 +33,12 @@ _lock = threading.Lock()
 class RunLease:
     """Marks that this process holds a run."""
 
-    __slots__ = ("_known", "_loop", "_session", "epoch")
+    __slots__ = ("_known", "_loop", "_session", "epoch", "in_the_way")
 
     def __init__(self) -> None:
         self.epoch: int = 0
+        # The turn of its conversation because of which it was not taken.
+        self.in_the_way: TurnInTheWay | None = None
         # Set once it is known what works on the run, or that nothing will.
         self._known: asyncio.Event | None = None
         # What was left behind in a loop that is closed is not kept alive by this.
@@ -100,13 +104,18 @@ def drop(hold: RunLease, run_id: str, journal: Journal) -> None:
 
 @asynccontextmanager
 async def taken(
-    run_id: str, journal: Journal, *, take_over: bool, is_owned: bool = False
+    run_id: str,
+    journal: Journal,
+    *,
+    take_over: bool,
+    is_owned: bool = False,
+    turn: TurnClaim | None = None,
 ) -> AsyncGenerator[RunLease]:
-    """Take a run, and release it in the end, whatever happens.
+    """Take a run and its turn, and release it in the end, whatever happens.
 
-    A run that this process works on is left to it, unless *take_over*. A journal that more than
-    one process may have open has ``claim_free``, which leaves a run to another living one, and
-    ``release``.
+    A run that this process works on is left to it, unless *take_over*. Where another turn is in
+    the way, nothing is taken, and the lease says which. A journal that more than one process may
+    have open has ``claim_free``, which leaves a run to another living one, and ``release``.
     """
     place, hold = _place_of(journal, run_id), RunLease()
     with _lock:
@@ -115,7 +124,16 @@ async def taken(
         _holds[place] = hold
     try:
         claim_free = None if take_over or is_owned else getattr(journal, "claim_free", None)
-        hold.epoch = await (claim_free or journal.claim)(run_id)
+        if turn is None:
+            hold.epoch = await (claim_free or journal.claim)(run_id)
+        else:
+            # Those that have turns have this.
+            keeps = cast("MemoryJournal", journal)
+            taken_turn = await keeps.claim_turn(run_id, turn, take_over=take_over)
+            if isinstance(taken_turn, TurnInTheWay):
+                hold.in_the_way = taken_turn
+            else:
+                hold.epoch = taken_turn
         yield hold
     finally:
         drop(hold, run_id, journal)

@@ -19,6 +19,15 @@ from upshot.contract.pending import AnyAnswer
 from upshot.contract.protocols import Journal, as_instant
 from upshot.contract.result import AgentResult
 from upshot.entry.answers import hand_down, outdated_warnings, sort_answers, too_late
+from upshot.entry.conversations import (
+    check_not_passed,
+    claim_again,
+    conflicting,
+    joined,
+    names_conversation,
+    part_of,
+    taken_error,
+)
 from upshot.entry.option_checks import RESUME_NAMES, check_options, check_run_id
 from upshot.entry.planning import plan_again, plan_run, secrets_of, to_agent, usual_plan
 from upshot.entry.resume import (
@@ -84,6 +93,8 @@ async def begin(
     child: Child,
     handoff_messages: Sequence[Message] = (),
     extra_logged: JsonObject | None = None,
+    head: str = "",
+    sees: bool = True,
 ) -> AsyncGenerator[LiveRun[Any]]:
     """Open what a new run needs, begin it, and close it all after its end."""
     check_options(options)
@@ -95,7 +106,8 @@ async def begin(
         return
     async with open_journal(where) as journal:
         plan = await _plan_new(agent, request, options, journal, **more)
-        async with _taken_anew(plan, journal) as hold:
+        new = _taken_anew(plan, options, journal, head=head, sees=sees)
+        async with new as (plan, hold):
             yield LiveRun(hold.give(Session(plan, epoch=hold.epoch)), watch=watch)
 
 
@@ -110,7 +122,8 @@ async def run_whole(
     check_options(options)
     where = options.get("journal") if outer is None else place_of(options)
     instant = None if where is None else as_instant(where)
-    if where is None or instant is not None:
+    is_named = names_conversation(request, options)
+    if where is None or (instant is not None and not is_named):
         plan = usual_plan(agent, request, options, instant) if outer is None else None
         if plan is None:
             plan = await _plan_new(agent, request, options, instant, child=child)
@@ -123,7 +136,7 @@ async def run_whole(
             drop(hold, plan.run_id, instant)
     async with open_journal(where) as journal:
         plan = await _plan_new(agent, request, options, journal, child=child)
-        async with _taken_anew(plan, journal) as hold:
+        async with _taken_anew(plan, options, journal) as (plan, hold):
             return await live_through(hold.give(Session(plan, epoch=hold.epoch)))
 
 
@@ -223,13 +236,13 @@ async def go_on(
                 yield LiveRun(session, watch=watch, is_guest=True)
                 return
             # Of two callers that answer at once the second must not take over from the first.
-            async with taken(run_id, opened, take_over=takes) as hold:
-                # The holder until now may have gone on with the run meanwhile.
-                # Under the lease nobody else appends, so from here on the state is that of the
-                # log.
+            async with _taken_again(past, run_id, opened, take_over=takes) as hold:
+                # The holder until now may have gone on with the run; under the lease nobody else
+                # appends, so that from here on the state is that of the log.
                 await read_on(past, run_id, opened, secrets=hidden)
                 if continue_stopped:
                     past.reopen()
+                    await check_not_passed(plan, past, opened)
                 if not past.ended:
                     given, outdated = await sort_answers(answers, past, run_id, opened)
                     own = tuple(given.pop(run_id, ()))
@@ -238,16 +251,17 @@ async def go_on(
                     # After the answers: a child run may have ended or parked anew meanwhile.
                     await read_children(past, opened)
                     told = () if is_known else await left_behind(past, run_id, opened)
-                    seed = tuple(past.seed)
-                    plan = replace(plan, is_known=is_known, seed=seed, earlier_may_work=at_work)
-                    plan = replace(plan, continue_stopped=continue_stopped)
+                    plan = replace(plan, is_known=is_known, seed=tuple(past.seed))
+                    plan = replace(
+                        plan, earlier_may_work=at_work, continue_stopped=continue_stopped
+                    )
                     plan = replace(plan, warnings=(*told, *outdated_warnings(outdated)))
                     session = Session(plan, past=past, answers=own, epoch=hold.epoch)
                     yield LiveRun(hold.give(session), watch=watch)
                     return
         if (result := result_of(past)) is not None:
-            late = too_late(answers, run_id)
-            result = replace(result, warnings=(*result.warnings, *late)) if late else result
+            if late := too_late(answers, run_id):
+                result = replace(result, warnings=(*result.warnings, *late))
             yield typed(result, to_agent(agent, options.get("engine")))
 
 
@@ -276,12 +290,31 @@ async def _plan_new(
 
 
 @asynccontextmanager
-async def _taken_anew(plan: Plan, journal: Journal) -> AsyncGenerator[RunLease]:
-    """Take the log of a new run; a child run belongs to the holder of its parent run."""
+async def _taken_anew(
+    plan: Plan, options: RunOptions, journal: Journal, *, head: str = "", sees: bool = True
+) -> AsyncGenerator[tuple[Plan, RunLease]]:
+    """Take the log of a new run, which belongs to the holder of its parent run; and its turn."""
     is_inside = current_run.get() is not None
-    async with taken(plan.run_id, journal, take_over=False, is_owned=is_inside) as hold:
+    part = await part_of(plan, options, journal, head=head, sees=sees)
+    turn = None if part is None else part.claim
+    async with taken(plan.run_id, journal, take_over=False, is_owned=is_inside, turn=turn) as hold:
+        if hold.in_the_way is not None:
+            yield await conflicting(plan, journal, hold.in_the_way), hold
+            return
         # Another process may have begun it, and be through with it, since it was looked up.
         await _refuse_known(plan, journal)
+        yield (plan if part is None else await joined(plan, options, journal, part)), hold
+
+
+@asynccontextmanager
+async def _taken_again(
+    past: RunState, run_id: str, journal: Journal, *, take_over: bool
+) -> AsyncGenerator[RunLease]:
+    """Take a run that goes on, and its turn again."""
+    turn = claim_again(past)
+    async with taken(run_id, journal, take_over=take_over, turn=turn) as hold:
+        if turn is not None and hold.in_the_way is not None:
+            raise taken_error(run_id, turn.conversation, hold.in_the_way)
         yield hold
 
 

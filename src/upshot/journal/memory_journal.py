@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import math
 from asyncio import get_running_loop
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from os import PathLike, fspath
 from typing import Unpack
 
+from upshot.contract.base.enums import Status
 from upshot.contract.codec import encode
-from upshot.contract.events import Event
+from upshot.contract.conversation import Conversation, ConversationSummary
+from upshot.contract.events import Event, RunSettled, RunStarted, SeedReference
+from upshot.contract.message import Message
 from upshot.contract.protocols import RunFilters, RunSummary
+from upshot.contract.usage import NO_USAGE, Cost, Usage
 from upshot.errors import JournalError, Misuse
 from upshot.journal.artifact_store import MemoryArtifactStore, StoredArtifact
 from upshot.journal.event_codec import (
@@ -30,20 +34,37 @@ from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.run_list import (
     RemovedRuns,
     RunQuery,
+    TurnClaim,
+    TurnInTheWay,
     already_there,
     check_removal,
     choose_removal,
     no_such_page,
 )
+from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, child_id
+from upshot.state.run_state import RunState
+from upshot.state.stored_events import with_seed
 from upshot.state.summary import RUNNING, SummaryChange, summary_change
+from upshot.state.turns import (
+    ConversationState,
+    KeptTurns,
+    Lift,
+    committed_turns,
+    folded,
+    read_conversation,
+    summarised,
+    used_in_all,
+)
 
 _NO_ENDS: dict[int, int] = {}
+_NO_TURN = TurnClaim("", "")
+_NOTED = frozenset[type]((RunStarted, RunSettled))
 
 
 class _Log:
     """One run."""
 
-    __slots__ = ("ends", "epoch", "events", "loop")
+    __slots__ = ("ends", "epoch", "events", "is_chained", "loop", "revision", "turn")
 
     # Shared by all that have been claimed once, which are nearly all.
     ends: dict[int, int]
@@ -55,6 +76,10 @@ class _Log:
         self.events: list[Event] = []
         self.ends = _NO_ENDS
         self.loop = None
+        # Of which conversation it is, and with how many turns of that it was committed.
+        self.turn: TurnClaim = _NO_TURN
+        self.is_chained = False
+        self.revision = 0
 
     def summary(self, run_id: str) -> RunSummary:
         times = (getattr(event, "time", None) for event in reversed(self.events))
@@ -70,7 +95,30 @@ class _Log:
             request=first.request or "",
             parent_run_id=first.parent_run_id or "",
             context_id=first.context_id or "",
+            turn=first.turn or "",
+            is_chained=first.is_chained,
+            revision=self.revision,
+            usage=last.usage or NO_USAGE,
+            cost=last.cost,
         )
+
+    @property
+    def turn_status(self) -> str:
+        """That of its turn, "" of one that has ended or has not begun."""
+        changes = self._changes(reversed(self.events))
+        status = next((change.status for change in changes), "")
+        if status not in ("", RUNNING, Status.INPUT_REQUIRED):
+            return ""
+        if status == Status.INPUT_REQUIRED:
+            return status
+        if self.loop is not None and self.loop.is_running():
+            return RUNNING
+        return status and "died"
+
+    def is_of(self, conversation: str) -> bool:
+        """Whether it is a run of that conversation, with any event."""
+        first = self.events[0]
+        return isinstance(first, RunStarted) and first.request.context_id == conversation
 
     @property
     def origins(self) -> Iterable[str]:
@@ -120,6 +168,7 @@ class MemoryJournal:
     def __init__(self) -> None:
         self.artifacts: MemoryArtifactStore = MemoryArtifactStore()
         self._logs: dict[str, _Log] = {}
+        self._committed = KeptTurns()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -147,6 +196,30 @@ class MemoryJournal:
         log.epoch += 1
         log.loop = None
         return log.epoch
+
+    async def claim_turn(
+        self, run_id: str, turn: TurnClaim, *, take_over: bool = False
+    ) -> int | TurnInTheWay:
+        """Take the run and its turn of a conversation, at once.
+
+        Args:
+            run_id: The run.
+            turn: Of which conversation.
+            take_over: Without effect here: no other process has this journal.
+
+        Returns:
+            The epoch; or the other turn that has not ended, and then nothing was taken.
+        """
+        for other_id, log in self._turns_of(turn.conversation).items():
+            if other_id == run_id or log.turn.head == turn.head:
+                continue
+            status = log.turn_status
+            if status and turn.is_blocked_by(status):
+                return TurnInTheWay(other_id, status)
+        epoch = await self.claim(run_id)
+        log = self._logs[run_id]
+        log.turn, log.loop = turn, get_running_loop()
+        return epoch
 
     def begin(self, run_id: str) -> int:
         """Take a run that is new, and is worked on from now on in the event loop that runs.
@@ -206,6 +279,44 @@ class MemoryJournal:
         if event.seq != len(events) + 1 or (epoch != log.epoch and epoch is not None):
             raise log.refusal(event.run_id, event.seq, epoch)
         events.append(event)
+        if type(event) in _NOTED:
+            self._note(event, log)
+
+    def _note(self, event: Event, log: _Log) -> None:
+        """Note what the first and the last event of a session change of a turn."""
+        if isinstance(event, RunStarted):
+            if TURN_OPTION in event.options and (change := summary_change(event)) is not None:
+                log.turn = TurnClaim(change.context_id or "", change.turn or "")
+                log.is_chained = change.is_chained
+        elif isinstance(event, RunSettled) and log.turn.head:
+            result = event.result
+            if not result.committed or log.revision:
+                return
+            if result.handoff is None or not log.is_chained:
+                turns = self._turns_of(log.turn.conversation)
+                log.revision = 1 + max(one.revision for one in turns.values())
+            elif log.loop is not None:
+                # Until the next run of its turn has an event, the turn is kept for the same loop.
+                following = self._logs.setdefault(child_id(CHAIN_OPTION, event.run_id), _Log())
+                following.turn, following.loop = log.turn, log.loop
+
+    def _runs_of(self, conversation: str) -> list[RunSummary]:
+        """The runs of a conversation, oldest first."""
+        found = [
+            log.summary(run_id)
+            for run_id, log in self._open().items()
+            if conversation and log.events and log.is_of(conversation)
+        ]
+        found.sort(key=_started_at)
+        return found
+
+    def _turns_of(self, conversation: str) -> dict[str, _Log]:
+        """The runs that are turns of a conversation, by id."""
+        return {
+            run_id: log
+            for run_id, log in self._logs.items()
+            if log.turn.head and log.turn.conversation == conversation
+        }
 
     def _append_other(self, event: Event, epoch: int | None) -> None:
         """Take the first event of a run that is not claimed, or one of an unknown kind."""
@@ -215,6 +326,7 @@ class MemoryJournal:
             raise log.refusal(run_id, seq, epoch)
         self._logs[run_id] = log
         log.events.append(event)
+        self._note(event, log)
 
     async def durable(self, run_id: str, seq: int, *, epoch: int | None = None) -> None:
         """Wait until every event of the run up to *seq* is safe; here they always are.
@@ -276,11 +388,58 @@ class MemoryJournal:
     def _listed(self) -> list[RunSummary]:
         latest_first = reversed(self._open().items())
         listed = [log.summary(run_id) for run_id, log in latest_first if log.events]
-        listed.sort(
-            key=lambda run: run.started_at.timestamp() if run.started_at else -math.inf,
-            reverse=True,
-        )
+        listed.sort(key=_started_at, reverse=True)
         return listed
+
+    async def conversation(self, id: str) -> Conversation:
+        """What the runs of a conversation come to; see ``SqliteJournal.conversation``."""
+        return (await self.read_turns(id)).shown()
+
+    async def conversations(
+        self, *, limit: int | None = None, newest_first: bool = True
+    ) -> Sequence[ConversationSummary]:
+        """The conversations, by the time at which their last run began.
+
+        Args:
+            limit: The most to return, from 1; None returns all.
+            newest_first: Whether the one with the newest run comes first, or last.
+
+        Raises:
+            Misuse: *limit* is not a positive whole number.
+        """
+        RunQuery(limit=limit).check()
+        found: dict[str, list[RunSummary]] = {}
+        for run in self._listed():
+            if run.context_id:
+                found.setdefault(run.context_id, []).insert(0, run)
+        listed = [summarised(id, runs) for id, runs in found.items()]
+        return (listed if newest_first else listed[::-1])[:limit]
+
+    async def read_turns(
+        self, id: str, *, read: Callable[[], Lift] | None = None, without: str = ""
+    ) -> ConversationState:
+        """Read a conversation, for who begins a turn of it; see ``SqliteJournal.read_turns``."""
+        kept = self._committed if read is None else KeptTurns()
+
+        def state_of(run_id: str) -> RunState:
+            return folded(self._logs[run_id].events, None if read is None else read())
+
+        return read_conversation(id, self._runs_of(id), state_of, kept.of(id), without=without)
+
+    async def seed_messages(self, seed: SeedReference) -> Sequence[Message]:
+        """The messages of a conversation that a log names, for ``states(..., seeds=)``."""
+        turns = committed_turns(
+            self._runs_of(seed.conversation),
+            lambda run_id: folded(self._logs[run_id].events),
+            self._committed.of(seed.conversation),
+        )
+        return turns.at(seed.revision)
+
+    async def used_elsewhere(self, id: str, *, without: str) -> tuple[Usage, Cost | None]:
+        """What the runs of a conversation used, but for the run *without* and its child runs."""
+        return used_in_all(
+            self._runs_of(id), lambda run_id: folded(self._logs[run_id].events), without=without
+        )
 
     async def remove_runs(
         self,
@@ -331,7 +490,8 @@ class MemoryJournal:
                 *path* cannot be written.
         """
         log = self._open().get(run_id, _Log())
-        lines = [_line_of(event) for event in log.events]
+        whole = [await with_seed(event, self.seed_messages) for event in log.events]
+        lines = [*map(_line_of, whole)]
         artifacts = self.artifacts.of_run(run_id)
         run = ExportedRun(run_id, len(lines), lines, len(artifacts), artifacts)
         return await asyncio.to_thread(write_lines, fspath(path), run)
@@ -360,6 +520,8 @@ class MemoryJournal:
             raise already_there(run_id)
         log.epoch = 0 if known is None else known.epoch
         self._logs[run_id] = log
+        for event in log.events:
+            self._note(event, log)
         for artifact in artifacts:
             self.artifacts.keep(artifact)
         return run_id
@@ -373,6 +535,10 @@ class MemoryJournal:
         if self._closed:
             raise JournalError("the journal is closed")
         return self._logs
+
+
+def _started_at(run: RunSummary) -> float:
+    return run.started_at.timestamp() if run.started_at else -math.inf
 
 
 def _line_of(event: Event) -> bytes:

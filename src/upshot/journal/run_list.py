@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from upshot.contract.base.checks import check_whole
+from upshot.contract.base.enums import Status
 from upshot.contract.base.structs import Value
 from upshot.contract.protocols import RunSummary
 from upshot.errors import JournalError, Misuse
@@ -37,6 +38,36 @@ class RunQuery(NamedTuple):
             and self.run_id in ("", run.run_id)
             and run.run_id.startswith(self.prefix)
         )
+
+
+class TurnClaim(NamedTuple):
+    """The wish to take a turn of a conversation.
+
+    Attributes:
+        conversation: The conversation.
+        head: The first run of the turn.
+        passes: Whether turns that wait for answers are passed.
+    """
+
+    conversation: str
+    head: str
+    passes: bool = False
+
+    def is_blocked_by(self, status: str) -> bool:
+        """Whether another turn of that status, which has not ended, is in the way."""
+        return status != Status.INPUT_REQUIRED or not self.passes
+
+
+class TurnInTheWay(NamedTuple):
+    """Another turn, because of which a turn cannot be taken.
+
+    Attributes:
+        run_id: The run that has it.
+        status: "running", "input_required", or "died" where its process ended.
+    """
+
+    run_id: str
+    status: str
 
 
 class RemovedRuns(Value, frozen=True, kw_only=True):

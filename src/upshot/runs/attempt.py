@@ -32,6 +32,7 @@ from upshot.runs.run_context import RunContext, current_run
 from upshot.runs.services.run_tools import toolbox_of
 from upshot.state.board import Board
 from upshot.state.child_runs import bare_id
+from upshot.state.stored_events import name_seed
 
 _WAITS_IN_VAIN = RunWarning(
     code="no_journal",
@@ -169,6 +170,8 @@ async def seed(context: RunContext, attempt: int, feedback: str) -> None:
     # First, for the process may end between the two.
     if context.plan.taint is not None or any(map(is_untrusted, board.messages())):
         context.distrust(context.plan.taint or EARLIER)
+    if context.plan.named_seed is not None and context.state.named_seed is None:
+        name_seed(context.state, *context.plan.named_seed)
     for change in board.facts():
         context.recorder.emit(change)
     if context.toolbox is not None:

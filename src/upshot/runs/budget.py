@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from threading import Lock
 from typing import Any
@@ -49,6 +49,9 @@ class RunBudget:
         is_known: Set while what the run round this one knows already is counted.
         tell: Told what each call used, with its cost, those of runs inside included; None tells
             nobody.
+        elsewhere: Tokens and money that other runs of the conversation used, where the budget is
+            of all of them; those of the runs round this one count there.
+        look_elsewhere: Finds that out anew; None where no budget asks for it.
     """
 
     # On the class, so that a run that sets none of them pays for none.
@@ -56,6 +59,8 @@ class RunBudget:
     turns_before: int = 0
     is_known: bool = False
     tell: Callable[[Usage], None] | None = None
+    elsewhere: tuple[int, Decimal] = (0, _ZERO)
+    look_elsewhere: Callable[[], Awaitable[None]] | None = None
     _unpriced: int = 0
     _mark: int = 0
 
@@ -69,6 +74,8 @@ class RunBudget:
         self._calls: list[CountedCall] = []
         self._costs: list[Cost] = []
         self._parent = parent
+        if parent is not None and parent.look_elsewhere is not None:
+            self.look_elsewhere = parent.look_elsewhere
         self._clock = clock
         limit_s = budget.deadline_s
         self.deadline = None if limit_s is None else clock.monotonic() + limit_s - spent_s
@@ -256,12 +263,20 @@ class RunBudget:
 
     def _tokens(self) -> int:
         """All that are known; who tells only what went in has used that much at least."""
-        usage = self.usage
-        return max(usage.total_tokens or 0, (usage.input_tokens or 0) + (usage.output_tokens or 0))
+        return self.elsewhere[0] + tokens_of(self.usage)
 
     def _money(self) -> Decimal:
-        cost = self.cost
-        return _ZERO if cost is None or cost.total is None else cost.total
+        return self.elsewhere[1] + money_of(self.cost)
+
+
+def tokens_of(usage: Usage) -> int:
+    """All tokens that are known of."""
+    return max(usage.total_tokens or 0, (usage.input_tokens or 0) + (usage.output_tokens or 0))
+
+
+def money_of(cost: Cost | None) -> Decimal:
+    """The money that is known of."""
+    return _ZERO if cost is None or cost.total is None else cost.total
 
 
 def _within(budget: Budget, left: Mapping[str, Any]) -> Budget:

@@ -14,8 +14,8 @@ from upshot.contract.agent import Agent, ToolItem
 from upshot.contract.agent_spec import AgentSpec, Handoff, RunInfo
 from upshot.contract.base.checks import json_fault
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.error import RunWarning
-from upshot.contract.events import BoardChanged
+from upshot.contract.error import AgentError, RunWarning
+from upshot.contract.events import BoardChanged, SeedReference
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import TaintOrigin
@@ -39,7 +39,9 @@ from upshot.models.prices import Prices
 from upshot.models.registry import name_of
 from upshot.runs.callbacks import method
 from upshot.runs.redaction import MARKS_OPTION
+from upshot.state.child_runs import TURN_OPTION
 from upshot.state.run_state import DECLARED_OPTION
+from upshot.state.turns import Turn
 from upshot.tools.definition.tool import Tool
 from upshot.tools.gates.approval_gate import ApprovalRequest, PreToolHook
 from upshot.tools.gates.standard_gates import GateChoice
@@ -48,7 +50,7 @@ from upshot.wire.pricing import Price
 Seeder: TypeAlias = Callable[[RunInfo, Request], Board | Awaitable[Board | None] | None]
 Committer: TypeAlias = Callable[[RunInfo, Request, AnyResult], Awaitable[None] | None]
 Approver: TypeAlias = Callable[[ApprovalRequest], bool | Awaitable[bool | None] | None]
-History: TypeAlias = Sequence[Message] | AgentResult[Any] | Literal["context"]
+History: TypeAlias = Sequence[Message] | AgentResult[Any]
 Where: TypeAlias = str | PathLike[str] | Journal
 
 
@@ -59,8 +61,8 @@ class ResumeOptions(TypedDict, total=False):
         engine: Drives the steps; the loop engine where neither call nor agent names one.
         model: "provider:name" or a Model, so that any agent can be tested with a ScriptedModel.
         settings: Merged over the agent's, field by field.
-        history: Messages or an earlier result, put before the request; "context" loads what
-            earlier committed runs of the same context_id produced, from the journal.
+        history: Messages or an earlier result, put before the request; in a conversation only with
+            its first turn.
         tools: Where names in ``Agent.tools`` are found; added to the agent's own where it has None.
         host: Any object with some of the methods of ``Host``.
         observers: After the agent's own.
@@ -123,13 +125,21 @@ class ResumeOptions(TypedDict, total=False):
 
 
 class RunOptions(ResumeOptions, total=False):
-    """Options of ``run``, ``run_sync`` and ``start``: those of ``ResumeOptions``, and the journal.
+    """Options of ``run``, ``run_sync`` and ``start``: those of ``ResumeOptions``, and these.
 
     Attributes:
         journal: A path, "memory:" or an open journal; None keeps no log.
+        conversation: The conversation of which the run is a turn, in place of the request's
+            ``context_id``. It needs a journal.
+        if_waiting: What becomes of the turn while another one waits for answers: by "refuse" it
+            fails with ``conflict``, by "tell" it begins, and the model is told what waits.
+        remember: Whether it is a turn; if not, it sees the conversation and adds nothing to it.
     """
 
     journal: Where | None
+    conversation: str
+    if_waiting: Literal["refuse", "tell"]
+    remember: bool
 
 
 class OutputType:
@@ -324,6 +334,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         is_known: Whether the parent run has counted already what this run's log says it used.
         continue_stopped: Whether a child run that was stopped goes on as this one does.
         is_retry_given: Whether the call said how failed model calls are tried again.
+        turn: Which turn of a conversation it is, None where it is in none.
+        asked: What the user said in earlier turns of the conversation that were committed.
+        named_seed: As in ``RunState``.
+        conflict: Why it ends before it begins, None where it does not.
 
     The others: see ``RunOptions``.
     """
@@ -373,6 +387,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     is_retry_given: bool = False
     seed: tuple[BoardChanged, ...] = ()
     cached_logged: JsonObject | None = None
+    turn: Turn | None = None
+    asked: tuple[Message, ...] = ()
+    named_seed: tuple[SeedReference, tuple[Message, ...]] | None = None
+    conflict: AgentError | None = None
 
     @property
     def ask(self) -> Callable[..., Any] | None:
@@ -400,12 +418,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             if getattr(self, name) is not None:
                 options[name] = True
         options |= _declared(self.tools)
-        if self.artifacts:
-            options["artifacts"] = [*self.artifacts]
-        if self.launch:
-            options["launch"] = self.launch
-        if self.secret_marks:
-            options[MARKS_OPTION] = self.secret_marks
+        if self.turn is not None:
+            options[TURN_OPTION] = msgspec.to_builtins(self.turn)
+        more: JsonObject = {
+            "artifacts": [*self.artifacts],
+            "launch": self.launch,
+            MARKS_OPTION: self.secret_marks,
+        }
+        options.update((name, said) for name, said in more.items() if said)
         return options
 
 

@@ -244,6 +244,7 @@ class RunContext:
     def close(self) -> None:
         """Let go of what leads back here, so that nothing is left to the garbage collector."""
         self.on_interrupt, self.look_for_interrupt = None, _nobody_asks
+        self.budget.look_elsewhere = None
         self.supervisor.close()
         self.toolbox = None
         self.state.board.watch(None)

@@ -63,6 +63,7 @@ from upshot.runs.services.hooks import (
     wants_revision,
     with_verdict,
 )
+from upshot.runs.services.model_caller import count_conversation
 from upshot.runs.services.run_tools import toolbox_of
 from upshot.state.board import Board
 from upshot.state.child_runs import settled_step, step_of
@@ -148,7 +149,9 @@ ROWS = (
     Row(Phase.OPENING, RECALLED, Phase.COMMITTING, "the log shows how the last attempt ended"),
     Row(Phase.OPENING, BROKEN, Phase.ENDING, _BROKEN),
     Row(Phase.PREPARING, PREPARED, Phase.ATTEMPTING, "the board is ready"),
-    Row(Phase.PREPARING, UNPREPARED, Phase.DECIDING, "the seeder raised, or it is too deep"),
+    Row(
+        Phase.PREPARING, UNPREPARED, Phase.DECIDING, "the seeder raised, it is too deep, or no turn"
+    ),
     Row(Phase.PREPARING, BROKEN, Phase.ENDING, _BROKEN),
     Row(Phase.ATTEMPTING, WORKED, Phase.DECIDING, "the engine ended, well or not"),
     Row(Phase.ATTEMPTING, WAITS, Phase.ENDING, "the run waits for an answer"),
@@ -256,6 +259,8 @@ class Session:
         # Whether nothing but the engine does anything in the run.
         self._is_alone = not self._has_hooks and plan.host is None and plan.prepare is None
         self.context.look_for_interrupt = self._host.look
+        if plan.budget.scope == "conversation":
+            count_conversation(self.context)
         if plan.host is not None and not _is_told_outside(self.context):
             self.context.budget.tell = self._host.usage_listener()
 
@@ -503,9 +508,9 @@ class Session:
         self._run.begin_attempt(attempt, self._feedback)
         if self._has_hooks:
             await hooks.tell(context, "on_attempt_start", attempt)
-        too_deep = budget.too_deep(context.depth)
-        if too_deep is not None:
-            return self._unprepared(Ending(status=Status.FAILED, error=too_deep))
+        refusal = self.plan.conflict or budget.too_deep(context.depth)
+        if refusal is not None:
+            return self._unprepared(Ending(status=Status.FAILED, error=refusal))
         try:
             if goes_on:
                 take_board(context, self._run)

@@ -20,6 +20,10 @@ from upshot.contract.result import AgentResult
 from upshot.contract.usage import Cost, RateLimitState, Usage
 
 FORKED_FROM = "forked_from"
+CHAIN_OPTION = "relay"
+"""Where run_started keeps among the options what came before a run that was handed over."""
+TURN_OPTION = "turn"
+"""Where it keeps the turn of a conversation that the run is."""
 _PREFIX = "child:"
 _ID_CHARS = 16
 _NO_ACTS: Mapping[str, tuple[str, ...]] = MappingProxyType({})

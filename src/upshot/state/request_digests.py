@@ -52,9 +52,22 @@ def chained(before: str, message: Message, *, is_named: bool) -> str:
     return _digest(message, before, is_named=is_named or is_fenced)
 
 
-def digest_of_messages(messages: Iterable[Message]) -> str:
-    """The digest of a conversation in its very words, "" for an empty one."""
-    last = ""
+def chain_of(messages: Iterable[Message]) -> list[str]:
+    """The digests of *messages* as a run without secrets sends them."""
+    chain: list[str] = []
+    for message in messages:
+        chain.append(chained(chain[-1] if chain else "", message, is_named=False))
+    return chain
+
+
+def digest_of_messages(messages: Iterable[Message], *, before: str = "") -> str:
+    """The digest of a conversation in its very words, "" for an empty one.
+
+    Args:
+        messages: Its messages, or those that came after others.
+        before: The digest of those others, "" for none.
+    """
+    last = before
     for message in messages:
         last = _digest(message, last, is_named=False)
     return last

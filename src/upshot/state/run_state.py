@@ -30,6 +30,7 @@ from upshot.contract.events import (
     RunResumed,
     RunSettled,
     RunStarted,
+    SeedReference,
     StepSettled,
     StepStarted,
     Tainted,
@@ -38,7 +39,7 @@ from upshot.contract.events import (
     UsageReported,
     Warned,
 )
-from upshot.contract.message import Artifact, Unknown
+from upshot.contract.message import Artifact, Message, Unknown
 from upshot.contract.model_calls import ModelReplied, ModelResponse, ModelRetried, ModelStarted
 from upshot.contract.pending import (
     Answer,
@@ -126,6 +127,8 @@ class RunState(msgspec.Struct, eq=False):
         models: How a model was last asked in each turn of the attempt, in order.
         replies: What it replied, by turn.
         seed: What the board of the first attempt was started with.
+        named_seed: The messages of a conversation that it begins with, and what stands for them in
+            the log; None where they are logged themselves.
         reported: What engines reported of their own usage, earlier attempts included.
         reported_before: How many of these are of earlier attempts.
         lost_calls: How many models were asked and never answered, since the process ended.
@@ -203,6 +206,7 @@ class RunState(msgspec.Struct, eq=False):
     models: dict[int, ModelStarted] = {}
     replies: dict[int, ModelResponse] = {}
     seed: list[BoardChanged] = []
+    named_seed: tuple[SeedReference, tuple[Message, ...]] | None = None
     stored: list[Artifact] = []
     steps_started: dict[str, Effect] = {}
     steps_settled: dict[str, StepSettled] = {}

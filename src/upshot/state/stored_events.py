@@ -13,7 +13,7 @@ of the run after it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import cache
 from operator import is_not, methodcaller
@@ -54,10 +54,11 @@ from upshot.contract.tool_calls import (
     outcome_to_model_content,
     plain_text_of,
 )
+from upshot.contract.usage import Cost, Usage
 from upshot.errors import JournalError
 from upshot.state.board import Board
 from upshot.state.child_runs import FORKED_FROM
-from upshot.state.request_digests import digest_of_messages
+from upshot.state.request_digests import chain_of, digest_of_messages
 from upshot.state.run_state import LogIndex, RunState
 from upshot.state.spending import UNFINISHED, CountedCall, counted, sum_of
 
@@ -68,7 +69,7 @@ _NO_REQUEST = RequestDigests()
 _copy: Callable[[Any], Any] = methodcaller("__copy__")
 _NO_NAMES = {"call_id": "", "tool_name": ""}
 # Reads the messages that a conversation held.
-Seeds: TypeAlias = Callable[[SeedReference], Iterable[Message]]
+Seeds: TypeAlias = Callable[[SeedReference], Awaitable[Iterable[Message]]]
 # What a state says that a field of an event will hold, by the field's name.
 Derived = dict[str, Any]
 
@@ -121,43 +122,83 @@ def filled(state: RunState, event: Event) -> Event:
     derived = derive(state, event)
     part: msgspec.Struct = getattr(event, nested) if nested else event
     more = _put_back(part, derived, event.literal)
+    if isinstance(event, RunSettled):
+        # Where it was read from a file, the one does not know of the other.
+        result = event.result
+        more["usage"] = result.usage.with_cost(result.cost if result.usage else None)
     changes: Derived = {nested: _changed(part, more)} if nested and more else more
     if event.literal:
         changes["literal"] = ()
     return _changed(event, changes) if changes else event
 
 
-def read_event(state: RunState, stored: Event, *, seeds: Seeds | None = None) -> Event:
+def read_event(state: RunState, stored: Event) -> Event:
     """Fold an event as the journal gives it.
 
     Args:
         state: Of the run before the event.
-        stored: As it is stored.
-        seeds: See ``states``.
+        stored: As it is stored, with the messages that it names of a conversation.
 
     Returns:
         The event, whole but for a result, which is made only where it is asked for: see
         ``result_of``.
     """
     if type(stored) is not RunSettled:
-        stored = filled(state, with_seed(stored, seeds))
+        stored = filled(state, stored)
     state.add(stored)
     return stored
 
 
-def with_seed(event: Event, seeds: Seeds | None) -> Event:
+def seeds_of(journal: object) -> Seeds | None:
+    """What gives the messages of the conversations in *journal*; None where it has none."""
+    return getattr(journal, "seed_messages", None)
+
+
+async def with_seed(event: Event, seeds: Seeds | None, state: RunState | None = None) -> Event:
     """*event* with the messages that a run began with, where it names them only.
+
+    Args:
+        event: As it is stored.
+        seeds: See ``states``.
+        state: Of the run before the event, which is told of them; None where nobody folds it.
 
     Raises:
         JournalError: Nobody can read them, or they are not those that the run began with.
     """
     if type(event) is not BoardChanged or (seed := event.seed) is None:
         return event
-    messages = None if seeds is None else tuple(seeds(seed))
-    if messages is not None and digest_of_messages(messages) == seed.digest:
-        return _changed(event, {"messages": (*messages, *event.messages), "seed": None})
-    what = "has no reader here" if messages is None else "holds other messages than then"
-    raise JournalError(
+    if seeds is None:
+        raise _seed_error(event, seed, "has no reader here")
+    known = tuple(await seeds(seed))
+    whole = with_messages(event, known)
+    if state is not None:
+        name_seed(state, seed, known)
+    return whole
+
+
+def name_seed(state: RunState, seed: SeedReference, messages: tuple[Message, ...]) -> None:
+    """Note in *state* that the run begins with *messages*, and that its log only names them.
+
+    Neither they nor the digests by which a request is known are logged again.
+    """
+    state.named_seed = seed, messages
+    state.sent = chain_of(messages)
+
+
+def with_messages(event: BoardChanged, messages: Iterable[Message]) -> BoardChanged:
+    """*event*, which names messages of a conversation, with these *messages*.
+
+    Raises:
+        JournalError: They are not those that the run began with.
+    """
+    seed, known = event.seed or SeedReference(), tuple(messages)
+    if digest_of_messages(known) == seed.digest:
+        return _changed(event, {"messages": (*known, *event.messages), "seed": None})
+    raise _seed_error(event, seed, "holds other messages than then")
+
+
+def _seed_error(event: BoardChanged, seed: SeedReference, what: str) -> JournalError:
+    return JournalError(
         f"run {event.run_id!r} began with revision {seed.revision} of the conversation "
         f"{seed.conversation!r}, which {what}: read the log with seeds= that gives its messages",
         run_id=event.run_id,
@@ -178,7 +219,7 @@ async def states(
         read: Called with each of them first; ``lift_secrets(secrets)`` gives one that puts the
             secrets of the run, or ``***``, in the place of their marks. None leaves the marks.
         seeds: Gives the messages of a conversation that a run began with, where its log names them
-            only. None can read no such log.
+            only, as ``journal.seed_messages`` does. None can read no such log.
 
     Yields:
         The event and the state; it is the same state each time, which the next event changes.
@@ -189,16 +230,17 @@ async def states(
     """
     state = RunState()
 
-    def take(event: Event) -> Event:
-        event = read_event(state, event if read is None else read(event), seeds=seeds)
+    async def take(event: Event) -> Event:
+        event = await with_seed(event if read is None else read(event), seeds, state)
+        event = read_event(state, event)
         return filled(state, event) if type(event) is RunSettled else event
 
     if isinstance(events, AsyncIterable):
         async for event in events:
-            yield take(event), state
+            yield await take(event), state
     else:
         for event in events:
-            yield take(event), state
+            yield await take(event), state
 
 
 def result_of(state: RunState) -> AgentResult[Json] | None:
@@ -503,7 +545,7 @@ def _index(state: RunState) -> LogIndex:
 def _by_reference(state: RunState, event: BoardChanged) -> Event:
     """*event* with the places of replies and outcomes instead of their messages."""
     if not event.messages or event.seeded:
-        return event
+        return event if state.named_seed is None else _with_named_seed(state.named_seed, event)
     found: list[int] = []
     for message in event.messages:
         seq = _reference_to(state, message)
@@ -511,6 +553,17 @@ def _by_reference(state: RunState, event: BoardChanged) -> Event:
             return event
         found.append(seq)
     return _changed(event, {"messages": (), "refs": tuple(found)})
+
+
+def _with_named_seed(
+    named: tuple[SeedReference, tuple[Message, ...]], event: BoardChanged
+) -> BoardChanged:
+    """*event* with what stands for the messages of a conversation, where it begins with them."""
+    seed, known = named
+    is_main = event.seeded and event.channel == MAIN_CHANNEL
+    if not is_main or event.messages[: len(known)] != known:
+        return event
+    return _changed(event, {"messages": event.messages[len(known) :], "seed": seed})
 
 
 def _reference_to(state: RunState, message: Message) -> int | None:
@@ -602,7 +655,6 @@ def _of_result(state: RunState, event: RunSettled) -> Derived:
     """What the log says of the result of a session that ends with *event*."""
     given, board, started = event.result, state.board, state.started
     request = None if started is None else started.request
-    usage, cost = sum_of(_calls_of(state))
     content = board.answer()
     records = tuple(state.records)
     status = given.status
@@ -617,13 +669,10 @@ def _of_result(state: RunState, event: RunSettled) -> Derived:
         "content": content,
         "messages": board.produced(),
         "output": board.copy_of(OUTPUT_VAR) if board.has(OUTPUT_VAR) else content,
-        "usage": usage.with_cost(cost if usage else None),
-        "cost": cost,
         "tool_records": records,
         "tool_outcomes": tuple(record.outcome for record in records),
         "artifacts": (*channel_artifacts(board, _channels_of(state)), *state.stored),
         "state": state.state,
-        "handoff": state.handoff,
         "warnings": tuple(state.warnings),
         "taint": state.taint,
         "attempt_log": tuple(state.lines),
@@ -640,8 +689,12 @@ def _of_result(state: RunState, event: RunSettled) -> Derived:
     return derived if state.show is None else {n: state.show(v) for n, v in derived.items()}
 
 
+def used_in(state: RunState) -> tuple[Usage, Cost | None]:
+    """What a run and its child runs used, as its log says."""
+    return sum_of(_calls_of(state))
+
+
 def _calls_of(state: RunState) -> Iterable[CountedCall]:
-    """All that a run and its child runs used."""
     yield from map(counted, state.responses)
     yield from (counted(event.response) for event in state.reported)
     for spent in state.children.values():

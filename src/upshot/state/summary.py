@@ -11,9 +11,11 @@ from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 from upshot.contract.base.json_values import clean_text
+from upshot.contract.base.structs import JsonObject
 from upshot.contract.events import Event, RunResumed, RunSettled, RunStarted
 from upshot.contract.protocols import RunSummary
-from upshot.state.child_runs import origins_of
+from upshot.contract.usage import Cost, Usage
+from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, origins_of
 
 RUNNING: str = RunSummary().status
 _REQUEST_CHARS = 200
@@ -30,6 +32,12 @@ class SummaryChange(NamedTuple):
         context_id: The conversation that the run belongs to, "" if none.
         started_at: When the run began.
         forked_from: The runs that this one is a fork of; it may read their child runs.
+        turn: The first run of the turn that it is, "" if it is none.
+        is_chained: Whether its request may be handed on to a further run of the turn.
+        committed: Whether it counts for the conversation.
+        handed_over: Whether it handed its request over.
+        usage: What its sessions used.
+        cost: The money for that, None where nothing had a price.
     """
 
     status: str
@@ -39,6 +47,12 @@ class SummaryChange(NamedTuple):
     context_id: str | None = None
     started_at: datetime | None = None
     forked_from: tuple[str, ...] = ()
+    turn: str | None = None
+    is_chained: bool = False
+    committed: bool = False
+    handed_over: bool = False
+    usage: Usage | None = None
+    cost: Cost | None = None
 
     @property
     def is_end(self) -> bool:
@@ -53,7 +67,7 @@ def summary_change(event: Event) -> SummaryChange | None:
 
 
 def _started(event: RunStarted) -> SummaryChange:
-    request = event.request
+    request, turn = event.request, event.options.get(TURN_OPTION)
     return SummaryChange(
         RUNNING,
         agent_id=clean_text(event.agent.id),
@@ -62,7 +76,14 @@ def _started(event: RunStarted) -> SummaryChange:
         context_id=clean_text(request.context_id),
         started_at=event.time,
         forked_from=tuple(map(clean_text, origins_of(event.options))),
+        turn=_head_of(turn, event.run_id) if isinstance(turn, dict) else "",
+        is_chained=CHAIN_OPTION in event.options,
     )
+
+
+def _head_of(turn: JsonObject, run_id: str) -> str:
+    """The first run of a turn, as the first event of the run *run_id* has it."""
+    return clean_text(str(turn.get("head") or run_id)) if turn.get("remember", True) else ""
 
 
 def _resumed(event: RunResumed) -> SummaryChange:
@@ -70,7 +91,14 @@ def _resumed(event: RunResumed) -> SummaryChange:
 
 
 def _settled(event: RunSettled) -> SummaryChange:
-    return SummaryChange(str(event.result.status.value))
+    result = event.result
+    return SummaryChange(
+        str(result.status.value),
+        committed=result.committed,
+        handed_over=result.handoff is not None,
+        usage=result.usage,
+        cost=result.cost,
+    )
 
 
 _CHANGES: dict[type, Callable[[Any], SummaryChange]] = {

@@ -8,13 +8,15 @@ import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 from unittest import SkipTest
 
 import pytest
+from msgspec.structs import replace
 
 from upshot.contract.agent_spec import AgentSpec
-from upshot.contract.base.enums import Status
+from upshot.contract.base.enums import ErrorCode, Status
+from upshot.contract.error import AgentError
 from upshot.contract.events import (
     BoardChanged,
     Event,
@@ -30,6 +32,8 @@ from upshot.contract.protocols import Journal, RunSummary, takes_epoch
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolCall
 from upshot.errors import JournalError, Misuse
+from upshot.journal.run_list import TurnClaim, TurnInTheWay
+from upshot.state.child_runs import TURN_OPTION
 from upshot.testing.suite import Role, Suite
 
 _START = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -276,6 +280,61 @@ class JournalContract(Suite[Journal]):
         assert begun == {"run-1", "run-12"}, f"two ids begin with run-1; it gives {sorted(begun)}"
 
     @_with_journal
+    async def test_a_conversation_has_one_turn_at_a_time(self, journal: Journal) -> None:
+        """Where turns can be taken, the second one that is open is refused, with the first."""
+        claim_turn = _turns_of(journal)
+        epoch = await claim_turn("run-1", TurnClaim("talk", "run-1"))
+        await journal.claim("other")
+        taken = [await claim_turn(id, TurnClaim("talk", id)) for id in ("run-2", "run-2")]
+        assert taken == [TurnInTheWay("run-1", "running")] * 2, f"run-1 has the turn; {taken}"
+        elsewhere = await claim_turn("run-3", TurnClaim("talk-2", "run-3"))
+        assert isinstance(elsewhere, int), f"another conversation is not concerned: {elsewhere}"
+        journal.append(_turn("run-1", 1), epoch=epoch)
+        journal.append(_settled("run-1", 2, status=Status.INPUT_REQUIRED), epoch=epoch)
+        await journal.durable("run-1", 2)
+        waiting = await claim_turn("run-2", TurnClaim("talk", "run-2"))
+        assert waiting == TurnInTheWay("run-1", "input_required"), f"run-1 waits; {waiting}"
+        passed = await claim_turn("run-2", TurnClaim("talk", "run-2", passes=True))
+        assert isinstance(passed, int), f"who passes what waits is not refused: {passed}"
+
+    @_with_journal
+    async def test_a_turn_that_was_let_go_has_died_once_it_began(self, journal: Journal) -> None:
+        """Before its first event there is nothing to go on with."""
+        claim_turn, release = _turns_of(journal), cast("Any", journal).release
+        release("run-1", await claim_turn("run-1", TurnClaim("talk", "run-1")))
+        epoch = await claim_turn("run-2", TurnClaim("talk", "run-2"))
+        assert isinstance(epoch, int), f"run-1 never began: {epoch}"
+        journal.append(_turn("run-2", 1), epoch=epoch)
+        release("run-2", epoch)
+        died = await claim_turn("run-3", TurnClaim("talk", "run-3"))
+        assert died == TurnInTheWay("run-2", "died"), f"run-2 began and was let go; {died}"
+        again = await claim_turn("run-2", TurnClaim("talk", "run-2", passes=True))
+        assert isinstance(again, int), f"run-2 itself may go on: {again}"
+
+    @_with_journal
+    async def test_turns_count_in_the_order_of_their_ends(self, journal: Journal) -> None:
+        """Those that were not committed do not count."""
+        _turns_of(journal)
+        for number in (1, 2, 3):
+            journal.append(_turn(f"run-{number}", 1, _START + timedelta(days=number)))
+        for run_id, committed in (("run-3", True), ("run-2", False), ("run-1", True)):
+            journal.append(_settled(run_id, 2, committed=committed))
+            await journal.durable(run_id, 2)
+        revisions = {run.run_id: run.revision for run in await journal.runs()}
+        expected = {"run-3": 1, "run-2": 0, "run-1": 2}
+        assert revisions == expected, f"it counts {revisions} for {expected}"
+        keeps = cast("Any", journal)
+        talk = await keeps.conversation("talk")
+        assert ([run.run_id for run in talk.runs], talk.revision) == (
+            ["run-1", "run-2", "run-3"],
+            2,
+        )
+        (line,) = await keeps.conversations(limit=5)
+        told = (line.id, line.title, line.revision, line.waiting)
+        assert told == ("talk", "a question", 2, 0), f"it lists {told}"
+        assert (await keeps.conversation("unknown")).runs == (), "an unknown conversation is empty"
+
+    @_with_journal
     async def test_a_removed_run_is_gone_with_all_that_it_started(self, journal: Journal) -> None:
         """Where runs can be removed, nothing of them stays and the others do."""
         remove = _removal_of(journal)
@@ -418,9 +477,23 @@ def _removal_of(journal: Journal) -> Callable[..., Awaitable[Any]]:
     return remove
 
 
+def _turns_of(journal: Journal) -> Callable[..., Awaitable[Any]]:
+    """What takes turns of a conversation; skips the check where the journal keeps none."""
+    claim_turn = getattr(journal, "claim_turn", None)
+    if claim_turn is None:
+        raise SkipTest("it has no claim_turn()")
+    return claim_turn
+
+
+def _turn(run_id: str, seq: int, time: datetime = _START) -> Event:
+    options: dict[str, Any] = {TURN_OPTION: {}}
+    started = _started(run_id, time, context_id="talk")
+    return replace(started, seq=seq, options=options)
+
+
 def _started(
     run_id: str, time: datetime = _START, *, parent_run_id: str = "", context_id: str = ""
-) -> Event:
+) -> RunStarted:
     return RunStarted(
         run_id=run_id,
         seq=1,
@@ -447,8 +520,22 @@ def _step(run_id: str, seq: int) -> Event:
             return ToolStarted(**stamp, call=ToolCall(f"call-{seq}", "tool", {"a": None}))
 
 
-def _settled(run_id: str, seq: int, time: datetime = _START) -> Event:
-    result = AgentResult[Any](run_id=run_id, status=Status.COMPLETED, output="done")
+def _settled(
+    run_id: str,
+    seq: int,
+    time: datetime = _START,
+    *,
+    status: Status = Status.COMPLETED,
+    committed: bool = True,
+) -> Event:
+    is_committed = committed and status is Status.COMPLETED
+    result = AgentResult[Any](
+        run_id=run_id,
+        status=status,
+        error=None if status is Status.COMPLETED else AgentError(ErrorCode.INPUT_REQUIRED),
+        output="done",
+        committed=is_committed,
+    )
     return RunSettled(run_id=run_id, seq=seq, time=time, result=result)
 
 

@@ -51,6 +51,7 @@ from upshot.tools.gates.approval_gate import Approver, PreToolHook
 from upshot.tools.gates.standard_gates import (
     AskModel,
     AtStart,
+    EarlierTurnCalls,
     GateChoice,
     Repair,
     pipelines,
@@ -248,6 +249,8 @@ class ToolboxOptions(TypedDict, total=False):
         declared: What tools declared when the log's calls were made, by their version.
         earlier_may_work: Whether who made the calls that ``resume`` takes up may still be at work:
             that such a call has done nothing is then no news.
+        earlier_calls: Calls of earlier turns that are denied as duplicates: the tool, the
+            arguments, and what became of the call, in words.
         is_checked: Whether tools and options were checked already, as those of a run are.
     """
 
@@ -282,6 +285,7 @@ class ToolboxOptions(TypedDict, total=False):
     declared: Mapping[str, ToolDeclaration]
     acts: dict[str, set[str]]
     earlier_may_work: bool
+    earlier_calls: EarlierTurnCalls
     is_checked: bool
 
 
@@ -320,9 +324,8 @@ class Toolbox:
         policy, secrets, identity = get("policy"), get("secrets", ()), get("identity")
         if not get("web_mode", True):
             policy = msgspec.structs.replace(policy or Policy(taint="off"), network=False)
-        clock = get("clock") or SYSTEM_CLOCK
+        clock, attempt = get("clock") or SYSTEM_CLOCK, get("attempt", 0)
         whose = identity if identity and identity.run_id else _of_box(identity)
-        attempt = get("attempt", 0)
         count = attempt if callable(attempt) else lambda: attempt
         log, journal, emit, barrier = None, get("journal"), get("emit"), get("barrier")
         if journal is not None and emit is None:
@@ -348,6 +351,7 @@ class Toolbox:
                 policy=policy,
                 repair=None if repair is None else Repair(repair, masks),
                 at_start=get("at_start"),
+                earlier=get("earlier_calls", ()),
             ),
             clock=clock,
             emit=emit or _drop,

@@ -10,9 +10,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from upshot.contract.base.enums import Status
 from upshot.errors import JournalError
 from upshot.journal.event_codec import Damage, Entry, damage_error, epoch_error, logger, read_event
 from upshot.journal.lease_holder import NOBODY, LeaseHolder, read_holder, this_process
+from upshot.journal.run_list import TurnClaim, TurnInTheWay
 from upshot.journal.sqlite.queries import keys_of, number_of, read_entries, scan_run
 from upshot.state.summary import RUNNING, SUMMARY_KINDS, summary_change
 
@@ -20,6 +22,12 @@ _HOLDER = "SELECT CAST(epoch AS INTEGER), CAST(holder AS TEXT) FROM runs WHERE r
 _HOLDERS = "SELECT CAST(run_id AS TEXT), CAST(holder AS TEXT) FROM runs WHERE holder IS NOT NULL"
 _TAKE = """INSERT INTO runs (run_id, epoch, last_seq, holder) VALUES (?1, ?2, ?3, ?4)
     ON CONFLICT (run_id) DO UPDATE SET epoch = ?2, last_seq = ?3, holder = ?4"""
+_CUT = f"""UPDATE runs SET status = ?, revision = CASE WHEN ? = '{RUNNING}' THEN 0 ELSE revision END
+    WHERE run_no = ?"""
+_TAKE_TURN = "UPDATE runs SET context_id = ?, turn = ? WHERE run_id = ?"
+_OPEN_TURNS = f"""SELECT CAST(run_id AS TEXT), CAST(status AS TEXT), last_seq, CAST(holder AS TEXT)
+    FROM runs WHERE context_id <> '' AND context_id = ? AND turn NOT IN ('', ?) AND run_id <> ?
+    AND status IN ('{RUNNING}', '{Status.INPUT_REQUIRED}') ORDER BY run_no"""
 _HOLD = "UPDATE runs SET holder = ? WHERE run_id = ? AND epoch = ?"
 
 
@@ -32,12 +40,19 @@ class Lease(NamedTuple):
 
 
 def claim_run(
-    connection: sqlite3.Connection, run_id: str, *, cut: bool, take_over: bool
-) -> Lease | LeaseHolder:
-    """Take a run within a transaction, and note by which process."""
+    connection: sqlite3.Connection,
+    run_id: str,
+    *,
+    cut: bool,
+    take_over: bool,
+    turn: TurnClaim | None = None,
+) -> Lease | LeaseHolder | TurnInTheWay:
+    """Take a run within a transaction, and its turn; note by which process."""
     holder = None if take_over else _other_holder(connection, run_id)
     if holder is not None:
         return holder
+    if turn is not None and (blocking := _turn_in_the_way(connection, run_id, turn)) is not None:
+        return blocking
     # The whole run is read before it is taken: a session must not build on a damaged log.
     scan = scan_run(connection, run_id)
     damage = scan.damage
@@ -51,7 +66,27 @@ def claim_run(
     # The epochs of the events are under their checksums, that of the run is not.
     epoch = max(scan.epoch, row[0] or 0 if row else 0) + 1
     connection.execute(_TAKE, (run_id, epoch, scan.last_seq, _this_holder()))
+    if turn is not None:
+        connection.execute(_TAKE_TURN, (turn.conversation, turn.head, run_id))
     return Lease(epoch, scan.last_seq, damage)
+
+
+def _turn_in_the_way(
+    connection: sqlite3.Connection, run_id: str, turn: TurnClaim
+) -> TurnInTheWay | None:
+    """The first other turn that has not ended and is not passed, None for none."""
+    others = connection.execute(_OPEN_TURNS, (turn.conversation, turn.head, run_id))
+    for other_id, status, last_seq, text in others.fetchall():
+        if status == RUNNING:
+            holder = read_holder(text)
+            is_held = holder is not None and holder.state != "gone"
+            if not (is_held or last_seq):
+                # It was taken, and had not begun when its process ended.
+                continue
+            status = RUNNING if is_held else "died"  # noqa: PLW2901
+        if turn.is_blocked_by(status):
+            return TurnInTheWay(other_id, status)
+    return None
 
 
 def hold_run(connection: sqlite3.Connection, run_id: str, epoch: int) -> None:
@@ -96,7 +131,7 @@ def cut_run(connection: sqlite3.Connection, run_id: str, last: int) -> None:
         if entry.kind in SUMMARY_KINDS:
             change = summary_change(read_event(entry))
             status = status if change is None else change.status
-    connection.execute("UPDATE runs SET status = ? WHERE run_no = ?", (status, run_no))
+    connection.execute(_CUT, (status, status, run_no))
 
 
 @dataclass(slots=True, eq=False)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+import msgspec
+
 from upshot.contract.protocols import RunSummary
+from upshot.contract.usage import NO_USAGE, Cost, Usage
 from upshot.errors import JournalError
 from upshot.journal.artifact_store import StoredArtifact
-from upshot.journal.event_codec import Damage, Entry, checksum, damage_error, from_micros, line_of
+from upshot.journal.event_codec import Damage, Entry, checksum, damage_error, from_micros
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.run_list import RunQuery, already_there, no_such_page
 from upshot.journal.sqlite.sqlite_artifacts import insert_artifact, read_artifacts
@@ -17,6 +20,7 @@ from upshot.journal.sqlite.tables import FILE_ERRORS, NEVER, SEQ_BITS
 from upshot.journal.sqlite.writer import Worker, insert_entries
 
 T = TypeVar("T")
+_spent = msgspec.json.Decoder(tuple[Usage, Cost | None])
 _BUSY_S = 30.0
 
 
@@ -84,7 +88,8 @@ _SUMMARIES = f"""SELECT CAST(run_id AS TEXT), CAST(agent_id AS TEXT), CAST(statu
     CAST(started_at AS INTEGER), (SELECT CAST(time AS INTEGER) FROM events
         WHERE id {_RANGE} AND time IS NOT NULL ORDER BY id DESC LIMIT 1),
     coalesce((SELECT max(id) & {_MASK} FROM events WHERE id {_RANGE}), 0),
-    CAST(request AS TEXT), CAST(parent_run_id AS TEXT), CAST(context_id AS TEXT)
+    CAST(request AS TEXT), CAST(parent_run_id AS TEXT), CAST(context_id AS TEXT),
+    CAST(turn AS TEXT), is_chained, CAST(revision AS INTEGER), CAST(spent AS TEXT)
     FROM runs WHERE last_seq > 0"""
 
 
@@ -277,7 +282,9 @@ def _place_in_list(connection: sqlite3.Connection, run_id: str) -> tuple[int, in
 
 
 def _summary(row: Any) -> RunSummary:
-    run_id, agent_id, status, started_at, updated_at, events, request, parent, context_id = row
+    run_id, agent_id, status, started_at, updated_at, events, request, *rest = row
+    parent, context_id, turn, is_chained, revision, spent = rest
+    usage, cost = read_spent(spent)
     return RunSummary(
         run_id=run_id,
         agent_id=agent_id,
@@ -288,20 +295,34 @@ def _summary(row: Any) -> RunSummary:
         request=request,
         parent_run_id=parent,
         context_id=context_id,
+        turn=turn,
+        is_chained=bool(is_chained),
+        revision=revision,
+        usage=usage,
+        cost=cost,
     )
+
+
+def read_spent(text: str | None) -> tuple[Usage, Cost | None]:
+    """What a run used, as its row has it; nothing where that cannot be read."""
+    try:
+        return (NO_USAGE, None) if text is None else _spent.decode(text)
+    except msgspec.MsgspecError:
+        return NO_USAGE, None
 
 
 _CHUNK = 200
 
 
-def export_run(connection: sqlite3.Connection, run_id: str, path: str) -> int:
-    """Write a run as JSON lines; returns how many events."""
+def export_run(
+    connection: sqlite3.Connection, run_id: str, path: str, lines: Iterable[bytes]
+) -> int:
+    """Write a run, whose events are *lines*, as JSON lines; returns how many events."""
     scan = scan_run(connection, run_id)
     if scan.damage is not None:
         raise damage_error(scan.damage)
     count = "SELECT count(*) FROM artifacts WHERE run_id = ?"
     (artifacts,) = connection.execute(count, (run_id,)).fetchone()
-    lines = map(line_of, read_entries(connection, run_id))
     run = ExportedRun(run_id, scan.last_seq, lines, artifacts, read_artifacts(connection, run_id))
     return write_lines(path, run)
 

@@ -39,7 +39,7 @@ _EVENT = """INSERT INTO events (id, epoch, kind, time, body, crc)
     kind = excluded.kind, time = excluded.time, body = excluded.body,
     crc = excluded.crc WHERE excluded.epoch > epoch"""
 _ARTIFACT = f"INSERT OR IGNORE INTO artifacts VALUES ({', '.join('?' * 10)})"
-_RUN_COLUMNS, _EVENT_COLUMNS, _ARTIFACT_COLUMNS = 11, 6, 10
+_RUN_COLUMNS, _EVENT_COLUMNS, _ARTIFACT_COLUMNS = 15, 6, 10
 
 
 class Salvaged(Value, frozen=True, kw_only=True):
@@ -222,10 +222,15 @@ def _copy_event(connection: sqlite3.Connection, run_id: str, key: int, values: l
         connection.execute(_EVENT, (key, epoch, kind, time, body, crc))
 
 
+def _ended_at(run: tuple[int, list[Entry], int]) -> int:
+    entries = run[1]
+    return entries[-1].time or 0 if entries else 0
+
+
 def _settle(connection: sqlite3.Connection) -> Salvaged:
     """Cut each run to its sound beginning, and write its line in the list of runs."""
     damages: list[Damage] = []
-    runs = events = 0
+    runs: list[tuple[int, list[Entry], int]] = []
     for run_no, run_id in connection.execute("SELECT run_no, run_id FROM runs").fetchall():
         scan = scan_run(connection, run_id)
         if scan.damage is not None:
@@ -234,12 +239,15 @@ def _settle(connection: sqlite3.Connection) -> Salvaged:
         if not scan.last_seq:
             connection.execute("DELETE FROM runs WHERE run_no = ?", (run_no,))
             continue
-        runs, events = runs + 1, events + scan.last_seq
         entries = [
             entry._replace(change=summary_change(read_event(entry)))
             for entry in read_entries(connection, run_id)
             if entry.kind in SUMMARY_KINDS
         ]
-        note_changes(connection, run_no, entries, scan.last_seq)
+        runs.append((run_no, entries, scan.last_seq))
+    # The turns of a conversation are counted in the order in which they ended.
+    for run_no, entries, last_seq in sorted(runs, key=_ended_at):
+        note_changes(connection, run_no, entries, last_seq)
     (artifacts,) = connection.execute("SELECT count(*) FROM artifacts").fetchone()
-    return Salvaged(runs=runs, events=events, artifacts=artifacts, damages=tuple(damages))
+    events = sum(last_seq for _, _, last_seq in runs)
+    return Salvaged(runs=len(runs), events=events, artifacts=artifacts, damages=tuple(damages))

@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from os import PathLike, fspath
-from typing import TypeVar, Unpack
+from typing import TypeAlias, TypeVar, Unpack
 
 import upshot.journal.sqlite.queries as stored
-from upshot.contract.events import Event
+from upshot.contract.conversation import Conversation, ConversationSummary
+from upshot.contract.events import Event, SeedReference
+from upshot.contract.message import Message
 from upshot.contract.protocols import RunFilters, RunSummary
+from upshot.contract.usage import Cost, Usage
 from upshot.errors import JournalError
 from upshot.journal.event_codec import (
     Damage,
@@ -28,7 +31,21 @@ from upshot.journal.event_codec import (
     to_entry,
 )
 from upshot.journal.lease_holder import LeaseHolder, held_error
-from upshot.journal.run_list import RemovedRuns, RunQuery, check_removal, choose_removal
+from upshot.journal.run_list import (
+    RemovedRuns,
+    RunQuery,
+    TurnClaim,
+    TurnInTheWay,
+    check_removal,
+    choose_removal,
+)
+from upshot.journal.sqlite.conversations import (
+    committed_of,
+    exported_lines,
+    list_conversations,
+    read_turns,
+    used_elsewhere,
+)
 from upshot.journal.sqlite.leases import (
     Lease,
     Taking,
@@ -41,8 +58,10 @@ from upshot.journal.sqlite.queries import Reader, export_run, import_run
 from upshot.journal.sqlite.sqlite_artifacts import SqliteArtifactStore
 from upshot.journal.sqlite.tables import FILE_ERRORS, forks, is_read_only, open_to_read
 from upshot.journal.sqlite.writer import Writer
+from upshot.state.turns import ConversationState, KeptTurns, Lift
 
 T = TypeVar("T")
+Claimed: TypeAlias = Lease | LeaseHolder | TurnInTheWay
 # How long a process is given that may be ending just now, and how often it is looked at.
 _ENDING_S = 0.2
 _LOOK_S = 0.01
@@ -94,8 +113,10 @@ class SqliteJournal:
         self._holds: dict[str, _Hold] = {}
         # Claims under way, one a run, and the tasks of all that were begun.
         self._takings: dict[str, Taking] = {}
-        self._claims: set[asyncio.Task[Lease | LeaseHolder]] = set()
+        self._claims: set[asyncio.Task[Claimed]] = set()
         self._cuts: dict[str, Damage] = {}
+        # Only the reader's thread touches it.
+        self._committed = KeptTurns()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -169,14 +190,40 @@ class SqliteJournal:
             JournalError: Another process works on the run, sound events stand after a damaged
                 one, or the file cannot be used.
         """
-        claim = await self._claim(run_id, cut=False, take_over=False)
+        claim = await self._claim_from_living(run_id, take_over=False, turn=None)
+        assert isinstance(claim, Lease)
+        return claim.epoch
+
+    async def claim_turn(
+        self, run_id: str, turn: TurnClaim, *, take_over: bool = False
+    ) -> int | TurnInTheWay:
+        """Take the run as ``claim_free`` does and, in the same transaction, its turn.
+
+        Args:
+            run_id: The run.
+            turn: Of which conversation.
+            take_over: Whether to take the run also from another living process, as ``claim`` does.
+
+        Returns:
+            The epoch; or the other turn that has not ended, and then nothing was taken.
+
+        Raises:
+            JournalError: As for ``claim_free``.
+        """
+        claim = await self._claim_from_living(run_id, take_over=take_over, turn=turn)
+        return claim.epoch if isinstance(claim, Lease) else claim
+
+    async def _claim_from_living(
+        self, run_id: str, *, take_over: bool, turn: TurnClaim | None
+    ) -> Lease | TurnInTheWay:
+        claim = await self._claim(run_id, cut=False, take_over=take_over, turn=turn)
         if isinstance(claim, LeaseHolder):
             # It may be just on its way out.
             await _wait_for_end(claim)
-            claim = await self._claim(run_id, cut=False, take_over=False)
+            claim = await self._claim(run_id, cut=False, take_over=False, turn=turn)
         if isinstance(claim, LeaseHolder):
             raise held_error(run_id, claim)
-        return claim.epoch
+        return claim
 
     async def holders(self) -> dict[str, LeaseHolder]:
         """The processes that took runs which have not settled since, by run."""
@@ -200,9 +247,11 @@ class SqliteJournal:
         if self.usable:
             self.post(lambda connection: release_runs(connection, [(run_id, epoch)]), 0)
 
-    async def _claim(self, run_id: str, *, cut: bool, take_over: bool) -> Lease | LeaseHolder:
+    async def _claim(
+        self, run_id: str, *, cut: bool, take_over: bool, turn: TurnClaim | None = None
+    ) -> Claimed:
         # A task of its own: what is in the queue is done even if its caller no longer waits.
-        task = asyncio.create_task(self._take(run_id, cut=cut, take_over=take_over))
+        task = asyncio.create_task(self._take(run_id, cut=cut, take_over=take_over, turn=turn))
         self._claims.add(task)
         task.add_done_callback(self._claims.discard)
         try:
@@ -213,7 +262,9 @@ class SqliteJournal:
             task.add_done_callback(partial(self._give_back, run_id))
             raise
 
-    async def _take(self, run_id: str, *, cut: bool, take_over: bool) -> Lease | LeaseHolder:
+    async def _take(
+        self, run_id: str, *, cut: bool, take_over: bool, turn: TurnClaim | None
+    ) -> Claimed:
         # In a loop: of several waiters only the first finds the place free.
         while (before := self._takings.get(run_id)) is not None:
             await before.ended.wait()
@@ -221,7 +272,9 @@ class SqliteJournal:
         entries = taking.kept
         try:
             claim = await self.write(
-                lambda connection: claim_run(connection, run_id, cut=cut, take_over=take_over)
+                lambda connection: claim_run(
+                    connection, run_id, cut=cut, take_over=take_over, turn=turn
+                )
             )
             if isinstance(claim, Lease):
                 entries = taking.hand_over(claim)
@@ -251,7 +304,7 @@ class SqliteJournal:
         if claim.damage is not None:
             self._cuts[run_id] = claim.damage
 
-    def _give_back(self, run_id: str, task: asyncio.Task[Lease | LeaseHolder]) -> None:
+    def _give_back(self, run_id: str, task: asyncio.Task[Claimed]) -> None:
         """Release what a claim took whose caller no longer waits."""
         if not task.cancelled() and task.exception() is None:
             claim = task.result()
@@ -365,6 +418,64 @@ class SqliteJournal:
         await self.flush()
         return await self.read(lambda connection: stored.read_summaries(connection, wanted))
 
+    async def conversation(self, id: str) -> Conversation:
+        """What the runs of a conversation come to; writes nothing.
+
+        Args:
+            id: The conversation; one that is not there has no runs.
+
+        Raises:
+            JournalError: A log of it is damaged, or the journal is closed.
+        """
+        return (await self.read_turns(id)).shown()
+
+    async def conversations(
+        self, *, limit: int | None = None, newest_first: bool = True
+    ) -> Sequence[ConversationSummary]:
+        """The conversations, by the time at which their last run began.
+
+        Args:
+            limit: The most to return, from 1; None returns all.
+            newest_first: Whether the one with the newest run comes first, or last.
+
+        Raises:
+            Misuse: *limit* is not a positive whole number.
+        """
+        RunQuery(limit=limit).check()
+        await self.flush()
+        return await self.read(
+            lambda connection: list_conversations(connection, limit, newest_first=newest_first)
+        )
+
+    async def read_turns(
+        self, id: str, *, read: Callable[[], Lift] | None = None, without: str = ""
+    ) -> ConversationState:
+        """Read a conversation, for who begins a turn of it.
+
+        Args:
+            id: The conversation.
+            read: Makes for each log what is called with its events first, as for ``states``.
+            without: The first run of a turn that is about to begin, "" for none.
+        """
+        await self.flush()
+        return await self.read(
+            lambda connection: read_turns(connection, id, read, self._committed, without=without)
+        )
+
+    async def seed_messages(self, seed: SeedReference) -> Sequence[Message]:
+        """The messages of a conversation that a log names, for ``states(..., seeds=)``."""
+        await self.flush()
+        return await self.read(
+            lambda connection: committed_of(connection, seed.conversation, self._committed).at(
+                seed.revision
+            )
+        )
+
+    async def used_elsewhere(self, id: str, *, without: str) -> tuple[Usage, Cost | None]:
+        """What the runs of a conversation used, but for the run *without* and its child runs."""
+        await self.flush()
+        return await self.read(lambda connection: used_elsewhere(connection, id, without=without))
+
     async def remove_runs(
         self,
         run_ids: Sequence[str] = (),
@@ -405,7 +516,14 @@ class SqliteJournal:
             JournalError: The run is damaged.
         """
         await self.flush()
-        return await self.read(lambda connection: export_run(connection, run_id, fspath(path)))
+        return await self.read(
+            lambda connection: export_run(
+                connection,
+                run_id,
+                fspath(path),
+                exported_lines(connection, run_id, self._committed),
+            )
+        )
 
     async def import_(self, path: str | PathLike[str]) -> str:
         """Read a run from JSON lines; returns its id.

@@ -124,6 +124,10 @@ _TABLES = (
         request TEXT NOT NULL DEFAULT '',
         parent_run_id TEXT NOT NULL DEFAULT '',
         context_id TEXT NOT NULL DEFAULT '',
+        turn TEXT NOT NULL DEFAULT '',
+        is_chained INTEGER NOT NULL DEFAULT 0,
+        revision INTEGER NOT NULL DEFAULT 0,
+        spent TEXT,
         holder TEXT
     )""".replace("{NEVER}", str(NEVER)),
     "CREATE INDEX runs_by_start ON runs (started_at)",

@@ -13,9 +13,12 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+import msgspec
+
 from upshot.errors import JournalError
 from upshot.journal.event_codec import Entry, checksum, epoch_error, gap_error, logger, to_micros
 from upshot.journal.sqlite.tables import SEQ_BITS, Database, open_database
+from upshot.state.child_runs import CHAIN_OPTION, child_id
 from upshot.state.summary import RUNNING
 
 _MASK = (1 << SEQ_BITS) - 1
@@ -32,8 +35,19 @@ _LISTED = "UPDATE runs SET last_seq = ? WHERE run_no = ?"
 _CHANGE = f"""UPDATE runs SET status = ?1, agent_id = coalesce(?2, agent_id),
     request = coalesce(?3, request), parent_run_id = coalesce(?4, parent_run_id),
     context_id = coalesce(?5, context_id), started_at = coalesce(?6, started_at),
-    holder = CASE WHEN ?1 = '{RUNNING}' THEN holder END WHERE run_no = ?7"""
+    turn = coalesce(?7, turn), is_chained = is_chained OR ?8, spent = coalesce(?9, spent),
+    revision = CASE WHEN ?10 AND turn <> '' AND revision = 0 AND NOT (?11 AND is_chained) THEN (
+        SELECT max(one.revision) + 1 FROM runs AS one
+        WHERE one.context_id <> '' AND one.context_id = runs.context_id) ELSE revision END,
+    holder = CASE WHEN ?1 = '{RUNNING}' THEN holder END WHERE run_no = ?12"""
+# Until the next run of its turn has an event, the turn is kept for the same process.
+_HAND_ON = """INSERT OR IGNORE INTO runs (run_id, context_id, turn, is_chained, holder)
+    SELECT ?, context_id, turn, 1, holder FROM runs
+    WHERE run_no = ? AND turn <> '' AND is_chained AND holder IS NOT NULL"""
 _FORK = "INSERT OR IGNORE INTO forks (origin_run_id, run_id) VALUES (?, ?)"
+
+
+_encoder = msgspec.json.Encoder()
 
 
 class RunEnd(NamedTuple):
@@ -209,6 +223,9 @@ def note_changes(
 ) -> None:
     """Write what events change in the list of runs, and where the log ends."""
     if changed:
+        last = changed[-1]
+        if last.change is not None and last.change.committed and last.change.handed_over:
+            connection.execute(_HAND_ON, (child_id(CHAIN_OPTION, last.run_id), run_no))
         connection.executemany(_CHANGE, [_row_change(run_no, entry) for entry in changed])
         forked = [
             (origin, entry.run_id)
@@ -223,7 +240,10 @@ def note_changes(
 def _row_change(run_no: int, entry: Entry) -> tuple[object, ...]:
     change = entry.change
     assert change is not None
-    return (*change[:5], to_micros(change.started_at), run_no)
+    spent = None if change.usage is None else _encoder.encode((change.usage, change.cost)).decode()
+    started_at = to_micros(change.started_at)
+    turn = (change.turn, change.is_chained, spent, change.committed, change.handed_over)
+    return (*change[:5], started_at, *turn, run_no)
 
 
 T = TypeVar("T")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator
+from functools import partial
 from typing import Any, NoReturn
 
 import msgspec
@@ -27,12 +28,39 @@ from upshot.contract.run_control import Interrupt
 from upshot.contract.usage import Usage
 from upshot.models.registry import name_of
 from upshot.models.retry import call_with_retry, reply_of, stream_with_retry
+from upshot.runs.budget import money_of, tokens_of
 from upshot.runs.callbacks import blame, raised
 from upshot.runs.engine_api.exceptions import Failed, Interrupted
 from upshot.runs.redaction import has_marks
 from upshot.runs.run_context import RunContext
 from upshot.runs.services.hooks import before_model
 from upshot.state.request_digests import RequestDigester
+
+
+def count_conversation(context: RunContext) -> None:
+    """Have the budget of a run count what the other runs of its conversation use."""
+    look = partial(_look_elsewhere, context, asyncio.get_running_loop())
+    context.budget.look_elsewhere = look
+
+
+async def _look_elsewhere(context: RunContext, loop: asyncio.AbstractEventLoop) -> None:
+    """Count what the other runs of the conversation used, as the journal has it by now."""
+    id, own, parent = context.info.context_id, context.budget, context.parent
+    if parent is not None and (look := parent.context.budget.look_elsewhere) is not None:
+        await look()
+    used = getattr(context.plan.journal, "used_elsewhere", None)
+    if used is None or asyncio.get_running_loop() is not loop:
+        # A journal belongs to one loop; a child run in another one goes by the last look.
+        return
+    outer = context
+    while outer.parent is not None and outer.parent.context.info.context_id == id:
+        outer = outer.parent.context
+    usage, cost = await used(id, without=outer.info.run_id)
+    tokens, money = tokens_of(usage), money_of(cost)
+    if outer is not context:
+        tokens += tokens_of(outer.budget.usage) - tokens_of(own.usage)
+        money += money_of(outer.budget.cost) - money_of(own.cost)
+    own.elsewhere = tokens, money
 
 
 async def call_model(
@@ -65,6 +93,8 @@ async def call_model(
     """
     recorder, budget, interrupt = context.recorder, context.budget, context.interrupt
     recorder.check_open()
+    if budget.look_elsewhere is not None:
+        await budget.look_elsewhere()
     # Ahead of the deciders, who need not be asked about what cannot be sent anyway.
     spent = budget.spent()
     if spent is not None:

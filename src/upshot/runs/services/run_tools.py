@@ -5,12 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from upshot.contract.base.enums import DeniedReason
+from upshot.contract.base.structs import JsonObject
 from upshot.contract.events import Event, ToolSettled, ToolStarted, Warned
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.errors import Misuse
 from upshot.runs.engine_api.steps import body_of
+from upshot.runs.plan import Plan
 from upshot.runs.run_context import RunContext
 from upshot.runs.services.model_caller import call_model
+from upshot.state.child_runs import CHAIN_OPTION, child_id
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_state import CallState
 from upshot.tools.gates.pipeline import Denial
@@ -66,12 +69,14 @@ def _make(context: RunContext) -> Toolbox:
         said=log.said,
         declared=context.state.declared,
         acts=context.acts,
+        earlier_calls=_earlier_calls(plan),
         is_checked=True,
     )
 
 
 def said_in(context: RunContext) -> tuple[Saying, ...]:
-    """What the user said to a run: the request of the root run, and answers to questions.
+    """What the user said to a run: the request of the root run, what was asked in earlier turns of
+    its conversation, and answers to questions.
 
     What a child run is asked was most often worded by a model.
     """
@@ -80,11 +85,26 @@ def said_in(context: RunContext) -> tuple[Saying, ...]:
     said: tuple[Saying, ...] = ()
     if context.parent is not None:
         said = said_in(context.parent.context)
-    elif context.depth == 0 and not plan.parent_run_id:
+    elif context.depth == 0 and _is_of_user(plan):
         said = sayings_of(plan.request.to_message(), "request", today)
+        for message in plan.asked:
+            # Nobody says on which day that was.
+            said += sayings_of(message, "an earlier turn", None)
     for id, value in state.typed.items():
         said += sayings_of(value, f"answer {id}", today)
     return said
+
+
+def _is_of_user(plan: Plan) -> bool:
+    """Whether the request is the user's own, which a run that it was handed to has too."""
+    parent = plan.parent_run_id
+    return not parent or plan.run_id == child_id(CHAIN_OPTION, parent)
+
+
+def _earlier_calls(plan: Plan) -> list[tuple[str, JsonObject, str]]:
+    """What turns before it wrote, or want to write, and the conversation's messages do not say."""
+    calls = () if plan.turn is None else plan.turn.earlier
+    return [(one.tool_name, one.arguments, one.state) for one in calls]
 
 
 class _RunLog:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias, cast
 from weakref import WeakKeyDictionary
 
@@ -12,6 +12,7 @@ import msgspec
 from upshot.contract.base.enums import DeniedReason, Role
 from upshot.contract.base.json_values import to_free_json
 from upshot.contract.base.secrets import Secrets
+from upshot.contract.base.structs import JsonObject
 from upshot.contract.message import Message
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.contract.settings import Policy
@@ -20,7 +21,7 @@ from upshot.errors import Misuse
 from upshot.tools.arguments.argument_check import Refused
 from upshot.tools.arguments.schema_faults import cut_text, nearest
 from upshot.tools.artifacts import READER_NAME
-from upshot.tools.call_state import CallState
+from upshot.tools.call_state import CallState, call_digest
 from upshot.tools.definition.annotations import BuildError
 from upshot.tools.definition.tool import Tool
 from upshot.tools.gates.approval_gate import ApprovalGate, Approver, HookGate, PreToolHook
@@ -422,6 +423,32 @@ class StartGate(StandardGate):
         return self._at_start(call)
 
 
+# A tool, the arguments that it was called with, and what became of that call.
+EarlierTurnCalls: TypeAlias = Sequence[tuple[str, JsonObject, str]]
+
+
+class EarlierTurnsGate(StandardGate):
+    """A write that an earlier turn made, or that waits there, is not made again unseen."""
+
+    name = "earlier_turns"
+
+    def __init__(self, calls: EarlierTurnCalls) -> None:
+        self._calls = calls
+
+    def concerns(self, tool: Tool) -> bool:
+        """Whether an earlier turn called the tool."""
+        return any(name == tool.name for name, _, _ in self._calls)
+
+    def check(self, call: CallState) -> Denial | None:
+        """Deny the same call with the same arguments."""
+        tool = call.known_tool
+        for name, arguments, state in self._calls:
+            if name == tool.name and call_digest(tool, arguments) == call.digest:
+                details = f"an earlier turn made this call, which {state}"
+                return Denial(DeniedReason.DUPLICATE, details, "Say so instead of calling it.")
+        return None
+
+
 _Verdict: TypeAlias = Denial | Follow | None
 
 
@@ -474,6 +501,7 @@ def standard_gates(
     approve: Approver | None,
     policy: Policy | None,
     repair: Repair | None = None,
+    earlier: EarlierTurnCalls = (),
 ) -> tuple[Gate, ...]:
     """The gates that are asked unless the user chooses others, in order.
 
@@ -482,6 +510,7 @@ def standard_gates(
         approve: Who approves at once, None for none.
         policy: The user's rules, None for none.
         repair: Who corrects arguments, None for none.
+        earlier: Calls of earlier turns that are not to be made again.
     """
     expires_s = None if policy is None else policy.approval_expires_s
     return (
@@ -489,6 +518,7 @@ def standard_gates(
         *(() if policy is None else (PolicyGate(policy),)),
         *_ON_TOOL,
         _ARGUMENTS if repair is None else ArgumentsGate(repair),
+        *((EarlierTurnsGate(earlier),) if earlier else ()),
         *_ON_ARGUMENTS,
         *(() if policy is None or policy.taint == "off" else (TaintGate(policy),)),
         *(() if hook is None else (HookGate(hook),)),
@@ -520,6 +550,7 @@ def pipelines(
     policy: Policy | None,
     repair: Repair | None,
     at_start: AtStart | None,
+    earlier: EarlierTurnCalls = (),
 ) -> FindPipeline:
     """What gives the pipeline of a tool, None for a tool that is not known.
 
@@ -531,14 +562,18 @@ def pipelines(
         policy: As there.
         repair: As there.
         at_start: Asked at once before a body starts, None for none.
+        earlier: As for ``standard_gates``.
 
     Raises:
         Misuse: A gate is missing without which no call can be read.
     """
     options = (chosen, hook, approve, policy, repair, at_start)
-    if options == _NO_OPTIONS:
+    if options == _NO_OPTIONS and not earlier:
         return _find_plain
-    gates = _gates_of(chosen, hook=hook, approve=approve, policy=policy, repair=repair)
+    standard = standard_gates(
+        hook=hook, approve=approve, policy=policy, repair=repair, earlier=earlier
+    )
+    gates = _gates_of(chosen, standard)
     again = _ALWAYS_AGAIN
     if any(gate.name == _PROGRESS.name for gate in gates):
         again += (_PROGRESS,)
@@ -572,16 +607,8 @@ _find_plain = _finder(
 )
 
 
-def _gates_of(
-    chosen: GateChoice | None,
-    *,
-    hook: PreToolHook | None,
-    approve: Approver | None,
-    policy: Policy | None,
-    repair: Repair | None,
-) -> tuple[Gate, ...]:
+def _gates_of(chosen: GateChoice | None, standard: tuple[Gate, ...]) -> tuple[Gate, ...]:
     """The gates that the user wants, in order; raises Misuse."""
-    standard = standard_gates(hook=hook, approve=approve, policy=policy, repair=repair)
     if chosen is None:
         return standard
     if callable(chosen):

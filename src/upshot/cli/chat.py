@@ -1,0 +1,124 @@
+"""Talks with an agent in a terminal, one line after the other, and lists conversations."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import AsyncExitStack, suppress
+from secrets import token_hex
+from typing import Any
+
+from rich.text import Text
+
+from upshot.cli.approve import Given, answer_run, is_attended, stoppable
+from upshot.cli.loading import Asked, load_launch, new_launch, open_model
+from upshot.cli.lookup import MEMORY, existing_journal, new_journal
+from upshot.cli.report import Shown
+from upshot.cli.running import show_live
+from upshot.cli.terminal import EXIT_CODES, Terminal, clean, count, money
+from upshot.cli.timeline import fit
+from upshot.contract.base.enums import Status
+from upshot.contract.codec import encode
+from upshot.contract.conversation import ConversationSummary
+from upshot.entry.api import start
+from upshot.journal.opening import open_journal
+
+_HEADING = ("conversation", "turns", "last (UTC)", "cost", "waits", "first request")
+
+
+async def chat_with_agent(
+    terminal: Terminal, *, asked: Asked, conversation: str, journal: str, shown: Shown
+) -> int:
+    """Take each line as a turn of one conversation; gives the exit code of the last turn."""
+    id, code = conversation or f"talk-{token_hex(4)}", 0
+    agent, options = load_launch(launch := new_launch(asked))
+    async with AsyncExitStack() as stack:
+        opened = open_model(launch.model, agent, base_url=launch.base_url)
+        options["model"] = await stack.enter_async_context(opened)
+        log = await stack.enter_async_context(open_journal(new_journal(journal)))
+        talk = await log.conversation(id)
+        turns = count(talk.revision, "turn")
+        terminal.hint(f"conversation {clean(id)}, {turns} so far; an empty line or Ctrl-D ends it")
+        more: Any = {"asked": asked, "journal": journal, "shown": shown}
+        for run in talk.runs:
+            if run.status == Status.INPUT_REQUIRED and run.turn:
+                code = await _answer(run.run_id, log, terminal, **more)
+        for line in _lines(terminal):
+            starting: Any = start(agent, line, **options, journal=log, conversation=id)
+            async with starting as live:
+                code = await show_live(live, terminal, log=log, journal=journal, shown=shown)
+                result = await live.result()
+            if result.status is Status.INPUT_REQUIRED:
+                code = await _answer(result.run_id, log, terminal, **more)
+    return code
+
+
+async def _answer(
+    run_id: str, log: Any, terminal: Terminal, *, asked: Asked, journal: str, shown: Shown
+) -> int:
+    """Ask for what a turn waits for and go on with it, until it waits no more or is put off."""
+    code, seen = EXIT_CODES[Status.INPUT_REQUIRED], 0
+    # Nobody can answer a log that nobody else can open.
+    can_ask = is_attended(terminal) and journal != MEMORY
+    while can_ask and code == EXIT_CODES[Status.INPUT_REQUIRED]:
+        last = await log.last_seq(run_id)
+        if last == seen:
+            break
+        seen = last
+        code = await answer_run(
+            terminal,
+            wanted=run_id,
+            given=Given(),
+            asked=asked,
+            journal=journal,
+            shown=shown,
+            goes_on=True,
+        )
+    return code
+
+
+def _lines(terminal: Terminal) -> Iterator[str]:
+    """What the user types, up to an empty line or the end of the input."""
+    asks = is_attended(terminal)
+    with suppress(EOFError, KeyboardInterrupt):
+        while True:
+            with stoppable():
+                line = input("> ") if asks else sys.stdin.readline()
+            if not line.strip():
+                return
+            yield line.rstrip("\n")
+
+
+async def list_conversations(terminal: Terminal, *, journal: str, limit: int, as_json: bool) -> int:
+    """Print the conversations of a journal, newest first."""
+    async with open_journal(existing_journal(journal), create=False) as log:
+        listed = await log.conversations(limit=limit or None)
+    if as_json:
+        terminal.put_json(encode(list(listed)))
+    elif listed:
+        terminal.say_rows(_rows(listed))
+    else:
+        terminal.tell(f"{journal} has no conversations")
+    return 0
+
+
+def _rows(listed: Iterable[ConversationSummary]) -> Iterator[Text]:
+    rows = [_HEADING, *map(_cells, listed)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for number, cells in enumerate(rows):
+        line = Text(no_wrap=True, overflow="crop")
+        for cell, width in zip(cells, widths, strict=True):
+            line.append(fit(cell, width) + " ", "" if number else "dim")
+        line.rstrip()
+        yield line
+
+
+def _cells(one: ConversationSummary) -> tuple[str, ...]:
+    return (
+        clean(one.id),
+        str(one.revision),
+        "" if one.last_at is None else f"{one.last_at:%Y-%m-%d %H:%M}",
+        "" if one.cost is None else money(one.cost),
+        str(one.waiting or ""),
+        clean(one.title),
+    )

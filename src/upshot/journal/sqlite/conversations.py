@@ -1,0 +1,118 @@
+"""Reads conversations: the runs of one, and the logs of those whose messages it has."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+
+from upshot.contract.codec import encode
+from upshot.contract.conversation import ConversationSummary
+from upshot.contract.events import BoardChanged, Event
+from upshot.contract.protocols import RunSummary
+from upshot.contract.usage import Cost, Usage
+from upshot.journal.event_codec import Entry, damage_error, line_of, read_event
+from upshot.journal.run_list import RunQuery
+from upshot.journal.sqlite.queries import read_entries, read_page, read_summaries, scan_run
+from upshot.state.run_state import RunState
+from upshot.state.stored_events import with_messages
+from upshot.state.turns import (
+    CommittedTurns,
+    ConversationState,
+    KeptTurns,
+    Lift,
+    committed_turns,
+    folded,
+    read_conversation,
+    summarised,
+    used_in_all,
+)
+
+_PAGE_EVENTS = 256
+# By the index alone, however many runs there are.
+_LATEST = """SELECT context_id, max(started_at) AS last FROM runs WHERE context_id <> ''
+    GROUP BY context_id ORDER BY last"""
+
+
+def read_turns(
+    connection: sqlite3.Connection,
+    id: str,
+    read: Callable[[], Lift] | None,
+    kept: KeptTurns,
+    *,
+    without: str,
+) -> ConversationState:
+    """Fold the runs of a conversation, as they were when the transaction began."""
+    runs = _runs_of(connection, id)
+    if read is not None:
+        # What was kept has marks in the place of secrets.
+        kept = KeptTurns()
+    return read_conversation(id, runs, _reader(connection, read), kept.of(id), without=without)
+
+
+def used_elsewhere(
+    connection: sqlite3.Connection, id: str, *, without: str
+) -> tuple[Usage, Cost | None]:
+    """What the runs of a conversation used but one."""
+    return used_in_all(_runs_of(connection, id), _reader(connection), without=without)
+
+
+def committed_of(connection: sqlite3.Connection, id: str, kept: KeptTurns) -> CommittedTurns:
+    """The committed turns of a conversation."""
+    return committed_turns(_runs_of(connection, id), _reader(connection), kept.of(id))
+
+
+def list_conversations(
+    connection: sqlite3.Connection, limit: int | None, *, newest_first: bool
+) -> list[ConversationSummary]:
+    """The conversations, by the time at which their last run began."""
+    query = f"{_LATEST} DESC" if newest_first else _LATEST
+    found: list[ConversationSummary] = []
+    for id, _ in connection.execute(query).fetchall():
+        if len(found) == limit:
+            break
+        # One that was taken and has not begun has no run yet.
+        if runs := _runs_of(connection, id):
+            found.append(summarised(id, runs))
+    return found
+
+
+def exported_lines(connection: sqlite3.Connection, run_id: str, kept: KeptTurns) -> Iterator[bytes]:
+    """The events of a run as JSON, with the messages that its log names of a conversation."""
+    for entry in read_entries(connection, run_id):
+        yield _whole_line(connection, entry, kept)
+
+
+def _whole_line(connection: sqlite3.Connection, entry: Entry, kept: KeptTurns) -> bytes:
+    if b'"seed":' not in entry.body:
+        return line_of(entry)
+    event = read_event(entry)
+    if not isinstance(event, BoardChanged) or (seed := event.seed) is None:
+        return line_of(entry)
+    committed = committed_of(connection, seed.conversation, kept)
+    return encode(with_messages(event, committed.at(seed.revision)))
+
+
+def _runs_of(connection: sqlite3.Connection, id: str) -> list[RunSummary]:
+    return read_summaries(connection, RunQuery(context_id=id))[::-1] if id else []
+
+
+def _reader(
+    connection: sqlite3.Connection, read: Callable[[], Lift] | None = None
+) -> Callable[[str], RunState]:
+    def state_of(run_id: str) -> RunState:
+        return folded(_events(connection, run_id), None if read is None else read())
+
+    return state_of
+
+
+def _events(connection: sqlite3.Connection, run_id: str) -> Iterator[Event]:
+    """The sound events of a run; those before a damaged end, as in ``journal.events``."""
+    last, more = 0, True
+    while more:
+        page = read_page(connection, run_id, last, _PAGE_EVENTS)
+        last, more = page.last, page.more
+        yield from map(read_event, page.entries)
+        if page.fault:
+            damage = scan_run(connection, run_id).damage
+            if damage is not None and not damage.tail:
+                raise damage_error(damage)

@@ -1,0 +1,427 @@
+"""Turns of a conversation: what the logs of its runs say, folded for the turn that comes next.
+
+A turn is one request and what came of it: a run, or the runs that handed the request on. Its
+messages count once it is committed. What a turn did that was not committed is told to the next
+one, until a committed turn has told of it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from upshot.contract.base.enums import Effect, Role, Status
+from upshot.contract.base.json_values import to_json
+from upshot.contract.base.structs import JsonObject
+from upshot.contract.conversation import Conversation, ConversationSummary
+from upshot.contract.events import BoardChanged, Event, SeedReference
+from upshot.contract.message import MAIN_CHANNEL, Message
+from upshot.contract.pending import Pending, PendingApproval, TaintOrigin
+from upshot.contract.protocols import RunSummary
+from upshot.contract.usage import Cost, Usage
+from upshot.errors import JournalError
+from upshot.state.child_runs import TURN_OPTION, pending_in
+from upshot.state.request_digests import digest_of_messages
+from upshot.state.run_state import RunState
+from upshot.state.stored_events import read_event, used_in
+
+_PREPARED = -1
+_MAX_KEPT = 32
+# What is called with the events of one log before they are folded.
+Lift: TypeAlias = Callable[[Event], Event]
+_NOT_READ = (Effect.WRITE, Effect.DESTRUCTIVE)
+_DONE = (Effect.APPLIED, Effect.UNKNOWN)
+
+
+class EarlierCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call that may write, of a turn whose messages the conversation does not have.
+
+    Attributes:
+        run_id: The run that made it.
+        call_id: The call.
+        tool_name: The tool.
+        arguments: Its arguments.
+        effect: "applied" or "unknown"; "" where it waits for approval.
+    """
+
+    run_id: str
+    call_id: str
+    tool_name: str
+    arguments: JsonObject
+    effect: str = ""
+
+    @property
+    def state(self) -> str:
+        """What became of it, in words."""
+        return _STATES.get(self.effect, "waits for approval")
+
+
+_STATES = {"applied": "was applied", "unknown": "may have been applied"}
+
+
+class Turn(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the log of a run says of its turn.
+
+    Attributes:
+        head: The first run of the turn, where its request was handed to this one; "" is the run
+            itself.
+        revision: How many turns were committed when it began.
+        remember: Whether it is one; if not, it sees the conversation and takes no turn.
+        known: How many messages of the seed are those of the conversation; -1 where the host
+            prepared the board.
+        earlier: What it was told of calls in turns before it.
+    """
+
+    head: str = ""
+    revision: int = 0
+    remember: bool = True
+    known: int = 0
+    earlier: tuple[EarlierCall, ...] = ()
+
+
+PREPARED = Turn(known=_PREPARED)
+
+
+def turn_of(options: JsonObject) -> Turn | None:
+    """The turn that a run takes or sees, by the options in its first event; None for none."""
+    noted = options.get(TURN_OPTION)
+    return None if noted is None else msgspec.convert(noted, Turn)
+
+
+def told_of(calls: Sequence[EarlierCall]) -> Message | None:
+    """The message that tells a turn of *calls*, None for none."""
+    if not calls:
+        return None
+    listed = ", ".join(
+        f"{one.tool_name}({to_json(one.arguments).decode()}) {one.state}" for one in calls
+    )
+    return Message(
+        Role.USER,
+        f"Not shown above, in an earlier turn that did not complete: {listed}; the same call with "
+        "the same arguments will be refused.",
+    )
+
+
+def folded(events: Iterable[Event], read: Lift | None = None) -> RunState:
+    """The state of a run of which only what it added to its conversation is wanted.
+
+    Args:
+        events: As the journal has them.
+        read: Called with each of them first, as for ``states``.
+    """
+    state = RunState()
+    for event in events:
+        shown = event if read is None else read(event)
+        if isinstance(shown, BoardChanged) and shown.seed is not None:
+            # What was said before stands in the logs of the turns before.
+            state.named_seed, shown = (shown.seed, ()), replace(shown, seed=None)
+        read_event(state, shown)
+    return state
+
+
+class CommittedTurns:
+    """The messages of the committed turns of a conversation, in the order of their ends.
+
+    Attributes:
+        run_ids: The runs that were added.
+        messages: Those that the next turn begins with.
+        asked: The places among them of what users asked.
+        told: The calls that a committed turn has told of, each with its run.
+        taint: The first untrusted content that reached one of them, None for none.
+    """
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self.run_ids: list[str] = []
+        self.messages: list[Message] = []
+        self.asked: tuple[int, ...] = ()
+        self.told: set[tuple[str, str]] = set()
+        self.taint: TaintOrigin | None = None
+        self._ends: list[tuple[list[Message], int]] = [(self.messages, 0)]
+        self._digest = ""
+
+    @property
+    def revision(self) -> int:
+        """How many turns were added."""
+        return len(self._ends) - 1
+
+    def at(self, revision: int) -> tuple[Message, ...]:
+        """The messages as they were after so many turns; all of them where it has not so many."""
+        messages, count = self._ends[min(revision, self.revision)]
+        return tuple(messages[:count])
+
+    def reference(self, conversation: str) -> SeedReference:
+        """What stands in a log for the messages as they are now."""
+        return SeedReference(conversation=conversation, revision=self.revision, digest=self._digest)
+
+    def add(self, runs: Sequence[RunState]) -> None:
+        """Add a turn: its run, or those that handed its request on."""
+        known = len(self.messages)
+        for place, state in enumerate(runs):
+            began = _began_with(state, is_first=not place)
+            self.messages += began
+            started = state.started
+            if not place and started is not None and not started.depth:
+                # What a run inside another one was asked was most often worded by a model.
+                self.asked += (len(self.messages) - 1,)
+            self.messages += state.board.produced()
+            turn = None if started is None else turn_of(started.options)
+            if turn is not None:
+                self.told.update((one.run_id, one.call_id) for one in turn.earlier if one.effect)
+            run_id = "" if started is None else started.run_id
+            if self.taint is None and state.taint is not None:
+                self.taint = state.taint.seen_from(run_id)
+            self.run_ids.append(run_id)
+        self._digest = digest_of_messages(self.messages[known:], before=self._digest)
+        self._ends.append((self.messages, len(self.messages)))
+
+
+def _began_with(state: RunState, *, is_first: bool) -> list[Message]:
+    """What a run was given beside the messages of turns before it; the request is the last one."""
+    if state.started is None:
+        return []
+    said = [
+        one for change in state.seed if change.channel == MAIN_CHANNEL for one in change.messages
+    ]
+    if not is_first:
+        # It was handed over with the messages of the run before, which stand there, and a note.
+        return said[-1:]
+    turn = turn_of(state.started.options) or PREPARED
+    if turn.known < 0:
+        return [state.started.request.to_message()]
+    return said[turn.known if state.named_seed is None else 0 :]
+
+
+class KeptTurns:
+    """The committed turns of the conversations that were read last, so that a turn reads only what
+    has come since the one before.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, CommittedTurns] = {}
+
+    def of(self, id: str) -> CommittedTurns:
+        """Those of a conversation, as far as they were read."""
+        found = self._kept.pop(id, None) or CommittedTurns()
+        self._kept[id] = found
+        if len(self._kept) > _MAX_KEPT:
+            del self._kept[next(iter(self._kept))]
+        return found
+
+
+class ConversationState(msgspec.Struct, kw_only=True, eq=False):
+    """A conversation as its journal has it.
+
+    Attributes:
+        id: The conversation.
+        runs: All its runs, oldest first.
+        messages: Those of its committed turns.
+        asked: The places among them of what users asked.
+        seed: What stands for them in a log.
+        taint: The first untrusted content that reached one of its turns, those that were not
+            committed too; None for none.
+        usage: What all its runs used.
+        cost: The money for that, None where nothing had a price.
+        pending: What its runs wait for, each with the run that asks.
+        undone: The calls of turns that ended uncommitted and that no committed turn has told of.
+        waiting: Those of turns that wait, the calls that wait for approval last.
+    """
+
+    id: str
+    runs: Sequence[RunSummary]
+    messages: tuple[Message, ...]
+    asked: tuple[int, ...]
+    seed: SeedReference
+    taint: TaintOrigin | None = None
+    usage: Usage = Usage()
+    cost: Cost | None = None
+    pending: tuple[Pending, ...] = ()
+    undone: tuple[EarlierCall, ...] = ()
+    waiting: tuple[EarlierCall, ...] = ()
+
+    def shown(self) -> Conversation:
+        """The value that users get."""
+        return Conversation(
+            id=self.id,
+            messages=self.messages,
+            usage=self.usage,
+            cost=self.cost,
+            pending=self.pending,
+            runs=tuple(self.runs),
+            revision=self.seed.revision,
+        )
+
+
+def committed_turns(
+    runs: Sequence[RunSummary], state_of: Callable[[str], RunState], kept: CommittedTurns
+) -> CommittedTurns:
+    """Fold the committed turns among *runs*.
+
+    Args:
+        runs: Of one conversation, oldest first.
+        state_of: Reads the log of one of them.
+        kept: Those of an earlier reading, to which is added what has come since.
+
+    Raises:
+        JournalError: The log of one is damaged.
+    """
+    ends = sorted((run for run in runs if run.revision), key=lambda run: run.revision)
+    turns = _turns_in(runs)
+    chains = [[run.run_id for run in turns.get(end.turn, [end])] for end in ends]
+    if [one for ids in chains for one in ids][: len(kept.run_ids)] != kept.run_ids:
+        # Runs were removed.
+        kept.clear()
+    for ids in chains[kept.revision :]:
+        states = [state_of(run_id) for run_id in ids]
+        if not states[-1].ended:
+            raise JournalError(
+                f"run {ids[-1]} is a committed turn of its conversation, and its log has no end: "
+                "it is damaged",
+                run_id=ids[-1],
+            )
+        kept.add(states)
+    return kept
+
+
+def read_conversation(
+    id: str,
+    runs: Sequence[RunSummary],
+    state_of: Callable[[str], RunState],
+    kept: CommittedTurns,
+    *,
+    without: str = "",
+) -> ConversationState:
+    """Fold the runs of a conversation.
+
+    Args:
+        id: The conversation.
+        runs: All its runs, oldest first.
+        state_of: Reads the log of one of them.
+        kept: As for ``committed_turns``.
+        without: The first run of a turn that is about to begin, "" for none.
+    """
+    committed = committed_turns(runs, state_of, kept)
+    found = ConversationState(
+        id=id,
+        runs=runs,
+        messages=tuple(committed.messages),
+        asked=committed.asked,
+        seed=committed.reference(id),
+        taint=committed.taint,
+    )
+    found.usage, found.cost = used_in_all(runs, state_of)
+    for head, turn in _turns_in(runs).items():
+        if head == without or any(run.revision for run in turn):
+            continue
+        last = turn[-1]
+        calls, taint = _calls_in(turn, runs, state_of)
+        found.taint = found.taint or taint
+        if last.status == Status.INPUT_REQUIRED:
+            pending = pending_in(last.run_id, state_of(last.run_id).pending)
+            found.pending += pending
+            found.waiting += (*calls, *_asked_in(pending))
+        elif last.ended:
+            found.undone += tuple(
+                one for one in calls if (one.run_id, one.call_id) not in committed.told
+            )
+    return found
+
+
+def summarised(id: str, runs: Sequence[RunSummary]) -> ConversationSummary:
+    """The line of a conversation in the list; *runs* are its own, oldest first."""
+    roots = [*roots_of(runs)]
+    costs = [run.cost for run in roots if run.usage.api_calls or run.cost is not None]
+    return ConversationSummary(
+        id=id,
+        title=runs[0].request,
+        last_at=runs[-1].started_at,
+        revision=max(run.revision for run in runs),
+        cost=Cost.of_calls(costs),
+        waiting=sum(run.status == Status.INPUT_REQUIRED for run in roots),
+    )
+
+
+def roots_of(runs: Sequence[RunSummary]) -> Iterator[RunSummary]:
+    """The runs that no other run of the conversation counts as its own."""
+    ids = {run.run_id for run in runs}
+    return (run for run in runs if run.is_chained or run.parent_run_id not in ids)
+
+
+def used_in_all(
+    runs: Sequence[RunSummary], state_of: Callable[[str], RunState], *, without: str = ""
+) -> tuple[Usage, Cost | None]:
+    """What the runs of a conversation used; by its log where no session of a run has ended.
+
+    Args:
+        runs: Oldest first.
+        state_of: Reads the log of one of them.
+        without: A run that is left out, with its child runs; "" for none.
+    """
+    usage, costs = Usage(), list[Cost | None]()
+    for run in roots_of(runs):
+        if run.run_id != without:
+            is_known = run.status != "running"
+            used, cost = (run.usage, run.cost) if is_known else used_in(state_of(run.run_id))
+            usage += used
+            costs += [cost] if used.api_calls or cost is not None else []
+    return usage, Cost.of_calls(costs)
+
+
+def _turns_in(runs: Iterable[RunSummary]) -> dict[str, list[RunSummary]]:
+    """The runs of each turn, by the first of them."""
+    found: defaultdict[str, list[RunSummary]] = defaultdict(list)
+    for run in runs:
+        if run.turn:
+            found[run.turn].append(run)
+    return found
+
+
+def _calls_in(
+    turn: Collection[RunSummary],
+    runs: Iterable[RunSummary],
+    state_of: Callable[[str], RunState],
+) -> tuple[tuple[EarlierCall, ...], TaintOrigin | None]:
+    """What the runs of a turn wrote, or may have written, with all that they started; and the
+    first untrusted content that they read.
+    """
+    family = {run.run_id for run in turn}
+    found: list[EarlierCall] = []
+    taint: TaintOrigin | None = None
+    for run in runs:
+        # Oldest first, so a run comes after the one that started it.
+        if run.run_id not in family and run.parent_run_id not in family:
+            continue
+        family.add(run.run_id)
+        state = state_of(run.run_id)
+        if taint is None and state.taint is not None:
+            taint = state.taint.seen_from(run.run_id)
+        # To hand the request on is no write that anybody has to know of.
+        handed_over = "" if state.handoff is None else state.handoff.tool_name
+        found += [
+            EarlierCall(
+                run.run_id, one.call_id, one.tool_name, one.arguments_executed or {}, one.effect
+            )
+            for one in state.records
+            if one.effect in _DONE
+            and one.declared_effect in _NOT_READ
+            and one.tool_name != handed_over
+        ]
+        found += [
+            EarlierCall(run.run_id, one.call.id, one.call.name, one.arguments, Effect.UNKNOWN)
+            for one in state.begun.values()
+            if one.effect in _NOT_READ
+        ]
+    return tuple(found), taint
+
+
+def _asked_in(pending: Iterable[Pending]) -> Iterator[EarlierCall]:
+    for one in pending:
+        if isinstance(one, PendingApproval):
+            yield EarlierCall(one.run_id, one.call_id, one.tool_name, one.arguments)
