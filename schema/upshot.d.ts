@@ -1354,7 +1354,9 @@ export type Event =
   | RunSettled
   | Unknown;
 
-/** What is known about a run; unknown keys are missing. */
+/**
+ * What is known about a run; unknown keys are missing. The request's own metadata stand beside.
+ */
 export interface ExecutionMetadata {
   /** Milliseconds. */
   executionTime: number;
@@ -1370,6 +1372,8 @@ export interface ExecutionMetadata {
   model?: string;
   /** Its provider. */
   provider?: string;
+  /** The id that the provider gave it. */
+  requestId?: string;
   /** Why the last call stopped. */
   finishReason?: string;
   /** How the run ended; missing if it completed. */

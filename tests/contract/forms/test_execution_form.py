@@ -25,6 +25,7 @@ from upshot.contract import (
     to_execution_result,
 )
 from upshot.errors import Misuse
+from upshot.native.returned import coerce_result
 
 START = datetime(2026, 3, 1, 12, 0, 0, 123_456, tzinfo=UTC)
 FITS = jsonschema_rs.validator_for(execution_result_schema())
@@ -139,3 +140,22 @@ def test_every_result_has_a_view_that_fits_its_schema_and_comes_back_equal(resul
 def test_what_is_no_view_is_misuse(text):
     with pytest.raises(Misuse):
         decode_execution_result(text)
+
+
+def test_what_it_tells_of_tools_requests_and_metadata_comes_back() -> None:
+    view = {
+        "content": "Hi.",
+        "messages": [],
+        "toolsUsed": ["look", "put"],
+        "metadata": {"executionTime": 3, "requestId": "q1", "tenant": {"id": 7}},
+        "success": True,
+    }
+    result = coerce_result(view)
+    assert (result.metadata["tenant"], result.provider_data["request_id"]) == ({"id": 7}, "q1")
+    assert to_execution_result(result) == view
+    assert decode_execution_result(json.dumps(view)) == view
+
+
+def test_a_success_without_metadata_is_no_data() -> None:
+    result = coerce_result({"content": "Hi.", "messages": [], "success": True})
+    assert (result.content, result.output) == ("Hi.", "Hi.")

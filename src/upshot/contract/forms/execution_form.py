@@ -38,6 +38,7 @@ class ExecutionFacts(TypedDict, total=False):
     agent_id: str
     started_at: datetime
     duration_ms: int
+    metadata: JsonObject
     local: Local
 
 
@@ -52,7 +53,7 @@ def read_execution_facts(data: Mapping[str, object]) -> ExecutionFacts:
     asked = next((at for at, one in enumerate(messages) if one.role not in _ASKING), len(messages))
     tokens = _read(int, metadata.get("tokensUsed"))
     cost, started = _read(float, metadata.get("cost")), _read(datetime, metadata.get("startTime"))
-    about = {word: metadata[word] for word in ("model", "provider") if word in metadata}
+    about = {key: metadata[word] for word, key in _ABOUT.items() if word in metadata}
     facts: dict[str, object] = {
         "messages": messages[asked:],
         "pending": _read(tuple[Pending, ...], metadata.get("pending")),
@@ -61,6 +62,7 @@ def read_execution_facts(data: Mapping[str, object]) -> ExecutionFacts:
         "cost": None if cost is None else Cost(total=to_money(cost)),
         "finish_reason": _read(FinishReason, metadata.get("finishReason")),
         "provider_data": _read(dict[str, str], about),
+        "metadata": _read(cast("type[JsonObject]", dict), _further(data, metadata)),
         "run_id": _read(str, metadata.get("runId")),
         "agent_id": _read(str, metadata.get("agentId")),
         "started_at": None if started is None or started.tzinfo is None else started,
@@ -69,6 +71,12 @@ def read_execution_facts(data: Mapping[str, object]) -> ExecutionFacts:
     }
     there = {name: value for name, value in facts.items() if value is not None}
     return cast("ExecutionFacts", there)
+
+
+def _further(data: Mapping[str, object], metadata: Mapping[str, object]) -> dict[str, object]:
+    """What a result has no field for: the metadata of its request, and tools known by name only."""
+    further = {name: value for name, value in metadata.items() if name not in _KNOWN}
+    return {**further, _TOOLS: data[_TOOLS]} if data.get(_TOOLS) else further
 
 
 def _mapping(value: object) -> Mapping[str, object]:
@@ -86,7 +94,7 @@ def _read(form: type[T], value: object) -> T | None:
 
 
 class ExecutionMetadata(TypedDict):
-    """What is known about a run; unknown keys are missing.
+    """What is known about a run; unknown keys are missing. The request's own metadata stand beside.
 
     Attributes:
         executionTime: Milliseconds.
@@ -96,6 +104,7 @@ class ExecutionMetadata(TypedDict):
         cost: The cost of all model calls, in the result's currency.
         model: The model of the last call.
         provider: Its provider.
+        requestId: The id that the provider gave it.
         finishReason: Why the last call stopped.
         status: How the run ended; missing if it completed.
         runId: The run.
@@ -112,6 +121,7 @@ class ExecutionMetadata(TypedDict):
     cost: NotRequired[float]
     model: NotRequired[str]
     provider: NotRequired[str]
+    requestId: NotRequired[str]
     finishReason: NotRequired[str]
     status: NotRequired[str]
     runId: NotRequired[str]
@@ -119,6 +129,11 @@ class ExecutionMetadata(TypedDict):
     partialContent: NotRequired[str]
     warnings: NotRequired[list[JsonObject]]
     pending: NotRequired[list[JsonObject]]
+
+
+_ABOUT = {"model": "model", "provider": "provider", "requestId": "request_id"}
+_TOOLS = "toolsUsed"
+_KNOWN = frozenset(ExecutionMetadata.__annotations__)
 
 
 class AgentExecutionResult(TypedDict):
@@ -154,8 +169,9 @@ def to_execution_result(result: AgentResult[Any]) -> AgentExecutionResult:
         "metadata": _metadata(result),
         "success": result.success,
     }
-    if result.tools_used:
-        view["toolsUsed"] = list(result.tools_used)
+    tools = result.tools_used or _read(tuple[str, ...], result.metadata.get(_TOOLS))
+    if tools:
+        view["toolsUsed"] = list(tools)
     if result.error is not None:
         parked = result.status is Status.INPUT_REQUIRED
         code = ErrorCode.INPUT_REQUIRED if parked else result.error.code
@@ -169,7 +185,9 @@ def decode_execution_result(data: bytes | str) -> AgentExecutionResult:
     Raises:
         Misuse: It is not JSON, or not an execution result; the message says where.
     """
-    return decode(data, AgentExecutionResult)
+    decode(data, AgentExecutionResult)
+    # As it stands, for its metadata may have more keys than those that are known.
+    return cast("AgentExecutionResult", msgspec.json.decode(data))
 
 
 def _metadata(result: AgentResult[Any]) -> ExecutionMetadata:
@@ -181,6 +199,7 @@ def _metadata(result: AgentResult[Any]) -> ExecutionMetadata:
         "cost": _cost(result),
         "model": _word(result.provider_data, "model"),
         "provider": _word(result.provider_data, "provider"),
+        "requestId": _word(result.provider_data, "request_id"),
         "finishReason": result.finish_reason,
         "status": None if result.success else result.status,
         "runId": result.run_id or None,
@@ -190,7 +209,9 @@ def _metadata(result: AgentResult[Any]) -> ExecutionMetadata:
         "pending": result.pending or None,
     }
     there = {name: value for name, value in known.items() if value is not None}
-    return cast("ExecutionMetadata", _plain(there))
+    own = {name: value for name, value in result.metadata.items() if name not in _KNOWN}
+    own.pop(_TOOLS, None)
+    return cast("ExecutionMetadata", _plain({**own, **there}))
 
 
 def _answer(result: AgentResult[Any]) -> str | None:
