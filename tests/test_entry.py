@@ -20,6 +20,7 @@ from upshot import (
     Message,
     Misuse,
     ModelRequest,
+    ModelResponse,
     ModelSettings,
     Request,
     Retry,
@@ -184,10 +185,17 @@ async def test_a_model_attribute_of_a_foreign_engine_is_its_own_business() -> No
 
 
 async def test_a_cost_limit_on_a_model_without_a_price_is_misuse_unless_allowed() -> None:
+    class Unpriced:
+        name = "mine:one"
+
+        async def call(self, request: Any) -> ModelResponse:
+            return ModelResponse(content="Hi.")
+
+    agent = Agent("a", model=Unpriced())
     with pytest.raises(Misuse, match="max_cost_usd"):
-        await run(hello(), "?", budget=Budget(max_cost_usd=1))  # type: ignore[arg-type]
+        await run(agent, "?", budget=Budget(max_cost_usd=1))  # type: ignore[arg-type]
     allowed = Budget(max_cost_usd=1, unpriced="allow")  # type: ignore[arg-type]
-    assert (await run(hello(), "?", budget=allowed)).success
+    assert (await run(agent, "?", budget=allowed)).success
 
 
 # -- what the model sees
@@ -438,7 +446,8 @@ async def test_a_script_finds_any_checkpoint_and_looks_what_it_means() -> None:
         max_attempts=2,
     )
     assert again.seen == [["run-c", "anywhere", 1], ["run-c", None, None]]
-    assert (result.run_id, result.warnings) == ("run-c", ())
+    told = [one.code for one in result.warnings]
+    assert (result.run_id, told) == ("run-c", ["request_left_out"])
 
 
 async def test_a_script_that_overlooks_its_checkpoint_is_told_of() -> None:
@@ -447,8 +456,9 @@ async def test_a_script_that_overlooks_its_checkpoint_is_told_of() -> None:
 
     agent = Agent("a", engine=ScriptEngine(script), deciders=[NothingAtFirst()])
     result = await run(agent, "?", resume_from=checkpoint(), max_attempts=2)
-    assert [one.code for one in result.warnings] == ["engine_starts_over"]
-    assert "have it look at run.resume_from" in result.warnings[0].message
+    told = {one.code: one.message for one in result.warnings}
+    assert [*told] == ["request_left_out", "engine_starts_over"]
+    assert "have it look at run.resume_from" in told["engine_starts_over"]
 
 
 class NothingAtFirst:

@@ -97,7 +97,7 @@ def tech(messages: Sequence[Message]) -> str | ToolCall:
     line = str(number_in(messages))
     if messages[-1].role is not Role.TOOL:
         return ToolCall("look", "line_state", {"line": line})
-    return f"Line {line}: {json.loads(messages[-1].text)['result']}."
+    return f"Line {line}: {messages[-1].text}."
 
 
 def hand_over(to: str, reason: str) -> ToolCall:

@@ -65,7 +65,7 @@ SCENARIO = {
     "replies": [
         {"tool_calls": [{"name": "note", "arguments": {"word": "one"}}]},
         {"tool_calls": [{"name": "note", "arguments": {"word": "two"}}, {"name": "wait"}]},
-        {"text": "Noted {{ all.note[0].result }} and {{ all.note[1].result }}."},
+        {"text": "Noted {{ all.note[0] }} and {{ all.note[1] }}."},
     ]
 }
 RUN = ("run", "agent.py:agent", "Note it.", "--model", "sim:scenario.json", "--run-id", "run-1")

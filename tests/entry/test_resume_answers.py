@@ -438,7 +438,7 @@ async def test_a_host_that_answers_what_is_no_choice_leaves_the_question_open(
         def ask_user(self, question: str) -> str:
             return said
 
-    result = await run(CHOOSER, "Go.", host=Clerk())
+    result = await run(CHOOSER, "Go.", host=Clerk(), journal=MemoryJournal())
     assert result.status == status
     assert [one.code for one in result.warnings] == ["host_failed"] * (said == "c")
 

@@ -327,8 +327,6 @@ async def test_an_event_that_could_not_be_read_back_is_refused_with_a_warning(ev
     [
         Usage(input_tokens=cast("Any", "x")),
         Usage(input_tokens=cast("Any", 1.5)),
-        ModelResponse(finish_reason=cast("Any", 5)),
-        ModelResponse(rate_limit=cast("Any", 5)),
     ],
 )
 async def test_a_report_of_usage_that_could_not_be_read_back_is_misuse(usage: Any) -> None:

@@ -231,4 +231,6 @@ class AgentSpec(Root, frozen=True, kw_only=True, metaclass=CheckedMeta):
     omitted: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        freeze(self, "omitted")
+        freeze(self, "artifacts", "omitted")
+        if self.artifacts:
+            check_types(self, "artifacts")

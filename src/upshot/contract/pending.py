@@ -77,6 +77,8 @@ class PendingApproval(Tagged, frozen=True, kw_only=True, metaclass=CheckedMeta):
 
     def __post_init__(self) -> None:
         settle_moments(self, "asked_at", "expires_at")
+        if self.doubts or self.vouched:
+            check_types(self, "doubts", "vouched")
 
     @property
     def id(self) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias, cast, get_args
 
 from upshot.contract.base.checks import nearest
-from upshot.contract.base.structs import Json, Value, check_types, freeze
+from upshot.contract.base.json_values import settle_json
+from upshot.contract.base.structs import CheckedMeta, Json, Value, check_types, freeze
 from upshot.errors import Misuse
 
 Format: TypeAlias = Literal["", "email", "url", "account"]
@@ -142,7 +143,7 @@ class ToolDeclaration(Value, frozen=True, kw_only=True):
 _SAY_NOTHING = (ToolDeclaration(), ToolDeclaration(trust="untrusted"))
 
 
-class Doubt(Value, frozen=True, kw_only=True):
+class Doubt(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """Something about a call that a stranger may have chosen.
 
     Attributes:
@@ -161,8 +162,11 @@ class Doubt(Value, frozen=True, kw_only=True):
     found: str = ""
     said: str = ""
 
+    def __post_init__(self) -> None:
+        settle_json(self, "value")
 
-class Voucher(Value, frozen=True, kw_only=True):
+
+class Voucher(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """What vouches for a value of a call.
 
     Attributes:
