@@ -52,9 +52,10 @@ async def run(
         agent: The agent; the names in a spec are found in the options ``tools`` and ``engine``.
         request: What is asked.
         options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
-            deciders, dependencies, engine, gates, history, host, journal, max_attempts, model,
-            observers, on_pre_tool_use, parent_run_id, policy, prepare, prices, resume_from, retry,
-            secrets, settings, tools. ``help(upshot.RunOptions)`` tells of each.
+            conversation, deciders, dependencies, engine, gates, history, host, if_waiting, journal,
+            max_attempts, model, observers, on_pre_tool_use, parent_run_id, policy, prepare, prices,
+            remember, resume_from, retry, secrets, settings, tools. ``help(upshot.RunOptions)``
+            tells of each.
 
     Returns:
         The result. Everything that a model, a tool, a provider, the user or a limit does is in
@@ -81,9 +82,10 @@ def run_sync(
         agent: Who works on it, as for ``run``.
         request: What is asked.
         options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
-            deciders, dependencies, engine, gates, history, host, journal, max_attempts, model,
-            observers, on_pre_tool_use, parent_run_id, policy, prepare, prices, resume_from, retry,
-            secrets, settings, tools. ``help(upshot.RunOptions)`` tells of each.
+            conversation, deciders, dependencies, engine, gates, history, host, if_waiting, journal,
+            max_attempts, model, observers, on_pre_tool_use, parent_run_id, policy, prepare, prices,
+            remember, resume_from, retry, secrets, settings, tools. ``help(upshot.RunOptions)``
+            tells of each.
 
     Returns:
         What came of it, as of ``run``.
@@ -109,9 +111,10 @@ def start(
         agent: Who works on it, as for ``run``.
         request: What is asked.
         options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
-            deciders, dependencies, engine, gates, history, host, journal, max_attempts, model,
-            observers, on_pre_tool_use, parent_run_id, policy, prepare, prices, resume_from, retry,
-            secrets, settings, tools. ``help(upshot.RunOptions)`` tells of each.
+            conversation, deciders, dependencies, engine, gates, history, host, if_waiting, journal,
+            max_attempts, model, observers, on_pre_tool_use, parent_run_id, policy, prepare, prices,
+            remember, resume_from, retry, secrets, settings, tools. ``help(upshot.RunOptions)``
+            tells of each.
 
     Returns:
         An async context manager of the live run; ``await live.result()`` gives its result.

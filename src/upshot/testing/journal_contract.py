@@ -14,7 +14,7 @@ from unittest import SkipTest
 import pytest
 from msgspec.structs import replace
 
-from upshot.contract.agent_spec import AgentSpec
+from upshot.contract.agent_spec import AgentSpec, HandoffEvent
 from upshot.contract.base.enums import ErrorCode, Status
 from upshot.contract.error import AgentError
 from upshot.contract.events import (
@@ -33,7 +33,7 @@ from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolCall
 from upshot.errors import JournalError, Misuse
 from upshot.journal.run_list import TurnClaim, TurnInTheWay
-from upshot.state.child_runs import TURN_OPTION
+from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, child_id
 from upshot.testing.suite import Role, Suite
 
 _START = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -312,6 +312,25 @@ class JournalContract(Suite[Journal]):
         assert isinstance(again, int), f"run-2 itself may go on: {again}"
 
     @_with_journal
+    async def test_a_turn_is_kept_for_the_run_that_it_is_handed_to(self, journal: Journal) -> None:
+        """Between the end of a run and the first event of the next, nobody else takes the turn."""
+        claim_turn, release = _turns_of(journal), cast("Any", journal).release
+        epoch = await claim_turn("run-1", TurnClaim("talk", "run-1"))
+        started, settled = _turn("run-1", 1), _settled("run-1", 2)
+        journal.append(replace(started, options={**started.options, CHAIN_OPTION: {}}), epoch=epoch)
+        handed = HandoffEvent(to_agent_id="other")
+        journal.append(replace(settled, result=replace(settled.result, handoff=handed)))
+        await journal.durable("run-1", 2)
+        following = child_id(CHAIN_OPTION, "run-1")
+        kept = await claim_turn("run-2", TurnClaim("talk", "run-2"))
+        assert kept == TurnInTheWay(following, "running"), f"the turn is handed on; {kept}"
+        epoch = await claim_turn(following, TurnClaim("talk", "run-1"))
+        assert isinstance(epoch, int), f"the run that it is handed to takes it: {epoch}"
+        release(following, epoch)
+        taken = await claim_turn("run-2", TurnClaim("talk", "run-2"))
+        assert isinstance(taken, int), f"nothing is left of the turn to go on with: {taken}"
+
+    @_with_journal
     async def test_turns_count_in_the_order_of_their_ends(self, journal: Journal) -> None:
         """Those that were not committed do not count."""
         _turns_of(journal)
@@ -485,7 +504,7 @@ def _turns_of(journal: Journal) -> Callable[..., Awaitable[Any]]:
     return claim_turn
 
 
-def _turn(run_id: str, seq: int, time: datetime = _START) -> Event:
+def _turn(run_id: str, seq: int, time: datetime = _START) -> RunStarted:
     options: dict[str, Any] = {TURN_OPTION: {}}
     started = _started(run_id, time, context_id="talk")
     return replace(started, seq=seq, options=options)
@@ -527,7 +546,7 @@ def _settled(
     *,
     status: Status = Status.COMPLETED,
     committed: bool = True,
-) -> Event:
+) -> RunSettled:
     is_committed = committed and status is Status.COMPLETED
     result = AgentResult[Any](
         run_id=run_id,

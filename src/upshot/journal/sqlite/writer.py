@@ -40,10 +40,10 @@ _CHANGE = f"""UPDATE runs SET status = ?1, agent_id = coalesce(?2, agent_id),
         SELECT max(one.revision) + 1 FROM runs AS one
         WHERE one.context_id <> '' AND one.context_id = runs.context_id) ELSE revision END,
     holder = CASE WHEN ?1 = '{RUNNING}' THEN holder END WHERE run_no = ?12"""
+_HOLDER = "SELECT holder FROM runs WHERE run_no = ?"
 # Until the next run of its turn has an event, the turn is kept for the same process.
 _HAND_ON = """INSERT OR IGNORE INTO runs (run_id, context_id, turn, is_chained, holder)
-    SELECT ?, context_id, turn, 1, holder FROM runs
-    WHERE run_no = ? AND turn <> '' AND is_chained AND holder IS NOT NULL"""
+    SELECT ?, context_id, turn, 1, ? FROM runs WHERE run_no = ? AND turn <> '' AND is_chained"""
 _FORK = "INSERT OR IGNORE INTO forks (origin_run_id, run_id) VALUES (?, ?)"
 
 
@@ -224,9 +224,13 @@ def note_changes(
     """Write what events change in the list of runs, and where the log ends."""
     if changed:
         last = changed[-1]
-        if last.change is not None and last.change.committed and last.change.handed_over:
-            connection.execute(_HAND_ON, (child_id(CHAIN_OPTION, last.run_id), run_no))
+        hands_on = last.change is not None and last.change.committed and last.change.handed_over
+        # The end takes the holder away, and what came before it says whose turn it is.
+        holder = connection.execute(_HOLDER, (run_no,)).fetchone() if hands_on else None
         connection.executemany(_CHANGE, [_row_change(run_no, entry) for entry in changed])
+        if holder is not None and holder[0] is not None:
+            following = child_id(CHAIN_OPTION, last.run_id)
+            connection.execute(_HAND_ON, (following, holder[0], run_no))
         forked = [
             (origin, entry.run_id)
             for entry in changed
