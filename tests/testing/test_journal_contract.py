@@ -233,6 +233,21 @@ class TestFile(JournalContract):
         return open_journal(next(self.places))
 
 
+class Generous(MemoryJournal):
+    """Gives everybody the turn."""
+
+    async def claim_turn(self, run_id: str, turn: Any, *, take_over: bool = False) -> Any:
+        return await self.claim(run_id)
+
+
+class Timeless(MemoryJournal):
+    """Counts turns by their beginnings."""
+
+    async def runs(self, status: str | None = None, **filters: Any) -> Any:
+        listed = await super().runs(status, **filters)
+        return [replace(run, revision=4 - int(run.run_id[-1])) for run in listed]
+
+
 class TestGenerator(JournalContract):
     async def make(self) -> Any:
         async with open_journal("memory:") as journal:
@@ -273,6 +288,18 @@ class TestGenerator(JournalContract):
         (Careless, "test_an_event_that_cannot_be_read_back_is_refused", "cannot read back"),
         (Whole, "test_the_list_of_runs_comes_in_pages", "a page of at most 2 runs has 5"),
         (Whole, "test_the_list_of_runs_can_be_narrowed", "it gives {'context_id'"),
+        (Generous, "test_a_conversation_has_one_turn_at_a_time", "run-1 has the turn"),
+        (
+            Generous,
+            "test_a_turn_that_was_let_go_has_died_once_it_began",
+            "run-2 began and was let go",
+        ),
+        (
+            Generous,
+            "test_a_turn_is_kept_for_the_run_that_it_is_handed_to",
+            "the turn is handed on",
+        ),
+        (Timeless, "test_turns_count_in_the_order_of_their_ends", "it counts"),
         (Whole, "test_a_removed_run_is_gone_with_all_that_it_started", "it reported ('run-1',)"),
         (Whole, "test_a_run_that_its_parent_reads_is_not_removed", "its parent was not"),
         (Whole, "test_runs_that_ended_before_a_date_are_removed", "it reported ()"),
