@@ -138,7 +138,7 @@ async def test_words_of_an_earlier_run_stay_untrusted_in_what_comes_after_it() -
     later = await run(sender(), "Send it.", history=result, policy=TAINT)
     assert (later.status, later.taint and later.taint.source) == ("input_required", "fetch")
     again = Request("Send it.", context_id="c")
-    later = await run(sender(), again, history="context", journal=journal, policy=TAINT)
+    later = await run(sender(), again, journal=journal, policy=TAINT)
     assert later.status == "input_required"
 
 
