@@ -868,7 +868,11 @@ export interface Budget {
    * @defaultValue `45`
    */
   tool_timeout_s?: number | null;
-  /** @defaultValue `"run"` */
+  /**
+   * What `max_cost_usd` counts: "run" is this run and its child runs, "conversation" all runs of
+   * its conversation, as the journal has them before each model call.
+   * @defaultValue `"run"`
+   */
   scope?: "conversation" | "run";
   /**
    * What a cost limit does about a model without a price: "refuse" raises Misuse at the start,

@@ -44,7 +44,7 @@ WRITTEN: dict[type, Callable[[Any], Event]] = {
     AttemptLine: lambda value: RunSettled(result=AgentResult(attempt_log=(value,))),
 }
 UNSENT = {"BoardSnapshot", "ModelRequest", "RequestDigests", "RunInfo", "RunSummary"}
-UNSENT |= {"SeedReference", "RunEvent"}
+UNSENT |= {"Conversation", "ConversationSummary", "SeedReference", "RunEvent"}
 
 
 def force(value: Any, name: str, given: Any) -> Any:
