@@ -869,8 +869,8 @@ export interface Budget {
    */
   tool_timeout_s?: number | null;
   /**
-   * What `max_cost_usd` counts: "run" is this run and its child runs, "conversation" all runs of
-   * its conversation, as the journal has them before each model call.
+   * What `max_cost_usd` and `max_tokens` count: "run" is this run and its child runs,
+   * "conversation" all runs of its conversation, as the journal has them before each call.
    * @defaultValue `"run"`
    */
   scope?: "conversation" | "run";

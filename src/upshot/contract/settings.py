@@ -37,8 +37,8 @@ class Budget(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
         max_cost_usd: The most money, in US dollars.
         max_depth: How deep child runs may nest; the root run has depth 0.
         tool_timeout_s: Seconds for a tool without a timeout of its own.
-        scope: What ``max_cost_usd`` counts: "run" is this run and its child runs, "conversation"
-            all runs of its conversation, as the journal has them before each model call.
+        scope: What ``max_cost_usd`` and ``max_tokens`` count: "run" is this run and its child runs,
+            "conversation" all runs of its conversation, as the journal has them before each call.
         unpriced: What a cost limit does about a model without a price: "refuse" raises Misuse
             at the start, "allow" does not count its calls.
     """
