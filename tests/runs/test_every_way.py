@@ -71,7 +71,7 @@ class Hook:
         setattr(self, name, method)
 
 
-# What says itself how a run fails; of anything else that is raised to prepare one, nobody knows.
+# Exceptions that name the code with which a run fails; others that `prepare` raises are internal.
 CODES = {"a timeout": "timeout", "a failure": "conflict"}
 # Where something raises: how it gets into a run, and the status and code that follow.
 PLACES: dict[str, tuple[Any, str, str | None]] = {
