@@ -9,6 +9,7 @@ from upshot import (
     Agent,
     Handoff,
     Message,
+    ModelResponse,
     Policy,
     Request,
     Run,
@@ -159,3 +160,38 @@ async def test_the_note_of_a_hand_off_after_untrusted_words_taints_its_receiver(
         )
         result = await run_with_handoffs([first, sender()], "go", policy=TAINT)
         assert result.status == status
+
+
+LOOKED_UP: list[Any] = [
+    {"server_tools": ["web_search_call"]},
+    {"web_searches": 1},
+    {"cites": True},
+]
+
+
+@pytest.mark.parametrize("told", LOOKED_UP)
+@pytest.mark.parametrize("with_call", [True, False])
+async def test_what_a_providers_own_tool_found_taints(told: Any, with_call: bool) -> None:
+    call = ToolCall("s", "send")
+    found = ModelResponse(
+        content=None if with_call else "Found.",
+        tool_calls=[call] if with_call else [],
+        provider_data=told,
+    )
+    replies: list[Any] = [found, "Sent."] if with_call else [ToolCall("r", "send"), found, "Sent."]
+    agent = Agent("finder", model=ScriptedModel(replies), tools=[send])
+    result = await run(agent, "go", policy=TAINT)
+    assert result.taint is not None
+    assert result.taint.source == told.get("server_tools", ["web_search"])[0]
+    if with_call:
+        assert [one.tool_name for one in result.pending] == ["send"]  # type: ignore[union-attr]
+    else:
+        again = Agent("next", model=ScriptedModel([call, "Sent."]), tools=[send])
+        later = await run(again, "go", policy=TAINT, history=result)
+        assert [one.tool_name for one in later.pending] == ["send"]  # type: ignore[union-attr]
+
+
+async def test_a_reply_in_which_nothing_was_looked_up_taints_nothing() -> None:
+    reply = ModelResponse(content="Hi", provider_data={"server_tools": [], "web_searches": 0})
+    result = await run(Agent("finder", model=ScriptedModel([reply])), "go", policy=TAINT)
+    assert result.taint is None

@@ -39,6 +39,23 @@ def test_text_finish_and_model_are_read():
     assert (response.provider_data["model"], response.provider_data["finish_raw"]) == ("m", "stop")
 
 
+CITED = {"type": "url_citation", "url_citation": {"url": "https://a.example"}}
+
+
+@pytest.mark.parametrize(
+    "message", [{"annotations": [CITED]}, {"executed_tools": [{"type": "search"}]}]
+)
+def test_what_the_provider_looked_up_is_told(message):
+    assert read({"content": "hi", **message}).looked_up == "web_search"
+    assert stream({"content": "hi"}, message, finish="stop")[1].looked_up == "web_search"
+
+
+@pytest.mark.parametrize("name", ["citations", "search_results"])
+def test_sources_beside_the_message_are_told(name):
+    assert read(**{name: ["https://a.example"]}).looked_up == "web_search"
+    assert not read({"content": "hi", "annotations": []}, **{name: []}).looked_up
+
+
 def test_no_text_is_none():
     assert read({"content": None, "tool_calls": [call(id="a")]}).content is None
 

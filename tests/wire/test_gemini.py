@@ -50,6 +50,19 @@ def test_searches_are_counted_as_they_are_charged(model, searches):
     assert response.provider_data["web_searches"] == searches
 
 
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"groundingMetadata": {"groundingChunks": [{"web": {}}]}},
+        {"urlContextMetadata": {"urls": 1}},
+    ],
+)
+def test_pages_that_the_answer_stands_on_are_told(told):
+    found = {"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP", **told}
+    assert read(candidates=[found]).looked_up == "web_search"
+    assert not read({"text": "a"}).looked_up
+
+
 def test_only_the_first_candidate_counts():
     other = {"index": 1, "content": {"parts": [{"text": "b"}]}, "finishReason": "SAFETY"}
     first = {"index": 0, "content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"}

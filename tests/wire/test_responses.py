@@ -65,6 +65,31 @@ def test_text_of_all_messages_is_joined():
     assert response.provider_data["model"] == "gpt"
 
 
+def test_sources_in_a_message_are_told():
+    cited = {"type": "url_citation", "url": "https://a.example"}
+    said = message("hi")
+    said["content"][0]["annotations"] = [cited]
+    reply = read(said)
+    assert (reply.content, reply.looked_up) == ("hi", "web_search")
+    assert not read(message("hi")).looked_up
+    reader = StreamReader("responses", provider="openai")
+    for event in (
+        {"type": "response.created", "response": HEAD},
+        {"type": "response.output_item.added", "output_index": 0, "item": message()},
+        {
+            "type": "response.output_text.delta",
+            "output_index": 0,
+            "content_index": 0,
+            "delta": "hi",
+        },
+        {"type": "response.output_item.done", "output_index": 0, "item": said},
+        {"type": "response.completed", "response": {**HEAD, "status": "completed"}},
+    ):
+        reader.feed(b"data: " + json.dumps(event).encode() + b"\n\n")
+    reply = reader.close()
+    assert (reply.content, reply.looked_up) == ("hi", "web_search")
+
+
 def test_usage_is_read():
     response = read(message("a"), usage=USAGE)
     usage = response.usage

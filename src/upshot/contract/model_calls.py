@@ -164,6 +164,15 @@ class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
         return tuple([part for part in self.parts if type(part) is Reasoning])
 
     @property
+    def looked_up(self) -> str:
+        """The provider's own tool whose findings the answer is made of, "" for none."""
+        data = self.provider_data
+        tools = data.get("server_tools")
+        if tools and isinstance(tools, list):
+            return str(tools[0])
+        return "web_search" if data.get("web_searches") or data.get("cites") else ""
+
+    @property
     def success(self) -> bool:
         """Whether there is no error."""
         return self.error is None

@@ -421,6 +421,8 @@ class RunState(msgspec.Struct, eq=False):
         self.turns += 1
         self.lost_calls -= 1
         self._note(event.response, is_turn=not event.purpose)
+        if self.taint is None and (tool := event.response.looked_up):
+            self.taint = TaintOrigin(source=tool)
         if not event.purpose:
             self.reply = self.replies[event.turn] = event.response
             self._reply_at = len(self.records)

@@ -111,6 +111,7 @@ class ReplyAccumulator(msgspec.Struct):
         settled_calls: How many of them the provider needs no more answer to.
         server_tools: The blocks of the provider's own tools, by type.
         searches: How many web searches the provider charges for.
+        cites: Whether it names sources that the provider read for it.
         container: The container in which the provider ran code, with id and expiry; empty if none.
         service_tier: The tier that served the call; the price depends on it.
         finish_raw: The provider's word for why it stopped.
@@ -135,6 +136,7 @@ class ReplyAccumulator(msgspec.Struct):
     settled_calls: int = 0
     server_tools: list[Json] = []
     searches: int = 0
+    cites: bool = False
     container: JsonObject = {}
     service_tier: str = ""
     finish_raw: str = ""
@@ -241,6 +243,7 @@ class ReplyAccumulator(msgspec.Struct):
             "usage_raw": self.usage_raw,
             "server_tools": self.server_tools,
             "web_searches": self.searches,
+            "cites": self.cites,
             "container": self.container,
             "service_tier": self.service_tier,
         }

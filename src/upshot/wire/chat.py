@@ -75,16 +75,20 @@ CUSTOM_INPUT = "input"
 
 _GROWING = frozenset({"text", "summary", "data"})
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
+# Where a message (OpenAI and gateways, Groq's compound models) and a document (Perplexity) tell
+# what the provider looked up.
+_SOURCES_OF_MESSAGE = ("annotations", "executed_tools")
+_SOURCES = ("citations", "search_results")
 
 
 def read_chat(document: JsonObject, reply: ReplyAccumulator) -> None:
     """Read a whole reply into *reply*."""
     choice = first_sample(document, "choices")
-    _read_frame(document, choice, reply)
+    message = as_object(choice.get("message"))
+    _read_frame(document, choice, message, reply)
     if not choice and reply.error is None:
         reply.fail_unreadable("the reply has no choices")
     said = _Said()
-    message = as_object(choice.get("message"))
     said.take(message.get("content"), _reasoning_text(message))
     if refusal := as_text(message.get("refusal")):
         reply.refusal.append(refusal)
@@ -110,12 +114,12 @@ class ChatStream:
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
         """Take one chunk and return its deltas."""
         choice = first_sample(document, "choices")
-        _read_frame(document, choice, self._reply)
+        # Some servers send the message so far with each delta: only the delta is read.
+        delta = as_object(choice.get("delta"))
+        _read_frame(document, choice, delta, self._reply)
         if name == "error" and self._reply.error is None:
             self._reply.fail(document)
-        # Some servers send the message so far with each delta: only the delta is read.
-        delta = choice.get("delta")
-        return self._read_delta(delta) if isinstance(delta, dict) else []
+        return self._read_delta(delta)
 
     def finish(self) -> None:
         """Put thoughts, text and calls into the accumulator."""
@@ -222,7 +226,9 @@ class _PartialCall(msgspec.Struct):
         return ToolCall(self.id or fallback_id, self.name, arguments, self.signature, owner)
 
 
-def _read_frame(document: JsonObject, choice: JsonObject, reply: ReplyAccumulator) -> None:
+def _read_frame(
+    document: JsonObject, choice: JsonObject, message: JsonObject, reply: ReplyAccumulator
+) -> None:
     """Read what surrounds the message: ids, usage, finish reason and errors."""
     # Azure begins a stream with a chunk whose model and id are empty.
     if not reply.model:
@@ -237,6 +243,8 @@ def _read_frame(document: JsonObject, choice: JsonObject, reply: ReplyAccumulato
     usage = document.get("usage") or choice.get("usage") or _groq_usage(document)
     if isinstance(usage, dict):
         _read_usage(usage, reply)
+    if any(map(message.get, _SOURCES_OF_MESSAGE)) or any(map(document.get, _SOURCES)):
+        reply.cites = True
     if document.get("error") or document.get("object") == "error":
         reply.fail(document)
     elif error := choice.get("error"):

@@ -248,8 +248,11 @@ class GenerateStream:
             _read_usage(self._reply.usage_raw or {}, self._reply)
         if name == "error" and self._reply.error is None:
             self._reply.fail(document)
-        if queries := as_object(candidate.get("groundingMetadata")).get("webSearchQueries"):
+        grounding = as_object(candidate.get("groundingMetadata"))
+        if queries := grounding.get("webSearchQueries"):
             self._reply.searches = _count_searches(as_list(queries), self._reply.model)
+        if grounding.get("groundingChunks") or candidate.get("urlContextMetadata"):
+            self._reply.cites = True
         events: list[StreamEvent] = []
         for part in as_list(as_object(candidate.get("content")).get("parts")):
             events += self._read_part(as_object(part))

@@ -378,6 +378,7 @@ def _add_message(item: JsonObject, reply: ReplyAccumulator) -> None:
             reply.refusal.append(as_text(part.get("refusal")))
         else:
             reply.add_text(as_text(part.get("text")))
+            reply.cites = reply.cites or bool(part.get("annotations"))
 
 
 def _to_reasoning(item: JsonObject, provider: str) -> Reasoning:

@@ -126,6 +126,9 @@ async def call_model(
             purpose=purpose,
         )
     )
+    if context.state.taint is not None and context.toolbox is not None:
+        # The provider's own tools may have read it.
+        context.toolbox.distrust(context.state.taint)
     if not purpose:
         _warn_of_reply(context, response)
     provider = str(response.provider_data.get("provider", ""))
