@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
 import statistics
 import tempfile
 import time
@@ -18,8 +17,9 @@ from bench.tool_step import RESULT
 from upshot.contract import Event
 from upshot.journal import SqliteJournal
 from upshot.journal.event_codec import Entry, to_entry
-from upshot.journal.sqlite.tables import open_database
-from upshot.journal.sqlite.writer import Batch, RunEnd, Writer
+from upshot.journal.sql.writer import Writer
+from upshot.journal.sqlite.batch import FileBatch, FileCommitter, RunEnd
+from upshot.journal.sqlite.tables import Database, open_database
 
 __all__ = ["journal"]
 
@@ -104,8 +104,9 @@ async def _measure(
     await _run(steps, taped, tool)
     await taped.aclose()
     ours = await SqliteJournal.open(os.path.join(folder, f"ours-{steps}.db"))
-    writer = Writer(os.path.join(folder, f"raw-{steps}.db"))
-    await writer.open(create=True)
+    raw = os.path.join(folder, f"raw-{steps}.db")
+    writer = Writer(raw)
+    await writer.open(lambda: FileCommitter(open_database(raw)))
     spent: list[list[float]] = [[], [], [], []]
     with closing(open_database(os.path.join(folder, f"plain-{steps}.db"))) as connection:
         for number in range(ROUNDS + 1):
@@ -145,9 +146,9 @@ async def _feed(writer: Writer, tape: Tape) -> None:
             await writer.flush()
 
 
-async def _write_here(connection: sqlite3.Connection, tape: Tape) -> None:
+async def _write_here(connection: Database, tape: Tape) -> None:
     """The same transactions in this thread."""
     ends: dict[str, RunEnd] = {}
     for group in tape.groups:
         if group:
-            Batch(connection, ends).write(group)
+            FileBatch(connection, ends).write(group)

@@ -114,7 +114,7 @@ async def test_a_journal_says_what_it_is_of(tmp_path: Path) -> None:
     path = str(tmp_path / "runs.db")
     async with open_journal(path) as journal:
         assert repr(journal) == f"SqliteJournal({path!r})"
-        assert repr(journal.artifacts) == f"SqliteArtifactStore(SqliteJournal({path!r}))"
+        assert repr(journal.artifacts) == f"SqlArtifactStore(SqliteJournal({path!r}))"
     assert repr(journal) == f"SqliteJournal({path!r}, closed)"
 
 

@@ -31,7 +31,9 @@ from upshot.contract.base.structs import set_field
 from upshot.errors import JournalError, Misuse
 from upshot.journal import SqliteJournal, open_journal
 from upshot.journal.event_codec import to_entry
-from upshot.journal.sqlite.writer import Writer
+from upshot.journal.sql.writer import Writer
+from upshot.journal.sqlite.batch import FileCommitter
+from upshot.journal.sqlite.tables import open_database
 
 
 def started(run_id: str, seq: int = 1) -> Event:
@@ -99,8 +101,9 @@ async def test_what_nobody_waits_for_is_written_soon(tmp_path: Path):
 async def test_a_writer_that_has_nothing_to_do_is_called_for_more(
     tmp_path: Path, *, is_awaited: bool
 ):
-    writer = Writer(str(tmp_path / "runs.db"))
-    await writer.open(create=True)
+    path = str(tmp_path / "runs.db")
+    writer = Writer(path)
+    await writer.open(lambda: FileCommitter(open_database(path)))
     async with asyncio.timeout(60):
         for seq in (1, 2, 3):
             while not writer.asleep:
@@ -116,13 +119,15 @@ async def test_a_writer_that_has_nothing_to_do_is_called_for_more(
 
 
 async def test_a_thread_does_not_sleep_over_what_was_queued_just_before(tmp_path: Path):
-    writer = Writer(str(tmp_path / "runs.db"))
+    path = str(tmp_path / "runs.db")
+    writer, committer = Writer(path), FileCommitter(open_database(path))
     # Nobody is called for it, as the thread is not asleep yet.
     writer.put(to_entry(started("r", 1), "r", 1, 0))
-    thread = threading.Thread(target=writer._sleep, daemon=True)
+    thread = threading.Thread(target=writer._sleep, args=(committer,), daemon=True)
     thread.start()
     await asyncio.to_thread(thread.join, 60)
     assert not thread.is_alive()
+    committer.close()
 
 
 async def test_closing_writes_what_is_queued(tmp_path: Path):

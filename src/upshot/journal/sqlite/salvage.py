@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sqlite3
 import struct
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -22,10 +21,11 @@ from typing import Any, NamedTuple
 from upshot.contract.base.structs import Value
 from upshot.errors import JournalError, Misuse
 from upshot.journal.event_codec import Damage, Entry, checksum, read_event
-from upshot.journal.sqlite.leases import cut_run
-from upshot.journal.sqlite.queries import read_entries, scan_run
-from upshot.journal.sqlite.tables import SEQ_BITS, open_database, peek
-from upshot.journal.sqlite.writer import note_changes
+from upshot.journal.sql.connection import SEQ_BITS
+from upshot.journal.sql.leases import cut_run
+from upshot.journal.sql.queries import read_entries, scan_run
+from upshot.journal.sql.writer import note_changes
+from upshot.journal.sqlite.tables import Database, open_database, peek
 from upshot.state.summary import SUMMARY_KINDS, summary_change
 
 _MAGIC = b"SQLite format 3\x00"
@@ -192,7 +192,7 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
     return value << 8 | data[place], place + 1
 
 
-def _copy(connection: sqlite3.Connection, pages: _Pages) -> None:
+def _copy(connection: Database, pages: _Pages) -> None:
     """Copy all sound rows; the runs first, for checksums are over their ids too."""
     names: dict[int, str] = {}
     for key, values in _rows(pages):
@@ -212,7 +212,7 @@ def _is_artifact(values: list[Any]) -> bool:
     return isinstance(data, bytes) and hashlib.sha256(data).hexdigest() == values[5]
 
 
-def _copy_event(connection: sqlite3.Connection, run_id: str, key: int, values: list[Any]) -> None:
+def _copy_event(connection: Database, run_id: str, key: int, values: list[Any]) -> None:
     _, epoch, kind, time, body, crc = values
     if not isinstance(epoch, int) or not isinstance(body, bytes) or not isinstance(kind, str):
         return
@@ -227,7 +227,7 @@ def _ended_at(run: tuple[int, list[Entry], int]) -> int:
     return entries[-1].time or 0 if entries else 0
 
 
-def _settle(connection: sqlite3.Connection) -> Salvaged:
+def _settle(connection: Database) -> Salvaged:
     """Cut each run to its sound beginning, and write its line in the list of runs."""
     damages: list[Damage] = []
     runs: list[tuple[int, list[Entry], int]] = []

@@ -2,93 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Callable
 from functools import partial
-from os import PathLike, fspath
-from typing import TypeAlias, TypeVar, Unpack
+from os import PathLike
+from typing import ClassVar, TypeVar
 
-import upshot.journal.sqlite.queries as stored
-from upshot.contract.conversation import Conversation, ConversationSummary
-from upshot.contract.events import Event, SeedReference
-from upshot.contract.message import Message
-from upshot.contract.protocols import RunFilters, RunSummary
-from upshot.contract.usage import Cost, Usage
 from upshot.errors import JournalError
-from upshot.journal.event_codec import (
-    Damage,
-    Entry,
-    damage_error,
-    epoch_error,
-    gap_error,
-    logger,
-    read_event,
-    stamp_of,
-    to_entry,
+from upshot.journal.sql.connection import Connection
+from upshot.journal.sql.queries import Reader
+from upshot.journal.sql.sql_journal import SqlJournal
+from upshot.journal.sql.writer import Writer
+from upshot.journal.sqlite.batch import FileCommitter
+from upshot.journal.sqlite.tables import (
+    BUSY_S,
+    FILE_ERRORS,
+    is_read_only,
+    open_database,
+    open_to_read,
 )
-from upshot.journal.lease_holder import LeaseHolder, held_error
-from upshot.journal.run_list import (
-    RemovedRuns,
-    RunQuery,
-    TurnClaim,
-    TurnInTheWay,
-    check_removal,
-    choose_removal,
-)
-from upshot.journal.sqlite.conversations import (
-    committed_of,
-    exported_lines,
-    list_conversations,
-    read_turns,
-    used_elsewhere,
-)
-from upshot.journal.sqlite.leases import (
-    Lease,
-    Taking,
-    claim_run,
-    hold_run,
-    read_holders,
-    release_runs,
-)
-from upshot.journal.sqlite.queries import Reader, export_run, import_run
-from upshot.journal.sqlite.sqlite_artifacts import SqliteArtifactStore
-from upshot.journal.sqlite.tables import FILE_ERRORS, forks, is_read_only, open_to_read
-from upshot.journal.sqlite.writer import Writer
-from upshot.state.turns import ConversationState, KeptTurns, Lift
 
 T = TypeVar("T")
-Claimed: TypeAlias = Lease | LeaseHolder | TurnInTheWay
-# How long a process is given that may be ending just now, and how often it is looked at.
-_ENDING_S = 0.2
-_LOOK_S = 0.01
-# So few events are in memory at once while a run is read.
-_PAGE_EVENTS = 256
-_ARTIFACTS = "SELECT count(*), coalesce(sum(size_bytes), 0) FROM artifacts WHERE run_id = ?"
 
 
-@dataclass(slots=True, eq=False)
-class _Hold:
-    """What is known of a run that this journal appends to."""
-
-    epoch: int
-    last_seq: int
-    settled: bool = False
-    # Whether it was taken here, and not only appended to.
-    taken: bool = False
-    # The last events of earlier holders of this process, by epoch, as far as no other had the
-    # run in between.
-    ends: dict[int, int] = field(default_factory=dict[int, int])
-
-    def has(self, seq: int, epoch: int) -> bool:
-        """Whether the holder of *epoch* may have appended *seq*."""
-        return epoch == self.epoch or seq <= self.ends.get(epoch, 0)
-
-
-class SqliteJournal:
+class SqliteJournal(SqlJournal):
     """A log in an SQLite file, in WAL mode; plays the role Journal.
 
     ``open`` makes one; it belongs to the event loop it was opened in. Appends are
@@ -101,26 +39,7 @@ class SqliteJournal:
         artifacts: The store of large outputs, in the same file.
     """
 
-    def __init__(
-        self, path: str, writer: Writer, reader: Reader, *, read_only: bool = False
-    ) -> None:
-        self.path = path
-        self._is_read_only = read_only
-        self.artifacts: SqliteArtifactStore = SqliteArtifactStore(self)
-        self._writer = writer
-        self._reader = reader
-        self._forks = forks()
-        self._holds: dict[str, _Hold] = {}
-        # Claims under way, one a run, and the tasks of all that were begun.
-        self._takings: dict[str, Taking] = {}
-        self._claims: set[asyncio.Task[Claimed]] = set()
-        self._cuts: dict[str, Damage] = {}
-        # Only the reader's thread touches it.
-        self._committed = KeptTurns()
-        self._closed = False
-
-    def __repr__(self) -> str:
-        return f"SqliteJournal({self.path!r}{', closed' if self._closed else ''})"
+    _errors: ClassVar[tuple[type[Exception], ...]] = FILE_ERRORS
 
     @classmethod
     async def open(
@@ -141,568 +60,49 @@ class SqliteJournal:
         name = os.path.abspath(str(path))
         writer = Writer(name)
         if read_only or is_read_only(name):
-            journal = cls(name, writer, Reader(name, open_to_read), read_only=True)
+            reader = Reader(FileSource(name, open_to_read))
+            journal = cls(name, writer, reader, read_only=True)
             try:
                 await journal.read(lambda connection: None)
             except BaseException:
                 await journal.aclose()
                 raise
             return journal
-        await writer.open(create=create)
-        return cls(name, writer, Reader(name))
+        await writer.open(lambda: FileCommitter(open_database(name, create=create)))
+        return cls(name, writer, Reader(FileSource(name, _connect)))
 
-    @property
-    def usable(self) -> bool:
-        """Whether it is open and could write all that it was given."""
-        return not self._closed and self._writer.broken is None
 
-    @property
-    def _is_writing(self) -> bool:
-        """Whether there is a thread that writes."""
-        return self.usable and not self._is_read_only
+class FileSource:
+    """Reads a journal's file; plays the role Source."""
 
-    async def claim(self, run_id: str, *, cut: bool = False) -> int:
-        """Take the run: returns the new epoch; appends with an older one fail from now on.
+    def __init__(self, path: str, connect: Callable[[str], sqlite3.Connection]) -> None:
+        self._path = path
+        self._connect = partial(connect, path)
+        self._connection: sqlite3.Connection | None = None
 
-        What was appended before it returns is in the log; a claim that fails changes nothing,
-        and what a cancelled claim took is released.
-        Damage at the end of its log is cut off, logged as a warning and returned by ``damage``.
-        Another process that works on the run is not looked at: see ``claim_free``.
-
-        Args:
-            run_id: The run; it need not have any event.
-            cut: Whether to drop also sound events that stand after a damaged one.
-
-        Raises:
-            JournalError: Sound events stand after a damaged one, or the file cannot be used.
-        """
-        claim = await self._claim(run_id, cut=cut, take_over=True)
-        assert isinstance(claim, Lease)
-        return claim.epoch
-
-    async def claim_free(self, run_id: str) -> int:
-        """Take the run as ``claim`` does, but not from another living process on this machine.
-
-        A killed process is known to be gone at once. Of one on another machine that is not known,
-        so the run is taken, and that process's appends fail from now on.
-
-        Raises:
-            JournalError: Another process works on the run, sound events stand after a damaged
-                one, or the file cannot be used.
-        """
-        claim = await self._claim_from_living(run_id, take_over=False, turn=None)
-        assert isinstance(claim, Lease)
-        return claim.epoch
-
-    async def claim_turn(
-        self, run_id: str, turn: TurnClaim, *, take_over: bool = False
-    ) -> int | TurnInTheWay:
-        """Take the run as ``claim_free`` does and, in the same transaction, its turn.
-
-        Args:
-            run_id: The run.
-            turn: Of which conversation.
-            take_over: Whether to take the run also from another living process, as ``claim`` does.
-
-        Returns:
-            The epoch; or the other turn that has not ended, and then nothing was taken.
-
-        Raises:
-            JournalError: As for ``claim_free``.
-        """
-        claim = await self._claim_from_living(run_id, take_over=take_over, turn=turn)
-        return claim.epoch if isinstance(claim, Lease) else claim
-
-    async def _claim_from_living(
-        self, run_id: str, *, take_over: bool, turn: TurnClaim | None
-    ) -> Lease | TurnInTheWay:
-        claim = await self._claim(run_id, cut=False, take_over=take_over, turn=turn)
-        if isinstance(claim, LeaseHolder):
-            # It may be just on its way out.
-            await _wait_for_end(claim)
-            claim = await self._claim(run_id, cut=False, take_over=False, turn=turn)
-        if isinstance(claim, LeaseHolder):
-            raise held_error(run_id, claim)
-        return claim
-
-    async def holders(self) -> dict[str, LeaseHolder]:
-        """The processes that took runs which have not settled since, by run."""
-        await self.flush()
-        return await self.read(read_holders)
-
-    def release(self, run_id: str, epoch: int) -> None:
-        """Note that this process does not work on the run any more; returns at once.
-
-        A run that has settled was let go by that; so is every other one when the journal is
-        closed, or its process ends.
-
-        Args:
-            run_id: The run.
-            epoch: What the claim gave; where another holder has taken it since, nothing is done.
-        """
-        hold = self._holds.get(run_id)
-        if hold is None or not hold.taken or hold.settled or hold.epoch != epoch:
-            return
-        hold.taken = False
-        if self.usable:
-            self.post(lambda connection: release_runs(connection, [(run_id, epoch)]), 0)
-
-    async def _claim(
-        self, run_id: str, *, cut: bool, take_over: bool, turn: TurnClaim | None = None
-    ) -> Claimed:
-        # A task of its own: what is in the queue is done even if its caller no longer waits.
-        task = asyncio.create_task(self._take(run_id, cut=cut, take_over=take_over, turn=turn))
-        self._claims.add(task)
-        task.add_done_callback(self._claims.discard)
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """See ``Source.read``."""
         try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            # The claim cannot be taken out of the queue; when it succeeds, nobody is there to use
-            # it.
-            task.add_done_callback(partial(self._give_back, run_id))
-            raise
-
-    async def _take(
-        self, run_id: str, *, cut: bool, take_over: bool, turn: TurnClaim | None
-    ) -> Claimed:
-        # In a loop: of several waiters only the first finds the place free.
-        while (before := self._takings.get(run_id)) is not None:
-            await before.ended.wait()
-        taking = self._takings[run_id] = Taking()
-        entries = taking.kept
-        try:
-            claim = await self.write(
-                lambda connection: claim_run(
-                    connection, run_id, cut=cut, take_over=take_over, turn=turn
-                )
-            )
-            if isinstance(claim, Lease):
-                entries = taking.hand_over(claim)
-                self._hold(run_id, claim, entries)
-        finally:
-            del self._takings[run_id]
-            # Only now their epoch is known.
-            for entry in entries:
-                self._writer.put(entry)
-            taking.ended.set()
-        if isinstance(claim, Lease) and entries:
-            # The holder before may have settled the run.
-            self.post(lambda connection: hold_run(connection, run_id, claim.epoch), 0)
-        return claim
-
-    def _hold(self, run_id: str, claim: Lease, entries: Sequence[Entry]) -> None:
-        """Take note of a run that was taken, to which *entries* will be written first."""
-        self._writer.failed.pop(run_id, None)
-        self._writer.written[run_id] = claim.last_seq
-        last_seq = entries[-1].seq if entries else claim.last_seq
-        hold, before = _Hold(claim.epoch, last_seq, taken=True), self._holds.get(run_id)
-        # No other holder had the run in between. So what was appended under earlier epochs is
-        # there, without a look into the file.
-        if before and (before.epoch + 1, before.last_seq) == (claim.epoch, last_seq):
-            hold.ends = {**before.ends, before.epoch: last_seq}
-        self._holds[run_id] = hold
-        if claim.damage is not None:
-            self._cuts[run_id] = claim.damage
-
-    def _give_back(self, run_id: str, task: asyncio.Task[Claimed]) -> None:
-        """Release what a claim took whose caller no longer waits."""
-        if not task.cancelled() and task.exception() is None:
-            claim = task.result()
-            if isinstance(claim, Lease):
-                self.release(run_id, claim.epoch)
-
-    def append(self, event: Event, *, epoch: int | None = None) -> None:
-        """Take a durable event; returns at once.
-
-        Args:
-            event: Its seq must be the next of its run.
-            epoch: What ``claim`` gave; None takes that of the latest claim made here, and 0
-                for a run that is not claimed yet.
-
-        Raises:
-            JournalError: The epoch is old, the seq is not the next, an earlier event of the
-                run could not be written, or the journal is closed or broken. What can be
-                known only from the file is raised at the next append and by ``durable``.
-            Misuse: It is a delta, of no run, or no JSON.
-        """
-        run_id, seq = stamp_of(event)
-        self._check(run_id)
-        hold = self._holds.get(run_id)
-        if hold is None:
-            # Of a run that was not claimed here only the file knows the last seq, and the writer
-            # looks there.
-            hold = self._holds[run_id] = _Hold(epoch or 0, max(seq - 1, 0))
-        # Refused here, at the append that was made in vain: the writer would tell only later.
-        if epoch is not None and epoch != hold.epoch:
-            raise epoch_error(run_id, epoch, hold.epoch, hold.last_seq)
-        if seq != hold.last_seq + 1:
-            raise gap_error(run_id, seq, hold.last_seq)
-        entry = to_entry(event, run_id, seq, hold.epoch)
-        taking = self._takings.get(run_id)
-        if taking is None:
-            self._writer.put(entry)
-        else:
-            taking.kept.append(entry)
-        hold.last_seq = seq
-        hold.settled = entry.change is not None and entry.change.is_end
-
-    async def durable(self, run_id: str, seq: int, *, epoch: int | None = None) -> None:
-        """Wait until every event of the run up to *seq* is safe on disk.
-
-        Args:
-            run_id: The run.
-            seq: Of the last one.
-            epoch: The epoch under which the caller appended it; None is any epoch.
-
-        Raises:
-            JournalError: They could not be written, the run has no such event, or *seq* is that
-                of another holder's.
-        """
-        writer = self._writer
-        if writer.written.get(run_id, 0) < seq:
-            self._check(run_id)
-            taking = self._takings.get(run_id)
-            if taking is not None:
-                # The claim decides under which epoch these events are written, or that they are
-                # refused.
-                await taking.wait()
-            # Checked again after it: it may be what finds out that nothing can be written.
-            await writer.flush()
-            self._check(run_id)
-            if writer.written.get(run_id, 0) < seq:
-                await self._expect(run_id, seq)
-        hold = self._holds.get(run_id)
-        if epoch is not None and not (hold is not None and hold.has(seq, epoch)):
-            await self._expect_own(run_id, seq, epoch)
-        self._let_go(run_id, seq)
-
-    async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
-        """The run's durable events with a seq above *after*, in order.
-
-        A damaged log gives exactly the events before the damage. Where nothing sound
-        follows, they end there, with a logged warning, and ``damage`` tells of it.
-
-        Raises:
-            JournalError: Sound events stand after a damaged one, or the file cannot be read.
-        """
-        # Readers see what is in the file, and the last appends may be in the queue.
-        await self._settle(run_id)
-        last, more = max(after, 0), True
-        while more:
-            page = await self._page(run_id, last)
-            last, more = page.last, page.more
-            for entry in page.entries:
-                yield read_event(entry)
-            if page.fault:
-                await self._tell(run_id)
-
-    async def last_seq(self, run_id: str) -> int:
-        """Seq of the run's last event, what is queued included; 0 if it has none."""
-        hold = self._holds.get(run_id)
-        if hold is not None:
-            return hold.last_seq
-        return await self.read(lambda connection: stored.last_seq(connection, run_id))
-
-    async def damage(self, run_id: str) -> Damage | None:
-        """What is wrong with the run's log, or was cut off by a claim made here."""
-        await self._settle(run_id)
-        scan = await self.read(lambda connection: stored.scan_run(connection, run_id))
-        return scan.damage or self._cuts.get(run_id)
-
-    async def runs(
-        self, status: str | None = None, **filters: Unpack[RunFilters]
-    ) -> Sequence[RunSummary]:
-        """The runs, newest first by the time they started; see ``Journal.runs``."""
-        wanted = RunQuery(status, **filters)
-        wanted.check()
-        await self.flush()
-        return await self.read(lambda connection: stored.read_summaries(connection, wanted))
-
-    async def conversation(self, id: str) -> Conversation:
-        """What the runs of a conversation come to; writes nothing.
-
-        Args:
-            id: The conversation; one that is not there has no runs.
-
-        Raises:
-            JournalError: A log of it is damaged, or the journal is closed.
-        """
-        return (await self.read_turns(id)).shown()
-
-    async def conversations(
-        self, *, limit: int | None = None, newest_first: bool = True
-    ) -> Sequence[ConversationSummary]:
-        """The conversations, by the time at which their last run began.
-
-        Args:
-            limit: The most to return, from 1; None returns all.
-            newest_first: Whether the one with the newest run comes first, or last.
-
-        Raises:
-            Misuse: *limit* is not a positive whole number.
-        """
-        RunQuery(limit=limit).check()
-        await self.flush()
-        return await self.read(
-            lambda connection: list_conversations(connection, limit, newest_first=newest_first)
-        )
-
-    async def read_turns(
-        self, id: str, *, read: Callable[[], Lift] | None = None, without: str = ""
-    ) -> ConversationState:
-        """Read a conversation, for who begins a turn of it.
-
-        Args:
-            id: The conversation.
-            read: Makes for each log what is called with its events first, as for ``states``.
-            without: The first run of a turn that is about to begin, "" for none.
-        """
-        await self.flush()
-        return await self.read(
-            lambda connection: read_turns(connection, id, read, self._committed, without=without)
-        )
-
-    async def seed_messages(self, seed: SeedReference) -> Sequence[Message]:
-        """The messages of a conversation that a log names, for ``states(..., seeds=)``."""
-        await self.flush()
-        return await self.read(
-            lambda connection: committed_of(connection, seed.conversation, self._committed).at(
-                seed.revision
-            )
-        )
-
-    async def used_elsewhere(self, id: str, *, without: str) -> tuple[Usage, Cost | None]:
-        """What the runs of a conversation used, but for the run *without* and its child runs."""
-        await self.flush()
-        return await self.read(lambda connection: used_elsewhere(connection, id, without=without))
-
-    async def remove_runs(
-        self,
-        run_ids: Sequence[str] = (),
-        *,
-        ended_before: datetime | None = None,
-        dry_run: bool = False,
-    ) -> RemovedRuns:
-        """Remove runs with all that they started, and their artifacts.
-
-        The file keeps its size, and new events take the room; SQLite's ``VACUUM`` makes it smaller.
-
-        Args:
-            run_ids: These runs, whether they have ended or not.
-            ended_before: All root runs that ended before this, timezone-aware; those that a fork
-                still reads stay, and are named.
-            dry_run: Only tell what would be removed.
-
-        Raises:
-            Misuse: Nothing is named, or both are; a run that is named is not there, is being
-                worked on, or is still read by its parent or a fork.
-            JournalError: The journal is damaged or closed.
-        """
-        check_removal(run_ids, ended_before)
-        removed = await self.write(
-            lambda connection: _remove_runs(connection, run_ids, ended_before, dry_run=dry_run)
-        )
-        if not dry_run:
-            for run_id in removed.run_ids:
-                self._holds.pop(run_id, None)
-                self._writer.written.pop(run_id, None)
-        return removed
-
-    async def export(self, run_id: str, path: str | PathLike[str]) -> int:
-        """Write a run with its artifacts as JSON lines; returns how many events.
-
-        Raises:
-            Misuse: There is no such run, or *path* cannot be written.
-            JournalError: The run is damaged.
-        """
-        await self.flush()
-        return await self.read(
-            lambda connection: export_run(
-                connection,
-                run_id,
-                fspath(path),
-                exported_lines(connection, run_id, self._committed),
-            )
-        )
-
-    async def import_(self, path: str | PathLike[str]) -> str:
-        """Read a run from JSON lines; returns its id.
-
-        Raises:
-            Misuse: *path* cannot be read.
-            JournalError: A line is damaged, or the run is there already; nothing is taken.
-        """
-        run_id = await self.write(lambda connection: import_run(connection, fspath(path)))
-        # What was known of a run without events no longer holds.
-        self._holds.pop(run_id, None)
-        return run_id
-
-    async def aclose(self) -> None:
-        """Write what is queued and close the file; may be called again."""
-        while self._claims:
-            # One that was cancelled is let go in the end.
-            await asyncio.wait(self._claims)
-        if self._closed:
-            return
-        if self._forks != forks():
-            # Its threads are those of the other process.
-            self._closed = True
-            return
-        for run_id, hold in self._holds.items():
-            self.release(run_id, hold.epoch)
-        self._closed = True
-        await self._reader.aclose()
-        if not self._is_read_only:
-            await self._writer.aclose()
-
-    async def flush(self) -> None:
-        """Wait until what was appended is written, as far as it can be."""
-        for taking in tuple(self._takings.values()):
-            if taking.kept:
-                await taking.ended.wait()
-        if self._is_writing:
-            await self._writer.flush()
-
-    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do *work* in a transaction, after all that is queued.
-
-        Raises:
-            JournalError: The journal is closed, or its file cannot be written.
-            Exception: What *work* raised; then it is undone.
-        """
-        self._check("")
-        try:
-            return await self._writer.work(work)
+            if self._connection is None:
+                self._connection = self._connect()
+            self._connection.execute("BEGIN")
+            try:
+                return work(self._connection)
+            finally:
+                self._connection.execute("ROLLBACK")
         except FILE_ERRORS as error:
-            raise JournalError(f"the journal {self.path} cannot be used: {error}") from error
+            raise JournalError(f"the journal {self._path} cannot be read: {error}") from error
 
-    def post(self, work: Callable[[sqlite3.Connection], None], size_bytes: int) -> None:
-        """Queue *work*, which keeps *size_bytes* in memory; returns at once.
-
-        Raises:
-            JournalError: The journal is closed, or its file cannot be written.
-        """
-        self._check("")
-        self._writer.post(work, size_bytes)
-
-    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Do *work* on what is committed.
-
-        Raises:
-            JournalError: The journal is closed, or its file is damaged.
-            Exception: What *work* raised.
-        """
-        if self._closed:
-            raise JournalError(f"the journal {self.path} is closed")
-        self._check_process()
-        return await self._reader.read(work)
-
-    def _check_process(self) -> None:
-        """Raise where this process is a fork of the one that opened the journal."""
-        # SQLite's locks belong to the process: a child that used the parent's connection could
-        # corrupt the file.
-        if self._forks != forks():
-            raise JournalError(
-                f"the journal {self.path} was opened before this process was forked: "
-                "start processes by spawn, or before it is opened"
-            )
-
-    def _check(self, run_id: str) -> None:
-        """Raise why nothing can be written to the run, if so; a new exception each time."""
-        writer = self._writer
-        is_open = not (self._closed or self._is_read_only) and self._forks == forks()
-        # Asked at every append: reasons are looked for only where there is one.
-        if is_open and writer.broken is None and run_id not in writer.failed:
-            return
-        if self._closed:
-            raise JournalError(f"the journal {self.path} is closed")
-        self._check_process()
-        if self._is_read_only:
-            raise JournalError(f"the journal {self.path} may not be written: it is read-only")
-        failure = writer.broken or writer.failed.get(run_id)
-        if failure is not None:
-            raise JournalError(str(failure), run_id=run_id, seq=failure.seq) from failure
-
-    async def _settle(self, run_id: str) -> None:
-        hold = self._holds.get(run_id)
-        if hold is not None and self._writer.written.get(run_id, 0) < hold.last_seq:
-            await self.flush()
-
-    async def _page(self, run_id: str, after: int) -> stored.EventPage:
-        return await self.read(
-            lambda connection: stored.read_page(connection, run_id, after, _PAGE_EVENTS)
-        )
-
-    async def _tell(self, run_id: str) -> None:
-        scan = await self.read(lambda connection: stored.scan_run(connection, run_id))
-        if scan.damage is None:
-            return
-        if not scan.damage.tail:
-            raise damage_error(scan.damage)
-        logger.warning("%s", scan.damage)
-
-    async def _expect(self, run_id: str, seq: int) -> None:
-        last_seq = await self.read(lambda connection: stored.last_seq(connection, run_id))
-        if last_seq < seq:
-            raise JournalError(f"run {run_id} has no event {seq}", run_id=run_id, seq=last_seq)
-
-    async def _expect_own(self, run_id: str, seq: int, epoch: int) -> None:
-        """Look into the file whose the event is, for other holders have taken the run since."""
-        written = await self.read(lambda connection: stored.epoch_of(connection, run_id, seq))
-        if seq and written != epoch:
-            hold = self._holds.get(run_id)
-            raise epoch_error(run_id, epoch, written if hold is None else hold.epoch)
-
-    def _let_go(self, run_id: str, seq: int) -> None:
-        """Forget a run whose session is over, so that a long life needs no more memory."""
-        hold = self._holds.get(run_id)
-        if hold is not None and hold.settled and hold.last_seq <= seq:
-            del self._holds[run_id]
-            self._writer.written.pop(run_id, None)
+    def close(self) -> None:
+        """Close the file."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
 
-async def _wait_for_end(holder: LeaseHolder) -> None:
-    """Wait a moment for the end of a process that may be ending just now."""
-    for _ in range(round(_ENDING_S / _LOOK_S)):
-        if holder.state != "lives":
-            return
-        await asyncio.sleep(_LOOK_S)
-
-
-def _remove_runs(
-    connection: sqlite3.Connection,
-    run_ids: Sequence[str],
-    ended_before: datetime | None,
-    *,
-    dry_run: bool,
-) -> RemovedRuns:
-    """Remove runs within a transaction."""
-    forks: dict[str, list[str]] = {}
-    for origin, run_id in connection.execute("SELECT origin_run_id, run_id FROM forks"):
-        forks.setdefault(origin, []).append(run_id)
-    holders = read_holders(connection).items()
-    gone, kept = choose_removal(
-        run_ids,
-        ended_before,
-        stored.read_summaries(connection, RunQuery()),
-        forks=forks,
-        at_work=[run_id for run_id, holder in holders if holder.state in ("lives", "stopped")],
+def _connect(path: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
     )
-    artifacts = size_bytes = 0
-    for run_id in gone:
-        count, size = connection.execute(_ARTIFACTS, (run_id,)).fetchone()
-        artifacts += count
-        size_bytes += size
-        if not dry_run:
-            _remove(connection, run_id)
-    return RemovedRuns(run_ids=tuple(gone), artifacts=artifacts, size_bytes=size_bytes, kept=kept)
-
-
-def _remove(connection: sqlite3.Connection, run_id: str) -> None:
-    run_no = stored.number_of(connection, run_id)
-    if run_no is not None:
-        keys = stored.keys_of(run_no)
-        connection.execute("DELETE FROM events WHERE id BETWEEN ? AND ?", keys)
-    connection.execute("DELETE FROM artifacts WHERE run_id = ?", (run_id,))
-    connection.execute("DELETE FROM forks WHERE run_id = ?", (run_id,))
-    connection.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))
+    connection.execute("PRAGMA query_only = ON")
+    return connection

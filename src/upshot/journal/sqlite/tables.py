@@ -14,12 +14,14 @@ import sqlite3
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TypeAlias
 from urllib.parse import quote
 
 from upshot.errors import JournalError, Misuse
-from upshot.journal.event_codec import FORMAT
+from upshot.journal.event_codec import FORMAT, Entry, checksum
+from upshot.journal.sql.connection import NEVER, SEQ_BITS
 
 try:
     import fcntl
@@ -32,7 +34,6 @@ Identity: TypeAlias = tuple[int, int]
 _lock = threading.Lock()
 _open: Counter[Identity] = Counter()
 _inherited: set[Identity] = set()
-_forks = 0
 
 
 def peek(path: str, length: int) -> bytes | None:
@@ -80,19 +81,13 @@ def _changed_at(folder: str) -> int | None:
         return None
 
 
-def forks() -> int:
-    """How often this process was forked from another one, it and those before it."""
-    return _forks
-
-
 def _identity(found: os.stat_result) -> Identity:
     return found.st_dev, found.st_ino
 
 
 def _after_fork() -> None:
-    global _lock, _forks  # noqa: PLW0603  # of the process, which is another one now
+    global _lock  # noqa: PLW0603  # of the process, which is another one now
     _lock = threading.Lock()
-    _forks += 1
     _inherited.update(_open)
     _open.clear()
 
@@ -104,13 +99,9 @@ if hasattr(os, "register_at_fork"):
 FILE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _APPLICATION_ID = int.from_bytes(b"upst")
 _MAGIC = b"SQLite format 3\x00"
-_BUSY_S = 30.0
+BUSY_S = 30.0
 _FILE_MODE = 0o600
 _TICK_NS = 2_000_000_000
-# Below it in the key of an event stands its seq, above it the number of its run.
-SEQ_BITS = 32
-NEVER = -(1 << 62)
-"""Stands for the start of a run that has none, so that the index holds every run."""
 
 _TABLES = (
     """CREATE TABLE runs (
@@ -237,6 +228,12 @@ class FileLock:
         return True
 
 
+# The epoch is compared by the statement that writes: each further one costs the loop a turn of the
+# interpreter's lock. The id is compared too, for the number of a removed run is given out again.
+_INSERT = """INSERT INTO events (id, epoch, kind, time, body, crc)
+    SELECT ?, ?, ?, ?, ?, ? FROM runs WHERE run_no = ? AND run_id = ? AND epoch = ?"""
+
+
 class Database(sqlite3.Connection):
     """A connection that knows which file it has open, and whether that is still in its place."""
 
@@ -245,6 +242,26 @@ class Database(sqlite3.Connection):
     turn: FileLock
     _log: Identity | None = None
     _folder_changed: int | None = None
+
+    def lock_run(self, run_id: str) -> None:
+        """A transaction that writes has the whole file."""
+
+    def lock_turns(self, conversation: str) -> None:
+        """A transaction that writes has the whole file."""
+
+    def lock_runs(self) -> None:
+        """A transaction that writes has the whole file."""
+
+    def insert_events(self, run_no: int, entries: Sequence[Entry]) -> bool:
+        """Write events of one run and epoch; returns whether the run has that epoch."""
+        first = entries[0]
+        place = (run_no, first.run_id, first.epoch)
+        base = run_no << SEQ_BITS
+        rows = [
+            (base | entry.seq, entry.epoch, *entry[3:6], checksum(entry), *place)
+            for entry in entries
+        ]
+        return self.executemany(_INSERT, rows).rowcount == len(rows)
 
     def check_place(self) -> None:
         """Raise where what was just committed stands in a file that no later process will find."""
@@ -322,7 +339,7 @@ def open_to_read(path: str) -> sqlite3.Connection:
 
 def _connect_to_read(url: str, path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
-        url, uri=True, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
+        url, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False
     )
     try:
         if _is_fresh(connection, path):
@@ -371,7 +388,7 @@ def _open_counts(path: str, *, create: bool) -> Database:
     file = keep_open(path)
     try:
         connection = sqlite3.connect(
-            path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False, factory=Database
+            path, timeout=BUSY_S, isolation_level=None, check_same_thread=False, factory=Database
         )
     except BaseException:
         let_go(file)
@@ -424,7 +441,7 @@ def _is_fresh(connection: sqlite3.Connection, path: str) -> bool:
 
 
 def _use_wal(connection: sqlite3.Connection, path: str) -> None:
-    deadline = time.monotonic() + _BUSY_S
+    deadline = time.monotonic() + BUSY_S
     while True:
         try:
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()

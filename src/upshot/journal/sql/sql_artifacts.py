@@ -1,9 +1,8 @@
-"""SqliteArtifactStore: large outputs in the journal's file."""
+"""SqlArtifactStore: large outputs in the journal's database."""
 
 from __future__ import annotations
 
 import hashlib
-import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
@@ -12,6 +11,7 @@ import msgspec
 from upshot.contract.base.structs import JsonObject
 from upshot.errors import JournalError
 from upshot.journal.artifact_store import ArtifactKeeper, Kept, StoredArtifact
+from upshot.journal.sql.connection import Connection, WriteConnection
 
 T = TypeVar("T")
 # Runs that wait for an answer although a parent run has ended: from each run up, by parent ids.
@@ -40,13 +40,13 @@ _SELECT = "SELECT data, sha256 FROM artifacts WHERE id = ? AND run_id = ?"
 class _Database(Protocol):
     """What of a journal its store needs."""
 
-    def post(self, work: Callable[[sqlite3.Connection], None], size_bytes: int) -> None: ...
+    def post(self, work: Callable[[WriteConnection], None], size_bytes: int) -> None: ...
     def flush(self) -> Awaitable[None]: ...
-    def read(self, work: Callable[[sqlite3.Connection], T]) -> Awaitable[T]: ...
+    def read(self, work: Callable[[Connection], T]) -> Awaitable[T]: ...
 
 
-class SqliteArtifactStore(ArtifactKeeper):
-    """Keeps artifacts in a journal's file.
+class SqlArtifactStore(ArtifactKeeper):
+    """Keeps artifacts in a journal's database.
 
     What is put is queued with the journal's events, so it is safe before any event that is
     appended after it.
@@ -56,7 +56,7 @@ class SqliteArtifactStore(ArtifactKeeper):
         self._database = database
 
     def __repr__(self) -> str:
-        return f"SqliteArtifactStore({self._database!r})"
+        return f"SqlArtifactStore({self._database!r})"
 
     def _take(self, artifact: StoredArtifact) -> None:
         try:
@@ -69,7 +69,7 @@ class SqliteArtifactStore(ArtifactKeeper):
     async def _read(
         self, id: str, run_id: str, read: Callable[[bytes], JsonObject]
     ) -> JsonObject | None:
-        def find(connection: sqlite3.Connection) -> JsonObject | None:
+        def find(connection: Connection) -> JsonObject | None:
             row = connection.execute(_SELECT, (id, run_id)).fetchone()
             if row is None:
                 return None
@@ -86,7 +86,7 @@ class SqliteArtifactStore(ArtifactKeeper):
     ) -> list[Kept]:
         gone: list[Kept] = []
 
-        def prune(connection: sqlite3.Connection) -> None:
+        def prune(connection: WriteConnection) -> None:
             rows = map(Kept._make, connection.execute(_ENDED, (run_id, left_behind)))
             gone.extend(choose(rows))
             connection.executemany(_DELETE, [(one.id,) for one in gone])
@@ -96,13 +96,13 @@ class SqliteArtifactStore(ArtifactKeeper):
         return gone
 
 
-def insert_artifact(connection: sqlite3.Connection, artifact: StoredArtifact) -> None:
+def insert_artifact(connection: WriteConnection, artifact: StoredArtifact) -> None:
     """Store *artifact*, whose id must be new."""
     values = [getattr(artifact, name) for name in _COLUMNS]
     connection.execute(_INSERT, (*values, len(artifact.data)))
 
 
-def read_artifacts(connection: sqlite3.Connection, run_id: str) -> Iterator[StoredArtifact]:
+def read_artifacts(connection: Connection, run_id: str) -> Iterator[StoredArtifact]:
     """The artifacts of a run, in the order in which they were stored."""
     for row in connection.execute(_OF_RUN, (run_id,)):
         yield msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), StoredArtifact)

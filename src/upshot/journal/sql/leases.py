@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -15,10 +14,11 @@ from upshot.errors import JournalError
 from upshot.journal.event_codec import Damage, Entry, damage_error, epoch_error, logger, read_event
 from upshot.journal.lease_holder import NOBODY, LeaseHolder, read_holder, this_process
 from upshot.journal.run_list import TurnClaim, TurnInTheWay
-from upshot.journal.sqlite.queries import keys_of, number_of, read_entries, scan_run
+from upshot.journal.sql.connection import Connection, WriteConnection, keys_of
+from upshot.journal.sql.queries import number_of, read_entries, scan_run
 from upshot.state.summary import RUNNING, SUMMARY_KINDS, summary_change
 
-_HOLDER = "SELECT CAST(epoch AS INTEGER), CAST(holder AS TEXT) FROM runs WHERE run_id = ?"
+_HOLDER = "SELECT CAST(epoch AS BIGINT), CAST(holder AS TEXT) FROM runs WHERE run_id = ?"
 _HOLDERS = "SELECT CAST(run_id AS TEXT), CAST(holder AS TEXT) FROM runs WHERE holder IS NOT NULL"
 _TAKE = """INSERT INTO runs (run_id, epoch, last_seq, holder) VALUES (?1, ?2, ?3, ?4)
     ON CONFLICT (run_id) DO UPDATE SET epoch = ?2, last_seq = ?3, holder = ?4"""
@@ -40,7 +40,7 @@ class Lease(NamedTuple):
 
 
 def claim_run(
-    connection: sqlite3.Connection,
+    connection: WriteConnection,
     run_id: str,
     *,
     cut: bool,
@@ -48,6 +48,9 @@ def claim_run(
     turn: TurnClaim | None = None,
 ) -> Lease | LeaseHolder | TurnInTheWay:
     """Take a run within a transaction, and its turn; note by which process."""
+    connection.lock_run(run_id)
+    if turn is not None:
+        connection.lock_turns(turn.conversation)
     holder = None if take_over else _other_holder(connection, run_id)
     if holder is not None:
         return holder
@@ -71,9 +74,7 @@ def claim_run(
     return Lease(epoch, scan.last_seq, damage)
 
 
-def _turn_in_the_way(
-    connection: sqlite3.Connection, run_id: str, turn: TurnClaim
-) -> TurnInTheWay | None:
+def _turn_in_the_way(connection: Connection, run_id: str, turn: TurnClaim) -> TurnInTheWay | None:
     """The first other turn that has not ended and is not passed, None for none."""
     others = connection.execute(_OPEN_TURNS, (turn.conversation, turn.head, run_id))
     for other_id, status, last_seq, text in others.fetchall():
@@ -89,17 +90,17 @@ def _turn_in_the_way(
     return None
 
 
-def hold_run(connection: sqlite3.Connection, run_id: str, epoch: int) -> None:
+def hold_run(connection: WriteConnection, run_id: str, epoch: int) -> None:
     """Note again that this process works on the run, unless another process took it since."""
     connection.execute(_HOLD, (_this_holder(), run_id, epoch))
 
 
-def release_runs(connection: sqlite3.Connection, claims: Iterable[tuple[str, int]]) -> None:
+def release_runs(connection: WriteConnection, claims: Iterable[tuple[str, int]]) -> None:
     """Note that this process has stopped working on runs that did not settle."""
     connection.executemany(_HOLD, [(NOBODY, *claim) for claim in claims])
 
 
-def read_holders(connection: sqlite3.Connection) -> dict[str, LeaseHolder]:
+def read_holders(connection: Connection) -> dict[str, LeaseHolder]:
     """The processes that took runs which have not settled since, by run."""
     read = ((run_id, read_holder(text)) for run_id, text in connection.execute(_HOLDERS))
     return {run_id: holder for run_id, holder in read if holder is not None}
@@ -109,7 +110,7 @@ def _this_holder() -> str:
     return msgspec.json.encode(this_process()).decode()
 
 
-def _other_holder(connection: sqlite3.Connection, run_id: str) -> LeaseHolder | None:
+def _other_holder(connection: Connection, run_id: str) -> LeaseHolder | None:
     """The other process that works on the run, None if none is known to."""
     row = connection.execute(_HOLDER, (run_id,)).fetchone()
     holder = read_holder(row[1]) if row else None
@@ -118,7 +119,7 @@ def _other_holder(connection: sqlite3.Connection, run_id: str) -> LeaseHolder | 
     return holder
 
 
-def cut_run(connection: sqlite3.Connection, run_id: str, last: int) -> None:
+def cut_run(connection: WriteConnection, run_id: str, last: int) -> None:
     """Drop the events after *last*, by which the run's status may have been said."""
     run_no = number_of(connection, run_id)
     if run_no is None:

@@ -1,35 +1,25 @@
-"""The writer thread and its batched transactions."""
+"""The writer's thread, which commits what has gathered, and the reader's."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import sqlite3
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from upshot.errors import JournalError
-from upshot.journal.event_codec import Entry, checksum, epoch_error, gap_error, logger, to_micros
-from upshot.journal.sqlite.tables import SEQ_BITS, Database, open_database
+from upshot.journal.event_codec import Entry, epoch_error, gap_error, logger, to_micros
+from upshot.journal.sql.connection import WriteConnection
 from upshot.state.child_runs import CHAIN_OPTION, child_id
 from upshot.state.summary import RUNNING
 
-_MASK = (1 << SEQ_BITS) - 1
-_END = f"""SELECT run_no, epoch, coalesce((SELECT max(id) & {_MASK} FROM events
-        WHERE id BETWEEN run_no << {SEQ_BITS} AND (run_no << {SEQ_BITS}) | {_MASK}), 0)
-    FROM runs WHERE run_id = ?"""
-_BEGIN_RUN = "INSERT INTO runs (run_id) VALUES (?)"
-# The epoch is compared by the statement that writes: each further one costs the loop a turn of the
-# interpreter's lock. The id is compared too, for the number of a removed run is given out again.
-_INSERT = """INSERT INTO events (id, epoch, kind, time, body, crc)
-    SELECT ?, ?, ?, ?, ?, ? FROM runs WHERE run_no = ? AND run_id = ? AND epoch = ?"""
 _LISTED = "UPDATE runs SET last_seq = ? WHERE run_no = ?"
 # The holder that settles a run no longer works on it.
 _CHANGE = f"""UPDATE runs SET status = ?1, agent_id = coalesce(?2, agent_id),
@@ -42,184 +32,152 @@ _CHANGE = f"""UPDATE runs SET status = ?1, agent_id = coalesce(?2, agent_id),
     holder = CASE WHEN ?1 = '{RUNNING}' THEN holder END WHERE run_no = ?12"""
 _HOLDER = "SELECT holder FROM runs WHERE run_no = ?"
 # Until the next run of its turn has an event, the turn is kept for the same process.
-_HAND_ON = """INSERT OR IGNORE INTO runs (run_id, context_id, turn, is_chained, holder)
-    SELECT ?, context_id, turn, 1, ? FROM runs WHERE run_no = ? AND turn <> '' AND is_chained"""
-_FORK = "INSERT OR IGNORE INTO forks (origin_run_id, run_id) VALUES (?, ?)"
-
+_HAND_ON = """INSERT INTO runs (run_id, context_id, turn, is_chained, holder)
+    SELECT ?, context_id, turn, is_chained, ? FROM runs
+    WHERE run_no = ? AND turn <> '' AND is_chained ON CONFLICT DO NOTHING"""
+_FORK = "INSERT INTO forks (origin_run_id, run_id) VALUES (?, ?) ON CONFLICT DO NOTHING"
 
 _encoder = msgspec.json.Encoder()
-
-
-class RunEnd(NamedTuple):
-    """Where the log of a run ends.
-
-    Attributes:
-        run_no: The run's number in this file.
-        epoch: That of the last claim, 0 for none.
-        last_seq: Seq of the last event, 0 for none.
-    """
-
-    run_no: int
-    epoch: int
-    last_seq: int
 
 
 @dataclass(slots=True, eq=False)
 class Job:
     """Work on the database that is more than an append."""
 
-    work: Callable[[sqlite3.Connection], Any]
+    work: Callable[[WriteConnection], Any]
     done: Callable[[Any, Exception | None], None]
 
 
 Item: TypeAlias = Entry | Job
 
 
-class Batch:
-    """One transaction.
-
-    Args:
-        connection: Not within a transaction.
-        ends: What is known of the runs from the batches before; kept up to date.
+@dataclass(slots=True, eq=False)
+class Committed:
+    """What came of one transaction.
 
     Attributes:
         written: The last seq written, by run.
         failed: Why nothing was written, by run.
+        settled: Each job with its result or what it raised.
     """
 
-    def __init__(self, connection: sqlite3.Connection, ends: dict[str, RunEnd]) -> None:
-        self._connection = connection
-        self._ends = ends
+    written: dict[str, int] = field(default_factory=dict[str, int])
+    failed: dict[str, JournalError] = field(default_factory=dict[str, JournalError])
+    settled: list[tuple[Job, Any, Exception | None]] = field(
+        default_factory=list[tuple[Job, Any, Exception | None]]
+    )
+
+
+class Batch(ABC):
+    """What is written in one transaction.
+
+    Attributes:
+        committed: What came of it, once it is committed.
+    """
+
+    def __init__(self, connection: WriteConnection) -> None:
+        self._writing = connection
         self._groups: dict[str, list[Entry]] = {}
-        self._settled: list[tuple[Job, Any, Exception | None]] = []
-        self.written: dict[str, int] = {}
-        self.failed: dict[str, JournalError] = {}
+        self.committed: Committed = Committed()
 
-    def write(self, items: Iterable[Item]) -> None:
-        """Write all of *items* in their order, and commit.
+    def fill(self, items: Iterable[Item]) -> None:
+        """Write all of *items* in their order; a job sees all that was queued before it."""
+        for item in items:
+            if isinstance(item, Entry):
+                self._groups.setdefault(item.run_id, []).append(item)
+            else:
+                self._flush()
+                self._do(item)
+        self._flush()
 
-        A run whose entries do not continue its log, or whose epoch is old, is left as it
-        was and noted in ``failed``; the others are written.
+    @abstractmethod
+    def append(self, groups: dict[str, list[Entry]]) -> None:
+        """Write the entries of some runs, and say by ``note`` what came of each."""
 
-        Raises:
-            sqlite3.Error: Nothing at all was written.
-        """
-        connection = self._connection
-        try:
-            # With the lock from the start: SQLite refuses it at once to a reader that then wants
-            # to write.
-            connection.execute("BEGIN IMMEDIATE")
-            for item in items:
-                if isinstance(item, Entry):
-                    self._groups.setdefault(item.run_id, []).append(item)
-                else:
-                    # A job sees all that was queued before it.
-                    self._flush()
-                    self._do(item)
-            self._flush()
-            connection.execute("COMMIT")
-        except BaseException:
-            # What was known of the runs may have been written by the transaction that is rolled
-            # back.
-            self._ends.clear()
-            if connection.in_transaction:
-                with contextlib.suppress(sqlite3.Error):
-                    connection.execute("ROLLBACK")
-            raise
-
-    def settle_jobs(self) -> None:
-        """Give every job its outcome; after the commit."""
-        for job, result, error in self._settled:
-            job.done(result, error)
+    def note(self, run_id: str, entries: Sequence[Entry], error: JournalError | None) -> None:
+        """Note that the entries of a run were written, or why not."""
+        if error is None:
+            self.committed.written[run_id] = entries[-1].seq
+        else:
+            self.committed.failed.setdefault(run_id, error)
 
     def _flush(self) -> None:
         groups, self._groups = self._groups, {}
-        for run_id, entries in groups.items():
-            error = self._append(run_id, entries)
-            if error is None:
-                self.written[run_id] = entries[-1].seq
-            else:
-                self.failed.setdefault(run_id, error)
-
-    def _append(self, run_id: str, entries: list[Entry]) -> JournalError | None:
-        """Write the entries of one run; returns why not where they do not fit."""
-        first, last = entries[0], entries[-1]
-        for place, entry in enumerate(entries, first.seq):
-            if entry.seq != place:
-                return gap_error(run_id, entry.seq, place - 1)
-            if entry.epoch != first.epoch:
-                epochs = sorted((entry.epoch, first.epoch))
-                return epoch_error(run_id, *epochs)
-        end = self._ends.get(run_id)
-        # Looked up in the file only when needed: for a run in progress the last batch has told.
-        if end is None or end.epoch != first.epoch:
-            end = self._find_end(run_id, first.epoch)
-        if (error := _misfit(run_id, first, end)) is not None:
-            return error
-        try:
-            is_written = insert_entries(self._connection, end.run_no, entries)
-        except sqlite3.IntegrityError:
-            # Another journal appended under the same epoch. The first key is taken, so nothing of
-            # the run was written.
-            is_written = False
-        if not is_written:
-            self._ends.pop(run_id, None)
-            found = self._find_end(run_id, first.epoch)
-            return _misfit(run_id, first, found) or gap_error(run_id, first.seq, found.last_seq)
-        # Several journals may append to a run that is not claimed.
-        if first.epoch and not (last.change is not None and last.change.is_end):
-            self._ends[run_id] = RunEnd(end.run_no, end.epoch, last.seq)
-        else:
-            self._ends.pop(run_id, None)
-        return None
-
-    def _find_end(self, run_id: str, epoch: int) -> RunEnd:
-        row = self._connection.execute(_END, (run_id,)).fetchone()
-        if row is None and not epoch:
-            # A run that is not claimed begins with its first event.
-            row = (self._connection.execute(_BEGIN_RUN, (run_id,)).lastrowid, 0, 0)
-        return RunEnd._make(row or (0, 0, 0))
+        if groups:
+            self.append(groups)
 
     def _do(self, job: Job) -> None:
         # A savepoint each: what a job did before it failed must not be committed with the others.
-        self._connection.execute("SAVEPOINT job")
+        self._writing.execute("SAVEPOINT job")
         try:
-            result, failure = job.work(self._connection), None
+            result, failure = job.work(self._writing), None
         # The promise kept: what one job did wrong fails its caller and not the other runs.
         except Exception as error:
             result, failure = None, error
-            self._connection.execute("ROLLBACK TO job")
-        self._connection.execute("RELEASE job")
-        self._settled.append((job, result, failure))
+            self._writing.execute("ROLLBACK TO SAVEPOINT job")
+        self._writing.execute("RELEASE SAVEPOINT job")
+        self.committed.settled.append((job, result, failure))
 
 
-def _misfit(run_id: str, first: Entry, end: RunEnd) -> JournalError | None:
-    """Why a run that ends there cannot go on with *first*, None if it can."""
-    if end.epoch != first.epoch:
-        return epoch_error(run_id, first.epoch, end.epoch, end.last_seq)
-    if first.seq != end.last_seq + 1:
-        return gap_error(run_id, first.seq, end.last_seq)
+class Committer(Protocol):
+    """Writes to one database; it belongs to the writer's thread.
+
+    Attributes:
+        rest_s: After how many seconds without work ``rest`` is called; None is never.
+    """
+
+    @property
+    def rest_s(self) -> float | None: ...
+
+    def commit(self, items: Sequence[Item]) -> Committed:
+        """Write *items* in their order, and wait until they are safe.
+
+        A run whose entries do not continue its log, or whose epoch is old, is left as it was and
+        noted in ``failed``; the others are written.
+
+        Raises:
+            Exception: Nothing at all was written, and nothing will be.
+        """
+        ...
+
+    def rest(self) -> None:
+        """Do what has to be done from time to time."""
+        ...
+
+    def close(self) -> None:
+        """Give the database back."""
+        ...
+
+
+def misplaced(entries: Sequence[Entry]) -> JournalError | None:
+    """Why entries of one run do not follow one another, None if they do."""
+    first = entries[0]
+    for place, entry in enumerate(entries, first.seq):
+        if entry.seq != place:
+            return gap_error(entry.run_id, entry.seq, place - 1)
+        if entry.epoch != first.epoch:
+            return epoch_error(entry.run_id, *sorted((entry.epoch, first.epoch)))
     return None
 
 
-def insert_entries(connection: sqlite3.Connection, run_no: int, entries: list[Entry]) -> bool:
-    """Write entries of one run and epoch, and what they change in the list of runs."""
-    first = entries[0]
-    place = (run_no, first.run_id, first.epoch)
-    base = run_no << SEQ_BITS
-    rows = [
-        (base | entry.seq, entry.epoch, *entry[3:6], checksum(entry), *place) for entry in entries
-    ]
-    if connection.executemany(_INSERT, rows).rowcount != len(entries):
-        return False
+def misfit(first: Entry, epoch: int, last_seq: int) -> JournalError | None:
+    """Why *first* does not continue a run that ends there, None if it does."""
+    if epoch != first.epoch:
+        return epoch_error(first.run_id, first.epoch, epoch, last_seq)
+    if first.seq != last_seq + 1:
+        return gap_error(first.run_id, first.seq, last_seq)
+    return None
+
+
+def note_entries(connection: WriteConnection, run_no: int, entries: Sequence[Entry]) -> None:
+    """Write what new entries of a run change in the list of runs."""
     changed = [entry for entry in entries if entry.change is not None]
-    if changed or first.seq == 1:
+    if changed or entries[0].seq == 1:
         note_changes(connection, run_no, changed, entries[-1].seq)
-    return True
 
 
 def note_changes(
-    connection: sqlite3.Connection, run_no: int, changed: list[Entry], last_seq: int
+    connection: WriteConnection, run_no: int, changed: Sequence[Entry], last_seq: int
 ) -> None:
     """Write what events change in the list of runs, and where the log ends."""
     if changed:
@@ -319,10 +277,10 @@ _QUEUE_BYTES = 1_000_000
 class Writer:
     """A queue of jobs, and the thread that writes them.
 
-    All methods belong to the event loop; only the thread touches the connection.
+    All methods belong to the event loop; only the thread touches the database.
 
     Args:
-        path: The journal's file.
+        place: The journal's file or server, for messages.
 
     Attributes:
         written: Seq of the last event that is safe, by run.
@@ -331,15 +289,14 @@ class Writer:
         asleep: Whether the thread has nothing to do, and will look only when it is called.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, place: str) -> None:
         self.written: dict[str, int] = {}
         self.failed: dict[str, JournalError] = {}
         self.broken: JournalError | None = None
-        self._path = path
+        self._place = place
         # A future in the queue is a caller that waits for all that was queued before.
         self._items: deque[Item | asyncio.Future[None]] = deque()
         self._queued_bytes = 0
-        self._ends: dict[str, RunEnd] = {}
         # Each is a reason to look; how many there are means nothing.
         self._calls: SimpleQueue[None] = SimpleQueue()
         self.asleep: bool = False
@@ -347,15 +304,15 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
 
-    async def open(self, *, create: bool) -> None:
-        """Open the file and begin to write.
+    async def open(self, connect: Callable[[], Committer]) -> None:
+        """Open the database by *connect*, in the thread, and begin to write.
 
         Raises:
-            Misuse: The path is no place for a journal.
-            JournalError: The file cannot be used.
+            Misuse: The place is none for a journal.
+            JournalError: The database cannot be used.
         """
         opened: asyncio.Future[None] = self._loop.create_future()
-        work = (partial(open_database, self._path, create=create), resolve(opened))
+        work = (connect, resolve(opened))
         # A daemon, so that a program that forgot to close its journal can end. Whatever a caller
         # waited for is on disk by then.
         threading.Thread(target=self._run, args=work, name="upshot-journal", daemon=True).start()
@@ -377,14 +334,14 @@ class Writer:
         self._hurry()
         await future
 
-    async def work(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def work(self, work: Callable[[WriteConnection], T]) -> T:
         """Do *work* in its place in the queue.
 
         Returns:
             What it gave, once that is committed.
 
         Raises:
-            JournalError: The file cannot be written.
+            JournalError: The database cannot be written.
             Exception: What *work* raised; then it is undone.
         """
         future: asyncio.Future[T] = self._loop.create_future()
@@ -392,13 +349,13 @@ class Writer:
         self._hurry()
         return await future
 
-    def post(self, work: Callable[[sqlite3.Connection], None], size_bytes: int) -> None:
+    def post(self, work: Callable[[WriteConnection], None], size_bytes: int) -> None:
         """Queue *work*, which keeps *size_bytes* in memory; returns at once."""
         self._items.append(Job(work, _forget))
         self._stir(size_bytes)
 
     async def aclose(self) -> None:
-        """Write what is queued, close the file and end the thread."""
+        """Write what is queued, close the database and end the thread."""
         self._stop()
         # Shielded, since the future is shared: a cancelled caller must not end it for the others.
         await asyncio.shield(self._ended)
@@ -424,22 +381,22 @@ class Writer:
             self._calls.put(None)
 
     def _run(
-        self, open: Callable[[], Database], opened: Callable[[None, Exception | None], None]
+        self, connect: Callable[[], Committer], opened: Callable[[None, Exception | None], None]
     ) -> None:
         try:
-            connection = open()
+            committer = connect()
         # The promise kept: the caller that opens a journal gets the reason why it cannot be.
         except Exception as error:
             opened(None, error)
             return
         opened(None, None)
-        with contextlib.closing(connection):
+        with contextlib.closing(committer):
             while not (self._stopping and not self._items):
-                self._wait()
-                self._turn(connection)
+                self._wait(committer)
+                self._turn(committer)
         resolve(self._ended)(None, None)
 
-    def _wait(self) -> None:
+    def _wait(self, committer: Committer) -> None:
         """Wait until a caller waits, or something has been queued for a while.
 
         While jobs keep coming, no caller has to wake the thread.
@@ -450,16 +407,19 @@ class Writer:
             except Empty:
                 if self._items:
                     return
-                self._sleep()
+                self._sleep(committer)
 
-    def _sleep(self) -> None:
+    def _sleep(self, committer: Committer) -> None:
         self.asleep = True
         # Checked only after that is set: a caller that queues from here on wakes the thread.
         if not self._items and not self._hurried:
-            self._calls.get()
+            try:
+                self._calls.get(timeout=committer.rest_s)
+            except Empty:
+                committer.rest()
         self.asleep = False
 
-    def _turn(self, connection: Database) -> None:
+    def _turn(self, committer: Committer) -> None:
         # Lowered before the queue is emptied: what is queued from here on raises it again.
         self._hurried = False
         items: list[Item] = []
@@ -471,25 +431,21 @@ class Writer:
             else:
                 items.append(item)
         if items:
-            self._write(connection, items)
+            self._write(committer, items)
         if waiters:
             # The loop may be closed, and then no caller waits any more.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(_wake, waiters)
 
-    def _write(self, connection: Database, items: list[Item]) -> None:
+    def _write(self, committer: Committer, items: list[Item]) -> None:
         if self.broken is not None:
             _refuse(items, self.broken)
             return
-        batch = Batch(connection, self._ends)
         try:
-            with connection.turn:
-                batch.write(items)
-            # SQLite writes into a file that was deleted or replaced without a word.
-            connection.check_place()
+            committed = committer.commit(items)
         # The promise kept: whatever stops the writing is raised in all callers that wait for it.
         except Exception as error:
-            message = f"the journal {self._path} cannot be written: {error}"
+            message = f"the journal {self._place} cannot be written: {error}"
             if isinstance(error, JournalError):
                 message = str(error)
             # For good: what was queued is lost, so whatever came later would follow a gap.
@@ -498,11 +454,12 @@ class Writer:
             _refuse(items, self.broken)
             return
         # The first failure is the cause; what comes after follows from it.
-        for run_id, failure in batch.failed.items():
+        for run_id, failure in committed.failed.items():
             self.failed.setdefault(run_id, failure)
         # Before the waiters are woken, since this is where they look.
-        self.written.update(batch.written)
-        batch.settle_jobs()
+        self.written.update(committed.written)
+        for job, result, error in committed.settled:
+            job.done(result, error)
 
 
 def _refuse(items: list[Item], error: JournalError) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -15,79 +14,67 @@ from upshot.journal.artifact_store import StoredArtifact
 from upshot.journal.event_codec import Damage, Entry, checksum, damage_error, from_micros
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.run_list import RunQuery, already_there, no_such_page
-from upshot.journal.sqlite.sqlite_artifacts import insert_artifact, read_artifacts
-from upshot.journal.sqlite.tables import FILE_ERRORS, NEVER, SEQ_BITS
-from upshot.journal.sqlite.writer import Worker, insert_entries
+from upshot.journal.sql.connection import (
+    NEVER,
+    SEQ_BITS,
+    SEQ_MASK,
+    Connection,
+    WriteConnection,
+    keys_of,
+)
+from upshot.journal.sql.sql_artifacts import insert_artifact, read_artifacts
+from upshot.journal.sql.writer import Worker, note_entries
 
 T = TypeVar("T")
 _spent = msgspec.json.Decoder(tuple[Usage, Cost | None])
-_BUSY_S = 30.0
+
+
+class Source(Protocol):
+    """Reads one database; it belongs to the reader's thread."""
+
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """Do *work* in a transaction that sees what was committed when it began."""
+        ...
+
+    def close(self) -> None:
+        """Give the database back."""
+        ...
 
 
 class Reader:
-    """Reads a journal's file, one thing after the other."""
+    """Reads a journal's database, one thing after the other."""
 
-    def __init__(
-        self, path: str, connect: Callable[[str], sqlite3.Connection] | None = None
-    ) -> None:
-        self._path = path
-        self._connect = connect or _connect
+    def __init__(self, source: Source) -> None:
+        self._source = source
         self._worker = Worker("upshot-journal-reader")
-        self._connection: sqlite3.Connection | None = None
         self._used = False
 
-    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def read(self, work: Callable[[Connection], T]) -> T:
         """Do *work* in the thread; it sees what was committed when it began."""
         self._used = True
-        return await self._worker.call(lambda: self._read(work))
+        return await self._worker.call(lambda: self._source.read(work))
 
     async def aclose(self) -> None:
-        """Close the connection after what is being read."""
+        """Close the database after what is being read."""
         if self._used:
-            await self._worker.call(self._close)
+            await self._worker.call(self._source.close)
         self._worker.stop()
 
-    def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            if self._connection is None:
-                self._connection = self._connect(self._path)
-            self._connection.execute("BEGIN")
-            try:
-                return work(self._connection)
-            finally:
-                self._connection.execute("ROLLBACK")
-        except FILE_ERRORS as error:
-            raise JournalError(f"the journal {self._path} cannot be read: {error}") from error
 
-    def _close(self) -> None:
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-
-def _connect(path: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False
-    )
-    connection.execute("PRAGMA query_only = ON")
-    return connection
-
-
-_MASK = (1 << SEQ_BITS) - 1
 # Damage may have given a value another type; the checksum then decides.
-_ROWS = f"""SELECT CAST(id AS INTEGER) & {_MASK}, CAST(epoch AS INTEGER), CAST(kind AS BLOB),
-    CAST(time AS INTEGER), coalesce(CAST(body AS BLOB), x''),
-    CAST(crc AS INTEGER) FROM events WHERE id > ? AND id <= ? ORDER BY id"""
+_ROWS = f"""SELECT CAST(id AS BIGINT) & {SEQ_MASK}, CAST(epoch AS BIGINT), CAST(kind AS BLOB),
+    CAST(time AS BIGINT), coalesce(CAST(body AS BLOB), x''),
+    CAST(crc AS BIGINT) FROM events WHERE id > ? AND id <= ? ORDER BY id"""
 _NUMBER = "SELECT run_no FROM runs WHERE run_id = ?"
 _ANY_NUMBER = "SELECT 1 FROM runs NOT INDEXED WHERE run_id = ?"
-_END = "SELECT CAST(last_seq AS INTEGER) FROM runs WHERE run_no = ?"
-_LAST_KEY = f"SELECT coalesce(max(id) & {_MASK}, 0) FROM events WHERE id BETWEEN ? AND ?"
-_EPOCH = "SELECT CAST(epoch AS INTEGER) FROM events WHERE id = ?"
-_RANGE = f"BETWEEN run_no << {SEQ_BITS} AND (run_no << {SEQ_BITS}) | {_MASK}"
+_END = "SELECT CAST(last_seq AS BIGINT) FROM runs WHERE run_no = ?"
+_LAST_KEY = f"SELECT coalesce(max(id) & {SEQ_MASK}, 0) FROM events WHERE id BETWEEN ? AND ?"
+_EPOCH = "SELECT CAST(epoch AS BIGINT) FROM events WHERE id = ?"
+_RANGE = f"BETWEEN run_no << {SEQ_BITS} AND (run_no << {SEQ_BITS}) | {SEQ_MASK}"
 _SUMMARIES = f"""SELECT CAST(run_id AS TEXT), CAST(agent_id AS TEXT), CAST(status AS TEXT),
-    CAST(started_at AS INTEGER), (SELECT CAST(time AS INTEGER) FROM events
+    CAST(started_at AS BIGINT), (SELECT CAST(time AS BIGINT) FROM events
         WHERE id {_RANGE} AND time IS NOT NULL ORDER BY id DESC LIMIT 1),
-    coalesce((SELECT max(id) & {_MASK} FROM events WHERE id {_RANGE}), 0),
+    coalesce((SELECT max(id) & {SEQ_MASK} FROM events WHERE id {_RANGE}), 0),
     CAST(request AS TEXT), CAST(parent_run_id AS TEXT), CAST(context_id AS TEXT),
     CAST(turn AS TEXT), is_chained, CAST(revision AS INTEGER), CAST(spent AS TEXT)
     FROM runs WHERE last_seq > 0"""
@@ -135,7 +122,7 @@ def _fault(row: _Row, entry: Entry, expected: int) -> str:
     return ""
 
 
-def number_of(connection: sqlite3.Connection, run_id: str) -> int | None:
+def number_of(connection: Connection, run_id: str) -> int | None:
     """The run's number in this file, None if it is not there."""
     row = connection.execute(_NUMBER, (run_id,)).fetchone()
     if row is not None:
@@ -149,12 +136,7 @@ def number_of(connection: sqlite3.Connection, run_id: str) -> int | None:
     return None
 
 
-def keys_of(run_no: int) -> tuple[int, int]:
-    """Between which keys the events of a run stand; no event has the first one."""
-    return run_no << SEQ_BITS, (run_no << SEQ_BITS) | _MASK
-
-
-def read_page(connection: sqlite3.Connection, run_id: str, after: int, limit: int) -> EventPage:
+def read_page(connection: Connection, run_id: str, after: int, limit: int) -> EventPage:
     """Read at most *limit* events with a seq above *after*, up to the first damaged one.
 
     Within a transaction, so that the rows and the list of runs are of one moment.
@@ -165,7 +147,7 @@ def read_page(connection: sqlite3.Connection, run_id: str, after: int, limit: in
     entries: list[Entry] = []
     last = after
     start, end = keys_of(run_no)
-    query = (start | min(after, _MASK), end, limit)
+    query = (start | min(after, SEQ_MASK), end, limit)
     rows: list[_Row] = connection.execute(f"{_ROWS} LIMIT ?", query).fetchall()
     for row in rows:
         entry = _entry_of(run_id, row)
@@ -180,7 +162,7 @@ def read_page(connection: sqlite3.Connection, run_id: str, after: int, limit: in
     return EventPage(entries, last, False, fault)
 
 
-def read_entries(connection: sqlite3.Connection, run_id: str) -> Iterator[Entry]:
+def read_entries(connection: Connection, run_id: str) -> Iterator[Entry]:
     """All events of a run in order; it must not be damaged."""
     run_no = number_of(connection, run_id)
     if run_no is not None:
@@ -188,7 +170,7 @@ def read_entries(connection: sqlite3.Connection, run_id: str) -> Iterator[Entry]
             yield _entry_of(run_id, row)
 
 
-def scan_run(connection: sqlite3.Connection, run_id: str) -> Scan:
+def scan_run(connection: Connection, run_id: str) -> Scan:
     """Check every event of a run."""
     run_no = number_of(connection, run_id)
     if run_no is None:
@@ -217,13 +199,13 @@ def scan_run(connection: sqlite3.Connection, run_id: str) -> Scan:
     )
 
 
-def _noted_end(connection: sqlite3.Connection, run_no: int) -> int:
+def _noted_end(connection: Connection, run_no: int) -> int:
     """The seq that the list of runs has; that of the last session's beginning or end."""
     row = connection.execute(_END, (run_no,)).fetchone()
     return row[0] or 0 if row else 0
 
 
-def last_seq(connection: sqlite3.Connection, run_id: str) -> int:
+def last_seq(connection: Connection, run_id: str) -> int:
     """Seq of the run's last event, 0 if it has none."""
     run_no = number_of(connection, run_id)
     if run_no is None:
@@ -232,7 +214,7 @@ def last_seq(connection: sqlite3.Connection, run_id: str) -> int:
     return last or 0
 
 
-def epoch_of(connection: sqlite3.Connection, run_id: str, seq: int) -> int:
+def epoch_of(connection: Connection, run_id: str, seq: int) -> int:
     """The epoch under which an event was appended; 0 for one that is not there."""
     run_no = number_of(connection, run_id)
     if run_no is None:
@@ -241,7 +223,7 @@ def epoch_of(connection: sqlite3.Connection, run_id: str, seq: int) -> int:
     return row[0] or 0 if row else 0
 
 
-def read_summaries(connection: sqlite3.Connection, wanted: RunQuery) -> list[RunSummary]:
+def read_summaries(connection: Connection, wanted: RunQuery) -> list[RunSummary]:
     """The runs that have events, newest first; only those that are *wanted*."""
     conditions: list[str] = []
     values: list[object] = []
@@ -262,7 +244,8 @@ def read_summaries(connection: sqlite3.Connection, wanted: RunQuery) -> list[Run
     if wanted.parent_run_id:
         add("parent_run_id <> '' AND parent_run_id = ?", wanted.parent_run_id)
     elif wanted.parent_run_id is not None:
-        add("+parent_run_id = ''")
+        # So that the index is not used, for nearly all runs are such.
+        add("parent_run_id || '' = ''")
     if wanted.before:
         add("(started_at, run_no) < (?, ?)", *_place_in_list(connection, wanted.before))
     query = " AND ".join((_SUMMARIES, *conditions)) + " ORDER BY started_at DESC, run_no DESC"
@@ -272,7 +255,7 @@ def read_summaries(connection: sqlite3.Connection, wanted: RunQuery) -> list[Run
     return [_summary(row) for row in connection.execute(query, values).fetchall()]
 
 
-def _place_in_list(connection: sqlite3.Connection, run_id: str) -> tuple[int, int]:
+def _place_in_list(connection: Connection, run_id: str) -> tuple[int, int]:
     row = connection.execute(
         "SELECT started_at, run_no FROM runs WHERE run_id = ?", (run_id,)
     ).fetchone()
@@ -314,9 +297,7 @@ def read_spent(text: str | None) -> tuple[Usage, Cost | None]:
 _CHUNK = 200
 
 
-def export_run(
-    connection: sqlite3.Connection, run_id: str, path: str, lines: Iterable[bytes]
-) -> int:
+def export_run(connection: Connection, run_id: str, path: str, lines: Iterable[bytes]) -> int:
     """Write a run, whose events are *lines*, as JSON lines; returns how many events."""
     scan = scan_run(connection, run_id)
     if scan.damage is not None:
@@ -327,7 +308,7 @@ def export_run(
     return write_lines(path, run)
 
 
-def import_run(connection: sqlite3.Connection, path: str) -> str:
+def import_run(connection: WriteConnection, path: str) -> str:
     """Read a run from JSON lines within a transaction; returns its id."""
     run_id, run_no, epoch = "", 0, 0
     entries: list[Entry] = []
@@ -340,20 +321,26 @@ def import_run(connection: sqlite3.Connection, path: str) -> str:
             run_no, epoch = _make_room(connection, run_id)
         entries.append(line.entry._replace(epoch=epoch))
         if len(entries) == _CHUNK:
-            insert_entries(connection, run_no, entries)
+            _add(connection, run_no, entries)
             entries = []
     if entries:
-        insert_entries(connection, run_no, entries)
+        _add(connection, run_no, entries)
     return run_id
 
 
-def _make_room(connection: sqlite3.Connection, run_id: str) -> tuple[int, int]:
+def _add(connection: WriteConnection, run_no: int, entries: list[Entry]) -> None:
+    connection.insert_events(run_no, entries)
+    note_entries(connection, run_no, entries)
+
+
+def _make_room(connection: WriteConnection, run_id: str) -> tuple[int, int]:
     """Make the run's line in the list of runs; returns its number and the epoch of its events."""
+    connection.lock_run(run_id)
     known = connection.execute("SELECT run_no, epoch FROM runs WHERE run_id = ?", (run_id,))
     row = known.fetchone()
     if row is None:
-        added = connection.execute("INSERT INTO runs (run_id) VALUES (?)", (run_id,))
-        return added.lastrowid or 0, 0
+        connection.execute("INSERT INTO runs (run_id) VALUES (?)", (run_id,))
+        return number_of(connection, run_id) or 0, 0
     if last_seq(connection, run_id):
         raise already_there(run_id)
     return row

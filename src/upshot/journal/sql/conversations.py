@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterator
 
 from upshot.contract.codec import encode
@@ -12,7 +11,8 @@ from upshot.contract.protocols import RunSummary
 from upshot.contract.usage import Cost, Usage
 from upshot.journal.event_codec import Entry, damage_error, line_of, read_event
 from upshot.journal.run_list import RunQuery
-from upshot.journal.sqlite.queries import read_entries, read_page, read_summaries, scan_run
+from upshot.journal.sql.connection import Connection
+from upshot.journal.sql.queries import read_entries, read_page, read_summaries, scan_run
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import with_messages
 from upshot.state.turns import (
@@ -34,7 +34,7 @@ _LATEST = """SELECT context_id, max(started_at) AS last FROM runs WHERE context_
 
 
 def read_turns(
-    connection: sqlite3.Connection,
+    connection: Connection,
     id: str,
     read: Callable[[], Lift] | None,
     kept: KeptTurns,
@@ -49,20 +49,18 @@ def read_turns(
     return read_conversation(id, runs, _reader(connection, read), kept.of(id), without=without)
 
 
-def used_elsewhere(
-    connection: sqlite3.Connection, id: str, *, without: str
-) -> tuple[Usage, Cost | None]:
+def used_elsewhere(connection: Connection, id: str, *, without: str) -> tuple[Usage, Cost | None]:
     """What the runs of a conversation used but one."""
     return used_in_all(_runs_of(connection, id), _reader(connection), without=without)
 
 
-def committed_of(connection: sqlite3.Connection, id: str, kept: KeptTurns) -> CommittedTurns:
+def committed_of(connection: Connection, id: str, kept: KeptTurns) -> CommittedTurns:
     """The committed turns of a conversation."""
     return committed_turns(_runs_of(connection, id), _reader(connection), kept.of(id))
 
 
 def list_conversations(
-    connection: sqlite3.Connection, limit: int | None, *, newest_first: bool
+    connection: Connection, limit: int | None, *, newest_first: bool
 ) -> list[ConversationSummary]:
     """The conversations, by the time at which their last run began."""
     query = f"{_LATEST} DESC" if newest_first else _LATEST
@@ -76,13 +74,13 @@ def list_conversations(
     return found
 
 
-def exported_lines(connection: sqlite3.Connection, run_id: str, kept: KeptTurns) -> Iterator[bytes]:
+def exported_lines(connection: Connection, run_id: str, kept: KeptTurns) -> Iterator[bytes]:
     """The events of a run as JSON, with the messages that its log names of a conversation."""
     for entry in read_entries(connection, run_id):
         yield _whole_line(connection, entry, kept)
 
 
-def _whole_line(connection: sqlite3.Connection, entry: Entry, kept: KeptTurns) -> bytes:
+def _whole_line(connection: Connection, entry: Entry, kept: KeptTurns) -> bytes:
     if b'"seed":' not in entry.body:
         return line_of(entry)
     event = read_event(entry)
@@ -92,12 +90,12 @@ def _whole_line(connection: sqlite3.Connection, entry: Entry, kept: KeptTurns) -
     return encode(with_messages(event, committed.at(seed.revision)))
 
 
-def _runs_of(connection: sqlite3.Connection, id: str) -> list[RunSummary]:
+def _runs_of(connection: Connection, id: str) -> list[RunSummary]:
     return read_summaries(connection, RunQuery(context_id=id))[::-1] if id else []
 
 
 def _reader(
-    connection: sqlite3.Connection, read: Callable[[], Lift] | None = None
+    connection: Connection, read: Callable[[], Lift] | None = None
 ) -> Callable[[str], RunState]:
     def state_of(run_id: str) -> RunState:
         return folded(_events(connection, run_id), None if read is None else read())
@@ -105,7 +103,7 @@ def _reader(
     return state_of
 
 
-def _events(connection: sqlite3.Connection, run_id: str) -> Iterator[Event]:
+def _events(connection: Connection, run_id: str) -> Iterator[Event]:
     """The sound events of a run; those before a damaged end, as in ``journal.events``."""
     last, more = 0, True
     while more:

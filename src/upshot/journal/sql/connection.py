@@ -1,0 +1,77 @@
+"""What the journals ask of a database: how it reads and writes, whichever it is.
+
+The statements of this package are in the SQL that SQLite and PostgreSQL share, with ``?`` for
+parameters.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from upshot.journal.event_codec import Entry
+
+# Below it in the key of an event stands its seq, above it the number of its run.
+SEQ_BITS = 32
+SEQ_MASK: int = (1 << SEQ_BITS) - 1
+NEVER: int = -(1 << 62)
+"""Stands for the start of a run that has none, so that the index holds every run."""
+
+
+def keys_of(run_no: int) -> tuple[int, int]:
+    """Between which keys the events of a run stand; no event has the first one."""
+    return run_no << SEQ_BITS, (run_no << SEQ_BITS) | SEQ_MASK
+
+
+class Rows(Protocol):
+    """What a statement gave."""
+
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> list[Any]: ...
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class Connection(Protocol):
+    """Reads within a transaction: all that it reads is of one moment, or what was just written."""
+
+    def execute(self, statement: str, values: Sequence[Any] = ..., /) -> Rows: ...
+
+
+class WriteConnection(Connection, Protocol):
+    """Reads and writes within a transaction."""
+
+    def executemany(self, statement: str, values: Iterable[Sequence[Any]], /) -> object: ...
+
+    def lock_run(self, run_id: str) -> None:
+        """Keep others from writing to the run, which need not be there, until the end."""
+        ...
+
+    def lock_turns(self, conversation: str) -> None:
+        """Keep others from taking a turn of the conversation until the end."""
+        ...
+
+    def lock_runs(self) -> None:
+        """Keep others from writing to any run until the end."""
+        ...
+
+    def insert_events(self, run_no: int, entries: Sequence[Entry]) -> bool:
+        """Write events of one run and epoch; returns whether the run has that epoch."""
+        ...
+
+
+_forks = 0
+
+
+def forks() -> int:
+    """How often this process was forked from another one, it and those before it."""
+    return _forks
+
+
+def _after_fork() -> None:
+    global _forks  # noqa: PLW0603  # of the process, which is another one now
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
