@@ -10,6 +10,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
+from tests.places import Place
+from tests.postgres import PostgresServer, started_server
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # Taken out of the environment: keys and proxies, so that no test reaches a provider; what git sets
@@ -75,6 +78,21 @@ def corpus() -> Path:
     if not (folder / "expected.jsonl").is_file():
         pytest.skip(f"no recorded exchanges in {folder}; UPSHOT_CORPUS names their folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server. A test that asks for it is skipped where none can be had."""
+    with started_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest) -> Place:
+    """A new place for each journal that several processes may have open."""
+    if request.param == "sqlite":
+        return Place.file(request.getfixturevalue("tmp_path"))
+    return Place.database(request.getfixturevalue("postgres"))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

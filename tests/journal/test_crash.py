@@ -3,43 +3,45 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.places import Place
 from tests.processes import watched
-from upshot.journal import SqliteJournal
 
 WRITER = """
 import asyncio, sys
-from upshot.contract import RunStarted
-from upshot.journal import SqliteJournal
+from upshot.contract import RunStarted, StepStarted
+from upshot import open_journal
 
-async def main(path):
-    journal = await SqliteJournal.open(path)
-    epoch = await journal.claim("r")
-    seq = await journal.last_seq("r")
-    while True:
-        for _ in range(1 + seq % 7):
-            seq += 1
-            journal.append(RunStarted(run_id="r", seq=seq, options={"n": seq}), epoch=epoch)
-        await journal.durable("r", seq)
-        print(seq, flush=True)
+async def main(where):
+    async with open_journal(where) as journal:
+        epoch = await journal.claim("r")
+        seq = await journal.last_seq("r")
+        while True:
+            for _ in range(1 + seq % 7):
+                seq += 1
+                # All kinds of transactions: those that change the list of runs, and others.
+                event = StepStarted(run_id="r", seq=seq, key=str(seq))
+                if seq == 1 or seq % 5 == 0:
+                    event = RunStarted(run_id="r", seq=seq, options={"n": seq})
+                journal.append(event, epoch=epoch)
+            await journal.durable("r", seq)
+            print(seq, flush=True)
 
 asyncio.run(main(sys.argv[1]))
 """
 
 CLAIMER = """
 import asyncio, sys
-from upshot.journal import SqliteJournal
+from upshot import open_journal
 
-async def main(path):
-    journal = await SqliteJournal.open(path)
-    print("ready", flush=True)
-    sys.stdin.readline()
-    for _ in range(20):
-        print(await journal.claim("r"), flush=True)
-    await journal.aclose()
+async def main(where):
+    async with open_journal(where) as journal:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        for _ in range(20):
+            print(await journal.claim("r"), flush=True)
 
 asyncio.run(main(sys.argv[1]))
 """
@@ -47,15 +49,14 @@ asyncio.run(main(sys.argv[1]))
 OPENER = """
 import asyncio, sys
 from upshot.contract import RunStarted
-from upshot.journal import SqliteJournal
+from upshot import open_journal
 
-async def main(path, run_id):
+async def main(where, run_id):
     print("ready", flush=True)
     sys.stdin.readline()
-    journal = await SqliteJournal.open(path)
-    journal.append(RunStarted(run_id=run_id, seq=1))
-    await journal.durable(run_id, 1)
-    await journal.aclose()
+    async with open_journal(where) as journal:
+        journal.append(RunStarted(run_id=run_id, seq=1))
+        await journal.durable(run_id, 1)
 
 asyncio.run(main(*sys.argv[1:]))
 """
@@ -87,44 +88,41 @@ def release(processes: list[subprocess.Popen[str]]) -> list[str]:
     return said
 
 
-async def read(path: Path) -> list[object]:
-    journal = await SqliteJournal.open(path)
-    seqs = [event.options["n"] async for event in journal.events("r")]  # pyright: ignore
+async def read(place: Place) -> list[int]:
+    journal = await place.open()
+    seqs = [event.seq async for event in journal.events("r")]
     assert await journal.damage("r") is None
     await journal.aclose()
     return seqs
 
 
 @pytest.mark.parametrize("barriers", [3, 20, 71])
-def test_what_was_safe_survives_a_killed_process(tmp_path: Path, barriers: int):
-    path = tmp_path / "runs.db"
+def test_what_was_safe_survives_a_killed_process(place: Place, barriers: int):
     safe = 0
     for _ in range(2):
-        with start(WRITER, path) as process:
+        with start(WRITER, place.where) as process:
             assert process.stdout is not None
             for _ in range(barriers):
                 safe = int(process.stdout.readline())
             process.send_signal(signal.SIGKILL)
             safe = max([safe, *map(int, process.stdout.read().split())])
-        seqs = asyncio.run(read(path))
+        seqs = asyncio.run(read(place))
         assert len(seqs) >= safe
         assert seqs == list(range(1, len(seqs) + 1))
 
 
-def test_claims_of_racing_processes_are_all_different(tmp_path: Path):
-    path = tmp_path / "runs.db"
-    said = release([start(CLAIMER, path) for _ in range(3)])
+def test_claims_of_racing_processes_are_all_different(place: Place):
+    said = release([start(CLAIMER, place.where) for _ in range(3)])
     epochs = [[int(word) for word in text.split()] for text in said]
     assert all(own == sorted(own) for own in epochs)
     assert sorted(epoch for own in epochs for epoch in own) == list(range(1, 61))
 
 
-def test_processes_may_make_one_journal_at_once(tmp_path: Path):
-    path = tmp_path / "runs.db"
-    release([start(OPENER, path, f"r{number}") for number in range(4)])
+def test_processes_may_make_one_journal_at_once(place: Place):
+    release([start(OPENER, place.where, f"r{number}") for number in range(4)])
 
     async def runs() -> set[str]:
-        journal = await SqliteJournal.open(path)
+        journal = await place.open()
         found = {run.run_id for run in await journal.runs()}
         await journal.aclose()
         return found

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from upshot.journal import MemoryJournal, SqliteJournal
+from tests.postgres import PostgresServer
+from upshot.journal import MemoryJournal, PostgresJournal, SqliteJournal
 from upshot.testing import JournalContract
 
 
@@ -20,3 +21,12 @@ class TestSqliteJournal(JournalContract):
     async def make(self) -> SqliteJournal:
         self.made += 1
         return await SqliteJournal.open(self.folder / f"{self.made}.db")
+
+
+class TestPostgresJournal(JournalContract):
+    @pytest.fixture(autouse=True)
+    def _server(self, postgres: PostgresServer):
+        self.server = postgres
+
+    async def make(self) -> PostgresJournal:
+        return await PostgresJournal.open(self.server.url(self.server.new_database()))

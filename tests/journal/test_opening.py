@@ -112,7 +112,6 @@ def test_every_event_loop_has_a_journal_of_its_own(tmp_path: Path):
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        ("postgresql://host/db", "not there yet"),
         ("redis://host", "no journals at redis"),
         ("", "a path"),
         (":memory:", 'a journal in memory is "memory:"'),

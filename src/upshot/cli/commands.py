@@ -17,7 +17,14 @@ import click
 from upshot.cli.approve import Given, answer_run
 from upshot.cli.chat import chat_with_agent, list_conversations
 from upshot.cli.documents import check_file, draw_file, schema_text
-from upshot.cli.listing import STATUSES, list_runs, prune_runs, salvage_journal, show_run
+from upshot.cli.listing import (
+    STATUSES,
+    list_runs,
+    make_journal,
+    prune_runs,
+    salvage_journal,
+    show_run,
+)
 from upshot.cli.loading import Asked
 from upshot.cli.lookup import DEFAULT_JOURNAL, check_run_id, read_inputs, standard_input
 from upshot.cli.report import Shown
@@ -83,11 +90,11 @@ JOURNAL = click.option(
     "--journal",
     default=DEFAULT_JOURNAL,
     type=PATH,
-    metavar="FILE",
+    metavar="FILE|URL",
     envvar="UPSHOT_JOURNAL",
     show_default=True,
     show_envvar=True,
-    help="The log of runs.",
+    help="The log of runs: a file, or postgresql://user@host/database.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 ANSWER = click.option(
@@ -406,6 +413,22 @@ def salvage(**options: Any) -> int:
     Of each run the events before the first that is lost are kept.
     """
     return salvage_journal(Terminal(), **options)
+
+
+@upshot.group(cls=Group, short_help="Look after a journal in PostgreSQL.")
+def journal() -> None:
+    """Look after a journal in a PostgreSQL database."""
+
+
+@journal.command(short_help="Make its tables.")
+@click.argument("url", metavar="URL")
+def init(url: str) -> int:
+    """Make the tables of a journal in a PostgreSQL database, or bring them to this version.
+
+    URL is postgresql://user@host:port/database. Whoever runs this may create a schema; the users
+    that work on runs need only use it.
+    """
+    return _run(make_journal, url=url)
 
 
 @upshot.command(short_help="Report all that is wrong with a machine.")

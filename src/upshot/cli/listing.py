@@ -43,7 +43,8 @@ from upshot.contract.events import RunStarted
 from upshot.contract.protocols import Journal, RunSummary
 from upshot.errors import Misuse
 from upshot.journal.lease_holder import LeaseHolder
-from upshot.journal.opening import open_journal
+from upshot.journal.opening import init_journal, open_journal
+from upshot.journal.postgres.urls import is_url, shown_place
 from upshot.runs.redaction import lift_secrets
 from upshot.state.stored_events import states
 
@@ -235,7 +236,9 @@ async def list_runs(
         if is_more:
             terminal.hint(f"these are the newest {limit}: give --limit N for more, 0 for all")
     else:
-        terminal.tell(f"{journal} has no runs" + (f" that are {status}" if status else ""))
+        terminal.tell(
+            f"{shown_place(journal)} has no runs" + (f" that are {status}" if status else "")
+        )
     return 0
 
 
@@ -364,10 +367,19 @@ async def prune_runs(
     return 0
 
 
+async def make_journal(terminal: Terminal, *, url: str) -> int:
+    """Make the tables of a journal in a database."""
+    await init_journal(url)
+    terminal.say(f"{shown_place(url)} is a journal")
+    return 0
+
+
 def salvage_journal(terminal: Terminal, *, journal: str, new_path: str, as_json: bool) -> int:
     """Copy what can be read of a damaged journal into a new one, and print what was lost."""
     from upshot.journal.sqlite.salvage import salvage_file
 
+    if is_url(journal):
+        raise Misuse("salvage reads files: PostgreSQL has backups and tools of its own")
     salvaged = salvage_file(existing_journal(journal), str(Path(new_path).absolute()))
     if as_json:
         terminal.put_json(encode(salvaged))

@@ -20,6 +20,7 @@ from upshot.contract.base.structs import JsonObject
 from upshot.contract.protocols import Journal, RunSummary
 from upshot.errors import Misuse
 from upshot.journal.opening import SQLITE_MEMORY
+from upshot.journal.postgres.urls import shown_place
 from upshot.state.stored_events import seeds_of, states
 
 DEFAULT_JOURNAL = ".upshot/runs.db"
@@ -166,7 +167,7 @@ def _some(ids: list[str]) -> str:
 
 def command_line(*words: str, journal: str) -> str:
     """An ``upshot`` command as it can be typed, with the journal where it is not the default."""
-    named = () if journal == DEFAULT_JOURNAL else ("--journal", journal)
+    named = () if journal == DEFAULT_JOURNAL else ("--journal", shown_place(journal))
     return shlex.join(("upshot", *words, *named))
 
 

@@ -38,6 +38,7 @@ from upshot.contract.message import File
 from upshot.contract.pending import Pending, PendingApproval, PendingExternal, PendingQuestion
 from upshot.contract.result import AgentResult
 from upshot.journal.lease_holder import LeaseHolder
+from upshot.journal.postgres.urls import shown_place
 from upshot.state.child_runs import FORKED_FROM
 from upshot.state.run_state import STOPPED
 
@@ -203,7 +204,7 @@ def _facts(
         yield from (
             ("artifact", _artifact(file), "") for file in artifact.parts if isinstance(file, File)
         )
-    yield "journal", journal, ""
+    yield "journal", shown_place(journal), ""
     shown = command_line("show", activity.run_id, "--events", journal=journal)
     yield "events", f"{activity.state.seq}: {shown}", ""
     if onward := _onward(

@@ -45,5 +45,6 @@ with lazy_imports(globals()):
     from upshot.journal.lease_holder import LeaseHolder as LeaseHolder
     from upshot.journal.memory_journal import MemoryJournal as MemoryJournal
     from upshot.journal.opening import open_journal as open_journal
+    from upshot.journal.postgres.postgres_journal import PostgresJournal as PostgresJournal
     from upshot.journal.run_list import RemovedRuns as RemovedRuns
     from upshot.journal.sqlite.sqlite_journal import SqliteJournal as SqliteJournal

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.checks import check_amount
+from upshot.contract.base.json_values import without_nul
 from upshot.contract.base.paging import read_page
 from upshot.contract.base.structs import JsonObject, Tagged, Value
 from upshot.contract.message import File
@@ -286,7 +287,7 @@ def _describe(run_id: str, call_id: str, data: bytes, media_type: str) -> Stored
     except UnicodeDecodeError:
         text = None
     lines = None if text is None else text.count("\n") + (not text.endswith("\n") and text != "")
-    opening = "" if text is None else " ".join(text[: 4 * _SUMMARY_CHARS].split())
+    opening = "" if text is None else without_nul(" ".join(text[: 4 * _SUMMARY_CHARS].split()))
     return StoredArtifact(
         id=f"art-{secrets.token_hex(12)}",
         run_id=run_id,

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from upshot.contract.base.structs import Value
 from upshot.errors import JournalError
@@ -37,6 +38,8 @@ class LeaseHolder(Value, frozen=True, kw_only=True):
         boot: The id of that machine's start, "" where the platform has none.
         space: In which of the machine's spaces of process ids it is, "" where there is one.
         started: When it was started, in the platform's own ticks; None where it has none.
+        lease_s: What was left of its lease when that was looked up, by the database's clock; below
+            0 if it has lapsed, None where the journal has no leases.
     """
 
     pid: int
@@ -44,18 +47,21 @@ class LeaseHolder(Value, frozen=True, kw_only=True):
     boot: str = ""
     space: str = ""
     started: int | None = None
+    lease_s: float | None = None
 
     @property
     def state(self) -> Literal["lives", "stopped", "gone", "unknown"]:
-        """Whether the process is there; "unknown" of one on another machine.
+        """Whether the process is there; of one on another machine, whether its lease holds.
+
+        "unknown" is one on another machine without a lease that holds.
 
         One that was suspended, as by Ctrl-Z, is "stopped"; one that was killed and is not yet
         waited for is gone.
         """
         if self.pid < 1:
             return "gone"
-        if not self._is_near() or os.name != "posix":
-            return "unknown"
+        if not self.is_near or os.name != "posix":
+            return "lives" if self.lease_s is not None and self.lease_s > 0 else "unknown"
         seen = _look(self.pid)
         if seen is None:
             return "lives" if _is_there(self.pid) else "gone"
@@ -67,9 +73,10 @@ class LeaseHolder(Value, frozen=True, kw_only=True):
     @property
     def is_this_process(self) -> bool:
         """Whether it is the one that asks."""
-        return self == this_process()
+        return replace(self, lease_s=None) == this_process()
 
-    def _is_near(self) -> bool:
+    @property
+    def is_near(self) -> bool:
         """Whether its id means the same process here; a machine may be renamed while it is up."""
         here = this_process()
         if self.boot or here.boot:
@@ -104,9 +111,13 @@ def read_holder(text: str | None) -> LeaseHolder | None:
 
 def held_error(run_id: str, holder: LeaseHolder) -> JournalError:
     """The exception for a run that another living process works on."""
+    where, onward = "this machine", "wait for its end, stop that process"
+    if not holder.is_near and holder.lease_s is not None:
+        where = f"{holder.host or 'another machine'}, whose lease ends in {holder.lease_s:.0f} s"
+        onward = "wait for its end, or until the lease ends unrenewed"
     return JournalError(
-        f"run {run_id} is being worked on by process {holder.pid} on this machine: wait for its "
-        "end, stop that process, or give take_over=True / --take-over",
+        f"run {run_id} is being worked on by process {holder.pid} on {where}: {onward}, or give "
+        "take_over=True / --take-over",
         run_id=run_id,
     )
 

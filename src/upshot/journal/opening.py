@@ -13,17 +13,19 @@ from weakref import WeakKeyDictionary
 from upshot.async_context import Block
 from upshot.contract.base.checks import kind_of
 from upshot.contract.protocols import Journal
-from upshot.errors import Misuse
+from upshot.errors import Misuse, need_of_extra
 from upshot.journal.memory_journal import MemoryJournal
+from upshot.journal.postgres.urls import is_url
 
 if TYPE_CHECKING:
+    from upshot.journal.postgres.postgres_journal import PostgresJournal
     from upshot.journal.sqlite.sqlite_journal import SqliteJournal
 
 
 MEMORY = "memory:"
 SQLITE_MEMORY = ":memory:"
 J = TypeVar("J", bound=Journal)
-_Opened: TypeAlias = "MemoryJournal | SqliteJournal"
+_Opened: TypeAlias = "MemoryJournal | SqliteJournal | PostgresJournal"
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +44,7 @@ _places: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, _Place]] = WeakK
 @overload
 def open_journal(
     where: str | os.PathLike[str], *, create: bool = True
-) -> AbstractAsyncContextManager[MemoryJournal | SqliteJournal]: ...
+) -> AbstractAsyncContextManager[MemoryJournal | SqliteJournal | PostgresJournal]: ...
 @overload
 def open_journal(where: J, *, create: bool = True) -> AbstractAsyncContextManager[J]: ...
 @overload
@@ -58,16 +60,19 @@ def open_journal(
     closed when the last of them leaves. So a journal in memory is empty again after that.
 
     Args:
-        where: A file's path, "memory:", or an open journal, which is given back as it is
-            and not closed.
-        create: Whether a missing file is made; if not, it is misuse.
+        where: A file's path, "memory:", the URL of a PostgreSQL database
+            (``postgresql://user:password@host:port/database``), or an open journal, which is
+            given back as it is and not closed.
+        create: Whether a missing file is made, and a database without a journal gets its tables;
+            if not, it is misuse.
 
     Returns:
         An async context manager of the journal.
 
     Raises:
         Misuse: *where* cannot hold a journal, or holds something else.
-        JournalError: The file is damaged, or written by a newer version.
+        JournalError: The file is damaged, the server cannot be reached, or the journal was
+            written by another version.
     """
     if isinstance(where, str | os.PathLike):
         return _block(_share(_name_of(where), create=create))
@@ -116,9 +121,35 @@ async def _renew(journal: _Opened | None, name: str, *, create: bool) -> _Opened
         await journal.aclose()
     if name == MEMORY:
         return MemoryJournal()
+    if is_url(name):
+        return await _postgres().open(name, create=create)
     from upshot.journal.sqlite.sqlite_journal import SqliteJournal
 
     return await SqliteJournal.open(name, create=create)
+
+
+def _postgres() -> type[PostgresJournal]:
+    try:
+        from upshot.journal.postgres.postgres_journal import PostgresJournal
+    except ImportError as error:
+        raise Misuse(need_of_extra("a journal in PostgreSQL", "postgres")) from error
+    return PostgresJournal
+
+
+async def init_journal(url: str) -> None:
+    """Make the tables of a journal in PostgreSQL, or bring them to this version.
+
+    Raises:
+        Misuse: *url* is no URL of a database.
+        JournalError: The server cannot be reached, or the user may not make tables.
+    """
+    if not is_url(url):
+        raise Misuse(
+            f"{url!r:.80} is no URL of a PostgreSQL database: give "
+            "postgresql://user:password@host:port/database; a file is made where it is first used"
+        )
+    journal = await _postgres().open(url, upgrade=True)
+    await journal.aclose()
 
 
 async def _close(place: _Place) -> None:
@@ -136,11 +167,14 @@ def _name_of(where: str | os.PathLike[str]) -> str:
         return MEMORY
     if name == SQLITE_MEMORY:
         raise Misuse(f'a journal in memory is "{MEMORY}", and not {SQLITE_MEMORY!r}')
+    if is_url(name):
+        return name
     scheme, mark, _ = name.partition("://")
-    if mark and scheme in ("postgresql", "postgres"):
-        raise Misuse("journals in PostgreSQL are not there yet in this version: name a file")
     if mark:
-        raise Misuse(f'there are no journals at {scheme}: a journal is a path or "memory:"')
+        raise Misuse(
+            f"there are no journals at {scheme}: a journal is a path, {MEMORY!r} or "
+            "postgresql://user:password@host:port/database"
+        )
     # One file under two names is one journal.
     try:
         return os.path.realpath(name)

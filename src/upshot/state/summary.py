@@ -10,7 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple, cast
 
-from upshot.contract.base.json_values import clean_text
+from upshot.contract.base.json_values import clean_text, without_nul
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.events import Event, RunResumed, RunSettled, RunStarted
 from upshot.contract.protocols import RunSummary
@@ -71,7 +71,7 @@ def _started(event: RunStarted) -> SummaryChange:
     return SummaryChange(
         RUNNING,
         agent_id=clean_text(event.agent.id),
-        request=clean_text(request.text[:_REQUEST_CHARS]),
+        request=without_nul(clean_text(request.text[:_REQUEST_CHARS])),
         parent_run_id=clean_text(event.parent_run_id),
         context_id=clean_text(request.context_id),
         started_at=event.time,

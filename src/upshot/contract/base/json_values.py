@@ -53,6 +53,11 @@ def clean_text(text: str) -> str:
     return text
 
 
+def without_nul(text: str) -> str:
+    """*text* with every NUL replaced by U+FFFD, for columns that are only shown."""
+    return text.replace("\0", "\ufffd")
+
+
 def to_json(value: object) -> bytes:
     """Encode *value* as compact JSON; NaN and infinities as null, lone surrogates as U+FFFD.
 

@@ -55,6 +55,10 @@ class WriteConnection(Connection, Protocol):
         """Keep others from writing to any run until the end."""
         ...
 
+    def keep_lease(self, holder: str) -> None:
+        """Note that *holder*, who takes a run, lives, where that cannot be seen otherwise."""
+        ...
+
     def insert_events(self, run_no: int, entries: Sequence[Entry]) -> bool:
         """Write events of one run and epoch; returns whether the run has that epoch."""
         ...

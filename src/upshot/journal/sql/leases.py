@@ -68,7 +68,9 @@ def claim_run(
     row = connection.execute(_HOLDER, (run_id,)).fetchone()
     # The epochs of the events are under their checksums, that of the run is not.
     epoch = max(scan.epoch, row[0] or 0 if row else 0) + 1
-    connection.execute(_TAKE, (run_id, epoch, scan.last_seq, _this_holder()))
+    holding = this_holder()
+    connection.keep_lease(holding)
+    connection.execute(_TAKE, (run_id, epoch, scan.last_seq, holding))
     if turn is not None:
         connection.execute(_TAKE_TURN, (turn.conversation, turn.head, run_id))
     return Lease(epoch, scan.last_seq, damage)
@@ -80,7 +82,7 @@ def _turn_in_the_way(connection: Connection, run_id: str, turn: TurnClaim) -> Tu
     for other_id, status, last_seq, text in others.fetchall():
         if status == RUNNING:
             holder = read_holder(text)
-            is_held = holder is not None and holder.state != "gone"
+            is_held = holder is not None and holder.state != "gone" and not holder.has_lapsed
             if not (is_held or last_seq):
                 # It was taken, and had not begun when its process ended.
                 continue
@@ -92,7 +94,7 @@ def _turn_in_the_way(connection: Connection, run_id: str, turn: TurnClaim) -> Tu
 
 def hold_run(connection: WriteConnection, run_id: str, epoch: int) -> None:
     """Note again that this process works on the run, unless another process took it since."""
-    connection.execute(_HOLD, (_this_holder(), run_id, epoch))
+    connection.execute(_HOLD, (this_holder(), run_id, epoch))
 
 
 def release_runs(connection: WriteConnection, claims: Iterable[tuple[str, int]]) -> None:
@@ -106,7 +108,8 @@ def read_holders(connection: Connection) -> dict[str, LeaseHolder]:
     return {run_id: holder for run_id, holder in read if holder is not None}
 
 
-def _this_holder() -> str:
+def this_holder() -> str:
+    """This process, as a run's row has it."""
     return msgspec.json.encode(this_process()).decode()
 
 

@@ -9,18 +9,18 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from upshot.contract.base.structs import JsonObject
-from upshot.errors import JournalError
+from upshot.errors import JournalError, Misuse
 from upshot.journal.artifact_store import ArtifactKeeper, Kept, StoredArtifact
 from upshot.journal.sql.connection import Connection, WriteConnection
 
 T = TypeVar("T")
 # Runs that wait for an answer although a parent run has ended: from each run up, by parent ids.
-_LEFT_BEHIND = """WITH RECURSIVE way(run_id, outer) AS (
+_LEFT_BEHIND = """WITH RECURSIVE way(run_id, above) AS (
         SELECT run_id, parent_run_id FROM runs WHERE status = 'input_required'
         UNION
-        SELECT way.run_id, r.parent_run_id FROM way JOIN runs AS r ON r.run_id = way.outer
+        SELECT way.run_id, r.parent_run_id FROM way JOIN runs AS r ON r.run_id = way.above
     )
-    SELECT way.run_id FROM way JOIN runs AS r ON r.run_id = way.outer
+    SELECT way.run_id FROM way JOIN runs AS r ON r.run_id = way.above
     WHERE r.status NOT IN ('running', 'input_required')"""
 # A run that waits for an answer goes on reading its artifacts.
 _ENDED = f"""SELECT a.id, a.size_bytes, a.stored_at
@@ -40,6 +40,7 @@ _SELECT = "SELECT data, sha256 FROM artifacts WHERE id = ? AND run_id = ?"
 class _Database(Protocol):
     """What of a journal its store needs."""
 
+    def check_text(self, *texts: str) -> None: ...
     def post(self, work: Callable[[WriteConnection], None], size_bytes: int) -> None: ...
     def flush(self) -> Awaitable[None]: ...
     def read(self, work: Callable[[Connection], T]) -> Awaitable[T]: ...
@@ -60,10 +61,11 @@ class SqlArtifactStore(ArtifactKeeper):
 
     def _take(self, artifact: StoredArtifact) -> None:
         try:
+            self._database.check_text(artifact.run_id, artifact.call_id, artifact.media_type)
             self._database.post(
                 lambda connection: insert_artifact(connection, artifact), len(artifact.data)
             )
-        except JournalError as error:
+        except (JournalError, Misuse) as error:
             raise OSError(str(error)) from error
 
     async def _read(
@@ -88,7 +90,7 @@ class SqlArtifactStore(ArtifactKeeper):
 
         def prune(connection: WriteConnection) -> None:
             rows = map(Kept._make, connection.execute(_ENDED, (run_id, left_behind)))
-            gone.extend(choose(rows))
+            gone[:] = choose(rows)
             connection.executemany(_DELETE, [(one.id,) for one in gone])
 
         self._database.post(prune, 0)

@@ -534,6 +534,9 @@ class SqlJournal:
         if self._is_writing:
             await self._writer.flush()
 
+    def check_text(self, *texts: str) -> None:
+        """Refuse texts that the database cannot hold in a column."""
+
     async def write(self, work: Callable[[WriteConnection], T]) -> T:
         """Do *work* in a transaction, after all that is queued.
 

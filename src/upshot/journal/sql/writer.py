@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -72,8 +72,11 @@ class Batch(ABC):
     """What is written in one transaction.
 
     Attributes:
+        passing: What ends the whole transaction, since another try may mend it.
         committed: What came of it, once it is committed.
     """
+
+    passing: ClassVar[tuple[type[Exception], ...]] = ()
 
     def __init__(self, connection: WriteConnection) -> None:
         self._writing = connection
@@ -111,6 +114,8 @@ class Batch(ABC):
         self._writing.execute("SAVEPOINT job")
         try:
             result, failure = job.work(self._writing), None
+        except self.passing:
+            raise
         # The promise kept: what one job did wrong fails its caller and not the other runs.
         except Exception as error:
             result, failure = None, error

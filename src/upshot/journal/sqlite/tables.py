@@ -252,6 +252,9 @@ class Database(sqlite3.Connection):
     def lock_runs(self) -> None:
         """A transaction that writes has the whole file."""
 
+    def keep_lease(self, holder: str) -> None:
+        """Processes are looked at."""
+
     def insert_events(self, run_no: int, entries: Sequence[Entry]) -> bool:
         """Write events of one run and epoch; returns whether the run has that epoch."""
         first = entries[0]

@@ -3,30 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.places import Place
 from upshot.contract import AgentResult, Event, RunSettled, RunStarted
 from upshot.errors import JournalError
-from upshot.journal import SqliteJournal
+from upshot.journal.sql.sql_journal import SqlJournal
 
 
 def event(seq: int) -> Event:
     return RunStarted(run_id="r", seq=seq)
 
 
-def change(path: Path, statement: str) -> None:
-    connection = sqlite3.connect(path)
-    with connection:
-        connection.execute(statement)
-    connection.close()
-
-
-async def seqs(journal: SqliteJournal) -> list[int]:
+async def seqs(journal: SqlJournal) -> list[int]:
     return [event.seq async for event in journal.events("r")]
 
 
@@ -39,20 +31,15 @@ async def under_way(claim: Any) -> asyncio.Task[int]:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "runs.db"
-
-
-@pytest.fixture
-async def journal(path: Path) -> AsyncIterator[SqliteJournal]:
-    opened = await SqliteJournal.open(path)
+async def journal(place: Place) -> AsyncIterator[SqlJournal]:
+    opened = await place.open()
     yield opened
     await opened.aclose()
 
 
 @pytest.mark.parametrize("steps", range(6))
-async def test_a_claim_that_was_cancelled_is_let_go(path: Path, steps: int) -> None:
-    journal = await SqliteJournal.open(path)
+async def test_a_claim_that_was_cancelled_is_let_go(place: Place, steps: int) -> None:
+    journal = await place.open()
     claim = asyncio.create_task(journal.claim_free("r"))
     for _ in range(steps):
         await asyncio.sleep(0)
@@ -60,13 +47,13 @@ async def test_a_claim_that_was_cancelled_is_let_go(path: Path, steps: int) -> N
     with pytest.raises(asyncio.CancelledError):
         await claim
     await journal.aclose()
-    other = await SqliteJournal.open(path)
+    other = await place.open()
     assert all(holder.state == "gone" for holder in (await other.holders()).values())
     await other.aclose()
 
 
 async def test_a_claim_that_was_cancelled_is_let_go_while_the_journal_stays_open(
-    journal: SqliteJournal,
+    journal: SqlJournal,
 ) -> None:
     claim = await under_way(journal.claim_free("r"))
     claim.cancel()
@@ -78,13 +65,13 @@ async def test_a_claim_that_was_cancelled_is_let_go_while_the_journal_stays_open
 
 
 async def test_what_is_appended_while_a_claim_fails_is_written(
-    journal: SqliteJournal, path: Path
+    journal: SqlJournal, place: Place
 ) -> None:
     epoch = await journal.claim("r")
     for seq in (1, 2, 3):
         journal.append(event(seq), epoch=epoch)
     await journal.durable("r", 3)
-    change(path, "UPDATE events SET body = 'x' WHERE id & 4294967295 = 2")
+    place.do("UPDATE events SET body = 'x' WHERE id & 4294967295 = 2")
     claim = await under_way(journal.claim("r"))
     journal.append(event(4), epoch=epoch)
     await journal.durable("r", 4)
@@ -92,14 +79,12 @@ async def test_what_is_appended_while_a_claim_fails_is_written(
         await claim
     journal.append(event(5), epoch=epoch)
     await journal.durable("r", 5)
-    change(path, "DELETE FROM events WHERE id & 4294967295 < 4")
-    connection = sqlite3.connect(path)
-    assert connection.execute("SELECT id & 4294967295 FROM events").fetchall() == [(4,), (5,)]
-    connection.close()
+    place.do("DELETE FROM events WHERE id & 4294967295 < 4")
+    assert place.do("SELECT id & 4294967295 FROM events ORDER BY id") == [(4,), (5,)]
 
 
 async def test_what_is_appended_while_a_claim_succeeds_comes_before_it(
-    journal: SqliteJournal,
+    journal: SqlJournal,
 ) -> None:
     old = await journal.claim("r")
     journal.append(event(1), epoch=old)
@@ -117,7 +102,7 @@ async def test_what_is_appended_while_a_claim_succeeds_comes_before_it(
 
 
 async def test_who_reads_at_once_sees_what_came_while_the_run_was_taken(
-    journal: SqliteJournal,
+    journal: SqlJournal,
 ) -> None:
     claim = await under_way(journal.claim("r"))
     journal.append(event(1))
@@ -126,7 +111,7 @@ async def test_who_reads_at_once_sees_what_came_while_the_run_was_taken(
 
 
 async def test_a_run_that_settles_while_it_is_taken_is_held_by_who_took_it(
-    journal: SqliteJournal,
+    journal: SqlJournal,
 ) -> None:
     old = await journal.claim("r")
     journal.append(event(1), epoch=old)
@@ -141,10 +126,10 @@ async def test_a_run_that_settles_while_it_is_taken_is_held_by_who_took_it(
 
 @pytest.mark.parametrize("written", [[], [event(1)]])
 async def test_what_comes_after_somebody_elses_claim_is_not_acknowledged(
-    journal: SqliteJournal, path: Path, written: list[Event]
+    journal: SqlJournal, place: Place, written: list[Event]
 ) -> None:
     old = await journal.claim("r")
-    other = await SqliteJournal.open(path)
+    other = await place.open()
     epoch = await other.claim("r")
     for one in written:
         other.append(one, epoch=epoch)
@@ -159,13 +144,13 @@ async def test_what_comes_after_somebody_elses_claim_is_not_acknowledged(
 
 
 async def test_what_comes_after_a_damage_that_is_cut_off_is_not_acknowledged(
-    journal: SqliteJournal, path: Path
+    journal: SqlJournal, place: Place
 ) -> None:
     old = await journal.claim("r")
     for seq in (1, 2):
         journal.append(event(seq), epoch=old)
     await journal.durable("r", 2)
-    change(path, "UPDATE events SET body = 'x' WHERE id & 4294967295 = 2")
+    place.do("UPDATE events SET body = 'x' WHERE id & 4294967295 = 2")
     claim = await under_way(journal.claim("r"))
     journal.append(event(3), epoch=old)
     with pytest.raises(JournalError, match="no longer held"):
@@ -175,7 +160,7 @@ async def test_what_comes_after_a_damage_that_is_cut_off_is_not_acknowledged(
 
 
 async def test_of_many_claims_at_once_none_loses_what_was_appended(
-    journal: SqliteJournal,
+    journal: SqlJournal,
 ) -> None:
     old = await journal.claim("r")
     claims = [await under_way(journal.claim("r")) for _ in range(3)]
@@ -188,24 +173,24 @@ async def test_of_many_claims_at_once_none_loses_what_was_appended(
     assert await seqs(journal) == [1, 2]
 
 
-async def test_closing_writes_what_was_kept(path: Path) -> None:
-    journal = await SqliteJournal.open(path)
+async def test_closing_writes_what_was_kept(place: Place) -> None:
+    journal = await place.open()
     claim = await under_way(journal.claim("r"))
     journal.append(event(1))
     await journal.aclose()
     assert await claim == 1
-    again = await SqliteJournal.open(path)
+    again = await place.open()
     assert await seqs(again) == [1]
     await again.aclose()
 
 
 async def test_who_lost_a_run_that_came_back_is_not_told_that_anothers_event_is_safe(
-    journal: SqliteJournal, path: Path
+    journal: SqlJournal, place: Place
 ) -> None:
     old = await journal.claim("r")
     journal.append(event(1), epoch=old)
     await journal.durable("r", 1, epoch=old)
-    other = await SqliteJournal.open(path)
+    other = await place.open()
     epoch = await other.claim("r")
     other.append(event(2), epoch=epoch)
     await other.aclose()
@@ -219,7 +204,7 @@ async def test_who_lost_a_run_that_came_back_is_not_told_that_anothers_event_is_
 
 
 async def test_who_lost_a_run_to_its_own_process_is_told_of_what_it_had_appended(
-    journal: SqliteJournal,
+    journal: SqlJournal,
 ) -> None:
     first = await journal.claim("r")
     journal.append(event(1), epoch=first)
@@ -233,7 +218,7 @@ async def test_who_lost_a_run_to_its_own_process_is_told_of_what_it_had_appended
         await journal.durable("r", 3, epoch=first)
 
 
-async def test_who_settled_a_run_may_ask_again_whether_that_is_safe(journal: SqliteJournal) -> None:
+async def test_who_settled_a_run_may_ask_again_whether_that_is_safe(journal: SqlJournal) -> None:
     epoch = await journal.claim("r")
     journal.append(event(1), epoch=epoch)
     journal.append(RunSettled(run_id="r", seq=2, result=AgentResult(run_id="r")), epoch=epoch)

@@ -1,0 +1,310 @@
+"""Connects to a PostgreSQL server, and again where the connection is lost."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import conninfo
+from psycopg.errors import ReadOnlySqlTransaction, UniqueViolation
+
+from upshot.errors import JournalError, Misuse, UpshotError
+from upshot.journal.event_codec import Entry
+from upshot.journal.postgres.rows import ARRAYS, INSERT, columns_of
+from upshot.journal.postgres.urls import shown_place, without_password
+from upshot.journal.sql.leases import this_holder
+
+T = TypeVar("T")
+
+DRIVER_ERRORS: tuple[type[Exception], ...] = (psycopg.Error,)
+LEASE_S = 10
+# What another try may mend: a lost connection, a server that starts or is not the primary any
+# more, a deadlock, and a place in a log that another writer took between two looks.
+PASSING: tuple[type[Exception], ...] = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    ReadOnlySqlTransaction,
+    UniqueViolation,
+)
+# So long a lost server is waited for, and so long at most between two tries.
+_PATIENCE_S = 60.0
+_FIRST_WAIT_S = 0.05
+_LONGEST_WAIT_S = 1.0
+# A peer that vanished without a word is noticed; a URL may say otherwise. No statement is
+# prepared, for a pooler may give each transaction another session.
+_DEFAULTS = {
+    "connect_timeout": "10",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+    "application_name": "upshot",
+}
+_ADVICE = (
+    ("password", "give the password in the URL, in PGPASSWORD or in ~/.pgpass"),
+    ("role", "correct the user in the URL, or create the role"),
+    ("database", "correct the name in the URL, or create the database"),
+    ("", "check host and port in the URL, and that the server runs"),
+)
+_LEAST_VERSION = 120_000
+
+# -- statements
+
+_SYNC = (
+    "set_config('synchronous_commit', 'on', true) "
+    "WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')"
+)
+# Nothing is set for longer than a transaction.
+_BEGIN = f"BEGIN; SET LOCAL search_path = upshot; SELECT {_SYNC}"
+_BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = upshot"
+# What of the shared statements PostgreSQL says in another way. A holder comes with what is left of
+# its lease.
+_WORDS = (
+    ("coalesce(CAST(body AS BLOB), x'')", "body"),
+    ("CAST(kind AS BLOB)", "convert_to(kind, 'UTF8')"),
+    (" NOT INDEXED", ""),
+    (
+        "CAST(holder AS TEXT)",
+        """CASE WHEN holder <> '' THEN CAST(CAST(holder AS jsonb) || jsonb_build_object('lease_s',
+        (SELECT extract(epoch FROM until - clock_timestamp()) FROM leases
+        WHERE leases.holder = runs.holder)) AS TEXT) ELSE holder END""",
+    ),
+)
+_PARAMETER = re.compile(r"\?(\d*)")
+_LOCK = "SELECT 1 FROM runs WHERE run_id = %s FOR UPDATE"
+_LEASE = f"clock_timestamp() + interval '{LEASE_S} s'"
+
+
+@lru_cache(maxsize=256)
+def _translated(statement: str) -> tuple[bytes, tuple[int, ...]]:
+    """A shared statement for this driver, and which value each of its parameters is."""
+    for ours, theirs in _WORDS:
+        statement = statement.replace(ours, theirs)
+    places: list[int] = []
+
+    def place(found: re.Match[str]) -> str:
+        places.append(int(found[1]) - 1 if found[1] else len(places))
+        return "%s"
+
+    return _PARAMETER.sub(place, statement).encode(), tuple(places)
+
+
+class ServerConnection:
+    """One connection; plays the roles Connection and WriteConnection."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+        for array in ARRAYS:
+            connection.adapters.register_dumper(*array)
+
+    def begin(self) -> None:
+        """Begin a transaction that writes."""
+        self._connection.execute(_BEGIN.encode())
+
+    def begin_reading(self) -> None:
+        """Begin a transaction that sees one moment and writes nothing."""
+        self._connection.execute(_BEGIN_READING.encode())
+
+    def execute(self, statement: str, values: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
+        """Do a statement that all databases share."""
+        text, places = _translated(statement)
+        return self.do(text, [values[place] for place in places])
+
+    def executemany(self, statement: str, values: Iterable[Sequence[Any]], /) -> None:
+        """Do a statement that all databases share, for each of *values*."""
+        for each in values:
+            self.execute(statement, each)
+
+    def do(self, statement: str | bytes, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
+        """Do a statement of PostgreSQL's own."""
+        text = statement if isinstance(statement, bytes) else statement.encode()
+        try:
+            return self._connection.execute(text, values, binary=True)
+        except psycopg.DataError as error:
+            if "NUL" not in str(error):
+                raise
+            held = next(one for one in values if isinstance(one, str) and "\0" in one)
+            raise nul_error(held) from error
+
+    def lock_run(self, run_id: str) -> None:
+        """See ``WriteConnection.lock_run``."""
+        # Not by an insert alone, which uses up a number also where the run is there.
+        if self.do(_LOCK, [run_id]).fetchone() is None:
+            self.execute("INSERT INTO runs (run_id) VALUES (?) ON CONFLICT DO NOTHING", [run_id])
+            self.do(_LOCK, [run_id])
+
+    def lock_turns(self, conversation: str) -> None:
+        """See ``WriteConnection.lock_turns``."""
+        self.do("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [conversation])
+
+    def lock_runs(self) -> None:
+        """See ``WriteConnection.lock_runs``."""
+        self.do(b"LOCK TABLE runs IN EXCLUSIVE MODE")
+
+    def insert_events(self, run_no: int, entries: Sequence[Entry]) -> bool:
+        """See ``WriteConnection.insert_events``; the run is locked."""
+        self.do(INSERT, columns_of((run_no, entry) for entry in entries))
+        return True
+
+    def keep_lease(self, holder: str) -> None:
+        """See ``WriteConnection.keep_lease``."""
+        self.execute(
+            f"INSERT INTO leases (holder, until) VALUES (?, {_LEASE}) "
+            "ON CONFLICT (holder) DO UPDATE SET until = excluded.until",
+            [holder],
+        )
+
+    def renew_lease(self) -> bool:
+        """Renew the lease of this process if it holds any run; returns whether it does."""
+        holder = this_holder()
+        renewed = self.do(
+            f"UPDATE upshot.leases SET until = {_LEASE} WHERE holder = %s "
+            "AND EXISTS (SELECT FROM upshot.runs WHERE holder = %s)",
+            [holder, holder],
+        )
+        if not renewed.rowcount:
+            # What processes that are long gone have left.
+            for table, moment in (("leases", "until"), ("commits", "at")):
+                old = f"DELETE FROM upshot.{table} WHERE {moment} < now() - interval '1 day'"
+                self.do(old)
+        return bool(renewed.rowcount)
+
+    def close(self) -> None:
+        """Close it; what is not committed is undone."""
+        with suppress(psycopg.Error):
+            self._connection.close()
+
+
+def nul_error(text: str) -> Misuse:
+    """The exception for a text that PostgreSQL cannot keep."""
+    return Misuse(
+        f"{text!r:.80} holds a NUL character, which PostgreSQL keeps in no name or id: leave it out"
+    )
+
+
+class Server:
+    """A database on a server, by the URL of a journal.
+
+    Attributes:
+        name: The URL without the password.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.name: str = shown_place(url)
+        self._url = url
+        try:
+            given = conninfo.conninfo_to_dict(url)
+        except psycopg.Error as error:
+            said = without_password(reason_of(error), url)
+            raise Misuse(
+                f"{self.name} is not the URL of a journal: {said}; the form is "
+                "postgresql://user:password@host:port/database"
+            ) from None
+        missing = {name: value for name, value in _DEFAULTS.items() if name not in given}
+        self._conninfo = conninfo.make_conninfo(url, **missing, client_encoding="utf8")
+
+    def connect(self) -> ServerConnection:
+        """Make a connection.
+
+        Raises:
+            psycopg.Error: That is not possible now.
+        """
+        return ServerConnection(
+            psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+        )
+
+    def check(self, connection: ServerConnection) -> None:
+        """Refuse a server or database that cannot hold a journal.
+
+        Raises:
+            Misuse: It is too old, or of another encoding.
+        """
+        row = connection.do(
+            "SELECT current_setting('server_version_num')::int, current_setting('server_encoding')"
+        ).fetchone()
+        version, encoding = row or (0, "")
+        if version < _LEAST_VERSION or encoding != "UTF8":
+            raise Misuse(
+                f"{self.name} cannot hold a journal: it is PostgreSQL {version // 10_000} with the "
+                f"encoding {encoding}, and version 12 or newer with UTF8 is needed"
+            )
+
+    def opening_error(self, error: Exception) -> JournalError:
+        """The exception for a journal that cannot be opened because of *error*."""
+        said = without_password(reason_of(error), self._url)
+        advice = next(advice for word, advice in _ADVICE if word in said)
+        return JournalError(f"the journal {self.name} cannot be opened: {said}; {advice}")
+
+
+class Line:
+    """A connection to a server that is made again where it is lost; belongs to one thread."""
+
+    def __init__(self, server: Server, connection: ServerConnection | None = None) -> None:
+        self._server = server
+        self._connection: ServerConnection | None = connection
+
+    def carry(self, work: Callable[[ServerConnection, int], T]) -> T:
+        """Do *work*, and again after a failure that may pass.
+
+        Args:
+            work: Gets a connection without a transaction, and the number of earlier tries, which
+                may have been committed.
+
+        Raises:
+            JournalError: The server could not be reached for a minute.
+        """
+        deadline, wait_s, tries = time.monotonic() + _PATIENCE_S, _FIRST_WAIT_S, 0
+        while True:
+            try:
+                if self._connection is None:
+                    self._connection = self._server.connect()
+                return work(self._connection, tries)
+            except UpshotError:
+                raise
+            except PASSING as error:
+                self.drop()
+                tries += 1
+                if time.monotonic() > deadline:
+                    raise JournalError(
+                        f"the journal {self._server.name} cannot be reached any more: "
+                        f"{reason_of(error)}"
+                    ) from error
+            except BaseException:
+                # In the middle of a transaction, perhaps.
+                self.drop()
+                raise
+            # The first lost connection may have been a single one.
+            if tries > 1:
+                time.sleep(wait_s)
+                wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def try_once(self, work: Callable[[ServerConnection], T]) -> T:
+        """Do *work* without a second try.
+
+        Raises:
+            psycopg.Error: It failed.
+        """
+        try:
+            if self._connection is None:
+                self._connection = self._server.connect()
+            return work(self._connection)
+        except psycopg.Error:
+            self.drop()
+            raise
+
+    def drop(self) -> None:
+        """Close the connection; the next work gets a new one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+def reason_of(error: Exception) -> str:
+    """What a driver's error says, in one line."""
+    said = " ".join((str(error).strip().splitlines() or [type(error).__name__])[0].split())
+    return said.rpartition("failed: ")[2].removeprefix("FATAL: ").strip()

@@ -1,0 +1,181 @@
+"""Tables of a journal in PostgreSQL: made, checked, and brought to the version of this code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from psycopg.errors import InsufficientPrivilege, ReadOnlySqlTransaction
+
+from upshot.errors import JournalError, Misuse
+from upshot.journal.event_codec import FORMAT
+from upshot.journal.postgres.server import ServerConnection, reason_of
+from upshot.journal.sql.connection import NEVER, SEQ_BITS
+
+# Any number that no other program is likely to lock.
+_LOCK = 0x7570_7368_6F74
+_FOUND = "SELECT count(*) FROM pg_tables WHERE schemaname = 'upshot' AND tablename = 'journal'"
+_MOST_RUNS = (1 << (63 - SEQ_BITS)) - 1
+# What makes each version out of the one before; statements of released versions never change.
+STEPS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE upshot.journal (version bigint NOT NULL, format bigint NOT NULL)",
+        f"INSERT INTO upshot.journal VALUES (0, {FORMAT})",
+        f"""CREATE TABLE upshot.runs (
+            run_no bigint GENERATED ALWAYS AS IDENTITY (MAXVALUE {_MOST_RUNS}) PRIMARY KEY,
+            run_id text COLLATE "C" NOT NULL UNIQUE,
+            agent_id text NOT NULL DEFAULT '',
+            status text NOT NULL DEFAULT 'running',
+            epoch bigint NOT NULL DEFAULT 0,
+            last_seq bigint NOT NULL DEFAULT 0,
+            started_at bigint NOT NULL DEFAULT {NEVER},
+            request text NOT NULL DEFAULT '',
+            parent_run_id text COLLATE "C" NOT NULL DEFAULT '',
+            context_id text COLLATE "C" NOT NULL DEFAULT '',
+            turn text COLLATE "C" NOT NULL DEFAULT '',
+            is_chained boolean NOT NULL DEFAULT false,
+            revision bigint NOT NULL DEFAULT 0,
+            spent text,
+            holder text COLLATE "C"
+        )""",
+        "CREATE INDEX runs_by_start ON upshot.runs (started_at, run_no)",
+        "CREATE INDEX runs_by_status ON upshot.runs (status, started_at, run_no)",
+        "CREATE INDEX runs_of_context ON upshot.runs (context_id, started_at) "
+        "WHERE context_id <> ''",
+        "CREATE INDEX runs_of_parent ON upshot.runs (parent_run_id, started_at) "
+        "WHERE parent_run_id <> ''",
+        "CREATE INDEX runs_held ON upshot.runs (holder) WHERE holder IS NOT NULL",
+        """CREATE TABLE upshot.forks (
+            origin_run_id text COLLATE "C" NOT NULL,
+            run_id text COLLATE "C" NOT NULL,
+            PRIMARY KEY (origin_run_id, run_id)
+        )""",
+        """CREATE TABLE upshot.events (
+            id bigint PRIMARY KEY,
+            epoch bigint NOT NULL,
+            kind text NOT NULL,
+            time bigint,
+            body bytea NOT NULL,
+            crc bigint NOT NULL
+        )""",
+        """CREATE TABLE upshot.artifacts (
+            rowid bigint GENERATED ALWAYS AS IDENTITY,
+            id text COLLATE "C" PRIMARY KEY,
+            run_id text COLLATE "C" NOT NULL,
+            call_id text NOT NULL,
+            media_type text NOT NULL,
+            size_bytes integer NOT NULL,
+            sha256 text NOT NULL,
+            lines bigint,
+            data bytea NOT NULL,
+            summary text NOT NULL,
+            stored_at double precision NOT NULL
+        )""",
+        "CREATE INDEX artifacts_of_run ON upshot.artifacts (run_id)",
+        # Which processes live, by their own word: they renew it while they hold a run.
+        """CREATE TABLE upshot.leases (
+            holder text COLLATE "C" PRIMARY KEY,
+            until timestamptz NOT NULL
+        )""",
+        # The last transaction of each writer, by which it knows what a lost connection committed.
+        """CREATE TABLE upshot.commits (
+            writer text COLLATE "C" PRIMARY KEY,
+            number bigint NOT NULL,
+            at timestamptz NOT NULL DEFAULT now()
+        )""",
+    ),
+)
+
+
+def prepare(
+    connection: ServerConnection,
+    name: str,
+    *,
+    create: bool,
+    upgrade: bool = False,
+    steps: tuple[tuple[str, ...], ...] = STEPS,
+) -> None:
+    """Check the tables, and make them where they are missing.
+
+    Args:
+        connection: Not within a transaction.
+        name: The journal, for messages.
+        create: Whether a database without tables may get them; if not, that is misuse.
+        upgrade: Whether the tables of an older version may be brought to this one.
+        steps: What makes each version.
+
+    Raises:
+        Misuse: There is no journal in the database.
+        JournalError: The tables are of another version, or may not be made.
+    """
+    version = _version(connection, name)
+    if version is None and not create:
+        raise Misuse(f"there is no journal at {name}: make one with `upshot journal init {name}`")
+    if version is None or (upgrade and version < len(steps)):
+        try:
+            version = _make(connection, name, steps)
+        except (InsufficientPrivilege, ReadOnlySqlTransaction) as error:
+            raise JournalError(
+                f"the tables of the journal {name} cannot be made: {reason_of(error)}; have "
+                "a user who may create a schema run `upshot journal init URL`"
+            ) from error
+    if version < len(steps):
+        raise JournalError(
+            f"the tables of the journal {name} are of version {version}, and this upshot needs "
+            f"version {len(steps)}: run `upshot journal init URL` once"
+        )
+    if version > len(steps):
+        raise JournalError(
+            f"the tables of the journal {name} are of version {version}, and this upshot knows "
+            f"version {len(steps)}: use a newer upshot"
+        )
+
+
+def is_read_only(connection: ServerConnection) -> bool:
+    """Whether the server takes nothing, as a standby."""
+    return _one(connection, "SHOW transaction_read_only") == "on"
+
+
+def _version(connection: ServerConnection, name: str) -> int | None:
+    """The version of the tables, None for none."""
+    try:
+        # Not to_regclass, which may not have noticed yet what another session has just made.
+        if not _one(connection, _FOUND):
+            return None
+        row = connection.do("SELECT version, format FROM upshot.journal").fetchone()
+    except InsufficientPrivilege as error:
+        raise JournalError(
+            f"the journal {name} cannot be used: {reason_of(error)}; grant the user the schema "
+            "upshot and the tables in it"
+        ) from error
+    version, format = row or (0, FORMAT)
+    if format != FORMAT:
+        raise JournalError(
+            f"the journal {name} is of format {format}, and this version of upshot reads format "
+            f"{FORMAT}: use the version that wrote it, or another database"
+        )
+    return version
+
+
+def _make(connection: ServerConnection, name: str, steps: tuple[tuple[str, ...], ...]) -> int:
+    connection.begin()
+    try:
+        # Another process may be doing the same.
+        connection.do(b"SELECT pg_advisory_xact_lock(%s)", [_LOCK])
+        version = _version(connection, name)
+        if version is None:
+            connection.do(b"CREATE SCHEMA IF NOT EXISTS upshot")
+        for step in steps[version or 0 :]:
+            for statement in step:
+                connection.do(statement)
+        version = max(version or 0, len(steps))
+        connection.do(b"UPDATE upshot.journal SET version = %s", [version])
+        connection.do(b"COMMIT")
+    except BaseException:
+        connection.do(b"ROLLBACK")
+        raise
+    return version
+
+
+def _one(connection: ServerConnection, statement: str) -> Any:
+    row = connection.do(statement).fetchone()
+    return None if row is None else row[0]

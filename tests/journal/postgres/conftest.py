@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.postgres import PostgresServer
+from upshot.journal import PostgresJournal
+
+
+@pytest.fixture
+def url(postgres: PostgresServer) -> str:
+    """The URL of an empty database."""
+    return postgres.url(postgres.new_database())
+
+
+@pytest.fixture
+async def journal(url: str) -> AsyncIterator[PostgresJournal]:
+    opened = await PostgresJournal.open(url)
+    yield opened
+    await opened.aclose()

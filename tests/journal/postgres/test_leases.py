@@ -1,0 +1,99 @@
+"""Who may take a run: leases by the database's clock, and processes that are seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.postgres import PostgresServer
+from upshot.contract import RunStarted
+from upshot.errors import JournalError, Misuse
+from upshot.journal import PostgresJournal
+from upshot.journal.lease_holder import LeaseHolder, this_process
+from upshot.journal.postgres.batch import ServerCommitter
+from upshot.journal.postgres.server import Line, Server
+from upshot.journal.sql.connection import WriteConnection
+from upshot.journal.sql.leases import claim_run, release_runs
+from upshot.journal.sql.writer import Job
+
+OTHER = LeaseHolder(pid=7, host="elsewhere", boot="another boot", space="pid:[1]", started=5)
+
+
+@pytest.fixture
+def database(postgres: PostgresServer) -> str:
+    return postgres.new_database()
+
+
+async def held(postgres: PostgresServer, database: str, left: str) -> PostgresJournal:
+    """A journal with a run that a process on another machine holds."""
+    journal = await PostgresJournal.open(postgres.url(database))
+    epoch = await journal.claim("r")
+    journal.append(RunStarted(run_id="r", seq=1), epoch=epoch)
+    await journal.durable("r", 1)
+    text = msgspec.json.encode(OTHER).decode()
+    postgres.do(f"UPDATE runs SET holder = '{text}'", database)
+    postgres.do(f"UPDATE leases SET holder = '{text}', until = now() + interval '{left}'", database)
+    return journal
+
+
+async def test_a_run_whose_holder_keeps_its_lease_elsewhere_is_left_to_it(
+    postgres: PostgresServer, database: str
+) -> None:
+    journal = await held(postgres, database, "1 hour")
+    with pytest.raises(JournalError, match="process 7 on elsewhere, whose lease ends in 3600 s"):
+        await journal.claim_free("r")
+    assert (await journal.holders())["r"].state == "lives"
+    with pytest.raises(Misuse, match="a process works on it"):
+        await journal.remove_runs(["r"])
+    assert await journal.claim("r") == 2
+    await journal.aclose()
+
+
+async def test_a_run_whose_lease_elsewhere_has_lapsed_is_free(
+    postgres: PostgresServer, database: str
+) -> None:
+    journal = await held(postgres, database, "-1 ms")
+    assert (await journal.holders())["r"].state == "unknown"
+    assert await journal.claim_free("r") == 2
+    holder = (await journal.holders())["r"]
+    assert holder.is_this_process and holder.lease_s is not None and 0 < holder.lease_s <= 10
+    await journal.aclose()
+
+
+async def test_a_lease_is_renewed_while_a_run_is_held_and_no_longer(
+    postgres: PostgresServer, database: str
+) -> None:
+    journal = await PostgresJournal.open(postgres.url(database))
+    committer = ServerCommitter(Line(Server(postgres.url(database))))
+    assert committer.rest_s is None
+
+    def commit(work: Callable[[WriteConnection], Any]) -> Any:
+        ((_, result, error),) = committer.commit([Job(work, lambda result, error: None)]).settled
+        assert error is None
+        return result
+
+    lease = commit(lambda connection: claim_run(connection, "r", cut=False, take_over=False))
+    assert committer.rest_s is not None
+    postgres.do("UPDATE leases SET until = now()", database)
+    committer.rest()
+    (holder,) = (await journal.holders()).values()
+    assert holder.lease_s is not None and holder.lease_s > 5
+    commit(lambda connection: release_runs(connection, [("r", lease.epoch)]))
+    committer.rest()
+    assert committer.rest_s is None
+    committer.close()
+    await journal.aclose()
+
+
+async def test_the_process_of_a_lease_is_known_again(
+    postgres: PostgresServer, database: str
+) -> None:
+    journal = await PostgresJournal.open(postgres.url(database))
+    await journal.claim("r")
+    stored = postgres.do("SELECT holder FROM leases", database)
+    assert stored == postgres.do("SELECT holder FROM runs", database)
+    assert msgspec.json.decode(stored[0][0], type=LeaseHolder) == this_process()
+    await journal.aclose()

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.postgres import PostgresServer
+from upshot.journal.event_codec import Entry, checksum
+from upshot.journal.postgres.rows import ROWS, columns_of
+from upshot.journal.postgres.server import Server
+
+NUMBER = st.integers(-(1 << 63), (1 << 63) - 1)
+ENTRY = st.builds(
+    Entry,
+    run_id=st.text(max_size=5),
+    seq=st.integers(1, (1 << 32) - 1),
+    epoch=NUMBER,
+    kind=st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",))),
+    time=st.none() | NUMBER,
+    body=st.binary(),
+)
+
+
+@given(st.lists(st.tuples(st.integers(0, (1 << 31) - 1), ENTRY), max_size=20))
+def test_any_events_arrive_at_the_server_as_they_were_sent(
+    postgres: PostgresServer, rows: list[tuple[int, Entry]]
+) -> None:
+    connection = Server(postgres.url()).connect()
+    arrived = connection.do(f"SELECT * FROM {ROWS}", columns_of(rows)).fetchall()
+    connection.close()
+    assert arrived == [
+        (run_no << 32 | one.seq, one.epoch, one.kind, one.time, one.body, checksum(one))
+        for run_no, one in rows
+    ]
