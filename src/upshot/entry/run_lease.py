@@ -11,7 +11,6 @@ import os
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import cast
 from weakref import ref
 
 from upshot.contract.protocols import InstantJournal, Journal
@@ -182,8 +181,10 @@ async def may_be_at_work(run_id: str, journal: Journal) -> bool:
 
 def _place_of(journal: Journal, run_id: str) -> _Place:
     path = getattr(journal, "path", None)
-    is_file = isinstance(path, str) and os.path.isfile(path)
-    return (os.path.realpath(cast("str", path)) if is_file else id(journal)), run_id
+    if isinstance(path, str) and os.path.isfile(path):
+        return os.path.realpath(path), run_id
+    # That of a server is a URL.
+    return (path if isinstance(path, str) and "://" in path else id(journal)), run_id
 
 
 def _busy(run_id: str) -> JournalError:
