@@ -87,12 +87,21 @@ def postgres() -> Iterator[PostgresServer]:
         yield server
 
 
+@pytest.fixture
+def database(postgres: PostgresServer) -> Iterator[str]:
+    """An empty database on the server."""
+    name = postgres.new_database()
+    yield name
+    postgres.drop(name)
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def place(request: pytest.FixtureRequest) -> Place:
     """A new place for each journal that several processes may have open."""
     if request.param == "sqlite":
         return Place.file(request.getfixturevalue("tmp_path"))
-    return Place.database(request.getfixturevalue("postgres"))
+    database = request.getfixturevalue("database")
+    return Place.database(request.getfixturevalue("postgres"), database)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

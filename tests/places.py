@@ -30,9 +30,9 @@ class Place:
         return cls(str(folder / "runs.db"))
 
     @classmethod
-    def database(cls, server: PostgresServer) -> Place:
-        """A database of its own."""
-        return cls(server.url(server.new_database()), server)
+    def database(cls, server: PostgresServer, name: str) -> Place:
+        """An empty database."""
+        return cls(server.url(name), server)
 
     async def open(self) -> SqliteJournal | PostgresJournal:
         """Open the journal, apart from all others."""

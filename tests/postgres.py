@@ -22,6 +22,7 @@ __all__ = ["NAMED", "PostgresServer", "find_postgres", "free_port", "needed", "s
 
 NAMED = "UPSHOT_TEST_POSTGRES"
 START_S = 60
+_ROOM_BYTES = 1_000_000_000
 # The database of a program that runs as root refuses to start, so another user runs it.
 _USERS = ("postgres", "nobody")
 _SETTINGS = {
@@ -106,10 +107,10 @@ class PostgresServer:
             cursor = connection.execute(statement.encode())
             return cursor.fetchall() if cursor.description else []
 
-    def new_database(self) -> str:
+    def new_database(self, encoding: str = "UTF8") -> str:
         """Make an empty database; returns its name."""
         name = f"upshot_{os.getpid()}_{next(self._numbers)}"
-        self.do(f'CREATE DATABASE "{name}" TEMPLATE template0 ENCODING UTF8')
+        self.do(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING {encoding} LOCALE 'C'")
         return name
 
     @contextmanager
@@ -125,6 +126,10 @@ class PostgresServer:
         finally:
             rules.write_text(before)
             self.do("SELECT pg_reload_conf()")
+
+    def drop(self, database: str) -> None:
+        """Remove a database, whoever is connected to it."""
+        self.do(f'DROP DATABASE "{database}" WITH (FORCE)')
 
     def start(self) -> None:
         """Start it and wait until it takes connections."""
@@ -180,6 +185,14 @@ class PostgresServer:
         self.start()
 
 
+def _fast_folder() -> str | None:
+    """A folder in memory with room for a server, None where there is none."""
+    shared = "/dev/shm"
+    if os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > _ROOM_BYTES:
+        return shared
+    return None
+
+
 @contextmanager
 def started_server() -> Iterator[PostgresServer]:
     """A server for some tests, which is stopped after them."""
@@ -188,7 +201,7 @@ def started_server() -> Iterator[PostgresServer]:
         yield PostgresServer(url=named)
         return
     # A socket's path may be no longer than some 100 characters.
-    folder = Path(tempfile.mkdtemp(prefix="upshot-pg-"))
+    folder = Path(tempfile.mkdtemp(prefix="upshot-pg-", dir=_fast_folder()))
     server = None
     try:
         server = PostgresServer(folder=folder)

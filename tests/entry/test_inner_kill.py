@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.places import Place
 from upshot import AgentResult, Approve, Misuse, Status, open_journal, resume
 
 PROGRAM = '''
@@ -88,11 +89,11 @@ if __name__ == "__main__":
 class Killed:
     """A program that was killed while it ran an agent inside another."""
 
-    def __init__(self, folder: Path, around: str, death: str) -> None:
+    def __init__(self, folder: Path, place: Place, around: str, death: str) -> None:
         self.around = around
         self.program = folder / "program.py"
         self.program.write_text(PROGRAM)
-        self.journal = folder / "runs.db"
+        self.journal = place.where
         self.effects = folder / "effects"
         self.effects.write_text("")
         source = Path(__file__).resolve().parents[2] / "src"
@@ -128,9 +129,9 @@ ENGINES = pytest.mark.parametrize("around", ["script", "graph", "machine"])
     ],
 )
 async def test_a_run_inside_that_was_killed_goes_on_to_its_question(
-    tmp_path: Path, around: str, death: str, looks: int
+    tmp_path: Path, place: Place, around: str, death: str, looks: int
 ) -> None:
-    killed = Killed(tmp_path, around, death)
+    killed = Killed(tmp_path, place, around, death)
     parked = await killed.resume()
     assert (parked.status, [one.id for one in parked.pending]) == (Status.INPUT_REQUIRED, ["p"])
     done = await killed.resume(Approve("p"))
@@ -142,17 +143,18 @@ async def test_a_run_inside_that_was_killed_goes_on_to_its_question(
 
 @ENGINES
 async def test_what_asked_before_the_kill_can_be_answered_at_once(
-    tmp_path: Path, around: str
+    tmp_path: Path, place: Place, around: str
 ) -> None:
-    killed = Killed(tmp_path, around, "when outer is input_required")
+    killed = Killed(tmp_path, place, around, "when outer is input_required")
     done = await killed.resume(Approve("p"))
     assert (done.status, killed.done()) == (Status.COMPLETED, ["look", "pay", "asked"])
 
 
 async def test_what_asked_is_named_by_its_run_where_the_outer_one_could_not_tell(
     tmp_path: Path,
+    place: Place,
 ) -> None:
-    killed = Killed(tmp_path, "script", "after it")
+    killed = Killed(tmp_path, place, "script", "after it")
     async with open_journal(killed.journal) as journal:
         (inner,) = [one.run_id for one in await journal.runs() if one.run_id != "run-1"]
     with pytest.raises(Misuse, match="waits for p"):

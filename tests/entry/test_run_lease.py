@@ -7,7 +7,6 @@ import os
 import re
 import runpy
 import signal
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.places import Place
 from tests.processes import watched
 from tests.runs.kit import kinds, log_of
 from upshot import (
@@ -63,9 +63,9 @@ def make(path, is_told=True):
 
     return Agent("a", model=ScriptedModel([ToolCall("w", "work"), "Done."]), tools=[work])
 
-def paying(path):
+def paying():
     """An agent whose tool says that it works, and pays after a line; a look tells what was paid."""
-    paid = pathlib.Path(path).with_name("paid")
+    paid = pathlib.Path(__file__).with_name("paid")
 
     @tool(effect="write", verify=lambda asked: "applied" if paid.exists() else "none")
     async def pay():
@@ -100,7 +100,7 @@ async def main(what, path):
             await asyncio.to_thread(sys.stdin.readline)
             return
         if what in ("run", "nested", "pay"):
-            agent = paying(path) if what == "pay" else make(path)
+            agent = paying() if what == "pay" else make(path)
             agent = around(agent) if what == "nested" else agent
             result = await run(agent, Request("Go.", run_id="r1"), journal=journal)
         else:
@@ -121,7 +121,7 @@ if __name__ == "__main__":
 class Worker:
     """A process that works on run r1."""
 
-    def __init__(self, folder: Path, what: str = "run") -> None:
+    def __init__(self, folder: Path, where: str, what: str = "run") -> None:
         program = folder / "program.py"
         if not program.exists():
             # Another process may be reading it.
@@ -129,7 +129,7 @@ class Worker:
         source = Path(__file__).resolve().parents[2] / "src"
         self.process = watched(
             subprocess.Popen(
-                [sys.executable, program, what, folder / "runs.db"],
+                [sys.executable, program, what, where],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -156,11 +156,11 @@ class Worker:
 
 
 @pytest.fixture
-def worker(tmp_path: Path) -> Iterator[Callable[..., Worker]]:
+def worker(tmp_path: Path, place: Place) -> Iterator[Callable[..., Worker]]:
     made: list[Worker] = []
 
     def make(what: str = "run") -> Worker:
-        made.append(Worker(tmp_path, what))
+        made.append(Worker(tmp_path, place.where, what))
         return made[-1]
 
     yield make
@@ -172,8 +172,8 @@ def agent_of(folder: Path) -> Agent[Any]:
     return runpy.run_path(str(folder / "program.py"))["make"]("", is_told=False)
 
 
-async def go_on(folder: Path, **options: Any) -> AgentResult[Any]:
-    return await resume("r1", agent_of(folder), journal=folder / "runs.db", **options)
+async def go_on(folder: Path, place: Place, **options: Any) -> AgentResult[Any]:
+    return await resume("r1", agent_of(folder), journal=place.where, **options)
 
 
 def refusal(pid: int) -> str:
@@ -184,43 +184,43 @@ def refusal(pid: int) -> str:
 
 
 def test_a_run_in_another_living_process_is_left_to_it(
-    tmp_path: Path, worker: Callable[..., Worker]
+    tmp_path: Path, place: Place, worker: Callable[..., Worker]
 ) -> None:
     other = worker()
     assert other.line() == "working"
 
     async def watch() -> None:
-        async with reopen("r1", agent_of(tmp_path), journal=tmp_path / "runs.db") as live:
+        async with reopen("r1", agent_of(tmp_path), journal=place.where) as live:
             await live.result()
 
     with pytest.raises(JournalError, match=refusal(other.pid)) as caught:
-        asyncio.run(go_on(tmp_path))
+        asyncio.run(go_on(tmp_path, place))
     assert caught.value.run_id == "r1"
     with pytest.raises(JournalError, match=refusal(other.pid)):
         asyncio.run(watch())
     other.go_on()
     assert other.line() == "completed Done. None"
-    assert asyncio.run(go_on(tmp_path)).content == "Done."
+    assert asyncio.run(go_on(tmp_path, place)).content == "Done."
 
 
-async def all_logged(folder: Path) -> None:
+async def all_logged(place: Place) -> None:
     """Wait until all is on the disk that a worker logs before it waits for a line."""
-    async with open_journal(folder / "runs.db") as journal, asyncio.timeout(60):
+    async with open_journal(place.where) as journal, asyncio.timeout(60):
         while "tool_started" not in [event.kind async for event in journal.events("r1")]:
             await asyncio.sleep(0.01)
 
 
 @pytest.mark.skipif(this_process().started is None, reason="nothing is told of processes here")
 def test_from_a_suspended_process_a_run_is_taken_and_it_can_write_no_more(
-    tmp_path: Path, worker: Callable[..., Worker]
+    tmp_path: Path, place: Place, worker: Callable[..., Worker]
 ) -> None:
     other = worker()
     assert other.line() == "working"
     # What is stopped while it writes keeps the file locked.
-    asyncio.run(all_logged(tmp_path))
+    asyncio.run(all_logged(place))
     other.process.send_signal(signal.SIGSTOP)
     os.waitpid(other.pid, os.WUNTRACED)
-    assert asyncio.run(go_on(tmp_path)).content == "Done."
+    assert asyncio.run(go_on(tmp_path, place)).content == "Done."
     other.process.send_signal(signal.SIGCONT)
     other.go_on()
     assert other.line().startswith("failed")
@@ -228,15 +228,15 @@ def test_from_a_suspended_process_a_run_is_taken_and_it_can_write_no_more(
 
 @pytest.mark.skipif(this_process().started is None, reason="nothing is told of processes here")
 def test_that_nothing_was_paid_is_not_believed_of_a_process_that_is_only_suspended(
-    tmp_path: Path, worker: Callable[..., Worker]
+    tmp_path: Path, place: Place, worker: Callable[..., Worker]
 ) -> None:
     other = worker("pay")
     assert other.line() == "working"
-    asyncio.run(all_logged(tmp_path))
+    asyncio.run(all_logged(place))
     other.process.send_signal(signal.SIGSTOP)
     os.waitpid(other.pid, os.WUNTRACED)
-    agent = runpy.run_path(str(tmp_path / "program.py"))["paying"](str(tmp_path / "runs.db"))
-    result = asyncio.run(resume("r1", agent, journal=tmp_path / "runs.db"))
+    agent = runpy.run_path(str(tmp_path / "program.py"))["paying"]()
+    result = asyncio.run(resume("r1", agent, journal=place.where))
     (outcome,) = result.tool_outcomes
     assert isinstance(outcome, ToolFailure)
     assert (outcome.effect, outcome.retryable) == ("unknown", False)
@@ -247,52 +247,52 @@ def test_that_nothing_was_paid_is_not_believed_of_a_process_that_is_only_suspend
 
 
 def test_a_killed_run_goes_on_at_once_though_nobody_waited_for_its_process(
-    tmp_path: Path, worker: Callable[..., Worker]
+    tmp_path: Path, place: Place, worker: Callable[..., Worker]
 ) -> None:
     other = worker()
     assert other.line() == "working"
     other.process.send_signal(signal.SIGKILL)
-    assert asyncio.run(go_on(tmp_path)).content == "Done."
+    assert asyncio.run(go_on(tmp_path, place)).content == "Done."
 
 
 def test_a_stopped_process_that_is_killed_is_gone(
-    tmp_path: Path, worker: Callable[..., Worker]
+    tmp_path: Path, place: Place, worker: Callable[..., Worker]
 ) -> None:
     other = worker()
     assert other.line() == "working"
     other.process.send_signal(signal.SIGSTOP)
     other.process.send_signal(signal.SIGKILL)
-    assert asyncio.run(go_on(tmp_path)).content == "Done."
+    assert asyncio.run(go_on(tmp_path, place)).content == "Done."
 
 
 def test_who_is_told_to_takes_a_run_over_and_the_other_process_fails(
-    tmp_path: Path, worker: Callable[..., Worker]
+    tmp_path: Path, place: Place, worker: Callable[..., Worker]
 ) -> None:
     other = worker()
     assert other.line() == "working"
-    assert asyncio.run(go_on(tmp_path, take_over=True)).content == "Done."
+    assert asyncio.run(go_on(tmp_path, place, take_over=True)).content == "Done."
     other.go_on()
     assert other.line().startswith("failed None run r1 is no longer held with epoch 1")
 
 
 def test_who_takes_a_run_over_takes_the_runs_inside_it_too(
-    tmp_path: Path, worker: Callable[..., Worker]
+    tmp_path: Path, place: Place, worker: Callable[..., Worker]
 ) -> None:
     other = worker("nested")
     assert other.line() == "working"
     made = runpy.run_path(str(tmp_path / "program.py"))
     agent = made["around"](made["make"]("", is_told=False))
-    again = resume("r1", agent, journal=tmp_path / "runs.db", take_over=True)
+    again = resume("r1", agent, journal=place.where, take_over=True)
     assert asyncio.run(again).output == "Done."
 
 
 def test_a_parked_run_is_free_though_its_process_lives_on(
-    tmp_path: Path, worker: Callable[..., Worker]
+    tmp_path: Path, place: Place, worker: Callable[..., Worker]
 ) -> None:
     other = worker("ask")
     assert other.line() == "parked"
     asking = runpy.run_path(str(tmp_path / "program.py"))["asking"]()
-    parked = asyncio.run(resume("r1", asking, journal=tmp_path / "runs.db"))
+    parked = asyncio.run(resume("r1", asking, journal=place.where))
     assert parked.status is Status.INPUT_REQUIRED
 
 
@@ -306,23 +306,21 @@ def test_a_parked_run_is_free_though_its_process_lives_on(
     ],
 )
 def test_who_cannot_be_the_living_holder_is_taken_over(
-    tmp_path: Path, worker: Callable[..., Worker], change: dict[str, Any] | None
+    tmp_path: Path, place: Place, worker: Callable[..., Worker], change: dict[str, Any] | None
 ) -> None:
     other = worker()
     assert other.line() == "working"
-    with sqlite3.connect(tmp_path / "runs.db", isolation_level=None) as connection:
-        (text,) = connection.execute("SELECT holder FROM runs").fetchone()
-        known = {**msgspec.json.decode(text), **(change or {})}
-        # Whatever damage may have left there holds nothing.
-        other_text = msgspec.json.encode(known).decode() if change else "{damaged"
-        connection.execute("UPDATE runs SET holder = ?", (other_text,))
-    connection.close()
-    assert asyncio.run(go_on(tmp_path)).content == "Done."
+    ((text,),) = place.do("SELECT holder FROM runs")
+    known = {**msgspec.json.decode(text), **(change or {})}
+    # Whatever damage may have left there holds nothing.
+    other_text = msgspec.json.encode(known).decode() if change else "{damaged"
+    place.do(f"UPDATE runs SET holder = '{other_text}'")
+    assert asyncio.run(go_on(tmp_path, place)).content == "Done."
 
 
 @pytest.mark.parametrize("_", range(3))
 def test_of_two_that_resume_a_dead_run_at_once_one_goes_on(
-    tmp_path: Path, worker: Callable[..., Worker], _: int
+    tmp_path: Path, place: Place, worker: Callable[..., Worker], _: int
 ) -> None:
     dead = worker()
     assert dead.line() == "working"
@@ -342,10 +340,11 @@ def test_of_two_that_resume_a_dead_run_at_once_one_goes_on(
 
 CLAIMER = """
 import asyncio, sys
-from upshot.journal import MemoryJournal, SqliteJournal
+from upshot import open_journal
 
-async def main(path):
-    journal = await SqliteJournal.open(path)
+async def main(where):
+    opened = open_journal(where)
+    journal = await opened.__aenter__()
     epoch = await journal.claim("r1")
     for act in ("claimed", "released", "claimed", "closed"):
         if act == "released":
@@ -363,10 +362,10 @@ asyncio.run(main(sys.argv[2]))
 
 
 def test_a_process_that_let_a_run_go_does_not_hold_it(
-    tmp_path: Path, worker: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, place: Place, worker: Callable[..., Worker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def is_free() -> bool:
-        journal = await SqliteJournal.open(tmp_path / "runs.db")
+        journal = await place.open()
         try:
             # A look alone: a claim of ours would be over by the time that the other one acts.
             holder = (await journal.holders())["r1"]
@@ -389,9 +388,9 @@ def test_a_process_that_let_a_run_go_does_not_hold_it(
         other.go_on()
 
 
-async def test_a_claim_in_the_same_process_takes_over(tmp_path: Path) -> None:
-    journal = await SqliteJournal.open(tmp_path / "runs.db")
-    other = await SqliteJournal.open(tmp_path / "runs.db")
+async def test_a_claim_in_the_same_process_takes_over(place: Place) -> None:
+    journal = await place.open()
+    other = await place.open()
     first = await journal.claim_free("r1")
     assert await other.claim_free("r1") == first + 1
     # What was taken since is not let go by who had it before.
@@ -459,8 +458,8 @@ def outer() -> Agent[Any]:
     return Agent("outer", engine=ScriptEngine(script))
 
 
-async def test_who_only_keeps_answers_has_no_run_afterwards(tmp_path: Path) -> None:
-    async with open_journal(tmp_path / "runs.db") as journal:
+async def test_who_only_keeps_answers_has_no_run_afterwards(place: Place) -> None:
+    async with open_journal(place.where) as journal:
         parked = await run(outer(), Request("Go.", run_id="r1"), journal=journal)
         await keep_answers("r1", [Approve(parked.pending[0].id)], journal=journal)
         states = {holder.state for holder in (await journal.holders()).values()}
@@ -470,20 +469,19 @@ async def test_who_only_keeps_answers_has_no_run_afterwards(tmp_path: Path) -> N
 
 
 async def test_an_answer_for_a_run_inside_does_not_take_that_from_another_process(
-    tmp_path: Path,
+    place: Place,
 ) -> None:
-    path = tmp_path / "runs.db"
+    path = place.where
     parked = await run(outer(), Request("Go.", run_id="r1"), journal=path)
     answers = [Approve(parked.pending[0].id)]
     other = watched(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE))
-    with other, sqlite3.connect(path, isolation_level=None) as connection:
+    with other:
         holder = msgspec.structs.replace(this_process(), pid=other.pid, started=None)
         text = msgspec.json.encode(holder).decode()
-        connection.execute("UPDATE runs SET holder = ? WHERE run_id <> 'r1'", (text,))
+        place.do(f"UPDATE runs SET holder = '{text}' WHERE run_id <> 'r1'")
         with pytest.raises(JournalError, match=f"worked on by process {other.pid} "):
             await resume("r1", outer(), journal=path, answers=answers)
         other.kill()
         other.wait()
         done = await resume("r1", outer(), journal=path, answers=answers)
-    connection.close()
     assert done.output == "Outer: Inner."

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.places import Place
 from upshot import AgentResult, Status, resume, run
 
 PROGRAM = '''
@@ -64,10 +65,10 @@ if __name__ == "__main__":
 class Killed:
     """A program that was killed while it ran an agent."""
 
-    def __init__(self, folder: Path, death: str) -> None:
+    def __init__(self, folder: Path, place: Place, death: str) -> None:
         self.program = folder / "program.py"
         self.program.write_text(PROGRAM)
-        self.journal = folder / "runs.db"
+        self.journal = place.where
         self.effects = folder / "effects"
         source = Path(__file__).resolve().parents[2] / "src"
         done = subprocess.run(
@@ -97,8 +98,10 @@ DONE = {
 
 
 @pytest.mark.parametrize("death", DONE)
-async def test_a_killed_run_is_gone_on_with_and_ends(tmp_path: Path, death: str) -> None:
-    killed = Killed(tmp_path, death)
+async def test_a_killed_run_is_gone_on_with_and_ends(
+    tmp_path: Path, place: Place, death: str
+) -> None:
+    killed = Killed(tmp_path, place, death)
     result = await killed.resume()
     assert (result.status, result.content) == (Status.COMPLETED, "Done.")
     assert [outcome.call_id for outcome in result.tool_outcomes] == ["l", "c"]
@@ -108,14 +111,16 @@ async def test_a_killed_run_is_gone_on_with_and_ends(tmp_path: Path, death: str)
 
 
 @pytest.mark.parametrize("death", ["at tool_settled of c", "at attempt_ended of "])
-async def test_what_was_not_yet_on_disk_is_never_written_twice(tmp_path: Path, death: str) -> None:
-    killed = Killed(tmp_path, death)
+async def test_what_was_not_yet_on_disk_is_never_written_twice(
+    tmp_path: Path, place: Place, death: str
+) -> None:
+    killed = Killed(tmp_path, place, death)
     result = await killed.resume()
     assert (result.status, killed.done().count("change")) == (Status.COMPLETED, 1)
 
 
-async def test_a_killed_run_ends_as_one_that_was_not(tmp_path: Path) -> None:
-    killed = Killed(tmp_path, "in a model call")
+async def test_a_killed_run_ends_as_one_that_was_not(tmp_path: Path, place: Place) -> None:
+    killed = Killed(tmp_path, place, "in a model call")
     result = await killed.resume()
     whole = await run(killed.agent(), "Go.")
     assert result.messages == whole.messages
@@ -123,8 +128,8 @@ async def test_a_killed_run_ends_as_one_that_was_not(tmp_path: Path) -> None:
     assert outcomes == [outcome.kind for outcome in whole.tool_outcomes]
 
 
-async def test_a_write_that_the_kill_cut_is_told_as_unknown(tmp_path: Path) -> None:
-    result = await Killed(tmp_path, "in a write").resume()
+async def test_a_write_that_the_kill_cut_is_told_as_unknown(tmp_path: Path, place: Place) -> None:
+    result = await Killed(tmp_path, place, "in a write").resume()
     look, change = result.tool_outcomes
     assert look.kind == "tool_execution_result"
     assert (change.kind, change.code, change.effect) == ("tool_failure", "interrupted", "unknown")

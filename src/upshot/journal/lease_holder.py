@@ -98,14 +98,19 @@ def this_process() -> LeaseHolder:
 
 
 def read_holder(text: str | None) -> LeaseHolder | None:
-    """The holder as a journal has it; None where it has none, or one that cannot be read."""
+    """The holder as a journal has it; None where it has none, or one that cannot be read.
+
+    Where the journal has leases, what is left of this one's stands in a second line, in seconds.
+    """
     if text is None:
         return None
     if text == NOBODY:
         return LeaseHolder(pid=0)
+    told, _, left_s = text.partition("\n")
     try:
-        return msgspec.json.decode(text, type=LeaseHolder)
-    except (msgspec.MsgspecError, UnicodeError):
+        holder = msgspec.json.decode(told, type=LeaseHolder)
+        return replace(holder, lease_s=float(left_s)) if left_s else holder
+    except (msgspec.MsgspecError, UnicodeError, ValueError):
         return None
 
 

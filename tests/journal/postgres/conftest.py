@@ -9,9 +9,9 @@ from upshot.journal import PostgresJournal
 
 
 @pytest.fixture
-def url(postgres: PostgresServer) -> str:
+def url(postgres: PostgresServer, database: str) -> str:
     """The URL of an empty database."""
-    return postgres.url(postgres.new_database())
+    return postgres.url(database)
 
 
 @pytest.fixture

@@ -22,11 +22,6 @@ from upshot.journal.sql.writer import Job
 OTHER = LeaseHolder(pid=7, host="elsewhere", boot="another boot", space="pid:[1]", started=5)
 
 
-@pytest.fixture
-def database(postgres: PostgresServer) -> str:
-    return postgres.new_database()
-
-
 async def held(postgres: PostgresServer, database: str, left: str) -> PostgresJournal:
     """A journal with a run that a process on another machine holds."""
     journal = await PostgresJournal.open(postgres.url(database))

@@ -18,11 +18,10 @@ from upshot.journal import PostgresJournal
 CUTS = int(os.environ.get("UPSHOT_TEST_CUTS", "200"))
 
 
-@pytest.fixture
-def database(postgres: PostgresServer) -> str:
+@pytest.fixture(autouse=True)
+def ours(postgres: PostgresServer) -> None:
     if not postgres.is_ours:
         pytest.skip(f"the server that {NAMED} names is not stopped, and no proxy is put before it")
-    return postgres.new_database()
 
 
 def started(run_id: str, seq: int = 1) -> Event:

@@ -66,13 +66,14 @@ async def test_a_name_that_the_server_does_not_know_is_told(
     assert part in await said(JournalError, postgres.url(database, user=user))
 
 
-async def test_a_wrong_password_is_told_and_not_shown(postgres: PostgresServer) -> None:
+async def test_a_wrong_password_is_told_and_not_shown(
+    postgres: PostgresServer, database: str
+) -> None:
     if not postgres.is_ours:
         pytest.skip("the rules of that server are not ours to change")
-    name = postgres.new_database()
-    postgres.do(f"CREATE ROLE guarded_{name} LOGIN PASSWORD 'right'")
-    with postgres.rule(f"host {name} guarded_{name} 127.0.0.1/32 scram-sha-256"):
-        url = postgres.url(name, user=f"guarded_{name}:geheim")
+    postgres.do(f"CREATE ROLE guarded_{database} LOGIN PASSWORD 'right'")
+    with postgres.rule(f"host {database} guarded_{database} 127.0.0.1/32 scram-sha-256"):
+        url = postgres.url(database, user=f"guarded_{database}:geheim")
         message = await said(JournalError, url)
     assert "password authentication failed" in message and "PGPASSWORD" in message
 
@@ -88,26 +89,26 @@ async def test_a_journal_that_was_made_is_opened(url: str) -> None:
         assert await journal.runs() == []
 
 
-async def test_a_user_who_may_make_no_tables_is_told(postgres: PostgresServer) -> None:
+async def test_a_user_who_may_make_no_tables_is_told(
+    postgres: PostgresServer, database: str
+) -> None:
     if not postgres.is_ours:
         pytest.skip("it may ask for a password first")
-    name = postgres.new_database()
-    postgres.do(f"CREATE ROLE reader_{name} LOGIN")
-    message = await said(JournalError, postgres.url(name, user=f"reader_{name}"))
+    postgres.do(f"CREATE ROLE reader_{database} LOGIN")
+    message = await said(JournalError, postgres.url(database, user=f"reader_{database}"))
     assert "permission denied" in message and "upshot journal init" in message
-    await init_journal(postgres.url(name))
-    message = await said(JournalError, postgres.url(name, user=f"reader_{name}"))
+    await init_journal(postgres.url(database))
+    message = await said(JournalError, postgres.url(database, user=f"reader_{database}"))
     assert "permission denied" in message and "grant" in message
 
 
 async def test_a_database_that_takes_nothing_is_opened_for_reading(
-    postgres: PostgresServer,
+    postgres: PostgresServer, database: str
 ) -> None:
-    name = postgres.new_database()
-    async with open_journal(postgres.url(name)) as journal:
+    async with open_journal(postgres.url(database)) as journal:
         journal.append(RunStarted(run_id="r", seq=1))
-    postgres.do(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
-    async with open_journal(postgres.url(name)) as journal:
+    postgres.do(f'ALTER DATABASE "{database}" SET default_transaction_read_only = on')
+    async with open_journal(postgres.url(database)) as journal:
         assert [run.run_id for run in await journal.runs()] == ["r"]
         with pytest.raises(JournalError, match="may not be written: it is read-only"):
             journal.append(StepStarted(run_id="r", seq=2, key="k"))
@@ -120,19 +121,19 @@ async def test_a_database_that_takes_nothing_is_opened_for_reading(
     [(0, "run `upshot journal init URL` once"), (len(STEPS) + 1, "use a newer upshot")],
 )
 async def test_tables_of_another_version_are_told(
-    postgres: PostgresServer, version: int, part: str
+    postgres: PostgresServer, database: str, version: int, part: str
 ) -> None:
-    name = postgres.new_database()
-    await init_journal(postgres.url(name))
-    postgres.do(f"UPDATE journal SET version = {version}", name)
-    assert part in await said(JournalError, postgres.url(name))
-    postgres.do("UPDATE journal SET format = 1", name)
-    assert "of format 1" in await said(JournalError, postgres.url(name))
+    await init_journal(postgres.url(database))
+    postgres.do(f"UPDATE journal SET version = {version}", database)
+    assert part in await said(JournalError, postgres.url(database))
+    postgres.do("UPDATE journal SET format = 1", database)
+    assert "of format 1" in await said(JournalError, postgres.url(database))
 
 
-async def test_older_tables_are_brought_to_the_new_version(postgres: PostgresServer) -> None:
-    name = postgres.new_database()
-    url = postgres.url(name)
+async def test_older_tables_are_brought_to_the_new_version(
+    postgres: PostgresServer, database: str
+) -> None:
+    url = postgres.url(database)
     async with open_journal(url) as journal:
         journal.append(RunStarted(run_id="r", seq=1))
     steps = (*STEPS, ("ALTER TABLE runs ADD COLUMN more text",))
@@ -143,14 +144,14 @@ async def test_older_tables_are_brought_to_the_new_version(postgres: PostgresSer
     for _ in range(2):
         prepare(connection, url, create=True, upgrade=True, steps=steps)
     connection.close()
-    assert postgres.do("SELECT run_id, more FROM runs", name) == [("r", None)]
-    assert postgres.do("SELECT version FROM journal", name) == [(len(steps),)]
+    assert postgres.do("SELECT run_id, more FROM runs", database) == [("r", None)]
+    assert postgres.do("SELECT version FROM journal", database) == [(len(steps),)]
 
 
 async def test_a_database_of_another_encoding_is_misuse(postgres: PostgresServer) -> None:
-    name = f"{postgres.new_database()}_latin"
-    postgres.do(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING LATIN1 LOCALE 'C'")
+    name = postgres.new_database("LATIN1")
     assert "LATIN1" in await said(Misuse, postgres.url(name))
+    postgres.drop(name)
 
 
 async def test_a_missing_driver_is_told() -> None:

@@ -11,7 +11,11 @@ from typing import Any, TypeVar
 
 import psycopg
 from psycopg import conninfo
-from psycopg.errors import ReadOnlySqlTransaction, UniqueViolation
+from psycopg.errors import (
+    IdleInTransactionSessionTimeout,
+    ReadOnlySqlTransaction,
+    UniqueViolation,
+)
 
 from upshot.errors import JournalError, Misuse, UpshotError
 from upshot.journal.event_codec import Entry
@@ -28,6 +32,7 @@ LEASE_S = 10
 PASSING: tuple[type[Exception], ...] = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
+    IdleInTransactionSessionTimeout,
     ReadOnlySqlTransaction,
     UniqueViolation,
 )
@@ -60,19 +65,22 @@ _SYNC = (
     "WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')"
 )
 # Nothing is set for longer than a transaction.
-_BEGIN = f"BEGIN; SET LOCAL search_path = upshot; SELECT {_SYNC}"
+# A process that is suspended in a transaction must not keep its locks for longer than its lease.
+_BEGIN = (
+    "BEGIN; SET LOCAL search_path = upshot; "
+    f"SET LOCAL idle_in_transaction_session_timeout = '{LEASE_S} s'; SELECT {_SYNC}"
+)
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = upshot"
-# What of the shared statements PostgreSQL says in another way. A holder comes with what is left of
-# its lease.
+# What of the shared statements PostgreSQL says in another way. Under a holder stands how many
+# seconds are left of its lease.
 _WORDS = (
     ("coalesce(CAST(body AS BLOB), x'')", "body"),
     ("CAST(kind AS BLOB)", "convert_to(kind, 'UTF8')"),
     (" NOT INDEXED", ""),
     (
         "CAST(holder AS TEXT)",
-        """CASE WHEN holder <> '' THEN CAST(CAST(holder AS jsonb) || jsonb_build_object('lease_s',
-        (SELECT extract(epoch FROM until - clock_timestamp()) FROM leases
-        WHERE leases.holder = runs.holder)) AS TEXT) ELSE holder END""",
+        """(holder || coalesce((SELECT chr(10) || extract(epoch FROM until - clock_timestamp())
+        FROM leases WHERE leases.holder = runs.holder), ''))""",
     ),
 )
 _PARAMETER = re.compile(r"\?(\d*)")
