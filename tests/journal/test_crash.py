@@ -128,3 +128,41 @@ def test_processes_may_make_one_journal_at_once(place: Place):
         return found
 
     assert asyncio.run(runs()) == {"r0", "r1", "r2", "r3"}
+
+
+TAKER = """
+import asyncio, os, sys
+from upshot import JournalError, open_journal
+
+async def main(where):
+    async with open_journal(where) as journal:
+        print("ready", flush=True)
+        sys.stdin.readline()
+        try:
+            print("took", await journal.claim_free("r"), flush=True)
+        except JournalError as error:
+            print(error, flush=True)
+        # The others look at a process that lives.
+        sys.stdin.readline()
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+def test_of_eight_processes_that_take_one_run_one_has_it(place: Place):
+    async def make() -> None:
+        await (await place.open()).aclose()
+
+    asyncio.run(make())
+    processes = [start(TAKER, place.where) for _ in range(8)]
+    for word in ("ready\n", ""):
+        said = [one.stdout.readline() for one in processes if one.stdout is not None]
+        assert not word or said == [word] * 8
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+    assert sorted(said).count("took 1\n") == 1
+    assert sum("is being worked on by process" in one for one in said) == 7
+    for process in processes:
+        process.communicate(timeout=60)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.postgres import NAMED, PostgresServer
 from upshot.contract import AgentResult, Event, RunSettled, RunStarted, StepStarted
 from upshot.errors import JournalError
 from upshot.journal import PostgresJournal
+from upshot.journal.postgres.server import LEASE_S, Server
 
 # As many cuts as are wanted: `UPSHOT_TEST_CUTS=1000 make postgres`.
 CUTS = int(os.environ.get("UPSHOT_TEST_CUTS", "200"))
@@ -36,19 +38,20 @@ def settled(run_id: str, seq: int) -> Event:
     return RunSettled(run_id=run_id, seq=seq, result=AgentResult(run_id=run_id))
 
 
-async def work(journal: PostgresJournal, run_id: str, proxy: CuttingProxy) -> list[Event]:
-    """Claim a run, append to it and settle it, again and again until all cuts were made."""
-    told: list[Event] = []
-    epochs: list[int] = []
-    while proxy.left or not told:
-        epochs.append(epoch := await journal.claim(run_id))
-        for make in (started, step, step, settled):
-            told.append(make(run_id, len(told) + 1))
-            journal.append(told[-1], epoch=epoch)
-            await journal.durable(run_id, len(told), epoch=epoch)
-    # A claim that was made twice would have used up an epoch.
-    assert epochs == list(range(1, len(epochs) + 1))
-    return told
+async def work(journal: PostgresJournal, name: str, proxy: CuttingProxy) -> list[list[Event]]:
+    """Claim runs three times each, and append to them, until all cuts were made."""
+    runs: list[list[Event]] = []
+    while proxy.left or not runs:
+        run_id = f"{name}-{len(runs)}"
+        runs.append(told := [])
+        for turn in (1, 2, 3):
+            # A claim that was made twice would have used up an epoch.
+            assert await journal.claim(run_id) == turn
+            for make in (started, *[step] * 8, settled):
+                told.append(make(run_id, len(told) + 1))
+                journal.append(told[-1], epoch=turn)
+                await journal.durable(run_id, len(told), epoch=turn)
+    return runs
 
 
 async def read(journal: PostgresJournal, run_id: str) -> list[Any]:
@@ -58,16 +61,16 @@ async def read(journal: PostgresJournal, run_id: str) -> list[Any]:
 async def test_a_cut_connection_loses_nothing_and_doubles_nothing(
     postgres: PostgresServer, database: str
 ) -> None:
-    runs = [f"run-{number}" for number in range(4)]
     async with cutting_proxy(postgres.port) as proxy:
         journal = await PostgresJournal.open(postgres.url(database, port=proxy.port))
         proxy.left = CUTS
-        told = await asyncio.gather(*(work(journal, run_id, proxy) for run_id in runs))
+        made = await asyncio.gather(*(work(journal, name, proxy) for name in "abcd"))
         await journal.aclose()
         assert sum(proxy.cuts.values()) == CUTS and all(proxy.cuts.values())
     direct = await PostgresJournal.open(postgres.url(database))
-    assert [await read(direct, run_id) for run_id in runs] == told
-    assert [await direct.damage(run_id) for run_id in runs] == [None] * len(runs)
+    for told in itertools.chain(*made):
+        assert await read(direct, told[0].run_id) == told
+        assert await direct.damage(told[0].run_id) is None
     await direct.aclose()
 
 
@@ -170,3 +173,42 @@ async def test_one_run_that_was_lost_fails_alone_in_its_group(
     assert "epoch 2 has taken it" in str(done[2])
     await journal.aclose()
     await other.aclose()
+
+
+async def test_what_is_acknowledged_is_on_disk_whatever_the_user_has_set(
+    postgres: PostgresServer, database: str
+) -> None:
+    """The server crashes just after each barrier; what is not on disk by then is lost."""
+    postgres.do(f"ALTER DATABASE {database} SET synchronous_commit = off")
+    journal = await PostgresJournal.open(postgres.url(database))
+    for epoch in (1, 2, 3):
+        assert await journal.claim("r") == epoch
+        postgres.stop()
+        postgres.start()
+    told = [started("r"), *(step("r", seq) for seq in range(2, 7))]
+    for event in told:
+        journal.append(event, epoch=epoch)
+        await journal.durable("r", event.seq, epoch=epoch)
+        postgres.stop()
+        postgres.start()
+        assert await read(journal, "r") == told[: event.seq]
+    await journal.aclose()
+
+
+async def test_who_stands_still_in_a_transaction_keeps_its_locks_for_a_lease_at_most(
+    postgres: PostgresServer, database: str
+) -> None:
+    journal = await PostgresJournal.open(postgres.url(database))
+    await journal.claim("r")
+    connection = Server(postgres.url(database)).connect()
+    connection.begin()
+    connection.lock_run("r")
+    (limit,) = connection.do("SHOW idle_in_transaction_session_timeout").fetchone() or ()
+    assert limit == f"{LEASE_S}s"
+    # As that setting would do after so long.
+    (pid,) = connection.do("SELECT pg_backend_pid()").fetchone() or ()
+    claim = asyncio.create_task(journal.claim("r"))
+    postgres.do(f"SELECT pg_terminate_backend({pid})")
+    assert await claim == 2
+    connection.close()
+    await journal.aclose()
