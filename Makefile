@@ -62,7 +62,7 @@ endef
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: fuzz chaos kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
-  bench schema format clean
+  postgres bench schema format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
@@ -100,6 +100,17 @@ mcp: $(SERVERS) ## use four real MCP servers from the package registries
 dojo: $(SUITES) ## measure the policies on AgentDojo's attacks and tasks
 	@UPSHOT_REAL_DOJO=1 $(DOJO)/bin/pytest -q --confcutdir=tests/dojo_real \
 	  -o filterwarnings=ignore tests/dojo_real
+
+postgres: $(DEV) ## install PostgreSQL and PgBouncer on Debian, and try the journal on them
+	@printf '%-8s ' server; \
+	if ls /usr/lib/postgresql/*/bin/initdb /usr/sbin/pgbouncer >/dev/null 2>&1; then echo 'ok (is installed)'; \
+	elif ! command -v apt-get >/dev/null; then echo 'FAILED'; \
+	  echo 'install PostgreSQL 12 or newer and PgBouncer, or set UPSHOT_TEST_POSTGRES=URL'; exit 1; \
+	elif said=$$({ apt-get update && apt-get install -y postgresql pgbouncer; } 2>&1); then echo ok; \
+	else echo FAILED; printf '%s\n' "$$said"; exit 1; fi
+	@$(BIN)/pytest -q -n $(WORKERS) -k 'postgres or Postgres or Pooled' -rs \
+	  tests/journal tests/runs/test_kill.py tests/entry/test_run_lease.py tests/entry/test_inner_kill.py \
+	  tests/cli/test_postgres.py
 
 bench: $(DEV) ## compare with the raw loops; figures, no pass or fail
 	@$(BIN)/python -m bench
