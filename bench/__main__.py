@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from bench.durable import journal
+from bench.durable_postgres import postgres
 from bench.framework import in_process
 from bench.graph_node import graph_node
 from bench.headers import headers
@@ -33,6 +34,7 @@ CASES = {
     "machine_state": machine_state,
     "headers": headers,
     "journal": journal,
+    "postgres": postgres,
 }
 
 

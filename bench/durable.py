@@ -21,7 +21,7 @@ from upshot.journal.sql.writer import Writer
 from upshot.journal.sqlite.batch import FileBatch, FileCommitter, RunEnd
 from upshot.journal.sqlite.tables import Database, open_database
 
-__all__ = ["journal"]
+__all__ = ["AIM", "Tape", "TapedJournal", "journal", "lookup", "run_steps", "store"]
 
 SHORT, LONG = 10, 400
 AIM = 1.5
@@ -101,7 +101,7 @@ async def _measure(
     taped = await TapedJournal.open(os.path.join(folder, f"taped-{steps}.db"))
     assert isinstance(taped, TapedJournal)
     taped.tape = tape = Tape()
-    await _run(steps, taped, tool)
+    await run_steps(steps, taped, tool)
     await taped.aclose()
     ours = await SqliteJournal.open(os.path.join(folder, f"ours-{steps}.db"))
     raw = os.path.join(folder, f"raw-{steps}.db")
@@ -112,10 +112,10 @@ async def _measure(
         for number in range(ROUNDS + 1):
             mine = tape.renamed(f"run-{number}")
             candidates: list[Callable[[], Awaitable[None]]] = [
-                lambda: _run(steps, ours, tool),
+                lambda: run_steps(steps, ours, tool),
                 lambda mine=mine: _feed(writer, mine),
                 lambda mine=mine: _write_here(connection, mine),
-                lambda: _run(steps, None, tool),
+                lambda: run_steps(steps, None, tool),
             ]
             for times, candidate in zip(spent, candidates, strict=True):
                 begun = time.process_time()
@@ -128,7 +128,8 @@ async def _measure(
     return durable, fed, plain, memory, tape.size_bytes
 
 
-async def _run(steps: int, log: SqliteJournal | None, tool: upshot.Tool) -> None:
+async def run_steps(steps: int, log: upshot.Journal | None, tool: upshot.Tool) -> None:
+    """A run with so many calls of *tool*."""
     calls = [upshot.ToolCall(f"c{n}", tool.name, {"key": f"k{n}"}) for n in range(steps)]
     budget = upshot.Budget(max_turns=None)
     agent = upshot.Agent("bench", tools=[tool], budget=budget)
