@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,14 +20,6 @@ from upshot import (
     run,
     tool,
 )
-from upshot.journal import open_journal
-
-
-@pytest.fixture(params=["memory", "file"])
-async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Any]:
-    where = "memory:" if request.param == "memory" else tmp_path / "j.db"
-    async with open_journal(where) as opened:
-        yield opened
 
 
 class Priced(ScriptedModel):

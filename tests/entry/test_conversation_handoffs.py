@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,15 +18,7 @@ from upshot import (
     run_with_handoffs,
     tool,
 )
-from upshot.journal import open_journal
 from upshot.journal.run_list import TurnClaim
-
-
-@pytest.fixture(params=["memory", "file"])
-async def journal(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Any]:
-    where = "memory:" if request.param == "memory" else tmp_path / "j.db"
-    async with open_journal(where) as opened:
-        yield opened
 
 
 def to(agent_id: str) -> list[ToolCall]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.places import Place
 from tests.processes import watched
 from upshot import AgentResult, open_journal, resume, run
 
@@ -87,10 +88,10 @@ def program(tmp_path: Path) -> Path:
     return path
 
 
-def begin(program: Path, *, death: str = "", first: int = 0, count: int = 1) -> Any:
+def begin(program: Path, place: Place, *, death: str = "", first: int = 0, count: int = 1) -> Any:
     """Start a process that takes turns once it is told to."""
     folder = program.parent
-    arguments = [folder / "j.db", folder / "effects", death, str(first), str(count)]
+    arguments = [place.where, folder / "effects", death, str(first), str(count)]
     process = subprocess.Popen(
         [sys.executable, program, *arguments],
         env={**os.environ, "PYTHONPATH": str(SOURCE)},
@@ -106,20 +107,20 @@ def effects_in(folder: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-async def say(program: Path, text: str) -> AgentResult[Any]:
+async def say(program: Path, place: Place, text: str) -> AgentResult[Any]:
     made = runpy.run_path(str(program))["make"](program.parent / "effects")
-    return await run(made, text, journal=program.parent / "j.db", conversation="ada")
+    return await run(made, text, journal=place.where, conversation="ada")
 
 
 @pytest.mark.parametrize("death", PLACES)
 async def test_a_turn_whose_process_died_is_in_the_way_until_it_goes_on(
-    program: Path, death: str
+    program: Path, place: Place, death: str
 ) -> None:
-    process = begin(program, death=death, first=7)
+    process = begin(program, place, death=death, first=7)
     process.communicate("go\n")
     assert process.returncode == -signal.SIGKILL
-    hasty, folder = await say(program, "8"), program.parent
-    async with open_journal(folder / "j.db") as journal:
+    hasty, folder = await say(program, place, "8"), program.parent
+    async with open_journal(place.where) as journal:
         if hasty.success:
             # Nothing of the other one had reached the disk.
             assert (death, effects_in(folder)) == ("at the start", ["begin 8", "end 8"])
@@ -136,14 +137,16 @@ async def test_a_turn_whose_process_died_is_in_the_way_until_it_goes_on(
         begun = 0 if death == "before the write" else 1
         assert effects_in(folder).count("begin 7") == begun
         if done.success:
-            assert (await say(program, "8")).success
+            assert (await say(program, place, "8")).success
             talk = await journal.conversation("ada")
             asked = [one.text for one in talk.messages if one.role == "user"]
             assert (asked, talk.revision) == (["7", "8"], 2)
 
 
-async def test_of_processes_that_begin_at_once_one_has_the_turn(program: Path) -> None:
-    processes = [begin(program, first=100 * n, count=4) for n in range(1, 4)]
+async def test_of_processes_that_begin_at_once_one_has_the_turn(
+    program: Path, place: Place
+) -> None:
+    processes = [begin(program, place, first=100 * n, count=4) for n in range(1, 4)]
     for process in processes:
         process.stdout.readline()
     for process in processes:
@@ -155,22 +158,24 @@ async def test_of_processes_that_begin_at_once_one_has_the_turn(program: Path) -
     # Never did one begin while another was under way, and each was done once.
     assert [one.replace("begin", "end") for one in effects[::2]] == effects[1::2]
     assert len(set(effects)) == len(effects) == 24
-    async with open_journal(program.parent / "j.db") as journal:
+    async with open_journal(place.where) as journal:
         talk = await journal.conversation("ada")
     asked = [one.text for one in talk.messages if one.role == "user"]
     assert asked == [one.removeprefix("begin ") for one in effects[::2]]
     assert talk.revision == len(talk.runs) == 12
 
 
-async def test_of_two_processes_of_which_one_is_killed_nothing_is_lost(program: Path) -> None:
-    dying = begin(program, death="after the write", first=100, count=1)
-    other = begin(program, first=200, count=3)
+async def test_of_two_processes_of_which_one_is_killed_nothing_is_lost(
+    program: Path, place: Place
+) -> None:
+    dying = begin(program, place, death="after the write", first=100, count=1)
+    other = begin(program, place, first=200, count=3)
     for process in (dying, other):
         process.stdout.readline()
         process.stdin.write("go\n")
         process.stdin.flush()
     dying.communicate()
-    async with open_journal(program.parent / "j.db") as journal:
+    async with open_journal(place.where) as journal:
         open_runs = [one.run_id for one in await journal.runs("running")]
         for run_id in open_runs:
             holder = (await journal.holders()).get(run_id)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from upshot import (
     Agent,
@@ -21,20 +17,6 @@ from upshot import (
     run,
     tool,
 )
-from upshot.journal import open_journal
-
-pytestmark = pytest.mark.parametrize("place", ["memory", "file"], indirect=True)
-
-
-@pytest.fixture
-def place(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture
-async def journal(place: str, tmp_path: Path) -> AsyncGenerator[Any]:
-    async with open_journal("memory:" if place == "memory" else tmp_path / "j.db") as opened:
-        yield opened
 
 
 class Shop:

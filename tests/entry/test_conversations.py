@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncGenerator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -32,22 +31,9 @@ from upshot import (
 )
 from upshot.entry.resume import read_past
 from upshot.errors import JournalError
-from upshot.journal import MemoryJournal, open_journal
+from upshot.journal import MemoryJournal
 from upshot.runs.run_context import current_run
 from upshot.runs.services.run_tools import said_in
-
-pytestmark = pytest.mark.parametrize("place", ["memory", "file"], indirect=True)
-
-
-@pytest.fixture
-async def journal(place: str, tmp_path: Path) -> AsyncGenerator[Any]:
-    async with open_journal("memory:" if place == "memory" else tmp_path / "j.db") as opened:
-        yield opened
-
-
-@pytest.fixture
-def place(request: pytest.FixtureRequest) -> str:
-    return request.param
 
 
 class Shop:
@@ -182,7 +168,7 @@ async def test_a_turn_under_way_is_in_the_way(journal: Any) -> None:
 
 
 async def test_a_damaged_run_of_another_conversation_is_not_read(
-    tmp_path: Path, place: str
+    tmp_path: Path,
 ) -> None:
     path = tmp_path / "damaged.db"
     await say("Elsewhere?", "Re elsewhere.", path, conversation="bob")

@@ -11,6 +11,7 @@ import os
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from typing import cast
 from weakref import ref
 
 from upshot.contract.protocols import InstantJournal, Journal

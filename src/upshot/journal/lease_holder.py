@@ -71,6 +71,11 @@ class LeaseHolder(Value, frozen=True, kw_only=True):
         return "stopped" if seen.is_stopped else "lives"
 
     @property
+    def has_lapsed(self) -> bool:
+        """Whether it cannot be seen from here, and has not renewed its lease."""
+        return self.state == "unknown" and self.lease_s is not None
+
+    @property
     def is_this_process(self) -> bool:
         """Whether it is the one that asks."""
         return replace(self, lease_s=None) == this_process()
@@ -104,9 +109,9 @@ def read_holder(text: str | None) -> LeaseHolder | None:
     """
     if text is None:
         return None
-    if text == NOBODY:
-        return LeaseHolder(pid=0)
     told, _, left_s = text.partition("\n")
+    if told == NOBODY:
+        return LeaseHolder(pid=0)
     try:
         holder = msgspec.json.decode(told, type=LeaseHolder)
         return replace(holder, lease_s=float(left_s)) if left_s else holder

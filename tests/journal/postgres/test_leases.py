@@ -15,6 +15,7 @@ from upshot.journal import PostgresJournal
 from upshot.journal.lease_holder import LeaseHolder, this_process
 from upshot.journal.postgres.batch import ServerCommitter
 from upshot.journal.postgres.server import Line, Server
+from upshot.journal.run_list import TurnClaim, TurnInTheWay
 from upshot.journal.sql.connection import WriteConnection
 from upshot.journal.sql.leases import claim_run, release_runs
 from upshot.journal.sql.writer import Job
@@ -91,4 +92,22 @@ async def test_the_process_of_a_lease_is_known_again(
     stored = postgres.do("SELECT holder FROM leases", database)
     assert stored == postgres.do("SELECT holder FROM runs", database)
     assert msgspec.json.decode(stored[0][0], type=LeaseHolder) == this_process()
+    await journal.aclose()
+
+
+@pytest.mark.parametrize("row", ["lapsed", "gone"])
+async def test_a_turn_that_was_taken_elsewhere_and_never_begun_is_not_in_the_way_for_good(
+    postgres: PostgresServer, database: str, row: str
+) -> None:
+    journal = await PostgresJournal.open(postgres.url(database))
+    await journal.claim_turn("r", TurnClaim("talk", "r"))
+    text = msgspec.json.encode(OTHER).decode()
+    postgres.do(f"UPDATE runs SET holder = '{text}'", database)
+    postgres.do(f"UPDATE leases SET holder = '{text}'", database)
+    wanted = TurnClaim("talk", "s")
+    assert await journal.claim_turn("s", wanted) == TurnInTheWay("r", "running")
+    # The rows of processes that are long gone are removed.
+    old = "UPDATE leases SET until = now()" if row == "lapsed" else "DELETE FROM leases"
+    postgres.do(old, database)
+    assert await journal.claim_turn("s", wanted) == 1
     await journal.aclose()

@@ -17,6 +17,7 @@ ENTRY = st.builds(
     kind=st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",))),
     time=st.none() | NUMBER,
     body=st.binary(),
+    change=st.none(),
 )
 
 

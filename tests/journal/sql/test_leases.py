@@ -11,6 +11,7 @@ import pytest
 from tests.places import Place
 from upshot.contract import AgentResult, Event, RunSettled, RunStarted
 from upshot.errors import JournalError
+from upshot.journal.run_list import TurnClaim, TurnInTheWay
 from upshot.journal.sql.sql_journal import SqlJournal
 
 
@@ -226,3 +227,17 @@ async def test_who_settled_a_run_may_ask_again_whether_that_is_safe(journal: Sql
         await journal.durable("r", 2, epoch=epoch)
     with pytest.raises(JournalError, match="no longer held"):
         await journal.durable("r", 2, epoch=epoch + 1)
+
+
+async def test_of_two_journals_that_want_a_turn_at_once_one_takes_it(place: Place) -> None:
+    journals = [await place.open() for _ in range(2)]
+    for n in range(20):
+        claims = [
+            journal.claim_turn(f"{n}-{number}", TurnClaim(f"talk {n}", f"{n}-{number}"))
+            for number, journal in enumerate(journals)
+        ]
+        taken = await asyncio.gather(*claims)
+        lost = [one for one in taken if isinstance(one, TurnInTheWay)]
+        assert [one.status for one in lost] == ["running"]
+    for journal in journals:
+        await journal.aclose()

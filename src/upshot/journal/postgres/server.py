@@ -72,15 +72,15 @@ _BEGIN = (
 )
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = upshot"
 # What of the shared statements PostgreSQL says in another way. Under a holder stands how many
-# seconds are left of its lease.
+# seconds are left of its lease, less than 0 if it ended.
 _WORDS = (
     ("coalesce(CAST(body AS BLOB), x'')", "body"),
     ("CAST(kind AS BLOB)", "convert_to(kind, 'UTF8')"),
     (" NOT INDEXED", ""),
     (
         "CAST(holder AS TEXT)",
-        """(holder || coalesce((SELECT chr(10) || extract(epoch FROM until - clock_timestamp())
-        FROM leases WHERE leases.holder = runs.holder), ''))""",
+        """(holder || chr(10) || coalesce((SELECT extract(epoch FROM until - clock_timestamp())
+        FROM leases WHERE leases.holder = runs.holder), -1))""",
     ),
 )
 _PARAMETER = re.compile(r"\?(\d*)")
