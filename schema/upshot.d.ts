@@ -306,8 +306,8 @@ export interface AgentSpec {
   artifacts?: string[];
   /**
    * Fields of the agent that cannot be stored and were left out: any of instructions, output_type,
-   * handoffs (if one has more than an id), observers and deciders. A spec that omits more than
-   * observers does not run; to run it without those fields, set this to ().
+   * handoffs (if one has more than an id), observers, deciders and dependencies. A spec that omits
+   * more than observers does not run; to run it without those fields, set this to ().
    * @defaultValue `[]`
    */
   omitted?: string[];

@@ -234,10 +234,8 @@ with lazy_imports(globals()):
     from upshot.state.stored_events import states as states
     from upshot.tools.catalog import ToolSet as ToolSet
     from upshot.tools.definition.tool import Tool as Tool, tool as tool
-    from upshot.tools.definition.tool_context import (
-        ToolContext as ToolContext,
-        ToolError as ToolError,
-    )
+    from upshot.contract.tool_context import ToolContext as ToolContext
+    from upshot.tools.definition.tool_error import ToolError as ToolError
     from upshot.tools.definition.tool_options import (
         Circuit as Circuit,
         ProcessLimits as ProcessLimits,

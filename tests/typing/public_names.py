@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any, assert_type, cast
 
 import msgspec
@@ -297,3 +299,60 @@ async def wrong() -> None:
     await run(order, "?", bugdet=None)  # pyright: ignore[reportCallIssue]  # no such option
     await run(order, 3)  # pyright: ignore[reportArgumentType]  # no request
     await resume("run-1", order)  # pyright: ignore[reportCallIssue]  # where is its journal?
+
+
+class Db:
+    rate: int = 2
+
+
+class WholeDb(Db): ...
+
+
+@tool(effect="read")
+async def rate(context: ToolContext[Db], cents: int) -> int:
+    return cents * context.dependencies.rate
+
+
+def open_db(info: RunInfo) -> Db:
+    return Db()
+
+
+async def dial_db(info: RunInfo) -> WholeDb:
+    return WholeDb()
+
+
+@asynccontextmanager
+async def lend_db(info: RunInfo) -> AsyncGenerator[Db]:
+    yield Db()
+
+
+def open_till(info: RunInfo) -> Order:
+    return Order("1", 2)
+
+
+desk = Agent("d", tools=[shout, rate])
+assert_type(desk, Agent[str, Db])
+assert_type(desk.but(id="e"), Agent[str, Db])
+assert_type(Agent("d", output_type=Order, tools=[rate]), Agent[Order, Db])
+assert_type(Agent("d", dependencies=lend_db), Agent[str, Db])
+Agent("d", tools=[rate], dependencies=open_db)
+Agent("d", tools=[rate], dependencies=dial_db)
+Agent("d", tools=[rate], dependencies=lend_db)
+Agent("d", tools=[rate], dependencies=open_till)  # pyright: ignore[reportArgumentType]  # another type
+Agent[str, Db]("d", dependencies=open_till)  # pyright: ignore[reportArgumentType]  # another type
+Agent("f", handoffs=[desk, Agent("g", dependencies=open_till)])
+
+
+async def with_dependencies() -> None:
+    assert_type(await run(desk, "?", dependencies=Db()), AgentResult[str])
+    await run(desk, "?", dependencies=WholeDb())
+    await run(text, "?", dependencies=Order("1", 2))
+    other = Order("1", 2)
+    await run(desk, "?", dependencies=other)  # pyright: ignore[reportArgumentType]  # another type
+    run_sync(desk, "?", dependencies=other)  # pyright: ignore[reportArgumentType]  # another type
+    async with start(desk, "?", dependencies=Db()) as live:
+        assert_type(live, LiveRun[str])
+    start(desk, "?", dependencies=other)  # pyright: ignore[reportArgumentType]  # another type
+    again = resume("r", desk, journal="runs.db", dependencies=Db())
+    assert_type(await again, AgentResult[str])
+    await resume("r", desk, journal="runs.db", dependencies=other)  # pyright: ignore[reportArgumentType,reportCallIssue]  # another type

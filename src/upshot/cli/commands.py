@@ -130,12 +130,17 @@ def names_agent(work: F) -> F:
         help="Another server that speaks the provider's API.",
     )
     @TOOLS
+    @click.option(
+        "--dependencies",
+        default="",
+        type=PATH,
+        metavar="FILE.py:NAME",
+        help="What its tools get as context.dependencies: a value, or a function that makes it.",
+    )
     @wraps(work)
-    def command(
-        *, target: str, model: str, base_url: str, tools: tuple[str, ...], **others: Any
-    ) -> int:
-        asked = Asked(target=target, model=model, base_url=base_url, tools=tools)
-        return work(asked=asked, **others)
+    def command(**options: Any) -> int:
+        said = {name: options.pop(name) for name in Asked.__dataclass_fields__}
+        return work(asked=Asked(**said), **options)
 
     return cast("F", command)
 

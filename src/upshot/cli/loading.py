@@ -31,6 +31,7 @@ from upshot.engines.machine.loader import load_machine
 from upshot.engines.machine.machine_engine import MachineEngine
 from upshot.errors import Misuse
 from upshot.models.registry import missing_key, resolve
+from upshot.runs.dependencies import MadeBy
 from upshot.runs.plan import ResumeOptions
 from upshot.sim.simulator import Simulator
 from upshot.tools.definition.tool import Tool
@@ -184,7 +185,14 @@ def check_path(path: Path) -> None:
     raise Misuse(f"there is no file {shown(path)}{hint and ': ' + hint}")
 
 
-def choose(target: Target, noun: str, read: Callable[[object], T | None], *, hint: str = "") -> T:
+def choose(
+    target: Target,
+    noun: str,
+    read: Callable[[object], T | None],
+    *,
+    hint: str = "",
+    module: ModuleType | None = None,
+) -> T:
     """The *noun* that *target* names in its Python file, or the only one there.
 
     Args:
@@ -192,8 +200,9 @@ def choose(target: Target, noun: str, read: Callable[[object], T | None], *, hin
         noun: What messages call it.
         read: Gives it for a value of the file; None for any other value.
         hint: What to do if the file has none.
+        module: The file as it was run before; None runs it.
     """
-    values = cast("dict[str, object]", vars(import_file(target.file)))
+    values = cast("dict[str, object]", vars(module or import_file(target.file)))
     found = {name: one for name, value in values.items() if (one := read(value)) is not None}
     path, there = shown(target.file), ", ".join(sorted(found))
     if target.name in found:
@@ -252,6 +261,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     model: str = ""
     base_url: str = ""
     tools: tuple[str, ...] = ()
+    dependencies: str = ""
     folder: str = ""
 
     def to_json(self) -> JsonObject:
@@ -350,6 +360,7 @@ class Asked:
     model: str = ""
     base_url: str = ""
     tools: Sequence[str] = ()
+    dependencies: str = ""
 
 
 class Launching:
@@ -381,6 +392,8 @@ class Launching:
             changes["base_url"] = asked.base_url
         if asked.tools:
             changes["tools"] = _absolute(asked.tools)
+        if asked.dependencies:
+            changes["dependencies"] = absolute_value(asked.dependencies)
         return replace(base, **changes)
 
     @cached_property
@@ -412,6 +425,7 @@ def new_launch(asked: Asked) -> Launch:
         model=absolute_model(asked.model),
         base_url=asked.base_url,
         tools=_absolute(asked.tools),
+        dependencies=asked.dependencies and absolute_value(asked.dependencies),
         folder=str(Path.cwd()),
     )
 
@@ -430,4 +444,25 @@ def load_launch(launch: Launch) -> tuple[AnyAgent, ResumeOptions]:
         raise Misuse(f"agent {agent.id!r} names tools: say which file has them, --tools FILE.py")
     if files and not isinstance(agent.engine, MachineEngine):
         options["tools"] = load_tools(files)
+    if launch.dependencies:
+        options["dependencies"] = load_dependencies(Target(launch.dependencies))
     return agent, options
+
+
+def absolute_value(text: str) -> str:
+    """``FILE.py:NAME`` with the file made absolute."""
+    target = Target(text)
+    if not target.name:
+        raise Misuse(f"{text} names no value: give FILE.py:NAME, such as {text}:open_db")
+    return f"{target.file}:{target.name}"
+
+
+def load_dependencies(target: Target) -> object:
+    """The value that *target* names; a function or a class there makes it, once a session."""
+    # Most often it is the agent's own file: run twice, it would have each of its classes twice.
+    loaded = [
+        one for one in sys.modules.values() if getattr(one, "__file__", "") == str(target.file)
+    ]
+    value = choose(target, "value", lambda one: one, module=loaded[-1] if loaded else None)
+    makes = inspect.isroutine(value) or inspect.isclass(value)
+    return MadeBy(cast("Any", value)) if makes else value

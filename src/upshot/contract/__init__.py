@@ -36,6 +36,7 @@ from upshot.lazy import lazy_imports
 with lazy_imports(globals()):
     from upshot.contract.agent import (
         Agent as Agent,
+        DependencyFactory as DependencyFactory,
         Instructions as Instructions,
         ToolItem as ToolItem,
         handoffs_of as handoffs_of,

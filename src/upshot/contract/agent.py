@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, TypeAlias, cast
 
-from upshot.contract.agent_spec import AgentCard, AgentSpec, Handoff, handoff_tool_name
+from upshot.contract.agent_spec import AgentCard, AgentSpec, Handoff, RunInfo, handoff_tool_name
 from upshot.contract.base.checks import (
     ANYTHING,
     Allowed,
@@ -23,12 +24,15 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     from upshot.contract.protocols import Decider, Engine, Model, Observer, Run, Tool
+    from upshot.contract.tool_context import ToolContext
 
     T = TypeVar("T", default=str)
+    # Any: an agent whose tools need nothing may be given anything.
+    Deps = TypeVar("Deps", default=Any)
 else:
     from typing import TypeVar
 
-    T = TypeVar("T")
+    T, Deps = TypeVar("T"), TypeVar("Deps")
 
 
 def _is_id(value: object) -> bool:
@@ -55,15 +59,23 @@ _ALLOWED = {
     "settings": Allowed("ModelSettings(...)", (ModelSettings,)),
     "retry": Allowed("a Retry", (Retry,)),
     "allow_empty": Allowed("True or False", (bool,)),
+    "dependencies": Allowed(
+        "a function of the RunInfo that makes them; run(dependencies=...) takes a value",
+        methods=("__call__",),
+    ),
 }
 
 Instructions: TypeAlias = "str | Callable[[Run], str | Awaitable[str]]"
+# It tells what dependencies a tool needs.
+DependentTool: TypeAlias = "Callable[Concatenate[ToolContext[Deps], ...], object]"
 # A plain function may take any parameters; the tool layer reads its signature.
-ToolItem: TypeAlias = "Tool | str | Callable[..., object] | Iterable[Tool]"
+ToolItem: TypeAlias = "DependentTool[Deps] | Tool | str | Callable[..., object] | Iterable[Tool]"
+Made: TypeAlias = "Deps | Awaitable[Deps] | AbstractAsyncContextManager[Deps]"
+DependencyFactory: TypeAlias = "Callable[[RunInfo], Made[Deps]]"
 
 
 @dataclass(frozen=True, repr=False)
-class Agent(Generic[T], metaclass=ArgumentsMeta):
+class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
     """An agent as plain data; the engine that runs it decides what it does.
 
     Attributes:
@@ -86,6 +98,10 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
             takes such a reply as a failure, ``empty_reply``.
         artifacts: Channels whose messages become artifacts of its results, besides those that a
             call names.
+        dependencies: Makes the ``dependencies`` of a run from its RunInfo, once a session, where
+            the call gives none: a function, plain or async, or one that returns an async context
+            manager, such as a function under ``@asynccontextmanager``, which is left when the
+            session ends. If it raises, the run fails before a model is asked.
 
     Raises:
         Misuse: The id is empty, a field has the wrong type, an item of handoffs is not a
@@ -97,7 +113,7 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
     model: str | Model | None = None
     name: str | None = None
     instructions: Instructions | None = None
-    tools: Iterable[ToolItem] | None = None
+    tools: Iterable[ToolItem[Deps]] | None = None
     output_type: type[T] | JsonObject | None = None
     handoffs: Iterable[Handoff | Agent[Any] | str] = ()
     observers: Iterable[Observer | object] = ()
@@ -109,6 +125,7 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
     retry: Retry | None = Retry()
     allow_empty: bool = False
     artifacts: Iterable[str] = ()
+    dependencies: DependencyFactory[Deps] | None = None
 
     def __post_init__(self) -> None:
         fields = cast("dict[str, object]", vars(self))
@@ -120,12 +137,18 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
                 object.__setattr__(self, name, tuple(cast("Iterable[object]", items)))
         _check_handoffs(self)
 
+    if not TYPE_CHECKING:
+
+        def __class_getitem__(cls, types):
+            # ``Agent[str]``: a TypeVar has a default only from Python 3.13 on.
+            return super().__class_getitem__(types if isinstance(types, tuple) else (types, Any))
+
     def __repr__(self) -> str:
         from upshot.contract.base.reprs import portray_briefly
 
         return portray_briefly(self)
 
-    def but(self, **changes: object) -> Agent[T]:
+    def but(self, **changes: object) -> Agent[T, Deps]:
         """Return a copy of this agent with some fields changed.
 
         Raises:
@@ -173,6 +196,8 @@ class Agent(Generic[T], metaclass=ArgumentsMeta):
             yield "observers"
         if self.deciders:
             yield "deciders"
+        if self.dependencies is not None:
+            yield "dependencies"
 
 
 def handoffs_of(agent: Agent[Any]) -> tuple[Handoff, ...]:

@@ -209,9 +209,9 @@ class AgentSpec(Root, frozen=True, kw_only=True, metaclass=CheckedMeta):
         allow_empty: Whether the model may reply with nothing at all.
         artifacts: Channels whose messages become artifacts of its results.
         omitted: Fields of the agent that cannot be stored and were left out: any of
-            instructions, output_type, handoffs (if one has more than an id), observers and
-            deciders. A spec that omits more than observers does not run; to run it without those
-            fields, set this to ().
+            instructions, output_type, handoffs (if one has more than an id), observers, deciders
+            and dependencies. A spec that omits more than observers does not run; to run it without
+            those fields, set this to ().
     """
 
     id: str = ""

@@ -121,16 +121,14 @@ async def warn_of_unread(host: RunHost, place: str, to_agent_id: str, how: str) 
     await host.publish(Warned(warning=warning))
 
 
-def lent_options(agent: Agent[Any], run: Run) -> dict[str, Any]:
+def lent_options(run: Run) -> dict[str, Any]:
     """The options of the run that hold for an agent inside it too.
 
     Returns:
-        Its dependencies, and how model calls are tried again, where the call said it: an option
-        of the call wins over that of any agent. ``Run.child`` lends the model.
+        How model calls are tried again, where the call said it: an option of the call wins over
+        that of any agent. ``Run.child`` lends the model and the dependencies.
     """
     options: dict[str, Any] = {}
-    if run.dependencies is not None:
-        options["dependencies"] = run.dependencies
     if run.is_retry_given:
         options["retry"] = run.retry
     return options

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from upshot.runs.plan import ResumeOptions, RunOptions, Where
 
     T = TypeVar("T", default=str)
+    Deps = TypeVar("Deps", default=Any)
 
 
 @cache
@@ -44,7 +45,7 @@ def _run_functions():  # what it gives has types of its own
 
 
 async def run(
-    agent: Agent[T] | AgentSpec, request: Request | str, **options: Unpack[RunOptions]
+    agent: Agent[T, Deps] | AgentSpec, request: Request | str, **options: Unpack[RunOptions[Deps]]
 ) -> AgentResult[T]:
     """Run *agent* on *request* until there is a result.
 
@@ -72,7 +73,7 @@ async def run(
 
 
 def run_sync(
-    agent: Agent[T] | AgentSpec, request: Request | str, **options: Unpack[RunOptions]
+    agent: Agent[T, Deps] | AgentSpec, request: Request | str, **options: Unpack[RunOptions[Deps]]
 ) -> AgentResult[T]:
     """The same as ``run``, outside an event loop.
 
@@ -101,7 +102,7 @@ def run_sync(
 
 
 def start(
-    agent: Agent[T] | AgentSpec, request: Request | str, **options: Unpack[RunOptions]
+    agent: Agent[T, Deps] | AgentSpec, request: Request | str, **options: Unpack[RunOptions[Deps]]
 ) -> AbstractAsyncContextManager[LiveRun[T]]:
     """Begin a run and watch it: ``async with start(...) as live: async for event in live: ...``.
 
@@ -133,13 +134,13 @@ def start(
 @overload
 async def resume(
     run_id: str,
-    agent: Agent[T] | AgentSpec,
+    agent: Agent[T, Deps] | AgentSpec,
     *,
     journal: Where,
     answers: Sequence[AnyAnswer] = (),
     take_over: bool = False,
     continue_stopped: bool = False,
-    **options: Unpack[ResumeOptions],
+    **options: Unpack[ResumeOptions[Deps]],
 ) -> AgentResult[T]: ...
 @overload
 async def resume(
@@ -212,13 +213,13 @@ async def resume(
 
 def reopen(
     run_id: str,
-    agent: Agent[T] | AgentSpec,
+    agent: Agent[T, Deps] | AgentSpec,
     *,
     journal: Where,
     answers: Sequence[AnyAnswer] = (),
     take_over: bool = False,
     continue_stopped: bool = False,
-    **options: Unpack[ResumeOptions],
+    **options: Unpack[ResumeOptions[Deps]],
 ) -> AbstractAsyncContextManager[LiveRun[T]]:
     """Like ``resume``, but watched like ``start``.
 

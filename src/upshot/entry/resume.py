@@ -198,11 +198,11 @@ def check_unlogged(past: RunState, plan: Plan) -> None:
     Raises:
         Misuse: It does not: its tools would get None, or be called without a guard.
     """
-    for name in UNLOGGED:
-        if getattr(plan, name) is None and past.options.get(name):
+    for name, otherwise in UNLOGGED.items():
+        if past.options.get(name) and not plan.has(name):
             raise Misuse(
-                f"run {plan.run_id!r} was given {name}, which no log can hold: go on with it in "
-                f"Python, with resume(..., {name}=...); the command line cannot give any"
+                f"run {plan.run_id!r} was given {name}, which no log can hold: go on with it with "
+                f"resume(..., {name}=...){otherwise}"
             )
 
 

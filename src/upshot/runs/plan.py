@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any, Literal, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, cast
 
 import msgspec
 
@@ -47,6 +47,15 @@ from upshot.tools.gates.approval_gate import ApprovalRequest, PreToolHook
 from upshot.tools.gates.standard_gates import GateChoice
 from upshot.wire.pricing import Price
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    Deps = TypeVar("Deps", default=Any)
+else:
+    from typing import TypeVar
+
+    Deps = TypeVar("Deps")
+
 Seeder: TypeAlias = Callable[[RunInfo, Request], Board | Awaitable[Board | None] | None]
 Committer: TypeAlias = Callable[[RunInfo, Request, AnyResult], Awaitable[None] | None]
 Approver: TypeAlias = Callable[[ApprovalRequest], bool | Awaitable[bool | None] | None]
@@ -54,7 +63,7 @@ History: TypeAlias = Sequence[Message] | AgentResult[Any]
 Where: TypeAlias = str | PathLike[str] | Journal
 
 
-class ResumeOptions(TypedDict, total=False):
+class ResumeOptions(TypedDict, Generic[Deps], total=False):
     """Options of every way to start or resume a run; the call's win over the agent's.
 
     Attributes:
@@ -77,7 +86,8 @@ class ResumeOptions(TypedDict, total=False):
         max_attempts: How often a decider may have it done, the first included; at least 1.
         retry: Of failed model calls, those of agents in its graph or machine too; None is off.
         budget: Limits; wins over the agent's as a whole.
-        dependencies: One object for tools and engines, ``ToolContext.dependencies``.
+        dependencies: One object for tools and engines, ``ToolContext.dependencies``; wins over what
+            ``Agent.dependencies`` makes.
         approve: Asked before a tool that needs approval; True, False, or None to defer.
             Holds for runs inside too, as the host's ``ask_user`` does, unless they have their own.
         on_pre_tool_use: Asked about each tool call with valid arguments, also of child runs: Allow,
@@ -112,7 +122,7 @@ class ResumeOptions(TypedDict, total=False):
     max_attempts: int
     retry: Retry | None
     budget: Budget | None
-    dependencies: object
+    dependencies: Deps
     approve: Approver | None
     on_pre_tool_use: PreToolHook | None
     gates: GateChoice | None
@@ -124,7 +134,7 @@ class ResumeOptions(TypedDict, total=False):
     launch: JsonObject
 
 
-class RunOptions(ResumeOptions, total=False):
+class RunOptions(ResumeOptions[Deps], total=False):
     """Options of ``run``, ``run_sync`` and ``start``: those of ``ResumeOptions``, and these.
 
     Attributes:
@@ -307,8 +317,13 @@ def _without_fence(text: str) -> str:
 # Under which the log names the class of the engine.
 ENGINE_OPTION = "engine"
 POLICY_OPTION = "policy"
-# What no log can hold and no later session may do without; it notes that they were given.
-UNLOGGED = ("dependencies", "gates", "on_pre_tool_use")
+# What no log can hold and no later session may do without, and how else than by the option of that
+# name a session gets it; the log notes that they were given.
+UNLOGGED = {
+    "dependencies": ", an agent that makes them, or --dependencies FILE.py:NAME",
+    "gates": "; the command line cannot give any",
+    "on_pre_tool_use": "; the command line cannot give any",
+}
 
 # One for all runs that name none, for it is frozen.
 USUAL_BUDGET = Budget()
@@ -397,6 +412,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Asks a person: a method of the user's host, None where it has none."""
         return method(self.host, "ask_user")
 
+    def has(self, name: str) -> bool:
+        """Whether it has the option *name* of ``UNLOGGED``, given by the call or by the agent."""
+        by_agent = name == "dependencies" and self.agent.dependencies is not None
+        return by_agent or getattr(self, name) is not None
+
     def logged_options(self) -> JsonObject:
         """What the log keeps of the options, for who goes on with the run."""
         if self.cached_logged is not None:
@@ -414,9 +434,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             options["budget"] = msgspec.to_builtins(self.budget)
         if self.policy is not None:
             options[POLICY_OPTION] = msgspec.to_builtins(self.policy)
-        for name in UNLOGGED:
-            if getattr(self, name) is not None:
-                options[name] = True
+        options.update((name, True) for name in UNLOGGED if self.has(name))
         options |= _declared(self.tools)
         if self.turn is not None:
             options[TURN_OPTION] = msgspec.to_builtins(self.turn)

@@ -143,10 +143,13 @@ class RunContext:
         acts: The writes that a policy judged in the tree of its root run: their places, each
             beginning with its run, by what names the act.
         toolbox: Its tools, None until they are first needed.
+        dependencies: What its tools and its engine are given, None until a factory has made them.
+        opened: What that factory opened, and is left at the end of the session; None before.
         digester: Makes the digests of its requests, None until one is needed.
     """
 
     digester: RequestDigester | None = None
+    opened: contextlib.AsyncExitStack | None = None
 
     def __init__(
         self, plan: Plan, past: RunState | None, epoch: int | None, recording: Recording | None
@@ -205,6 +208,7 @@ class RunContext:
         self.cut: list[str] = []
         self.provider: str = ""
         self.toolbox: Toolbox | None = None
+        self.dependencies: object = plan.dependencies
         self.acts: Final = _add_acts({} if outer is None else outer.acts, self.state)
         self._handoffs: Handoffs | None = None
 

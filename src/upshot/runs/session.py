@@ -43,6 +43,7 @@ from upshot.runs.attempt import (
     work_on,
 )
 from upshot.runs.callbacks import forget_way, is_closing
+from upshot.runs.dependencies import close_dependencies, open_dependencies
 from upshot.runs.ending import COMPLETED, Ending, error_of
 from upshot.runs.engine_api.exceptions import Interrupted
 from upshot.runs.engine_api.run_host import RunHost
@@ -512,6 +513,7 @@ class Session:
         if refusal is not None:
             return self._unprepared(Ending(status=Status.FAILED, error=refusal))
         try:
+            self._run.depend_on(await open_dependencies(context))
             if goes_on:
                 take_board(context, self._run)
             else:
@@ -676,6 +678,7 @@ class Session:
         """Tell observers of the end, once."""
         context, state = self.context, self.context.state
         context.supervisor.is_final = True
+        await close_dependencies(context)
         if self.plan.host is not None:
             await self._hear_host()
         if context.toolbox is not None:
@@ -686,10 +689,7 @@ class Session:
         if (config := self.plan.request.config) is not None:
             for warning in refused_modes(self._result.artifacts, config):
                 context.recorder.warn(warning)
-        facts: dict[str, Any] = {
-            "committed": self._committed,
-            "warnings": tuple(state.warnings),
-        }
+        facts: dict[str, Any] = {"committed": self._committed, "warnings": tuple(state.warnings)}
         if self._result.status is not _PARKED:
             facts["attempt_log"] = tuple(state.lines)
         self._amend(facts)

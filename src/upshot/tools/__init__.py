@@ -59,11 +59,8 @@ with lazy_imports(globals()):
     from upshot.tools.call_state import CallState as CallState
     from upshot.tools.catalog import ToolSet as ToolSet, resolve_tools as resolve_tools
     from upshot.tools.definition.tool import Tool as Tool, tool as tool
-    from upshot.tools.definition.tool_context import (
-        CancelToken as CancelToken,
-        ToolContext as ToolContext,
-        ToolError as ToolError,
-    )
+    from upshot.contract.tool_context import CancelToken as CancelToken, ToolContext as ToolContext
+    from upshot.tools.definition.tool_error import ToolError as ToolError
     from upshot.tools.definition.tool_options import (
         Circuit as Circuit,
         ProcessLimits as ProcessLimits,

@@ -20,7 +20,7 @@ from upshot.contract.tool_calls import (
 from upshot.tools.definition.body import FunctionBody
 from upshot.tools.definition.signature import Signature
 from upshot.tools.definition.tool import Tool
-from upshot.tools.definition.tool_context import ToolError
+from upshot.tools.definition.tool_error import ToolError
 
 READER_NAME = "read_artifact"
 # What is read must itself fit into a message.

@@ -411,6 +411,10 @@ class Toolbox:
         """What brought untrusted content into the context, None for nothing."""
         return self._state.turn.tainted
 
+    def depend_on(self, dependencies: object) -> None:
+        """Give tools other *dependencies*, from the next call on."""
+        self._state.dependencies = dependencies
+
     def schemas(self) -> tuple[ToolSpec, ...]:
         """The tools on offer; the same tuple while nothing changes.
 

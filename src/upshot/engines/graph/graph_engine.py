@@ -498,7 +498,7 @@ async def _run_agent(
     request = asked
     if not isinstance(request, Request):
         request = Request(str(asked), inputs=walk.run.request.inputs)
-    options = lent_options(task.agent, walk.run)
+    options = lent_options(walk.run)
     if is_retried:
         options["retry"] = None
     result: AgentResult[Any] = await walk.run.child(task.agent, request, key=key, **options)

@@ -174,7 +174,7 @@ class Resolver:
         if not isinstance(agent, Agent):
             # A copy: what foreign code changed in the context would not be in the log.
             return await _execute(agent, given, deepcopy(dict(context)), run=run, host=walk.host)
-        options = lent_options(agent, run)
+        options = lent_options(run)
         if self._tools and any(isinstance(tool, str) for tool in agent.tools or ()):
             options["tools"] = self._tools
         if task.retry is not None:

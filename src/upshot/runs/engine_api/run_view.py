@@ -24,6 +24,7 @@ from upshot.contract.settings import Budget, ModelSettings, Retry
 from upshot.contract.tool_calls import ToolCall, ToolOutcome, ToolSpec
 from upshot.errors import Misuse
 from upshot.models.registry import name_of
+from upshot.runs.dependencies import hold_inside
 from upshot.runs.engine_api.steps import ChildKeys, SharedWork, body_of
 from upshot.runs.plan import OutputType
 from upshot.runs.resumption import LoggedCalls, is_asked, point_of
@@ -127,7 +128,7 @@ class Run:
             retry=plan.retry,
             is_retry_given=plan.is_retry_given,
             output=plan.output,
-            dependencies=plan.dependencies,
+            dependencies=context.dependencies,
             attributes=MappingProxyType(plan.attributes),
             budget=context.budget.allowed,
             engine=plan.engine,
@@ -145,6 +146,10 @@ class Run:
 
     def __delattr__(self, name: str) -> None:
         raise _ReadOnly(f"run.{name} cannot be deleted: engines only read it")
+
+    def depend_on(self, dependencies: object) -> None:
+        """Show the engine what a factory has made."""
+        vars(self)["dependencies"] = dependencies
 
     def begin_attempt(self, number: int, feedback: str) -> None:
         """Show that the engine is called for the attempt *number*, asked for with *feedback*."""
@@ -361,8 +366,8 @@ class Run:
                 parked goes on from its log. None starts another child each time; in the body of a
                 step, and in an engine that is handed back what it did, as a script is, the first,
                 second, ... child that asks an agent the same is the first, second, ... again.
-            options: As for ``run``. Without a ``model`` it has that of this run, where the call
-                named one or the agent has none of its own.
+            options: As for ``run``. Without ``model`` or ``dependencies`` it has those of this run,
+                where the call gave them or the agent has none of its own.
 
         Returns:
             The child's AgentResult.
@@ -375,6 +380,8 @@ class Run:
             raise Misuse("this run was not started by upshot.run, so it cannot start children")
         if options.get("model") is None and (model := self._lent_model(agent)) is not None:
             options["model"] = model
+        if options.get("dependencies") is None and self._lends_dependencies(agent):
+            options["dependencies"] = self.dependencies
         if key is None:
             placed, may_have_begun = self._placed(agent, request)
             return _shown(await start(agent, placed, may_have_begun=may_have_begun, **options))
@@ -402,6 +409,10 @@ class Run:
             return model
         is_own = model is own or (isinstance(own, str) and name_of(model) == own)
         return None if is_own else model
+
+    def _lends_dependencies(self, agent: Agent[Any]) -> bool:
+        has_own = getattr(agent, "dependencies", None) is not None
+        return self.dependencies is not None and (not has_own or hold_inside(self._context))
 
     def _placed(self, agent: Agent[Any], request: Request | str) -> tuple[Request | str, bool]:
         """What a child without a key is asked, and whether it may have begun before."""

@@ -12,12 +12,12 @@ from upshot.contract.agent import Agent, handoffs_of
 from upshot.contract.agent_spec import Handoff, RunInfo
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.model_calls import Request
+from upshot.contract.tool_context import ToolContext
 from upshot.runs.callbacks import call
 from upshot.runs.run_context import current_run
 from upshot.runs.services.handoffs import handoff_event, is_shown, tool_name_of
 from upshot.state.board import Board
 from upshot.tools.definition.tool import Tool
-from upshot.tools.definition.tool_context import ToolContext
 
 _PARAMETERS: JsonObject = {
     "type": "object",

@@ -14,7 +14,7 @@ from upshot.runs.callbacks import answer_at_once, call, is_async, raised
 from upshot.runs.recorder import Recorder
 from upshot.state.board import Board
 from upshot.tools.call_state import CallState
-from upshot.tools.definition.tool_context import ToolError
+from upshot.tools.definition.tool_error import ToolError
 from upshot.tools.gates.pipeline import Denial
 
 

@@ -56,7 +56,7 @@ def _make(context: RunContext) -> Toolbox:
         step=log.step,
         deadline=budget.deadline,
         working=budget.working,
-        dependencies=plan.dependencies,
+        dependencies=context.dependencies,
         emit=log.emit,
         barrier=context.recorder.barrier,
         # Without a filter nothing is ever hidden, and nothing has to be asked at each call.

@@ -8,7 +8,8 @@ ProcessLimits), the table that checks options, and where another process finds a
 into a JSON Schema and into a builder that makes the typed value of JSON, and ``body`` puts both
 together: a schema, ``build`` (arguments to values) and ``start`` (run it).
 
-``tool_context`` is what a body is given (ToolContext, CancelToken) and may raise (ToolError).
+``tool_error`` is what a body may raise (ToolError); what it is given, a ToolContext, is a value
+of the contract.
 
 What always holds: a tool is checked where it is defined, so that no run fails because of a
 signature; and what only some annotations need (pydantic, pathlib, jsonschema-rs) is loaded only

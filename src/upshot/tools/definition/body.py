@@ -9,10 +9,10 @@ from typing import Protocol, cast
 
 from upshot.contract.base.json_values import UnserializableError, to_free_json
 from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.tool_context import ToolContext
 from upshot.errors import Misuse
 from upshot.tools.definition.annotations import copy_json
 from upshot.tools.definition.signature import Signature, is_context
-from upshot.tools.definition.tool_context import ToolContext
 
 
 class Body(Protocol):

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, cast, get_args, get_origin
 
 from upshot.contract.base.json_values import UnserializableError, to_free_json
 from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.tool_context import ToolContext
 from upshot.errors import Misuse
 from upshot.tools.definition.annotations import (
     Builder,
@@ -19,7 +20,6 @@ from upshot.tools.definition.annotations import (
     read_annotations,
     with_field_info,
 )
-from upshot.tools.definition.tool_context import ToolContext
 
 # Without one of these there is nothing but text, and griffe need not be loaded.
 _SECTIONS = re.compile(

@@ -19,11 +19,12 @@ from upshot.contract.tool_calls import (
     ToolOutcome,
     ToolTimeout,
 )
+from upshot.contract.tool_context import CancelToken, Progress, ToolContext
 from upshot.errors import JournalError
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_state import CallState, running_call
 from upshot.tools.definition.body import is_async
-from upshot.tools.definition.tool_context import CancelToken, Progress, ToolContext, named
+from upshot.tools.definition.tool_error import named
 from upshot.tools.definition.tool_options import ProcessLimits, UnknownEffect, VerifyHook
 from upshot.tools.execution.executor import (
     BodyEnd,

@@ -19,10 +19,11 @@ import msgspec
 from upshot.contract.base.json_values import UnserializableError, to_free_json
 from upshot.contract.base.structs import Json
 from upshot.contract.message import Part
+from upshot.contract.tool_context import CancelToken, ToolContext
 from upshot.tools.definition.body import FunctionBody
 from upshot.tools.definition.signature import Signature
 from upshot.tools.definition.tool import Tool
-from upshot.tools.definition.tool_context import CancelToken, ToolContext, ToolError, named
+from upshot.tools.definition.tool_error import ToolError, named
 from upshot.tools.execution.process_protocol import (
     Began,
     Gave,

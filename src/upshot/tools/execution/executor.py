@@ -20,7 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import TypeAlias, cast
 
 from upshot.contract.base.checks import check_whole
-from upshot.tools.definition.tool_context import CancelToken
+from upshot.contract.tool_context import CancelToken
 
 MAX_WORKERS = 128
 _IDLE_S = 30.0

@@ -24,7 +24,7 @@ from upshot.contract.tool_calls import (
     outcome_to_model_content,
 )
 from upshot.tools.call_state import CallState
-from upshot.tools.definition.tool_context import (
+from upshot.tools.definition.tool_error import (
     ToolError,
     named,
     one_line,

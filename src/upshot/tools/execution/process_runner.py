@@ -12,7 +12,8 @@ from contextlib import suppress
 from typing import IO
 
 from upshot.contract.base.structs import Json
-from upshot.tools.definition.tool_context import CancelToken, ToolError
+from upshot.contract.tool_context import CancelToken
+from upshot.tools.definition.tool_error import ToolError
 from upshot.tools.execution.executor import BodyEnd, BodyValue, Died, Raised, Stopped, Unusable
 from upshot.tools.execution.process_protocol import (
     Began,

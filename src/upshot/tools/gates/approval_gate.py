@@ -14,7 +14,7 @@ from upshot.contract.pending import PendingApproval
 from upshot.contract.provenance import Doubt, Voucher
 from upshot.contract.tool_calls import ApprovalRecord
 from upshot.tools.call_state import CallState, RememberedApprovals
-from upshot.tools.definition.tool_context import is_stop, named
+from upshot.tools.definition.tool_error import is_stop, named
 from upshot.tools.gates.pipeline import Denial, Park, Rewind, StandardGate
 
 

@@ -14,7 +14,7 @@ from upshot.contract.pending import PendingApproval
 from upshot.contract.tool_calls import ID_GATE, GateVerdict, ToolDenied
 from upshot.tools.call_state import CallState
 from upshot.tools.definition.tool import Tool
-from upshot.tools.definition.tool_context import is_stop, named
+from upshot.tools.definition.tool_error import is_stop, named
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,126 +1,16 @@
-"""What a body is given and may raise: ToolContext, ToolError, one-line texts of exceptions."""
+"""What a body may raise: ToolError, and one-line texts of exceptions."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import re
-import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, Literal, TypeAlias
-
-import msgspec
+from typing import Literal
 
 from upshot.contract.base.enums import Effect, ErrorCode, Origin
 from upshot.contract.base.json_values import clean_text
-from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import AgentError
 from upshot.errors import Misuse
-
-if TYPE_CHECKING:
-    from typing import TypeVar
-
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar
-
-    Deps = TypeVar("Deps", default=object)
-else:
-    from typing import TypeVar
-
-    Deps = TypeVar("Deps")
-
-Progress: TypeAlias = Callable[[str, Json], None]
-
-# Held for a few steps only, when a token is set or first waited for.
-_MAKING = threading.Lock()
-
-
-class CancelToken:
-    """Tells a body that it was given up; safe to look at from any thread.
-
-    It is true once it is set, so ``if context.cancelled: return`` works.
-    """
-
-    # Not an asyncio.Event: plain tools look at it from their threads. Every call has a token
-    # and hardly any body waits for it, so that an event is made by the first that does.
-    __slots__ = ("_event", "_is_set")
-
-    def __init__(self) -> None:
-        self._is_set = False
-        self._event: threading.Event | None = None
-
-    def __bool__(self) -> bool:
-        return self._is_set
-
-    def is_set(self) -> bool:
-        """Whether the work shall stop."""
-        return self._is_set
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Block the calling thread until it is set, or for *timeout_s* seconds.
-
-        Returns:
-            Whether it is set. For plain tools only: it would stop an event loop.
-        """
-        with _MAKING:
-            if self._event is None:
-                self._event = threading.Event()
-                if self._is_set:
-                    self._event.set()
-        return self._event.wait(timeout_s)
-
-    def set(self) -> None:
-        """Ask the body to stop."""
-        with _MAKING:
-            self._is_set = True
-            if self._event is not None:
-                self._event.set()
-
-
-class ToolContext(msgspec.Struct, Generic[Deps], frozen=True, eq=False):
-    """The context of a call, passed to a tool whose first parameter is annotated with it.
-
-    Attributes:
-        run_id: The run that the call belongs to.
-        call_id: The model's id of the call.
-        tool_name: The tool.
-        turn: The label that the caller of ``dispatch`` gave.
-        attempt: Which pass of the engine this is, from 1; 0 outside a run.
-        deadline: When the body's time is over, unix seconds; None for no limit.
-        idempotency_key: The same for the same call of the same run, also after a retry or a
-            resume; hand it to a service that recognises repetitions.
-        cancelled: Set when the call was given up.
-        dependencies: The caller's one object.
-        task_id: The caller's task, "" if none.
-        context_id: The conversation, "" if none.
-        attributes: Free JSON of the caller, a copy.
-    """
-
-    run_id: str
-    call_id: str
-    tool_name: str
-    turn: int
-    attempt: int
-    deadline: float | None
-    idempotency_key: str
-    cancelled: CancelToken
-    dependencies: Deps
-    task_id: str
-    context_id: str
-    attributes: JsonObject
-    _tell: Progress
-
-    def progress(self, text: str, data: Json = None) -> None:
-        """Tell watchers how far the work is; safe from any thread, never fails.
-
-        Args:
-            text: For the user.
-            data: For programs.
-        """
-        if not self.cancelled:
-            self._tell(text, data)
-
 
 _DONE = (Effect.NONE, Effect.APPLIED, Effect.UNKNOWN)
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from upshot.tools.definition.tool_context import named, one_line, without_traceback
+from upshot.tools.definition.tool_error import named, one_line, without_traceback
 
 
 def trace_of(error: BaseException, cause: BaseException | None = None) -> str:
