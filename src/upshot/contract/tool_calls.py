@@ -460,10 +460,10 @@ def outcome_to_model_content(outcome: ToolOutcome, *, rich: bool = False) -> str
 
 def plain_text_of(outcome: ToolOutcome) -> str | None:
     """The text of a result that is one text and nothing else, None for any other outcome."""
-    if not isinstance(outcome, ToolExecutionResult) or len(outcome.output) != 1:
+    if not isinstance(outcome, ToolExecutionResult):
         return None
     text = outcome.output.get("result")
-    return text if text and isinstance(text, str) else None
+    return text if text and isinstance(text, str) and len(outcome.output) == 1 else None
 
 
 def outcome_to_object(outcome: ToolOutcome, *, rich: bool = False) -> JsonObject:

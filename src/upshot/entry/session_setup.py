@@ -122,8 +122,7 @@ async def run_whole(
     check_options(options)
     where = options.get("journal") if outer is None else place_of(options)
     instant = None if where is None else as_instant(where)
-    is_named = names_conversation(request, options)
-    if where is None or (instant is not None and not is_named):
+    if where is None or (instant is not None and not names_conversation(request, options)):
         plan = usual_plan(agent, request, options, instant) if outer is None else None
         if plan is None:
             plan = await _plan_new(agent, request, options, instant, child=child)

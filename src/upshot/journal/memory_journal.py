@@ -270,7 +270,8 @@ class MemoryJournal:
         if epoch is None:
             # Not of a session, whose values were checked when they were made.
             check_readable(event)
-        log = self._logs.get(event.run_id) if type(event) in DURABLE else None
+        kind = type(event)
+        log = self._logs.get(event.run_id) if kind in DURABLE else None
         if log is None:
             # An id is looked at once a run, for this is done for every event of every run.
             self._append_other(event, epoch)
@@ -279,7 +280,7 @@ class MemoryJournal:
         if event.seq != len(events) + 1 or (epoch != log.epoch and epoch is not None):
             raise log.refusal(event.run_id, event.seq, epoch)
         events.append(event)
-        if type(event) in _NOTED:
+        if kind in _NOTED:
             self._note(event, log)
 
     def _note(self, event: Event, log: _Log) -> None:

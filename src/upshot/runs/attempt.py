@@ -71,7 +71,8 @@ async def seed_board(
         return board_of(plan.seed, feedback)
     else:
         board = Board()
-        board.extend((*without_orphans(plan.history), plan.request.to_message()))
+        earlier = without_orphans(plan.history) if plan.history else ()
+        board.extend((*earlier, plan.request.to_message()))
         for name, value in plan.request.inputs.items():
             board.set(name, value)
     if plan.handoff_messages:
@@ -106,7 +107,8 @@ def without_orphans(messages: Sequence[Message]) -> Sequence[Message]:
     waiting = Counter[str]()
     kept: list[Message] = []
     for message in messages:
-        waiting.update(call.id for call in message.tool_calls)
+        for asked in message.tool_calls:
+            waiting[asked.id] += 1
         if message.role is Role.TOOL:
             # One that names no call is of any.
             id = message.tool_call_id or next(iter(waiting.elements()), "")
@@ -154,9 +156,10 @@ async def seed(context: RunContext, attempt: int, feedback: str) -> None:
     Raises:
         Exception: Whatever the user's seeder raised.
     """
+    plan = context.plan
     if context.recording is None:
         board = await seed_board(
-            context.plan,
+            plan,
             context.info,
             attempt=attempt,
             feedback=feedback,
@@ -164,15 +167,20 @@ async def seed(context: RunContext, attempt: int, feedback: str) -> None:
         )
     else:
         board = board_of(context.recording.begin(attempt))
-    if attempt == 1 and context.recording is None:
-        for warning in _left_out(context.plan, board):
+    if attempt == 1 and (plan.history or plan.resume_from) and context.recording is None:
+        for warning in _left_out(plan, board):
             context.recorder.warn(warning)
+    changes = board.facts()
+    taint = plan.taint
+    for change in changes:
+        if any(map(is_untrusted, change.messages)):
+            taint = taint or EARLIER
     # First, for the process may end between the two.
-    if context.plan.taint is not None or any(map(is_untrusted, board.messages())):
-        context.distrust(context.plan.taint or EARLIER)
-    if context.plan.named_seed is not None and context.state.named_seed is None:
-        name_seed(context.state, *context.plan.named_seed)
-    for change in board.facts():
+    if taint is not None:
+        context.distrust(taint)
+    if plan.named_seed is not None and context.state.named_seed is None:
+        name_seed(context.state, *plan.named_seed)
+    for change in changes:
         context.recorder.emit(change)
     if context.toolbox is not None:
         context.toolbox.new_turn()

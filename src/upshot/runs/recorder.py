@@ -264,13 +264,16 @@ class Recorder:
         Raises:
             JournalError: The log no longer belongs to this process, or is closed.
         """
-        is_plain = type(event) in self._plain
+        kind = type(event)
+        is_plain = kind in self._plain
         if not is_plain and not self._takes(event):
             return
-        # Without a log and watchers nobody asks when an event was, nor which one it is.
-        if (append := self._append) is not None or not is_plain:
+        if (append := self._append) is None:
+            # Without a log and watchers nobody asks when an event was, nor which one it is.
+            if not is_plain:
+                self._stamp(event, self.seq + 1)
+        else:
             self._stamp(event, self.seq + 1)
-        if append is not None:
             try:
                 append(self._written(event), epoch=self._epoch)
             except JournalError:
@@ -278,18 +281,18 @@ class Recorder:
                 raise
         # Only now: an event that the log did not take has no place in it.
         self.seq += 1
-        if (fold := FOLDS.get(type(event))) is not None:
+        if (fold := FOLDS.get(kind)) is not None:
             fold(self.state, event)
         if not is_plain:
             self._part = 0
-            if type(event) is RunSettled:
+            if kind is RunSettled:
                 self.is_settled, self._plain = True, _NONE
             if self._watchers:
                 self._tell(event)
 
     def _written(self, event: Event) -> Event:
         """*event* as it is logged."""
-        if isinstance(event, RunSettled) and event.result.local is not None:
+        if type(event) is RunSettled and event.result.local is not None:
             event = _without_local(event)
         event = to_stored(self.state, event)
         return event if self._redaction is None else self._redaction.write(event)

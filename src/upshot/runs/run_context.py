@@ -105,8 +105,9 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
         return leave
 
 
-def _add_acts(acts: dict[str, set[str]], state: RunState) -> dict[str, set[str]]:
-    for act, places in state.acts().items():
+def _acts_of(acts: dict[str, set[str]], past: RunState | None) -> dict[str, set[str]]:
+    """*acts*, and those of earlier sessions."""
+    for act, places in () if past is None else past.acts().items():
         acts.setdefault(act, set()).update(places)
     return acts
 
@@ -209,7 +210,7 @@ class RunContext:
         self.provider: str = ""
         self.toolbox: Toolbox | None = None
         self.dependencies: object = plan.dependencies
-        self.acts: Final = _add_acts({} if outer is None else outer.acts, self.state)
+        self.acts: Final = _acts_of({} if outer is None else outer.acts, past)
         self._handoffs: Handoffs | None = None
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
@@ -292,14 +292,16 @@ class Board:
 
     def open_calls(self) -> list[ToolCall]:
         """Calls of the last produced reply of ``so_far`` that have no tool message yet."""
-        answers: Counter[tuple[str | None, str]] = Counter()
+        answers: dict[tuple[str | None, str], int] = {}
         main = self._channels[MAIN_CHANNEL]
         count = len(main) - len(self._again.get(MAIN_CHANNEL, ()))
         for place in range(count - 1, self._seeded.get(MAIN_CHANNEL, 0) - 1, -1):
             message = main[place]
             if message.role is Role.ASSISTANT:
-                return [call for call in message.tool_calls if not _take_answer(call, answers)]
-            answers[message.tool_call_id, message.name] += 1
+                calls = message.tool_calls
+                return [call for call in calls if not (answers and _take_answer(call, answers))]
+            key = message.tool_call_id, message.name
+            answers[key] = answers.get(key, 0) + 1
         return []
 
     def apply(self, change: BoardChanged) -> None:
@@ -397,14 +399,15 @@ class Board:
         return tuple(left)
 
 
-def _take_answer(call: ToolCall, answers: Counter[tuple[str | None, str]]) -> bool:
+def _take_answer(call: ToolCall, answers: dict[tuple[str | None, str], int]) -> bool:
     """Take a tool message of *call* off *answers*; returns whether there was one.
 
     A confused model may use one id twice: then the tool's name tells the calls apart.
     """
     key = call.id, call.name
-    answers[key] -= 1
-    return answers[key] >= 0
+    left = answers.get(key, 0)
+    answers[key] = left - 1
+    return left > 0
 
 
 def _is_one_of(message: Message, known: Iterable[Message]) -> bool:

@@ -365,8 +365,9 @@ class RunState(msgspec.Struct, eq=False):
 
     def _take_options(self, options: dict[str, Json]) -> None:
         self.options = options
-        for version, said in cast("JsonObject", options.get(DECLARED_OPTION, {})).items():
-            self.declared[version] = msgspec.convert(said, ToolDeclaration)
+        if DECLARED_OPTION in options:
+            for version, said in cast("JsonObject", options[DECLARED_OPTION]).items():
+                self.declared[version] = msgspec.convert(said, ToolDeclaration)
 
     def _run_resumed(self, event: RunResumed) -> None:
         self.reopen()
@@ -600,14 +601,16 @@ class RunState(msgspec.Struct, eq=False):
         self.decisions.append(event.decision)
 
     def _attempt_ended(self, event: AttemptEnded) -> None:
-        self._before = (
-            self.turns_before,
-            self.responses_before,
-            self.records_before,
-            self.children_before,
-            self.reported_before,
-            self.lost_before,
-        )
+        if not self.is_live:
+            # Nobody takes back the end of an attempt but who has read it in the log.
+            self._before = (
+                self.turns_before,
+                self.responses_before,
+                self.records_before,
+                self.children_before,
+                self.reported_before,
+                self.lost_before,
+            )
         self.line = event.line
         self.lines.append(event.line)
         self.state = dict(event.state)

@@ -81,18 +81,18 @@ def to_stored(state: RunState, event: Event) -> Event:
         state: Of the run before the event.
         event: Whole and stamped; it stays as it is.
     """
-    if isinstance(event, BoardChanged):
+    if type(event) is BoardChanged:
         return _by_reference(state, event)
     nested, derive = _DERIVE.get(type(event), _WHOLE)
     if derive is None or isinstance(event, Unknown):
         return event
     whole: msgspec.Struct = getattr(event, nested) if nested else event
     less, literal = _left_out(whole, derive(state, event))
-    if isinstance(event, ToolStarted):
+    if type(event) is ToolStarted:
         literal += _leave_out_call(state, event, less)
-    elif isinstance(event, ToolSettled):
+    elif type(event) is ToolSettled:
         literal += _leave_out_names(event.record, less)
-    elif isinstance(event, ModelStarted):
+    elif type(event) is ModelStarted:
         literal += _leave_out_request(state, event, less)
     if nested and less:
         less = Derived({nested: _changed(whole, less)})
@@ -280,7 +280,7 @@ def _put_back(value: msgspec.Struct, derived: Derived, literal: tuple[str, ...])
 
 
 def _changed(value: S, fields: Mapping[str, Any]) -> S:
-    copy: S = cast("Any", value).__copy__()
+    copy: S = _copy(value)
     for name, field in fields.items():
         force_setattr(copy, name, field)
     return copy
@@ -298,17 +298,17 @@ def _defaults_of(kind: type[msgspec.Struct]) -> Derived:
     return found
 
 
-def _is_same(given: object, known: object) -> bool:
+def _is_same(given: Any, known: Any) -> bool:
     """Whether two values are equal, numbers of JSON in their very form."""
     if given is known:
         return True
-    if type(given) is not type(known) or given != known:
+    kind: Any = given.__class__
+    if kind is not type(known) or given != known:
         return False
     # 1, 1.0 and True are equal in Python and three values in JSON.
-    if isinstance(given, tuple):
-        pair = cast("tuple[object, ...]", given), cast("tuple[object, ...]", known)
-        return not any(map(is_not, *pair)) or to_json(pair[0]) == to_json(pair[1])
-    return not isinstance(given, dict | list) or to_json(cast("Json", given)) == to_json(known)
+    if kind is tuple and not any(map(is_not, given, known)):
+        return True
+    return not issubclass(kind, dict | list | tuple) or to_json(given) == to_json(known)
 
 
 # -- what each event can be derived from; fields that are always written stand as they are

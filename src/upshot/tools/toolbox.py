@@ -513,10 +513,11 @@ class Toolbox:
             gave nothing else; between marks where it may hold untrusted content, and with a note
             after it where the same call gave the same result again and again.
         """
-        state = self._state
-        tool = state.catalog.tools.get(outcome.tool_name) if self._is_of_run else None
-        plain = None if tool is None or not tool.plain_text else plain_text_of(outcome)
-        text = outcome_to_model_content(outcome) if plain is None else plain
+        tools, text = self._state.catalog.tools, None
+        if self._is_of_run and (tool := tools.get(outcome.tool_name)) and tool.plain_text:
+            text = plain_text_of(outcome)
+        if text is None:
+            text = outcome_to_model_content(outcome)
         if (outcome.call_id, outcome.tool_name) in self._state.fenced:
             text = fence(text, run_id=self.run_id, call_id=outcome.call_id)
         note = self._state.turn.loop_detector.note_of(outcome)

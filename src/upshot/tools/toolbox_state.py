@@ -376,15 +376,16 @@ class ToolboxState:
 
     def learn(self, record: ToolRecord, tool: Tool | None) -> None:
         """Take note of what a settled call brought into the context; *tool* is that of today."""
-        turn, outcome = self.turn, record.outcome
+        turn = self.turn
         if turn.call_judge is not None and tool is not None:
             turn.call_judge.take(record, tool, is_tainted=turn.tainted is not None)
         # What is called untrusted today was so then.
-        is_untrusted = tool is not None and tool.trust == UNTRUSTED
         if record.is_untrusted or (
-            is_untrusted and not isinstance(outcome, ToolDenied | ToolTimeout)
+            tool is not None
+            and tool.trust == UNTRUSTED
+            and not isinstance(record.outcome, ToolDenied | ToolTimeout)
         ):
-            self._distrust(outcome)
+            self._distrust(record.outcome)
 
     def _distrust(self, outcome: ToolOutcome) -> None:
         self.turn.tainted = self.turn.tainted or TaintOrigin(

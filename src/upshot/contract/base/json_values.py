@@ -191,7 +191,7 @@ def _object(
 ) -> dict[str, Json]:
     form: dict[str, Json] = {}
     for key, item in value.items():
-        name = _key(key, path, lossy)
+        name = key if type(key) is str and key.isascii() else _key(key, path, lossy)
         if name not in form and is_plain(item):
             form[name] = item
             continue
@@ -237,7 +237,7 @@ def _number(value: float | Decimal, path: str, lossy: list[str]) -> int | float 
 
 def _key(key: object, path: str, lossy: list[str]) -> str:
     if isinstance(key, str):
-        return key if type(key) is str and key.isascii() else _text(key, path, lossy)
+        return _text(key, path, lossy)
     if key is None or isinstance(key, bool):
         return {None: "null", True: "true", False: "false"}[key]
     if isinstance(key, int | float | UUID | date):

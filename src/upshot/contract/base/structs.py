@@ -202,18 +202,26 @@ def check_given(value: msgspec.Struct, names: Iterable[str]) -> None:
     Raises:
         Misuse: A field has the wrong type; the message names the field and its type.
     """
-    outer = _outer_types_of(type(value))
-    for name in names:
-        if name in outer and type(getattr(value, name)) not in outer[name]:
+    names, outer, values_of = _outer_types_of(type(value), tuple(names))
+    if all(map(contains, outer, map(type, values_of(value)))):
+        return
+    for name, types in zip(names, outer, strict=True):
+        if type(getattr(value, name)) not in types:
             check_types(value, name)
 
 
 @cache
-def _outer_types_of(kind: type[msgspec.Struct]) -> dict[str, frozenset[type]]:
-    """The types that a field may have, by field; without those that may have any."""
+def _outer_types_of(
+    kind: type[msgspec.Struct], names: tuple[str, ...]
+) -> tuple[list[str], list[frozenset[type]], Callable[[object], tuple[object, ...]]]:
+    """Those of the fields that may not have any type; the types they may have; their getter."""
     hints = get_type_hints(kind)
-    outer = {name: frozenset(_outer_types(hints[name])) for name in kind.__struct_fields__}
-    return {name: types for name, types in outer.items() if object not in types}
+    outer = {
+        name: types
+        for name in names
+        if name in hints and object not in (types := frozenset(_outer_types(hints[name])))
+    }
+    return [*outer], [*outer.values()], attrgetter(*outer, "__class__", "__class__")
 
 
 def _outer_types(hint: Any) -> Iterator[type]:
