@@ -35,6 +35,7 @@ from upshot import (
     Policy,
     Reasoning,
     Request,
+    RunSettled,
     ScriptedModel,
     ScriptEngine,
     Status,
@@ -249,6 +250,13 @@ OPTIONS: list[dict[str, Any]] = [
 MADE: Counter[str] = Counter()
 
 
+# What the log says of a result in its end itself: whatever else it holds was said before.
+LITERALLY = {
+    *("kind", "schema_version", "status", "error", "usage", "cost", "committed", "duration_ms"),
+    *("attempt_log", "finish_reason", "pending"),
+}
+
+
 async def fold(journal: MemoryJournal) -> AgentResult[Any] | None:
     last = RunState()
     async for _, state in states(journal.events("r")):
@@ -265,6 +273,9 @@ def form_of(result: AgentResult[Any] | None) -> Any:
 
 async def check(result: AgentResult[Any], journal: MemoryJournal) -> None:
     assert form_of(await fold(journal)) == form_of(result)
+    settled = [event async for event in journal.events("r")][-1]
+    assert isinstance(settled, RunSettled)
+    assert set(msgspec.to_builtins(settled.result)) <= LITERALLY
     MADE[result.status] += 1
 
 
