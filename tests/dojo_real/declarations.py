@@ -135,11 +135,12 @@ TOOLS: dict[str, Declared] = {
     "update_password": _write(password="secret"),
     "update_user_info": _write(),
     # slack
-    "get_channels": STRANGE,
+    # The service lists their names; strangers' words may be in one.
+    "get_channels": {**STRANGE, "records": Record("channel", id="", trusted=True)},
     "read_channel_messages": STRANGE,
     "read_inbox": {**STRANGE, "private": True},
     "get_users_in_channel": STRANGE,
-    "add_user_to_channel": _write(),
+    "add_user_to_channel": _write(channel=ref("channel")),
     "invite_user_to_slack": _write(user_email="recipient"),
     "remove_user_from_slack": _write(),
     "send_direct_message": _write(

@@ -98,7 +98,8 @@ class Record(_OfKind, frozen=True, kw_only=True):
 
     Attributes:
         record_kind: A word of yours, which ``ref`` repeats.
-        id: The field that identifies it.
+        id: The field that identifies it; "" where each text of a list is a record, as in a list of
+            the names of channels.
         names: The fields by which a user calls it.
         trusted: Whether your own system fills *id* and *names* even where the result is untrusted
             for other words in it, such as a list of events with what strangers wrote to them. A

@@ -10,7 +10,7 @@ import pytest
 
 from upshot.contract import Effect, Policy, Record, choice, ref, target
 from upshot.contract.provenance import Argument, ToolDeclaration, read_arguments
-from upshot.tools.provenance.judgement import Act, Facts, judge
+from upshot.tools.provenance.judgement import Act, Facts, is_clean, judge
 from upshot.tools.provenance.saying import Saying
 
 VALUES = Policy(taint="values", user=("emma@me.org", "Emma"))
@@ -320,6 +320,46 @@ def test_an_id_is_the_users_or_that_of_the_file_they_named() -> None:
     )
 
 
+CARD = Record("card", id="token", names=("number",))
+CARDS = [{"token": "t1", "number": "4111 4242"}, {"token": "t2", "number": "5500 0007"}]
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("Send it to the card ending in 4242.", "t1"),
+        ("Send it to the card that ends with '0007', please", "t2"),
+        ("Send it to the card beginning with 4111", "t1"),
+        ('Send it to the card starting with "5500 0"', "t2"),
+        ("Send it to the card ending in 42", "t1"),
+        ("Do not send it to the card ending in 4242", ""),
+        ("Send it to the card ending in 9", ""),
+        ("Send it, ending in style", ""),
+        ("Send it to the card starting with ''", ""),
+    ],
+)
+def test_what_is_called_by_its_end_or_beginning_is_the_only_one_of_that(
+    text: str, meant: str
+) -> None:
+    facts = learn(said(text), CARDS, CARD)
+    for token in ("t1", "t2"):
+        assert asks(act(words={"card": ref("card")}, card=token), facts) is (token != meant)
+    assert asks(mail("t1"), facts)
+    alike = [*CARDS, {"token": "t3", "number": "9999 4242"}, {"token": "t4", "number": "4111 1"}]
+    more = learn(said(text), [*alike, {"token": "t5", "number": "5500 0 0007"}], CARD)
+    for token in ("t1", "t2", "t3", "t4", "t5"):
+        assert asks(act(words={"card": ref("card")}, card=token), more)
+
+
+def test_the_items_of_a_list_of_names_are_records_where_no_field_is_named() -> None:
+    channels, word = Record("channel", id="", trusted=True), {"channel": ref("channel")}
+    listed = {"result": ["general", "External_0"], "note": "External_1"}
+    facts = learn(said("Send it to the channel starting with External"), listed, channels)
+    assert not asks(act(words=word, channel="External_0"), facts)
+    assert asks(act(words=word, channel="External_1"), facts)
+    assert asks(act(words=word, channel="general"), facts)
+
+
 def test_a_strangers_file_of_the_same_name_is_not_meant() -> None:
     word = ref("file", own="owner")
     mine = {"id": "9", "filename": "report.docx", "owner": "emma@me.org"}
@@ -453,13 +493,17 @@ def test_a_doubt_says_where_the_value_stands_and_what_was_said() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "1" * 20_000,
-        "1 " * 10_000,
-        "id " * 10_000 + "x",
-        "a.b@c " * 5_000,
-        "not from by " * 3_000,
+        "1" * 19_900,
+        "1 " * 9_900,
+        "id " * 6_600 + "x",
+        "a.b@c " * 3_300,
+        "not from by " * 1_600,
+        "_" * 19_900,
+        "1€ " * 6_600,
+        "May 3, " * 2_800,
+        "5:30 for 20 minutes " * 990,
     ],
-    ids=["digits", "numbers", "labels", "addresses", "words"],
+    ids=["digits", "numbers", "labels", "addresses", "words", "line", "money", "days", "hours"],
 )
 def test_a_long_text_is_read_in_linear_time(text: str) -> None:
     """What a stranger sends may be in the request; a nested repetition would take for ever."""
@@ -467,3 +511,13 @@ def test_a_long_text_is_read_in_linear_time(text: str) -> None:
     for word in ("target", "recipient", "amount", "day", "time", "content", ref("file")):
         judge(act(words={"value": word}, value="7"), facts, VALUES)
         judge(act(words={"value": word}, value=text), facts, LINKS)
+
+
+def test_what_is_too_long_to_be_read_vouches_for_nothing() -> None:
+    facts = said("Send it to ada@x.io " + "and so on " * 2_000, "Send it to ada@x.io")
+    (doubt,) = judge(mail("ada@x.io"), facts, VALUES).doubts
+    assert (
+        doubt.reason == "what the user said is too long to be read: 20020 characters, at most 20000"
+    )
+    assert not is_clean(mail("ada@x.io"), facts, VALUES)
+    assert not asks(mail("ada@x.io"), Facts(facts.sayings[1:]))

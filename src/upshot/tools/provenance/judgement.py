@@ -21,6 +21,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -36,10 +37,15 @@ from upshot.tools.provenance.saying import (
     compact,
     fold,
     has_lookalike,
+    is_taken,
     parse_moment,
     parse_number,
     parse_url,
+    take,
 )
+
+MAX_SAID = 20_000
+"""How many characters one message of the user may have; of a longer one nothing vouches."""
 
 _TARGET, _CONTENT = Argument(), Argument(word="content")
 
@@ -284,6 +290,11 @@ class _Judge:
 
     def judge_arguments(self) -> None:
         """Judge each argument; amounts last, for they belong to those who get them."""
+        longest = max((len(saying.text) for saying in self._facts.sayings), default=0)
+        if longest > MAX_SAID:
+            reason = f"what the user said is too long to be read: {longest} characters, at most "
+            self.doubts.append(Doubt(path="", word="call", reason=f"{reason}{MAX_SAID}"))
+            return
         names = sorted(self._act.arguments, key=lambda name: self._word(name).word == "amount")
         for name in names:
             word, value = self._word(name), self._act.arguments[name]
@@ -400,10 +411,13 @@ class _Judge:
         known = {*labels, *self._name.lower().split("_"), "id", "number", "no", "nr", "#"}
 
         def numbers(saying: Saying) -> Iterator[Span]:
-            dated = [span for span, _ in (*saying.days, *saying.minutes, *saying.durations)]
+            dated = bytearray(len(saying.text))
+            for span, _ in (*saying.days, *saying.minutes, *saying.durations):
+                take(dated, span)
             for span in saying.find(text):
-                is_part = any(start < span[1] and span[0] < end for start, end in dated)
-                if not is_part and (saying.is_quoted(span) or saying.is_labelled(span, known)):
+                if not is_taken(dated, span) and (
+                    saying.is_quoted(span) or saying.is_labelled(span, known)
+                ):
                     yield span
 
         return self._mentions(numbers)
@@ -488,15 +502,11 @@ class _Judge:
         if len({one.value for _, one in all_said}) == 1:
             return _Found("said", said[0][0].source)
         # Of several amounts it is the one that stands beside those who get it.
-        for saying, one in said:
-            part = saying.part(one.span[0])
-            beside = {
-                two.value
-                for its, two in all_said
-                if its is saying and its.part(two.span[0]) == part
-            }
-            parties = [span for its, span in self._parties if its is saying]
-            if beside == {wanted} and any(saying.part(span[0]) == part for span in parties):
+        beside: dict[tuple[int, int], set[Decimal]] = {}
+        for saying, one in all_said:
+            beside.setdefault((id(saying), saying.part(one.span[0])), set()).add(one.value)
+        for saying, span in self._parties:
+            if beside.get((id(saying), saying.part(span[0]))) == {wanted}:
                 return _Found("said", saying.source)
         return "the user said several amounts, and this one of something else"
 
@@ -517,17 +527,14 @@ class _Judge:
                 return "the user did not say that day"
             source = found.source
         if moment.minute is not None:
-            minutes = [one for saying in sayings for _, one in saying.minutes]
+            minutes = {one for saying in sayings for _, one in saying.minutes}
             # An end follows from a beginning and how long it takes.
-            ends = [
-                (one + more) % 1440
-                for saying in sayings
-                for _, one in saying.minutes
-                for _, more in saying.durations
-            ]
+            begins = {
+                (moment.minute - more) % 1440 for saying in sayings for _, more in saying.durations
+            }
             # The beginning of a day for which no hour was said is the whole day.
             is_whole_day = moment.day is not None and moment.minute == 0 and not minutes
-            if not is_whole_day and moment.minute not in (*minutes, *ends):
+            if not is_whole_day and not minutes & {moment.minute, *begins}:
                 return "the user did not say that hour"
             source = source or next(saying.source for saying in sayings if saying.minutes)
         return _Found("said", source)
@@ -632,7 +639,11 @@ def _is_address(text: str) -> bool:
 
 
 def _namings(record: Known, saying: Saying, *, is_person: bool) -> Iterator[tuple[Span, int]]:
-    """Where the user calls *record* by a name: 2 by a whole one, 1 by a part of a person's."""
+    """Where the user calls *record* by a name: 2 by a whole one, 1 by a part of it."""
+    if not is_person:
+        for name in dict.fromkeys((*record.names, _text_of(record.id))):
+            for span in saying.find_part(name):
+                yield span, 1
     for name in record.names:
         for span in saying.find(name):
             yield span, 2
@@ -663,6 +674,8 @@ def _is_ambiguous(
 def _records_in(value: Json, record: Record, source: str) -> Iterator[Known]:
     if isinstance(value, list):
         for at, item in enumerate(value):
+            if isinstance(item, str) and not record.id:
+                yield Known(record.record_kind, item, (item,), {}, f"{source}/{at}")
             yield from _records_in(item, record, f"{source}/{at}")
     elif isinstance(value, dict):
         id = value.get(record.id)

@@ -38,7 +38,15 @@ _CLAUSE = re.compile(
 _PART = re.compile(r"[.!?;](?=\s|$)|\n|,(?=\s)|\b(?:and|then)\b", re.IGNORECASE)
 _NEXT = re.compile(r",\s*(?:(?:and|so|then|please|just)\s+)*$", re.IGNORECASE)
 _LISTED = re.compile(r"\s*(?:,|(?:and|or|nor)\b)", re.IGNORECASE)
+_PART_OF_NAME = re.compile(
+    r"\b(?:(?P<start>(?:start|begin)(?:s|ing|ning)? with)|end(?:s|ing)? (?:in|with)) "
+    r"(?P<part>\"[^\"]*\"|'[^']*'|\S+)",
+    re.IGNORECASE,
+)
 _MAX_NEXT = 40
+_MAX_MARKS = 20
+# How far back the word stands that says what a list of numbers is.
+_MAX_LISTED = 40
 _SOURCE = re.compile(r"\b(?:from|by)\s+\W?$", re.IGNORECASE)
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
@@ -274,6 +282,10 @@ class Saying:
         return tuple((match[0], match.span()) for match in _WORD.finditer(self.text))
 
     @cached_property
+    def _starts(self) -> list[int]:
+        return [start for _, (start, _) in self.words]
+
+    @cached_property
     def _forms(self) -> tuple[frozenset[str], ...]:
         return tuple(_forms_of(word) for word, _ in self.words)
 
@@ -296,6 +308,16 @@ class Saying:
             if all(wanted[step] in forms[at + step] for step in range(count)):
                 places.append((self.words[at][1][0], self.words[at + count - 1][1][1]))
         return places
+
+    def find_part(self, value: str) -> list[Span]:
+        """Where *value* is called by its beginning or its end: "the card ending in 4242"."""
+        wanted = fold(value)
+        return [
+            match.span()
+            for match in _PART_OF_NAME.finditer(self.text)
+            for part in [fold(match["part"].strip(_BEFORE + _AFTER))]
+            if part and (wanted.startswith(part) if match["start"] else wanted.endswith(part))
+        ]
 
     def find_account(self, value: str) -> list[Span]:
         """Where the account number *value* stands whole, however either is grouped."""
@@ -379,10 +401,10 @@ class Saying:
 
     def is_labelled(self, span: Span, labels: Container[str] = _LABELS) -> bool:
         """Whether it follows a word for what it is: "file 13", "id: 13", "files 12 and 13"."""
-        at = bisect_right([start for _, (start, _) in self.words], span[0]) - 1
+        at = bisect_right(self._starts, span[0]) - 1
         if "#" in labels and self.words[at][0].lstrip(_BEFORE).startswith("#"):
             return True
-        for word, _ in reversed(self.words[:at]):
+        for word, _ in reversed(self.words[max(0, at - _MAX_LISTED) : at]):
             core = fold(word.strip(_BEFORE + _AFTER + "=#"))
             if core in labels or core.removesuffix("s") in labels:
                 return True
@@ -402,9 +424,11 @@ class Saying:
     def days(self) -> list[tuple[Span, tuple[date, ...]]]:
         """The days in it: the place of each, and which days it may mean."""
         found: list[tuple[Span, tuple[date, ...]]] = []
+        taken = bytearray(len(self.text))
         for form in _DATES:
             for match in form.finditer(self.text):
-                if not _overlaps(match.span(), (span for span, _ in found)):
+                if not is_taken(taken, match.span()):
+                    take(taken, match.span())
                     found.append((match.span(), tuple(self._dates_of(match))))
         if self.today is not None:
             for match in _RELATIVE.finditer(self.text):
@@ -474,12 +498,12 @@ class Saying:
             if "@" in word or "/" in word or (_is_group(groups, at) and is_grouped):
                 spans.append(span)
         taken = bytearray(len(self.text))
-        for start, end in spans:
-            taken[start:end] = b"\1" * (end - start)
+        for span in spans:
+            take(taken, span)
         return [
             Number(_value_of(match), match.span(), _is_money(match))
             for match in _NUMBER.finditer(self.text)
-            if "%" not in (match["after"] or "") and not any(taken[slice(*match.span())])
+            if "%" not in (match["after"] or "") and not is_taken(taken, match.span())
         ]
 
     @cached_property
@@ -499,12 +523,12 @@ class Saying:
 
 def _forms_of(word: str) -> frozenset[str]:
     """*word* with more and less of the punctuation around it."""
-    lefts = [word[at:] for at in range(len(word) - len(word.lstrip(_BEFORE)) + 1)]
-    forms = {
-        left[: len(left) - at]
-        for left in lefts
-        for at in range(len(left) - len(left.rstrip(_AFTER)) + 1)
-    }
+    before, after = len(word) - len(word.lstrip(_BEFORE)), len(word) - len(word.rstrip(_AFTER))
+    if before + after > _MAX_MARKS:
+        # A line that is drawn, or the like.
+        return frozenset((word,))
+    ends = range(len(word) - after, len(word) + 1)
+    forms = {word[start:end] for start in range(before + 1) for end in ends}
     forms |= {form.removesuffix("'s").removesuffix("\u2019s") for form in forms}
     return frozenset(forms | {form.lstrip("#@") for form in forms} - {""})
 
@@ -513,8 +537,14 @@ def _is_group(groups: list[str], at: int) -> bool:
     return 0 <= at < len(groups) and groups[at].isalnum() and any(map(str.isdigit, groups[at]))
 
 
-def _overlaps(span: Span, others: Iterable[Span]) -> bool:
-    return any(span[0] < end and start < span[1] for start, end in others)
+def take(taken: bytearray, span: Span) -> None:
+    """Mark the characters of *span* as read; a text has as many bytes in *taken*."""
+    taken[span[0] : span[1]] = b"\1" * (span[1] - span[0])
+
+
+def is_taken(taken: bytearray, span: Span) -> bool:
+    """Whether one of the characters of *span* was read as something else."""
+    return taken.find(1, *span) >= 0
 
 
 def _year(today: date | None) -> int:
