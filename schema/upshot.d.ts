@@ -100,8 +100,8 @@ export interface AgentError {
 export interface AgentExecutionResult {
   /** The answer as text, structured output as compact JSON; null unless it succeeded. */
   content: string | null;
-  /** The whole conversation, in upshot's form; with the seeded messages if known. */
-  messages: JsonObject[];
+  /** The whole conversation, in upshot's form, with the seeded messages. */
+  messages: Message[];
   /** Tools that ran, each once, in the order of their first run; absent if none did. */
   toolsUsed?: string[];
   /** What is known about the run. */
@@ -129,6 +129,12 @@ export interface AgentResult {
    * @defaultValue `[]`
    */
   messages?: Message[];
+  /**
+   * What the main channel held before the engine began: the history, the request, and what was
+   * handed over with it.
+   * @defaultValue `[]`
+   */
+  seeded?: Message[];
   /**
    * One for every settled call, in the order of the calls within each reply.
    * @defaultValue `[]`
@@ -243,7 +249,7 @@ export interface AgentResult {
    * @defaultValue `{}`
    */
   metadata?: JsonObject;
-  /** In this process only: `raw`, `last_board`, `seeded`. */
+  /** In this process only: `raw`, `last_board`. */
   local?: null;
 }
 
@@ -1392,6 +1398,7 @@ export interface ExecutionMetadata {
   warnings?: JsonObject[];
   /** What a parked run waits for. */
   pending?: JsonObject[];
+  [key: string]: Json | undefined;
 }
 
 /** A document, by address, by its bytes, or by the id of the stored file. */

@@ -159,10 +159,11 @@ def test_no_tools_are_none_used() -> None:
 
 @given(st.lists(messages(), max_size=3), st.lists(messages(), max_size=3))
 def test_all_messages_are_seeded_and_produced(before: list[Message], after: list[Message]) -> None:
-    result: AgentResult[str] = AgentResult(messages=tuple(after), local=Local(seeded=tuple(before)))
+    result: AgentResult[str] = AgentResult(messages=tuple(after), seeded=tuple(before))
     assert result.all_messages() == (*before, *after)
     read_elsewhere = pickle.loads(pickle.dumps(result))
-    assert read_elsewhere.all_messages() == tuple(after)
+    assert read_elsewhere.all_messages() == (*before, *after)
+    assert decode(encode(result)).all_messages() == (*before, *after)
 
 
 def test_raw_and_board_stay_in_the_process() -> None:

@@ -27,12 +27,13 @@ from upshot import (
     Usage,
     decode,
     encode,
+    resume,
     run,
     start,
     to_contract,
     tool,
 )
-from upshot.contract import Local
+from upshot.contract import Local, to_execution_result
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
 from upshot.testing.doubles import FakeClock
@@ -58,6 +59,18 @@ async def test_messages_leave_out_what_was_seeded_and_all_messages_do_not() -> N
     assert [message.text for message in result.messages] == ["Hello."]
     texts = [message.text for message in result.all_messages()]
     assert texts == ["Before.", "Yes.", "Hi.", "Hello."]
+
+
+async def test_a_result_that_is_read_back_shows_what_the_user_asked() -> None:
+    journal, before = MemoryJournal(), [Message("user", "Before."), say("Yes.")]
+    agent = Agent("a", model=ScriptedModel(["Hello."]))
+    options: Any = {"journal": journal, "history": before}
+    fresh = await run(agent, Request("Hi.", run_id="r"), **options)
+    view = to_execution_result(fresh)
+    asked = [one["content"] for one in view["messages"] if one["role"] == "user"]
+    assert asked == ["Before.", "Hi."]
+    assert to_execution_result(decode(encode(fresh), AgentResult)) == view
+    assert to_execution_result(await resume("r", agent, journal=journal)) == view
 
 
 async def test_outcomes_and_records_stand_in_one_order() -> None:

@@ -186,6 +186,7 @@ COMPLETED = AgentResult(
     output="Order 7 was shipped.",
     content="Order 7 was shipped.",
     messages=SPOKEN,
+    seeded=(Message("user", "Where is order 7?"),),
     tool_outcomes=(RESULT,),
     tool_records=(RECORD,),
     artifacts=(Artifact("notes", (Text("Shipped on Monday.", trust="untrusted"),)),),

@@ -275,7 +275,11 @@ function says(value: Exclude<Standalone, Event>): string {
 
 function saysView(view: AgentExecutionResult): string {
   const { content, error, metadata, toolsUsed } = view;
-  return [content ?? error, `tools ${joined(toolsUsed)}`, `${metadata.cost ?? "unknown"}`].join("; ");
+  const roles = view.messages.map((message) => message.role);
+  const told = [`tools ${joined(toolsUsed)}`, `${metadata.cost ?? "unknown"}`, roles.join(", ")];
+  // Of the request, and known to no type.
+  const ticket: Json | undefined = metadata["ticket"];
+  return [content ?? error, ...told, `ticket ${ticket ?? "none"}`].join("; ");
 }
 
 /** Events are told from the rest by what only they carry: their place in a run's log. */

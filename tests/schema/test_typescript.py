@@ -83,7 +83,8 @@ def test_every_golden_file_is_read_and_told_by_its_kind(readings: dict[str, Any]
         ("model_retried", "again in 7.5 s after rate_limit (429)"),
         (
             "agent_execution_result.completed",
-            "Order 7 was shipped.; tools order_status; 0.001198",
+            "Order 7 was shipped.; tools order_status; 0.001198; user, assistant, tool, assistant; "
+            "ticket 4711",
         ),
     ],
 )

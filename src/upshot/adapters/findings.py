@@ -142,7 +142,8 @@ class Findings:
             started_at=self.started_at,
             duration_ms=self.duration_ms or 0,
             metadata={"unknown": [*sorted(self.unknown | set(self._gaps()))]},
-            local=Local(raw=self.raw, seeded=tuple(self.seeded)),
+            seeded=tuple(self.seeded),
+            local=Local(raw=self.raw),
         )
 
     def _records(self) -> list[ToolRecord]:

@@ -104,6 +104,7 @@ else:
 OUTPUT_VAR = "output"
 _SEQUENCES = (
     "messages",
+    "seeded",
     "tool_outcomes",
     "tool_records",
     "artifacts",
@@ -154,6 +155,8 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         content: Text of the last assistant message on the main channel; None if there is none.
         messages: What the run produced on the main channel, in order, without the seeded
             messages. Other channels are artifacts, if they are asked for.
+        seeded: What the main channel held before the engine began: the history, the request, and
+            what was handed over with it.
         tool_outcomes: One for every settled call, in the order of the calls within each reply.
         tool_records: The same calls with all their facts, in the same order.
         artifacts: What was produced besides the answer.
@@ -183,13 +186,14 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         duration_ms: Milliseconds from started_at until this result; for a resumed run this
             includes the time in which it was parked or not running.
         metadata: Free JSON of the caller and of hooks.
-        local: In this process only: ``raw``, ``last_board``, ``seeded``.
+        local: In this process only: ``raw``, ``last_board``.
     """
 
     status: Status = written(Status.COMPLETED)
     output: T | None = None
     content: str | None = None
     messages: tuple[Message, ...] = ()
+    seeded: tuple[Message, ...] = ()
     tool_outcomes: tuple[ToolOutcome, ...] = ()
     tool_records: tuple[ToolRecord, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
@@ -284,14 +288,8 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         return portray_result(self)
 
     def all_messages(self) -> tuple[Message, ...]:
-        """The seeded messages, the request and the produced messages of the main channel.
-
-        The seeded ones are known only in the process of the run, not from JSON.
-        """
-        seeded = self.local.get("seeded") if self.local is not None else None
-        if not isinstance(seeded, tuple):
-            return self.messages
-        return (*cast("tuple[Message, ...]", seeded), *self.messages)
+        """All messages of the main channel, the seeded ones first."""
+        return (*self.seeded, *self.messages)
 
     def unwrap(self) -> T:
         """Return the output, or the text if there is no other output.

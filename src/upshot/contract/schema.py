@@ -23,7 +23,7 @@ from upshot.contract.base.structs import SCHEMA_VERSION, JsonObject, Local
 from upshot.contract.codec import STANDALONE
 from upshot.contract.events import Event
 from upshot.contract.forms.execution_form import AgentExecutionResult, ExecutionMetadata
-from upshot.contract.message import UNKNOWN_TAG, Part, Unknown
+from upshot.contract.message import UNKNOWN_TAG, Message, Part, Unknown
 from upshot.contract.pending import AnyAnswer, Pending
 from upshot.contract.tool_calls import ToolOutcome
 
@@ -94,8 +94,14 @@ def contract_schema() -> JsonObject:
 
 def execution_result_schema() -> JsonObject:
     """The JSON Schema (draft 2020-12) of an execution result, as a new object."""
-    types = (AgentExecutionResult, ExecutionMetadata)
-    return write_json_schema(types, {}, "AgentExecutionResult", "upshot execution result")
+    types = (AgentExecutionResult, ExecutionMetadata, Message, *get_args(Part))
+    unions = {"Part": _UNIONS["Part"]}
+    form = write_json_schema(types, unions, "AgentExecutionResult", "upshot execution result")
+    # In Python both are plain JSON.
+    view = form["$defs"]["AgentExecutionResult"]["properties"]
+    view["messages"]["items"] = _ref("Message")
+    form["$defs"]["ExecutionMetadata"]["additionalProperties"] = _ref("Json")
+    return form
 
 
 def contract_typescript() -> str:
@@ -107,7 +113,7 @@ def contract_typescript() -> str:
     """
     contract: _Form = contract_schema()
     view: _Form = execution_result_schema()
-    definitions: dict[str, _Form] = {**contract["$defs"], **view["$defs"]}
+    definitions: dict[str, _Form] = {**view["$defs"], **contract["$defs"]}
     return write_typescript(definitions, f"{_TITLE}; made by: upshot schema --typescript")
 
 
@@ -328,6 +334,8 @@ def _lines(form: _Form) -> Iterator[str]:
         default = f"@defaultValue `{json.dumps(held['default'])}`" if "default" in held else ""
         comment = _comment(held.get("description", ""), default, indent="  ")
         yield f"{comment}  {name}{mark}: {_type(held)};\n"
+    if further := form.get("additionalProperties"):
+        yield f"  [key: string]: {_type(further)} | undefined;\n"
 
 
 def _options(form: _Form) -> list[str]:

@@ -465,9 +465,8 @@ def _keeps_history(sender: Agent[Any], event: HandoffEvent) -> bool:
 
 def _produced(result: AgentResult[Any]) -> Sequence[Message]:
     """What the main channel has got since the run's seed."""
-    seeded = result.local.get("seeded") if result.local is not None else ()
     board = cast("Any", result.last_board)
-    return board.messages()[len(cast("Sequence[Message]", seeded)) :]
+    return board.messages()[len(result.seeded) :]
 
 
 def _unknown(

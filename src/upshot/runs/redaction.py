@@ -67,10 +67,7 @@ class Redaction:
         if masked != plain:
             result = msgspec.structs.replace(result, output=masked)
         if result.local is not None:
-            values = result.local.values
-            # Part of what people see in ``all_messages()``, though of no JSON form.
-            seeded = self._shown.mask(values.get("seeded"))
-            own = Local(**{**values, "seeded": seeded, "raw": self._show_raised(result.raw)})
+            own = Local(**{**result.local.values, "raw": self._show_raised(result.raw)})
             result = msgspec.structs.replace(result, local=own)
         return self._shown.mask(result)
 

@@ -112,8 +112,9 @@ def build_result(context: RunContext, ending: Ending) -> AgentResult[Any]:
         started_at=state.started_at,
         ended_at=ended_at,
         duration_ms=duration_ms,
-        local=Local.of({"raw": ending.exception, "last_board": board, "seeded": board.seeded()}),
+        local=Local.of({"raw": ending.exception, "last_board": board}),
     )
+    force_setattr(result, "seeded", board.seeded())
     if info.task_id or info.context_id or plan.parent_run_id:
         force_setattr(result, "task_id", info.task_id)
         force_setattr(result, "context_id", info.context_id)

@@ -668,6 +668,7 @@ def _of_result(state: RunState, event: RunSettled) -> Derived:
         "attempts": state.attempt or 1,
         "content": content,
         "messages": board.produced(),
+        "seeded": board.seeded(),
         "output": board.copy_of(OUTPUT_VAR) if board.has(OUTPUT_VAR) else content,
         "tool_records": records,
         "tool_outcomes": tuple(record.outcome for record in records),

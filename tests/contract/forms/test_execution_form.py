@@ -12,7 +12,6 @@ from upshot.contract import (
     AgentError,
     AgentResult,
     Cost,
-    Local,
     Message,
     PendingApproval,
     RunWarning,
@@ -20,7 +19,9 @@ from upshot.contract import (
     ToolExecutionResult,
     ToolFailure,
     Usage,
+    decode,
     decode_execution_result,
+    encode,
     execution_result_schema,
     to_execution_result,
 )
@@ -66,9 +67,9 @@ def test_a_parked_run_says_what_it_waits_for():
     assert view["metadata"]["pending"][0]["call_id"] == "c1"
 
 
-def test_the_whole_conversation_is_shown_while_the_seed_is_known():
+def test_the_whole_conversation_is_shown():
     seeded = (Message("user", "Hello"),)
-    result = AgentResult(messages=[Message("assistant", "Hi")], local=Local(seeded=seeded))
+    result = AgentResult(messages=[Message("assistant", "Hi")], seeded=seeded)
     view = to_execution_result(result)
     assert [message["role"] for message in view["messages"]] == ["user", "assistant"]
 
@@ -132,6 +133,13 @@ def test_every_result_has_a_view_that_fits_its_schema_and_comes_back_equal(resul
     text = json.dumps(view)
     assert json.loads(text) == view
     assert decode_execution_result(text) == view
+
+
+@given(results())
+def test_the_view_of_a_result_that_was_read_back_has_the_same_messages(result):
+    view = to_execution_result(result)
+    assert to_execution_result(decode(encode(result))) == view
+    assert to_execution_result(coerce_result(view))["messages"] == view["messages"]
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ class ExecutionFacts(TypedDict, total=False):
     """Fields of an AgentResult; unknown ones are missing."""
 
     messages: tuple[Message, ...]
+    seeded: tuple[Message, ...]
     pending: tuple[Pending, ...]
     warnings: tuple[RunWarning, ...]
     usage: Usage
@@ -67,7 +68,8 @@ def read_execution_facts(data: Mapping[str, object]) -> ExecutionFacts:
         "agent_id": _read(str, metadata.get("agentId")),
         "started_at": None if started is None or started.tzinfo is None else started,
         "duration_ms": _read(int, metadata.get("executionTime")),
-        "local": Local(raw=data, seeded=messages[:asked]),
+        "seeded": messages[:asked],
+        "local": Local(raw=data),
     }
     there = {name: value for name, value in facts.items() if value is not None}
     return cast("ExecutionFacts", there)
@@ -141,7 +143,7 @@ class AgentExecutionResult(TypedDict):
 
     Attributes:
         content: The answer as text, structured output as compact JSON; null unless it succeeded.
-        messages: The whole conversation, in upshot's form; with the seeded messages if known.
+        messages: The whole conversation, in upshot's form, with the seeded messages.
         toolsUsed: Tools that ran, each once, in the order of their first run; absent if none did.
         metadata: What is known about the run.
         success: Whether there is no error.
