@@ -306,14 +306,20 @@ export interface AgentSpec {
    */
   allow_empty?: boolean;
   /**
+   * `at_tokens`, `keep_last` and `summarise` (the name of a model, or null) as in `Compaction`;
+   * null for none.
+   */
+  compaction?: JsonObject | null;
+  /**
    * Channels whose messages become artifacts of its results.
    * @defaultValue `[]`
    */
   artifacts?: string[];
   /**
    * Fields of the agent that cannot be stored and were left out: any of instructions, output_type,
-   * handoffs (if one has more than an id), observers, deciders and dependencies. A spec that omits
-   * more than observers does not run; to run it without those fields, set this to ().
+   * handoffs (if one has more than an id), observers, deciders, dependencies and compaction (if a
+   * function makes the summaries). A spec that omits more than observers does not run; to run it
+   * without those fields, set this to ().
    * @defaultValue `[]`
    */
   omitted?: string[];
@@ -841,6 +847,8 @@ export interface BoardSnapshot {
    * @defaultValue `{}`
    */
   seeded?: { [key: string]: number };
+  /** What replaces its older messages for models; null for nothing. */
+  compacted?: Compacted | null;
 }
 
 /** Limits of a run; null means no limit. */
@@ -1042,6 +1050,69 @@ export interface Committed {
    * @defaultValue `""`
    */
   reason?: string;
+}
+
+/** Older messages were replaced in what models are sent; the board and the log keep them. */
+export interface Compacted {
+  kind: "compacted";
+  /** The version of the schema it was written with; always written. */
+  schema_version: number;
+  /**
+   * The run.
+   * @defaultValue `""`
+   */
+  run_id?: string;
+  /**
+   * The attempt that it belongs to, from 1; 0 before the first.
+   * @defaultValue `0`
+   */
+  attempt?: number;
+  /** When it happened, UTC. */
+  time?: Moment | null;
+  /**
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * @defaultValue `0`
+   */
+  seq?: number;
+  /**
+   * 0 on durable events; 1, 2, ... on the deltas that follow one.
+   * @defaultValue `0`
+   */
+  part?: number;
+  /**
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
+  /**
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
+   * How many messages of the main channel are replaced, those of `kept` among them.
+   * @defaultValue `0`
+   */
+  end?: number;
+  /**
+   * The places of messages before *end* that are sent all the same: system messages, and what was
+   * asked.
+   * @defaultValue `[]`
+   */
+  kept?: number[];
+  /** Sent after these, in place of the others; null where they were dropped. */
+  summary?: Message | null;
+  /**
+   * The input tokens of the last model call, as its provider counted them; null where none did.
+   */
+  tokens_before?: number | null;
+  /**
+   * The turn of the last model call before it, 0 before the first.
+   * @defaultValue `0`
+   */
+  turn?: number;
 }
 
 /** What the runs of a conversation come to, up to now. */
@@ -1349,6 +1420,7 @@ export type Event =
   | QuestionAsked
   | QuestionAnswered
   | BoardChanged
+  | Compacted
   | StepStarted
   | StepSettled
   | UsageReported
@@ -1944,7 +2016,8 @@ export interface ModelStarted {
   /** Digests of the request; null if an engine reports a call of its own. */
   request?: RequestDigests | null;
   /**
-   * "repair" if the call is to correct a tool call's arguments; "" for the engine's.
+   * "repair" if the call is to correct a tool call's arguments, "summary" if it is to sum up older
+   * messages; "" for the engine's.
    * @defaultValue `""`
    */
   purpose?: string;
@@ -2374,7 +2447,8 @@ export interface Record {
    */
   record_kind?: string;
   /**
-   * The field that identifies it.
+   * The field that identifies it; "" where each text of a list is a record, as in a list of the
+   * names of channels.
    * @defaultValue `"id"`
    */
   id?: string;
@@ -2955,6 +3029,7 @@ export type Standalone =
   | QuestionAsked
   | QuestionAnswered
   | BoardChanged
+  | Compacted
   | StepStarted
   | StepSettled
   | UsageReported

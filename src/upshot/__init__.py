@@ -142,11 +142,13 @@ with lazy_imports(globals()):
     from upshot.contract.run_control import (
         BoardSnapshot as BoardSnapshot,
         Checkpoint as Checkpoint,
+        Compacted as Compacted,
         FinalizeDecision as FinalizeDecision,
         Interrupt as Interrupt,
     )
     from upshot.contract.settings import (
         Budget as Budget,
+        Compaction as Compaction,
         ModelSettings as ModelSettings,
         Policy as Policy,
         Retry as Retry,

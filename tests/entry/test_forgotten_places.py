@@ -111,16 +111,17 @@ PASSED_OVER = {
     "state.run_state": DELTAS,
     # These are stored whole, for no earlier event says a part of them.
     "state.stored_events": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ENDS} "
-    "ArtifactStored RunStarted Tainted UsageReported",
+    "ArtifactStored Compacted RunStarted Tainted UsageReported",
     "state.summary": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ATTEMPTS} {ENDS} {CALLS} "
-    "ApprovalRequested ArtifactStored BoardChanged Tainted UsageReported",
+    "ApprovalRequested ArtifactStored BoardChanged Compacted Tainted UsageReported",
     # It reads usage, warnings and artifacts from the state.
-    "cli.activity": f"{ASIDE} ArtifactStored AttemptEnded BoardChanged Lagged ReasoningDelta "
-    "ToolCallDelta UsageReported Warned",
+    "cli.activity": f"{ASIDE} ArtifactStored AttemptEnded BoardChanged Compacted Lagged "
+    "ReasoningDelta ToolCallDelta UsageReported Warned",
     "telemetry.spans": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ATTEMPTS} {ENDS} "
-    "ApprovalRequested ArtifactStored BoardChanged Tainted UsageReported",
+    "ApprovalRequested ArtifactStored BoardChanged Compacted Tainted UsageReported",
     "runs.replay.comparison": f"{DELTAS} {ANSWERS} ApprovalRequested ArtifactStored "
-    "CheckpointSaved Committed ModelRetried RunInterrupted StepSettled Tainted UsageReported",
+    "CheckpointSaved Committed Compacted ModelRetried RunInterrupted StepSettled Tainted "
+    "UsageReported",
 }
 
 

@@ -254,6 +254,14 @@ def _event(kind: str, seq: int, *, part: int = 0, **fields: Any) -> Any:
 EVENTS = (
     _event("RunStarted", 1, agent=SPEC, request=REQUEST, attributes={"shop": "north"}),
     _event("BoardChanged", 2, messages=(REQUEST.to_message(),), seeded=True),
+    _event(
+        "Compacted",
+        16,
+        end=4,
+        kept=(0,),
+        summary=Message("user", "Order 7 is packed."),
+        tokens_before=180_000,
+    ),
     _event("AttemptStarted", 3, feedback="Name the carrier too."),
     _event(
         "ModelStarted",

@@ -183,6 +183,8 @@ function saysEvent(event: Event): string {
       return `${event.id}: ${JSON.stringify(event.value)}`;
     case "board_changed":
       return joined(event.messages?.map(saysMessage));
+    case "compacted":
+      return `${event.end} replaced by ${event.summary ? saysMessage(event.summary) : "nothing"}`;
     case "step_started":
       return `${event.key} may ${event.effect ?? "write"}`;
     case "step_settled":

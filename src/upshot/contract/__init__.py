@@ -202,6 +202,7 @@ with lazy_imports(globals()):
         SPEC_VERSION as SPEC_VERSION,
         BoardSnapshot as BoardSnapshot,
         Checkpoint as Checkpoint,
+        Compacted as Compacted,
         FinalizeDecision as FinalizeDecision,
         Interrupt as Interrupt,
     )
@@ -212,6 +213,7 @@ with lazy_imports(globals()):
     )
     from upshot.contract.settings import (
         Budget as Budget,
+        Compaction as Compaction,
         ModelSettings as ModelSettings,
         Policy as Policy,
         ReasoningEffort as ReasoningEffort,

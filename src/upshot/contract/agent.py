@@ -16,7 +16,7 @@ from upshot.contract.base.checks import (
     engine_hint,
 )
 from upshot.contract.base.structs import ArgumentsMeta, JsonObject
-from upshot.contract.settings import Budget, ModelSettings, Retry
+from upshot.contract.settings import Budget, Compaction, ModelSettings, Retry
 from upshot.errors import Misuse
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ _ALLOWED = {
         "a function of the RunInfo that makes them; run(dependencies=...) takes a value",
         methods=("__call__",),
     ),
+    "compaction": Allowed("Compaction(at_tokens=...)", (Compaction,)),
 }
 
 Instructions: TypeAlias = "str | Callable[[Run], str | Awaitable[str]]"
@@ -96,6 +97,7 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
         retry: How failed model calls are retried; None means never.
         allow_empty: Whether the model may reply with nothing at all, no text and no call. False
             takes such a reply as a failure, ``empty_reply``.
+        compaction: When and how older messages are replaced in what the model is sent; None never.
         artifacts: Channels whose messages become artifacts of its results, besides those that a
             call names.
         dependencies: Makes the ``dependencies`` of a run from its RunInfo, once a session, where
@@ -124,6 +126,7 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
     settings: ModelSettings | None = None
     retry: Retry | None = Retry()
     allow_empty: bool = False
+    compaction: Compaction | None = None
     artifacts: Iterable[str] = ()
     dependencies: DependencyFactory[Deps] | None = None
 
@@ -177,6 +180,7 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
             settings=self.settings,
             retry=self.retry,
             allow_empty=self.allow_empty,
+            compaction=None if self.compaction is None else self.compaction.to_json(),
             artifacts=tuple(self.artifacts),
             omitted=tuple(self._omitted()),
         )
@@ -198,6 +202,9 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
             yield "deciders"
         if self.dependencies is not None:
             yield "dependencies"
+        compaction = self.compaction
+        if compaction is not None and compaction.summarise is not None and not compaction.has_model:
+            yield "compaction"
 
 
 def handoffs_of(agent: Agent[Any]) -> tuple[Handoff, ...]:

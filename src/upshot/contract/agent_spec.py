@@ -207,11 +207,13 @@ class AgentSpec(Root, frozen=True, kw_only=True, metaclass=CheckedMeta):
         settings: Settings of its model calls.
         retry: How failed model calls are retried; None means never.
         allow_empty: Whether the model may reply with nothing at all.
+        compaction: ``at_tokens``, ``keep_last`` and ``summarise`` (the name of a model, or null)
+            as in ``Compaction``; None for none.
         artifacts: Channels whose messages become artifacts of its results.
         omitted: Fields of the agent that cannot be stored and were left out: any of
-            instructions, output_type, handoffs (if one has more than an id), observers, deciders
-            and dependencies. A spec that omits more than observers does not run; to run it without
-            those fields, set this to ().
+            instructions, output_type, handoffs (if one has more than an id), observers, deciders,
+            dependencies and compaction (if a function makes the summaries). A spec that omits more
+            than observers does not run; to run it without those fields, set this to ().
     """
 
     id: str = ""
@@ -227,6 +229,7 @@ class AgentSpec(Root, frozen=True, kw_only=True, metaclass=CheckedMeta):
     settings: ModelSettings | None = None
     retry: Retry | None = Retry()
     allow_empty: bool = False
+    compaction: JsonObject | None = None
     artifacts: tuple[str, ...] = ()
     omitted: tuple[str, ...] = ()
 

@@ -32,7 +32,7 @@ from upshot.contract.pending import (
     TaintOrigin,
 )
 from upshot.contract.result import AgentResult, AttemptLine
-from upshot.contract.run_control import FinalizeDecision, Interrupt
+from upshot.contract.run_control import Compacted, FinalizeDecision, Interrupt
 from upshot.contract.tool_calls import ToolCall, ToolRecord
 
 
@@ -409,6 +409,7 @@ Event: TypeAlias = (
     | QuestionAsked
     | QuestionAnswered
     | BoardChanged
+    | Compacted
     | StepStarted
     | StepSettled
     | UsageReported

@@ -239,7 +239,8 @@ class ModelStarted(RunEvent, frozen=True, kw_only=True):
         model: "provider:name".
         turn: The turn of the attempt, from 1.
         request: Digests of the request; None if an engine reports a call of its own.
-        purpose: "repair" if the call is to correct a tool call's arguments; "" for the engine's.
+        purpose: "repair" if the call is to correct a tool call's arguments, "summary" if it is
+            to sum up older messages; "" for the engine's.
         step: The key of the step in whose body it is called, "" for none.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import Literal, TypeAlias, cast
 
@@ -13,6 +14,7 @@ from upshot.contract.base.structs import (
     JsonObject,
     Moment,
     Root,
+    RunEvent,
     Value,
     check_types,
     set_field,
@@ -25,6 +27,34 @@ from upshot.errors import Misuse
 SPEC_VERSION = "upshot.checkpoint/1"
 
 
+class Compacted(RunEvent, frozen=True, kw_only=True):
+    """Older messages were replaced in what models are sent; the board and the log keep them.
+
+    It counts until the next one, which replaces what this one left too. How many tokens are sent
+    now stands in the next reply of the model.
+
+    Attributes:
+        end: How many messages of the main channel are replaced, those of ``kept`` among them.
+        kept: The places of messages before *end* that are sent all the same: system messages, and
+            what was asked.
+        summary: Sent after these, in place of the others; None where they were dropped.
+        tokens_before: The input tokens of the last model call, as its provider counted them; None
+            where none did.
+        turn: The turn of the last model call before it, 0 before the first.
+    """
+
+    end: int = 0
+    kept: tuple[int, ...] = ()
+    summary: Message | None = None
+    tokens_before: int | None = None
+    turn: int = 0
+
+    def sent(self, messages: Sequence[Message]) -> list[Message]:
+        """What a model is sent of *messages*, those of the main channel."""
+        summary = () if self.summary is None else (self.summary,)
+        return [*map(messages.__getitem__, self.kept), *summary, *messages[self.end :]]
+
+
 class BoardSnapshot(Value, frozen=True, kw_only=True):
     """A board as it was at one moment.
 
@@ -32,11 +62,13 @@ class BoardSnapshot(Value, frozen=True, kw_only=True):
         channels: Messages in order, by channel name.
         variables: JSON values by name.
         seeded: How many messages of each channel the board held before the engine started.
+        compacted: What replaces its older messages for models; None for nothing.
     """
 
     channels: dict[str, tuple[Message, ...]] = {}
     variables: JsonObject = {}
     seeded: dict[str, int] = {}
+    compacted: Compacted | None = None
 
 
 class _Point(Root, frozen=True, kw_only=False):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from fnmatch import fnmatchcase
 from math import isfinite
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 
+from upshot.contract.base.checks import Allowed, check_argument, check_whole
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import (
+    ArgumentsMeta,
     JsonObject,
     KeywordMeta,
     Value,
@@ -21,6 +24,11 @@ from upshot.contract.base.structs import (
 )
 from upshot.contract.usage import to_money
 from upshot.errors import Misuse
+
+if TYPE_CHECKING:
+    # Only annotations name them, and messages are made of what stands here.
+    from upshot.contract.message import Message
+    from upshot.contract.protocols import Model
 
 
 class Budget(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
@@ -306,3 +314,59 @@ class Retry(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
             return None
         # Jitter only makes it longer: before the floor, the provider would refuse again.
         return min(max(least_s, backoff_s) + draw() * backoff_s / 2, self.max_wait_s)
+
+
+def _may_sum_up(value: object) -> bool:
+    is_able = callable(value) or callable(getattr(value, "call", None))
+    return isinstance(value, str) or (is_able and not isinstance(value, type))
+
+
+_SUMMARISER = Allowed("'provider:name', a Model, or a function of the messages", fits=_may_sum_up)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compaction(metaclass=ArgumentsMeta):
+    """When and how older messages are replaced in what an agent's model is sent.
+
+    Looked at before each model call of the loop engine. The cut is where a user speaks, or in what
+    the run itself has produced where a reply begins: then what was asked is still sent. No call is
+    parted from its outcome. A model call that fails with ``context_length`` is made once more after
+    older messages were replaced. Where that fails, the run goes on with all of them and has the
+    warning ``compaction_failed``; it is tried again only after ``context_length``.
+
+    Attributes:
+        at_tokens: From how many input tokens on, at least 1, as the provider counted those of the
+            last call; while it has counted none, nothing is replaced.
+        keep_last: How many of the last messages are sent as they are, at least 1. More are where
+            the cut cannot be there.
+        summarise: What replaces the older ones: "provider:name" or a Model, which is asked for a
+            summary by a model call of the run; a function, sync or async, that is given them and
+            returns a text or a ``Message`` of the user's role; or None, by which they are dropped.
+
+    Raises:
+        Misuse: A field is none of these.
+    """
+
+    at_tokens: int
+    keep_last: int = 20
+    summarise: (
+        str | Model | Callable[[Sequence[Message]], str | Message | Awaitable[str | Message]] | None
+    ) = None
+
+    def __post_init__(self) -> None:
+        check_whole("at_tokens", self.at_tokens, least=1)
+        check_whole("keep_last", self.keep_last, least=1)
+        if self.summarise is not None:
+            check_argument("summarise", self.summarise, _SUMMARISER)
+
+    def to_json(self) -> JsonObject:
+        """As plain data: a model by its name, and a function left out."""
+        named = self.summarise if isinstance(self.summarise, str) else None
+        if named is None and self.has_model:
+            named = str(getattr(self.summarise, "name", ""))
+        return {"at_tokens": self.at_tokens, "keep_last": self.keep_last, "summarise": named}
+
+    @property
+    def has_model(self) -> bool:
+        """Whether a model makes the summary."""
+        return isinstance(self.summarise, str) or callable(getattr(self.summarise, "call", None))

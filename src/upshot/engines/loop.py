@@ -20,7 +20,7 @@ from upshot.contract.message import CUT, Message, MessageList
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.contract.protocols import Model
 from upshot.contract.result import OUTPUT_VAR
-from upshot.contract.run_control import Checkpoint
+from upshot.contract.run_control import Checkpoint, Compacted
 from upshot.contract.tool_calls import ToolCall, ToolOutcome
 from upshot.runs.engine_api.exceptions import Failed, Interrupted, Parked
 from upshot.runs.engine_api.run_host import RunHost
@@ -39,17 +39,26 @@ class InCallOrder:
     def __init__(self) -> None:
         self._shown: MessageList | None = None
         self._is_looked = False
+        self._compacted: Compacted | None = None
+        # How many messages the copy was made of.
+        self._taken = 0
 
-    def of(self, messages: MessageList) -> MessageList:
-        """*messages* themselves where they are in order, else a copy that is, and grows."""
-        if not self._is_looked:
-            self._is_looked = True
+    def of(self, messages: MessageList, compacted: Compacted | None = None) -> MessageList:
+        """*messages* themselves where they are in order, else a copy that is, and grows.
+
+        Args:
+            messages: Those of the channel.
+            compacted: What replaces the older ones; None for nothing.
+        """
+        if not self._is_looked or compacted is not self._compacted:
+            self._is_looked, self._compacted, self._taken = True, compacted, len(messages)
             ordered = in_call_order(messages)
-            if ordered is not messages:
-                self._shown = messages.in_order(ordered)
+            sent = ordered if compacted is None else compacted.sent(ordered)
+            self._shown = None if sent is messages else messages.in_order(sent)
         if self._shown is None:
             return messages
-        self._shown.extend(messages[len(self._shown) :])
+        self._shown.extend(messages[self._taken :])
+        self._taken = len(messages)
         return self._shown.so_far()
 
 
@@ -178,9 +187,11 @@ class _Turns:
         """
         reply = None if self._is_again else self._run.reply
         if reply is not None and reply.error is not None:
-            self._run.reply = None
             last = self._board.last_produced()
             is_shown = last is not None and not last.tool_calls and last.text == reply.content
+            if not is_shown and self._run.may_compact(reply.error):
+                return
+            self._run.reply = None
             self._fail(reply, reply.error, is_shown=is_shown)
 
     async def take(self) -> bool:
@@ -198,7 +209,8 @@ class _Turns:
             await self._stop_if_asked()
             # Not before the first turn, where there is nothing to go on from.
             if self._keeps_points and self._number:
-                await self._name_point()
+                run, host, number = self._run, self._host, self._number
+                await save_point(run, host, self._board, step=_POINT, iteration=number)
             await self._ask()
             return False
         if last.tool_calls:
@@ -209,11 +221,6 @@ class _Turns:
             return False
         return self._conclude()
 
-    async def _name_point(self) -> None:
-        """Give the host a checkpoint between two turns."""
-        number = self._number
-        await save_point(self._run, self._host, self._board, step=_POINT, iteration=number)
-
     # -- asking
 
     async def _ask(self) -> None:
@@ -221,6 +228,10 @@ class _Turns:
         response = self._logged_reply()
         if response is None:
             await self._run.ask_filters()
+            if self._run.agent.compaction is not None:
+                await self._run.compact()
+            response = await self._run.call_model(self._request(), model=self._model)
+        while response.error is not None and await self._run.compact(response.error):
             response = await self._run.call_model(self._request(), model=self._model)
         if response.error is not None:
             self._fail(response, response.error, is_shown=False)
@@ -236,7 +247,7 @@ class _Turns:
         # Before the place is reached where an earlier session ended, what it left comes bit by bit.
         order = InCallOrder() if self._board.is_again else self._order
         return ModelRequest(
-            order.of(self._board.so_far()),
+            order.of(self._board.so_far(), None if self._board.is_again else self._board.compacted),
             system=self._run.instructions,
             tools=self._run.schemas,
             output_schema=self._run.output.schema,

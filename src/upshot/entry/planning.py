@@ -19,7 +19,7 @@ from upshot.contract.base.structs import JsonObject, Local
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
 from upshot.contract.protocols import Decider, Engine, Journal, Model, Observer
-from upshot.contract.settings import Budget, Policy
+from upshot.contract.settings import Budget, Compaction, Policy
 from upshot.engines.loop import LoopEngine
 from upshot.entry.conversations import asked_before, with_conversation
 from upshot.entry.option_checks import check_hooks, items_of, losses_of, object_of, to_request
@@ -134,7 +134,8 @@ def _find_out(agent: Agent[Any]) -> AgentSetup:
         tools = resolve_tools((*own, *handoff_tools(agent.handoffs)) if agent.handoffs else own)
     is_fixed = is_fixed or own is None
     # A model by name is looked up anew, for its key may have changed since.
-    models = (agent.model, getattr(agent.engine, "model", None))
+    summariser = None if agent.compaction is None else agent.compaction.summarise
+    models = (agent.model, getattr(agent.engine, "model", None), summariser)
     return AgentSetup(
         output=OutputType.of(agent.output_type),
         handoffs=handoffs_of(agent),
@@ -178,6 +179,7 @@ def agent_of_spec(spec: AgentSpec, engine: Engine | None = None) -> Agent[Any]:
         settings=spec.settings,
         retry=spec.retry,
         allow_empty=spec.allow_empty,
+        compaction=None if (said := spec.compaction) is None else Compaction(**cast("Any", said)),
         artifacts=spec.artifacts,
     )
 
@@ -192,6 +194,7 @@ async def plan_run(
     handoff_messages: Sequence[Message] = (),
 ) -> Plan:
     """Check every argument and resolve every name."""
+    _check_hooks(options)
     agent = to_agent(agent, options.get("engine"))
     known = known_of(agent)
     plan = await _plan(
@@ -213,7 +216,6 @@ async def _plan(
     child: Child,
     handoff_messages: Sequence[Message],
 ) -> Plan:
-    _check_hooks(options)
     given, request = request, with_conversation(to_request(request), options, journal)
     engine = options.get("engine") or agent.engine or LoopEngine()
     model = _model(agent, engine, options)
@@ -262,6 +264,7 @@ async def _plan(
         launch=object_of(options, "launch"),
         child=child,
         warnings=losses_of(given, options),
+        summariser=await _summariser(agent, budget, request, options, journal),
     )
 
 
@@ -382,6 +385,23 @@ def _model(agent: Agent[Any], engine: Engine, options: RunOptions) -> Model | No
     if not callable(getattr(named, "call", None)):
         raise Misuse(f"model is of type {type(named).__name__}: give 'provider:name' or a Model")
     return named
+
+
+async def _summariser(
+    agent: Agent[Any],
+    budget: Budget,
+    request: Request,
+    options: RunOptions,
+    journal: Journal | None,
+) -> Any:
+    """What sums up older messages, with the price that the budget needs of a model."""
+    compaction = agent.compaction
+    made: Any = None if compaction is None else compaction.summarise
+    if isinstance(made, str):
+        made = resolve(made, prices=options.get("prices"))
+    if compaction is not None and compaction.has_model:
+        await _check_budget(made, budget, request, journal)
+    return made
 
 
 async def _check_budget(

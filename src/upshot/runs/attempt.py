@@ -20,6 +20,7 @@ from upshot.contract.model_calls import Request
 from upshot.contract.pending import PendingApproval
 from upshot.contract.protocols import Board as BoardRole
 from upshot.contract.result import OUTPUT_VAR
+from upshot.contract.run_control import Compacted
 from upshot.errors import Misuse
 from upshot.runs.callbacks import Wait, blame, call, method
 from upshot.runs.ending import COMPLETED, Ending, classify, read_raised, read_returned
@@ -134,7 +135,7 @@ async def _prepared(prepare: Seeder, info: RunInfo, request: Request, *, wait: W
     return Board.restore(made.snapshot())
 
 
-def board_of(changes: Iterable[BoardChanged], feedback: str = "") -> Board:
+def board_of(changes: Iterable[BoardChanged | Compacted], feedback: str = "") -> Board:
     """A board that is seeded as the log says, and with *feedback* after that."""
     board = Board()
     for change in changes:
@@ -180,11 +181,18 @@ async def seed(context: RunContext, attempt: int, feedback: str) -> None:
         context.distrust(taint)
     if plan.named_seed is not None and context.state.named_seed is None:
         name_seed(context.state, *plan.named_seed)
-    for change in changes:
-        context.recorder.emit(change)
+    _log_seed(context, board, changes)
     if context.toolbox is not None:
         context.toolbox.new_turn()
     use_board(context, board)
+
+
+def _log_seed(context: RunContext, board: Board, changes: Iterable[BoardChanged]) -> None:
+    if board.compacted is not None:
+        # First, for right after the seed a session may go on.
+        context.recorder.emit(replace(board.compacted, turn=0))
+    for change in changes:
+        context.recorder.emit(change)
 
 
 def take_board(context: RunContext, run: Run) -> None:

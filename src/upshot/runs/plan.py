@@ -32,7 +32,7 @@ from upshot.contract.protocols import (
     Observer,
 )
 from upshot.contract.result import AgentResult
-from upshot.contract.run_control import Checkpoint
+from upshot.contract.run_control import Checkpoint, Compacted
 from upshot.contract.settings import Budget, ModelSettings, Policy, Retry
 from upshot.errors import Misuse
 from upshot.models.prices import Prices
@@ -353,6 +353,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         asked: What the user said in earlier turns of the conversation that were committed.
         named_seed: As in ``RunState``.
         conflict: Why it ends before it begins, None where it does not.
+        summariser: What makes summaries of older messages, None where these are dropped.
+        compacted: What replaces older messages from the start on, and those that it was made for;
+            None for nothing.
 
     The others: see ``RunOptions``.
     """
@@ -406,6 +409,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     asked: tuple[Message, ...] = ()
     named_seed: tuple[SeedReference, tuple[Message, ...]] | None = None
     conflict: AgentError | None = None
+    summariser: Model | Callable[..., Any] | None = None
+    compacted: tuple[Compacted, Sequence[Message]] | None = None
 
     @property
     def ask(self) -> Callable[..., Any] | None:

@@ -26,7 +26,7 @@ from upshot.runs.replay.recording import Recording
 from upshot.runs.services.handoffs import Handoffs
 from upshot.runs.task_supervisor import TaskSupervisor
 from upshot.state.request_digests import RequestDigester
-from upshot.state.run_state import RunState
+from upshot.state.run_state import RunState, acts_in
 from upshot.tools.toolbox import Toolbox
 
 
@@ -107,7 +107,7 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
 
 def _acts_of(acts: dict[str, set[str]], past: RunState | None) -> dict[str, set[str]]:
     """*acts*, and those of earlier sessions."""
-    for act, places in () if past is None else past.acts().items():
+    for act, places in () if past is None else acts_in(past).items():
         acts.setdefault(act, set()).update(places)
     return acts
 

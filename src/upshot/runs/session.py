@@ -68,7 +68,7 @@ from upshot.runs.services.model_caller import count_conversation
 from upshot.runs.services.run_tools import toolbox_of
 from upshot.state.board import Board
 from upshot.state.child_runs import settled_step, step_of
-from upshot.state.run_state import RunState
+from upshot.state.run_state import RunState, acts_in
 
 
 class _Word(StrEnum):
@@ -729,7 +729,7 @@ class Session:
             taint = context.state.taint
             taint = None if taint is None else taint.seen_from(context.info.run_id)
             # After the barrier: the parent's log must not say more of this run than its own does.
-            context.parent.tell(settled_step(self._result, tools, taint, context.state.acts()))
+            context.parent.tell(settled_step(self._result, tools, taint, acts_in(context.state)))
         if self.plan.host is not None:
             await self._host.drain(context.supervisor.wait)
         return cue

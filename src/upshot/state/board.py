@@ -12,7 +12,7 @@ from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.events import BoardChanged
 from upshot.contract.message import MAIN_CHANNEL, Message, MessageList
 from upshot.contract.protocols import Board as BoardRole
-from upshot.contract.run_control import BoardSnapshot
+from upshot.contract.run_control import BoardSnapshot, Compacted
 from upshot.contract.tool_calls import ToolCall
 from upshot.errors import Misuse
 
@@ -39,8 +39,12 @@ class Board:
 
     Args:
         on_change: Called with a BoardChanged for every change; None for a board without a log.
+
+    Attributes:
+        compacted: What replaces older messages of the main channel for models; None for nothing.
     """
 
+    compacted: Compacted | None = None
     _on_loss: Callable[[str, tuple[str, ...]], None] | None = None
     _losses: Sequence[tuple[str, tuple[str, ...]]] = ()
 
@@ -62,6 +66,7 @@ class Board:
             board._channels[channel] = MessageList(messages)
         board._variables = {name: _copy(one) for name, one in snapshot.variables.items()}
         board._seeded = dict(snapshot.seeded)
+        board.compacted = snapshot.compacted
         return board
 
     def apart(self) -> Board:
@@ -120,6 +125,11 @@ class Board:
     def messages(self, channel: str = MAIN_CHANNEL) -> MessageList:
         """The messages of *channel* as they are now, in order."""
         return self._channels[channel].so_far()
+
+    def sent(self) -> Sequence[Message]:
+        """The messages of the main channel as models are sent them."""
+        messages = self.messages()
+        return messages if self.compacted is None else self.compacted.sent(messages)
 
     def so_far(self) -> MessageList:
         """The messages of the main channel up to where the engine has come again."""
@@ -213,13 +223,14 @@ class Board:
             channels={name: tuple(self._channels[name]) for name in self.channels()},
             variables=self.copies(),
             seeded=dict(self._seeded),
+            compacted=self.compacted,
         )
 
     def hand_over(self) -> Board:
         """What stands here as a board of its own, which later changes of this one never reach."""
         board = Board()
         board._channels, board._variables = self._channels, self._variables
-        board._seeded = self._seeded
+        board._seeded, board.compacted = self._seeded, self.compacted
         # Shared until one of the two is written to, since most runs do not go on after this.
         self._is_handed_over = True
         return board
@@ -232,7 +243,7 @@ class Board:
         self._seeded = self._seeded.copy()
 
     def facts(self) -> list[BoardChanged]:
-        """The facts of which the log can fold the board again: first its seed, then the rest."""
+        """The changes of which the log can fold the board again: first its seed, then the rest."""
         variables = self.copies() if self._variables else {}
         made: list[BoardChanged] = []
         for channel, messages in self._channels.items():
@@ -304,8 +315,11 @@ class Board:
             answers[key] = answers.get(key, 0) + 1
         return []
 
-    def apply(self, change: BoardChanged) -> None:
+    def apply(self, change: BoardChanged | Compacted) -> None:
         """Make a change that the log already has."""
+        if isinstance(change, Compacted):
+            self.compacted = change
+            return
         if self._is_handed_over:
             self._part()
         self._channels[change.channel].extend(change.messages)

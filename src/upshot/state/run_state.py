@@ -54,7 +54,7 @@ from upshot.contract.pending import (
 )
 from upshot.contract.provenance import ToolDeclaration
 from upshot.contract.result import AttemptLine
-from upshot.contract.run_control import FinalizeDecision, Interrupt
+from upshot.contract.run_control import Compacted, FinalizeDecision, Interrupt
 from upshot.contract.tool_calls import (
     ID_GATE,
     ToolArtifactReference,
@@ -71,6 +71,10 @@ CallAnswer: TypeAlias = Approve | Deny | Edit
 
 STOPPED = (Status.INTERRUPTED, Status.CANCELED)
 """How a run ended that somebody outside has stopped, and that may go on."""
+COMPACTION_FAILED = "compaction_failed"
+"""The warning of a run whose older messages could not be replaced."""
+SUMMARY = "summary"
+"""The purpose of a model call that sums up older messages."""
 DECLARED_OPTION = "declared"
 """Under which the log keeps what tools declare of themselves, by their version."""
 
@@ -172,6 +176,7 @@ class RunState(msgspec.Struct, eq=False):
             its result.
         show: Hides secrets, None without any; what a result holds is shown.
         turn: The turn of the last model call.
+        summary: A summary that a model was asked for, and that nothing has come of yet.
         model: The model of the last call.
         open_model: The model call that began last.
         sent: Digests of the messages that a model was sent last, in order.
@@ -237,6 +242,7 @@ class RunState(msgspec.Struct, eq=False):
     last_settled: RunSettled | None = None
     show: Callable[[Any], Any] | None = None
     turn: int = 0
+    summary: ModelResponse | None = None
     model: str = ""
     open_model: ModelStarted | None = None
     sent: list[str] = []
@@ -304,18 +310,6 @@ class RunState(msgspec.Struct, eq=False):
                 self.reported_before,
                 self.lost_before,
             ) = self._before
-
-    def acts(self) -> dict[str, tuple[str, ...]]:
-        """The writes of the run and of those inside it: their places, by what names the act."""
-        found: dict[str, tuple[str, ...]] = {}
-        for record in self.records:
-            if record.act and not isinstance(record.outcome, ToolDenied):
-                place = place_of(record.run_id, record.turn, record.call_id)
-                found[record.act] = (*found.get(record.act, ()), place)
-        for spent in (*self.children.values(), *self.children_found.values()):
-            for act, places in () if spent is None else spent.acts.items():
-                found[act] = (*found.get(act, ()), *places)
-        return found
 
     def call_of(self, call_id: str) -> ToolCall | None:
         """The call of the last reply with that id, None where it has none."""
@@ -398,6 +392,7 @@ class RunState(msgspec.Struct, eq=False):
         self.models, self.replies = {}, {}
         self._aside = frozenset()
         self.turn = 0
+        self.summary = None
         if (index := self.index) is not None:
             index.replies, index.records, index.settled_at = {}, {}, {}
 
@@ -432,6 +427,8 @@ class RunState(msgspec.Struct, eq=False):
             if (index := self.index) is not None:
                 index.settled_at, index.texts = {}, {}
                 index.replies[event.seq] = event.response
+        elif event.purpose == SUMMARY:
+            self.summary = event.response
 
     def _note(self, response: ModelResponse, *, is_turn: bool) -> None:
         if self.index is not None:
@@ -546,6 +543,11 @@ class RunState(msgspec.Struct, eq=False):
             if self.reply is not None and self.reply.success:
                 self.reply = None
 
+    def _compacted(self, event: Compacted) -> None:
+        self.board.compacted, self.summary = event, None
+        # If the request was refused for its length, it is made once more.
+        self.reply = None
+
     def _step_started(self, event: StepStarted) -> None:
         child = child_of(event.key)
         if child is None:
@@ -566,14 +568,11 @@ class RunState(msgspec.Struct, eq=False):
             self.children_found.pop(child, None)
             if spent is not None:
                 self.taint = self.taint or spent.taint
-                self._note_child(spent)
-
-    def _note_child(self, spent: Spent) -> None:
-        """Take what a child run told of its last model call, if it made any."""
-        if spent.finish_reason is not None or spent.provider_data:
-            self.last_call = spent
-        if spent.rate_limit is not None:
-            self.last_rate_limit = spent.rate_limit
+                # What it told of its last model call, if it made any.
+                if spent.finish_reason is not None or spent.provider_data:
+                    self.last_call = spent
+                if spent.rate_limit is not None:
+                    self.last_rate_limit = spent.rate_limit
 
     def _tainted(self, event: Tainted) -> None:
         self.taint = self.taint or event.origin
@@ -626,6 +625,8 @@ class RunState(msgspec.Struct, eq=False):
 
     def _warned(self, event: Warned) -> None:
         self.warnings.append(event.warning)
+        if event.warning.code == COMPACTION_FAILED:
+            self.summary = None
 
     def _run_settled(self, event: RunSettled) -> None:
         if not self.is_live:
@@ -653,6 +654,7 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     QuestionAsked: RunState._question_asked,  # pyright: ignore[reportPrivateUsage]
     QuestionAnswered: RunState._question_answered,  # pyright: ignore[reportPrivateUsage]
     BoardChanged: RunState._board_changed,  # pyright: ignore[reportPrivateUsage]
+    Compacted: RunState._compacted,  # pyright: ignore[reportPrivateUsage]
     StepStarted: RunState._step_started,  # pyright: ignore[reportPrivateUsage]
     StepSettled: RunState._step_settled,  # pyright: ignore[reportPrivateUsage]
     CheckpointSaved: RunState._checkpoint_saved,  # pyright: ignore[reportPrivateUsage]
@@ -673,6 +675,19 @@ def _may_come_in_a_seed(event: Event) -> bool:
     if isinstance(event, BoardChanged):
         return event.seeded
     return isinstance(event, Warned | RunInterrupted)
+
+
+def acts_in(state: RunState) -> dict[str, tuple[str, ...]]:
+    """The writes of a run and of those inside it: their places, by what names the act."""
+    found: dict[str, tuple[str, ...]] = {}
+    for record in state.records:
+        if record.act and not isinstance(record.outcome, ToolDenied):
+            place = place_of(record.run_id, record.turn, record.call_id)
+            found[record.act] = (*found.get(record.act, ()), place)
+    for spent in (*state.children.values(), *state.children_found.values()):
+        for act, places in () if spent is None else spent.acts.items():
+            found[act] = (*found.get(act, ()), *places)
+    return found
 
 
 def to_artifact(event: ArtifactStored) -> Artifact:

@@ -74,6 +74,8 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True):
         known: How many messages of the seed are those of the conversation; -1 where the host
             prepared the board.
         earlier: What it was told of calls in turns before it.
+        tokens: The input tokens of the last model call in the turn before it, as the provider
+            counted them; None where it counted none.
     """
 
     head: str = ""
@@ -81,6 +83,7 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True):
     remember: bool = True
     known: int = 0
     earlier: tuple[EarlierCall, ...] = ()
+    tokens: int | None = None
 
 
 PREPARED = Turn(known=_PREPARED)

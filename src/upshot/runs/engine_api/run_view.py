@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from upshot.contract.agent import Agent
 from upshot.contract.agent_spec import HandoffEvent, RunInfo
-from upshot.contract.base.enums import Origin, Status
+from upshot.contract.base.enums import ErrorCode, Origin, Status
 from upshot.contract.base.structs import Json
-from upshot.contract.error import RunWarning
+from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import ToolStarted
 from upshot.contract.model_calls import ModelInput, ModelRequest, ModelResponse, Request
 from upshot.contract.pending import PendingApproval
@@ -29,6 +29,7 @@ from upshot.runs.engine_api.steps import ChildKeys, SharedWork, body_of
 from upshot.runs.plan import OutputType
 from upshot.runs.resumption import LoggedCalls, is_asked, point_of
 from upshot.runs.run_context import RunContext
+from upshot.runs.services.compaction import compact
 from upshot.runs.services.model_caller import call_model
 from upshot.runs.services.run_tools import toolbox_of
 from upshot.state.board import Board
@@ -293,6 +294,28 @@ class Run:
             if reply is not None:
                 return reply
         return await call_model(self._context, model, request, turn=turn, step=step)
+
+    def may_compact(self, error: AgentError) -> bool:
+        """Whether *error* says that a request was too long, and the agent has it made shorter."""
+        return error.code is ErrorCode.CONTEXT_LENGTH and self.agent.compaction is not None
+
+    async def compact(self, error: AgentError | None = None) -> bool:
+        """Replace older messages in what the model is sent, if the agent has it so and it is time.
+
+        Args:
+            error: With which a request with ``board.sent()`` failed; None before it is sent.
+
+        Returns:
+            Whether they were replaced: ``board.sent()`` is another then.
+
+        Raises:
+            Failed: A budget is spent; let it through.
+            Interrupted: A wish to stop came; let it through.
+        """
+        compaction, is_again = self.agent.compaction, self._context.state.board.is_again
+        if compaction is None or is_again or not (error is None or self.may_compact(error)):
+            return False
+        return await compact(self._context, compaction, is_too_long=error is not None)
 
     def _logged_here(self) -> tuple[LoggedCalls | None, str]:
         """What may be handed back where this is asked, and the step in whose body that is.

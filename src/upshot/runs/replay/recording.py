@@ -23,9 +23,11 @@ from upshot.contract.events import (
     ToolSettled,
     ToolStarted,
 )
+from upshot.contract.message import Message
 from upshot.contract.model_calls import ModelResponse, ModelStarted
 from upshot.contract.pending import PendingApproval
 from upshot.contract.result import AttemptLine
+from upshot.contract.run_control import Compacted
 from upshot.contract.tool_calls import ToolCall
 from upshot.runs.engine_api.exceptions import Aborted, Failed
 from upshot.runs.engine_api.steps import Steps
@@ -45,11 +47,12 @@ class _Attempt:
     """
 
     def __init__(self, state: RunState) -> None:
-        self.seed: list[BoardChanged] = []
+        self.seed: list[BoardChanged | Compacted] = []
         self.models: dict[int, ModelStarted] = state.models
         self.replies: dict[int, ModelResponse] = state.replies
         self.open: dict[str, list[ToolStarted | ArtifactStored]] = {}
         self.calls: dict[tuple[str, str], deque[KnownCall]] = {}
+        self.compacted: deque[Compacted] = deque()
 
     def replied(self) -> dict[str, deque[tuple[int, ModelResponse]]]:
         """The replies in the order in which they were asked for, with the events that asked.
@@ -159,7 +162,7 @@ class Recording:
 
     # -- handing out
 
-    def begin(self, attempt: int) -> list[BoardChanged]:
+    def begin(self, attempt: int) -> list[BoardChanged | Compacted]:
         """Turn to *attempt*; returns what its board was started with."""
         self._now = self._attempts.get(attempt) or _Attempt(RunState())
         self._line = next((one for one in self.past.lines if one.attempt == attempt), None)
@@ -200,6 +203,11 @@ class Recording:
     def known_outcomes(self) -> KnownOutcomes:
         """What a Toolbox hands back in place of making calls."""
         return KnownOutcomes(self.call, pending=lambda: self.waiting)
+
+    def summary(self) -> Message | str | None:
+        """What older messages were replaced by the next time, or that they were not."""
+        found = self._now.compacted
+        return found.popleft().summary if found else "the record does not have it"
 
     def child(self, run_id: str) -> str:
         """The run that was started inside: the one of that id, else the next one.
@@ -285,6 +293,10 @@ class Recording:
                 self._now = self._attempts[event.attempt] = _Attempt(self.past)
             case BoardChanged(seeded=True):
                 now.seed.append(event)
+            case Compacted() if not now.seed:
+                now.seed.append(event)
+            case Compacted():
+                now.compacted.append(event)
             case ToolStarted() | ArtifactStored():
                 now.open.setdefault(event.call_id, []).append(event)
             case ToolSettled():

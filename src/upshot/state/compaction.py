@@ -1,0 +1,112 @@
+"""Where older messages may be cut off, so that what is left is still a conversation."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from upshot.contract.base.enums import Role
+from upshot.contract.base.json_values import to_json
+from upshot.contract.message import CUT, Data, Message, Part, Reasoning, Text
+from upshot.contract.run_control import Compacted
+from upshot.contract.tool_calls import ToolCall
+
+
+def find_cut(
+    messages: Sequence[Message],
+    *,
+    seeded: int,
+    request: Message,
+    keep_last: int,
+    past: Compacted | None = None,
+) -> Compacted | None:
+    """The latest cut that leaves the last messages; None where it would replace nothing new.
+
+    Args:
+        messages: Those of the main channel.
+        seeded: How many of them the engine began with.
+        request: What the run was asked.
+        keep_last: How many of the last ones stay at least.
+        past: The cut before; None for the first.
+    """
+    limit, known = len(messages) - keep_last, 0 if past is None else past.end
+    if limit <= known:
+        return None
+    asked = _asked(messages, seeded, request)
+    end, is_inside = 0, False
+    for place in _whole_before(messages, limit):
+        if _is_said_by_user(messages, place) and place < seeded:
+            end, is_inside = place, False
+        elif messages[place].role is Role.ASSISTANT and place > seeded and asked:
+            end, is_inside = place, True
+    if end <= known:
+        return None
+    kept = {place for place in range(end) if messages[place].role is Role.SYSTEM}
+    kept = sorted(kept.union(asked) if is_inside else kept)
+    # What the cut before kept is sent anyway.
+    if all(place in kept for place in range(known, end)):
+        return None
+    return Compacted(end=end, kept=tuple(kept))
+
+
+def replaced(messages: Sequence[Message], cut: Compacted, past: Compacted | None) -> list[Message]:
+    """The messages that *cut* replaces, the summary of the cut before first."""
+    known = 0 if past is None else past.end
+    earlier = () if past is None or past.summary is None else (past.summary,)
+    kept = frozenset(cut.kept)
+    left = () if past is None else (messages[place] for place in past.kept if place not in kept)
+    return [*earlier, *left, *(messages[at] for at in range(known, cut.end) if at not in kept)]
+
+
+def _whole_before(messages: Sequence[Message], limit: int) -> Iterator[int]:
+    """The places up to *limit* before which every call has its outcome, and every reply its end."""
+    waiting = Counter[str]()
+    for place, message in enumerate(messages[: limit + 1]):
+        before = messages[place - 1] if place else None
+        if not waiting and (before is None or not (before.paused or before.metadata.get(CUT))):
+            yield place
+        waiting.update(call.id for call in message.tool_calls)
+        if message.role is Role.TOOL:
+            id = message.tool_call_id or next(iter(waiting), "")
+            waiting -= Counter([id])
+
+
+def _is_said_by_user(messages: Sequence[Message], place: int) -> bool:
+    """Whether the user begins to speak there; what goes before the request is part of it."""
+    is_user = messages[place].role is Role.USER
+    return is_user and not (place and messages[place - 1].role is Role.USER)
+
+
+def _asked(messages: Sequence[Message], seeded: int, request: Message) -> list[int]:
+    """The places of what the run was asked, and of what was said to it beside that."""
+    said = [place for place in range(seeded) if messages[place].role is Role.USER]
+    if not said:
+        return []
+    first = next((place for place in reversed(said) if messages[place] == request), said[-1])
+    while first and messages[first - 1].role is Role.USER:
+        first -= 1
+    return [place for place in said if place >= first]
+
+
+def transcript_of(messages: Sequence[Message]) -> str:
+    """*messages* as a text, for a model that shall sum them up."""
+    return "\n\n".join(_told(message) for message in messages)
+
+
+def _told(message: Message) -> str:
+    who = f"{message.role} {message.name}" if message.name else str(message.role)
+    return f"{who}: " + "\n".join(filter(None, map(_described, message.parts)))
+
+
+def _described(part: Part) -> str:
+    match part:
+        case Text():
+            return part.text
+        case ToolCall():
+            return f"calls {part.name} with {to_json(part.arguments).decode()}"
+        case Data():
+            return to_json(part.data).decode()
+        case Reasoning():
+            return ""
+        case _:
+            return f"[{getattr(part, 'kind', '')}]"
