@@ -36,7 +36,7 @@ from upshot.contract.run_control import Compacted, FinalizeDecision, Interrupt
 from upshot.contract.tool_calls import ToolCall, ToolRecord
 
 
-class ToolStarted(RunEvent, frozen=True, kw_only=True):
+class ToolStarted(RunEvent, frozen=True, kw_only=True, gc=False):
     """All gates passed the call; the tool is about to run.
 
     Attributes:
@@ -79,7 +79,7 @@ class ToolProgress(RunEvent, frozen=True, kw_only=True):
     data: Json = None
 
 
-class ToolSettled(RunEvent, frozen=True, kw_only=True):
+class ToolSettled(RunEvent, frozen=True, kw_only=True, gc=False):
     """A call has its outcome.
 
     Attributes:

@@ -36,7 +36,7 @@ from upshot.contract.provenance import Voucher
 from upshot.errors import Misuse
 
 
-class ToolCall(Tagged, frozen=True, kw_only=False):
+class ToolCall(Tagged, frozen=True, kw_only=False, gc=False):
     """One tool call, as the model requested it.
 
     Attributes:
@@ -150,7 +150,7 @@ class _Outcome(Tagged, frozen=True, kw_only=False):
                 set_field(self, name, words(word))
 
 
-class ToolExecutionResult(_Outcome, frozen=True, kw_only=True):
+class ToolExecutionResult(_Outcome, frozen=True, kw_only=True, gc=False):
     """The tool ran, and its output fits in a message.
 
     Attributes:
@@ -338,7 +338,7 @@ class ApprovalRecord(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
         settle_moments(self, "at")
 
 
-class ToolRecord(Root, frozen=True, kw_only=True):
+class ToolRecord(Root, frozen=True, kw_only=True, gc=False):
     """All facts of one settled tool call.
 
     Attributes:

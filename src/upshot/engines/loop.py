@@ -26,6 +26,7 @@ from upshot.runs.engine_api.exceptions import Failed, Interrupted, Parked
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 from upshot.state.board import Board
+from upshot.tools.execution.batch import SLICE
 from upshot.tools.toolbox import Toolbox
 
 
@@ -288,36 +289,43 @@ class _Turns:
         except asyncio.CancelledError:
             # The calls are settled all the same, and the message list stays valid.
             outcomes += [record.outcome for record in tools.records[known:]]
-            self._show(tools, calls, outcomes)
+            await self._show(tools, calls, outcomes)
             raise
-        self._show(tools, calls, outcomes)
+        await self._show(tools, calls, outcomes)
         if tools.pending:
             if await self._stop_request():
                 # The request to stop came while others ran: the rest are not asked about any more.
                 waiting = self._board.open_calls()
-                self._show(tools, waiting, await tools.call_off(waiting, turn=self._number))
+                off = await tools.call_off(waiting, turn=self._number)
+                await self._show(tools, waiting, off)
             if pending := tools.pending:
                 raise Parked(*pending)
         if why := tools.stalled:
             raise Failed(AgentError(ErrorCode.NO_PROGRESS, why, origin=Origin.MODEL))
         await self._stop_if_asked()
 
-    def _show(self, tools: Toolbox, calls: list[ToolCall], outcomes: list[ToolOutcome]) -> None:
+    async def _show(
+        self, tools: Toolbox, calls: list[ToolCall], outcomes: list[ToolOutcome]
+    ) -> None:
+        """Put *outcomes* on the board, those of thousands of calls bit by bit."""
         # A list for each id: a confused model may use one id twice.
         by_call: dict[tuple[str, str], list[ToolOutcome]] = {}
         for outcome in outcomes:
             by_call.setdefault((outcome.call_id, outcome.tool_name), []).append(outcome)
-        shown = [
-            Message(
-                Role.TOOL,
-                tools.content_of(by_call[call.id, call.name].pop(0)),
-                tool_call_id=call.id,
-                name=call.name,
-            )
-            for call in calls
-            if by_call.get((call.id, call.name))
-        ]
-        self._board.extend(shown)
+        for first in range(0, len(calls), SLICE):
+            if first:
+                await asyncio.sleep(0)
+            shown = [
+                Message(
+                    Role.TOOL,
+                    tools.content_of(by_call[call.id, call.name].pop(0)),
+                    tool_call_id=call.id,
+                    name=call.name,
+                )
+                for call in calls[first : first + SLICE]
+                if by_call.get((call.id, call.name))
+            ]
+            self._board.extend(shown)
 
     # -- answering
 

@@ -247,14 +247,16 @@ def _whole(fields: dict[str, msgspec.Raw]) -> bytes:
 # journal does for it. They ran when the values were made; what they leave open is types. So the
 # JSON is read as structs of the same fields and types that have no checks of their own.
 _bare: dict[Any, Any] = {}
-# The structs take 15 ms to make. A process that logs no more than one short run does without.
+# The structs take 15 ms to make. A process that logs no more than one short run does without,
+# but for a long event, such as a reply with thousands of calls.
 _MIN_EVENTS = 100
+_LONG_BYTES = 200_000
 _asked = count()
 
 
 def is_surely_readable(line: bytes) -> bool:
     """Whether *line* has the types of an event."""
-    if next(_asked) < _MIN_EVENTS:
+    if next(_asked) < _MIN_EVENTS and len(line) < _LONG_BYTES:
         return False
     try:
         _decoder().decode(line)

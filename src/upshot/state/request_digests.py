@@ -115,6 +115,11 @@ class RequestDigester:
         self._asked: ModelRequest | None = None
         self._rest = RequestDigests()
 
+    def hash_ahead(self, messages: Sequence[Message], most: int) -> None:
+        """Hash the first *most* of *messages*, which ``digests`` then need not hash at once."""
+        ahead = messages.so_far(most) if isinstance(messages, MessageList) else messages[:most]
+        self._chain(ahead)
+
     def digests(self, request: ModelRequest, known: Sequence[str]) -> RequestDigests:
         """The digests of *request*.
 

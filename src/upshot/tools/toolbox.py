@@ -45,7 +45,7 @@ from upshot.tools.call_resumption import (
 from upshot.tools.call_state import CallState, ReplayScope, TurnState, running_call
 from upshot.tools.catalog import catalog_of, resolve_tools
 from upshot.tools.definition.tool import Tool
-from upshot.tools.execution.batch import Batch
+from upshot.tools.execution.batch import SLICE, Batch
 from upshot.tools.execution.executor import WORKERS, Workers
 from upshot.tools.gates.approval_gate import Approver, PreToolHook
 from upshot.tools.gates.standard_gates import (
@@ -478,6 +478,8 @@ class Toolbox:
         # An engine is called again from its top: these calls may be in the log already.
         if self.known_outcomes is not None:
             return await self._hand_back(calls, self.known_outcomes, turn)
+        if len(calls) > SLICE:
+            return await self._run(await self._open_many(calls, turn))
         return await self._run([self._state.open(call, turn) for call in calls])
 
     async def check(self, call: ToolCall) -> DryRun:
@@ -701,6 +703,19 @@ class Toolbox:
         return to_langchain(self)
 
     # -- inside
+
+    async def _open_many(self, calls: Sequence[ToolCall], turn: int) -> list[CallState]:
+        """Open calls, and let others have the loop meanwhile."""
+        opened: list[CallState] = []
+        try:
+            for first in range(0, len(calls), SLICE):
+                await asyncio.sleep(0)
+                opened += [self._state.open(call, turn) for call in calls[first : first + SLICE]]
+        except asyncio.CancelledError:
+            opened += [self._state.open(call, turn) for call in calls[len(opened) :]]
+            self._settle_off(opened)
+            raise
+        return opened
 
     async def _run(self, calls: Sequence[CallState]) -> list[ToolOutcome]:
         batch = Batch(self._state, calls)

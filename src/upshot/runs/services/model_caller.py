@@ -35,6 +35,7 @@ from upshot.runs.redaction import has_marks
 from upshot.runs.run_context import RunContext
 from upshot.runs.services.hooks import before_model
 from upshot.state.request_digests import RequestDigester
+from upshot.tools.execution.batch import SLICE
 
 
 def count_conversation(context: RunContext) -> None:
@@ -101,13 +102,13 @@ async def call_model(
         raise Failed(spent)
     if context.plan.deciders or context.parent is not None:
         request = await before_model(context, request)
+    # Else nobody would look at it.
+    digests = await _digests(context, request) if recorder.is_heard else None
     name = name_of(model)
     budget.turns += 1
     if turn is None:
         # Counted anew in each attempt, while the budget counts those of all.
         turn = budget.turns - budget.turns_before
-    # Nobody else would look at it.
-    digests = _digests(context, request) if recorder.is_heard else None
     recorder.emit(ModelStarted(model=name, turn=turn, request=digests, purpose=purpose, step=step))
     # What was done so far must be safe before more money is spent on it.
     await recorder.barrier()
@@ -139,7 +140,7 @@ async def call_model(
     return response
 
 
-def _digests(context: RunContext, request: ModelRequest) -> RequestDigests:
+async def _digests(context: RunContext, request: ModelRequest) -> RequestDigests:
     """What the log says of *request*."""
     digester, state = context.digester, context.state
     if digester is None:
@@ -149,6 +150,9 @@ def _digests(context: RunContext, request: ModelRequest) -> RequestDigests:
         digester = context.digester = RequestDigester(mask, is_named=has_marks(past.started))
     if state.stored:
         digester.is_named = True
+    for most in range(len(state.sent) + SLICE, len(request.messages), SLICE):
+        digester.hash_ahead(request.messages, most)
+        await asyncio.sleep(0)
     return digester.digests(request, state.sent)
 
 

@@ -18,7 +18,9 @@ from upshot.tools.execution.repeat_rules import is_in_doubt
 from upshot.tools.repetition import TOLD_AT, is_step
 from upshot.tools.toolbox_state import ToolboxState
 
-# After so many calls of one reply, other tasks of the loop get their turn.
+SLICE = 1_000
+"""After so many calls of a reply are made, shown or hashed, other tasks of the loop get a turn."""
+# The same where gates or bodies are asked, which takes ten times as long.
 _SLICE = 100
 
 
@@ -246,6 +248,8 @@ class Batch:
                 self._line_up(call)
             if call.is_open:
                 await self._run(call)
+            # One that ends well is not looked at again, and a reply may hold thousands.
+            self._tasks.pop(call, None)
         except asyncio.CancelledError:
             # However it is cancelled, there is an outcome for every call.
             self._settle_cancelled(call)
@@ -263,7 +267,8 @@ class Batch:
         if call in self._before:
             # Before there is a slot to hold: these calls may need the same one.
             tasks = [self._tasks[one] for one in self._before[call] if one in self._tasks]
-            await asyncio.wait(tasks, timeout=call.turn.remaining_s())
+            if tasks:
+                await asyncio.wait(tasks, timeout=call.turn.remaining_s())
         await self._wait_for_room(call, held)
         try:
             self._gates[call].ask_start(call)

@@ -14,9 +14,9 @@ class Claim:
         writes: Whether it may change what it touches.
         resources: What it touches, None for anything.
         free: Done when it may run; None where it never had to wait.
-        ahead: The claims that it was put behind.
+        ahead: The claims that it was put behind, None for none.
         waits_for: How many of them are not gone yet.
-        behind: The claims that were put behind it.
+        behind: The claims that were put behind it, None for none.
         is_gone: Whether those behind it wait for it no longer.
         is_joint: Whether it has nothing to run, and only stands for the claims ahead of it.
     """
@@ -24,9 +24,9 @@ class Claim:
     writes: bool
     resources: frozenset[str] | None
     free: asyncio.Future[None] | None = field(default=None, init=False)
-    ahead: list[Claim] = field(default_factory=list["Claim"], init=False)
+    ahead: list[Claim] | None = field(default=None, init=False)
     waits_for: int = field(default=0, init=False)
-    behind: list[Claim] = field(default_factory=list["Claim"], init=False)
+    behind: list[Claim] | None = field(default=None, init=False)
     is_gone: bool = field(default=False, init=False)
     is_joint: bool = field(default=False, init=False)
 
@@ -91,14 +91,14 @@ class Locks:
     def leave(self, claim: Claim) -> None:
         """The body has ended, or does not want to run any more."""
         if claim.waits_for:
-            for other in claim.behind:
+            for other in claim.behind or ():
                 # They relied on its order: now they wait themselves for what it waited for.
-                _put_behind(other, [one for one in claim.ahead if one.conflicts(other)])
+                _put_behind(other, [one for one in claim.ahead or () if one.conflicts(other)])
         gone = [claim]
         while gone:
             one = gone.pop()
             one.is_gone = True
-            for other in one.behind:
+            for other in one.behind or ():
                 other.waits_for -= 1
                 if other.waits_for or other.is_gone:
                     continue
@@ -107,7 +107,7 @@ class Locks:
                     gone.append(other)
                 elif other.free is not None and not other.free.done():
                     other.free.set_result(None)
-            one.ahead, one.behind = [], []
+            one.ahead = one.behind = None
         self._in_line -= 1
         # With nobody in line there is no order to keep, and no reason to keep claims alive.
         if not self._in_line:
@@ -153,6 +153,7 @@ class Locks:
 def _put_behind(claim: Claim, ahead: list[Claim]) -> None:
     for one in ahead:
         if not one.is_gone and one is not claim:
+            one.behind, claim.ahead = one.behind or [], claim.ahead or []
             one.behind.append(claim)
             claim.ahead.append(one)
             claim.waits_for += 1
