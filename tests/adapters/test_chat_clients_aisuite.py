@@ -63,8 +63,8 @@ def test_neither_cost_nor_cached_tokens_are_guessed():
     }.issubset(result.metadata["unknown"])
 
 
-@pytest.mark.parametrize(("prompt", "cached", "taken"), [(10, 2_000, 2_010), (2_000, 1_500, 2_000)])
-def test_cached_tokens_are_part_of_the_input(prompt, cached, taken):
+@pytest.mark.parametrize(("prompt", "cached", "taken"), [(10, 2_000, None), (2_000, 1_500, 2_000)])
+def test_cached_tokens_are_part_of_the_input_or_it_is_unknown(prompt, cached, taken):
     usage = from_aisuite(reply(usage=tokens(prompt, 5, cached=cached))).usage
     assert (usage.input_tokens, usage.cache_read_tokens) == (taken, cached)
 

@@ -127,6 +127,13 @@ def test_the_view_is_neither_compared_nor_pickled_alone() -> None:
 # ---- money
 
 
+@given(st.lists(st.integers(1, 10**8).map(lambda micro: micro / 10**9), min_size=2, max_size=6))
+def test_what_adding_floats_leaves_is_no_money(amounts: list[float]) -> None:
+    exact = sum((Decimal(str(amount)) for amount in amounts), Decimal(0))
+    assert Cost(total=sum(amounts)).total == exact  # type: ignore[arg-type]  # a float is taken
+    assert Cost(total=float(exact)).total == exact  # type: ignore[arg-type]  # the same
+
+
 @pytest.mark.parametrize(
     ("amount", "exact"),
     [(0.1, "0.1"), (1, "1"), ("0.30", "0.3"), (Decimal("1E-7"), "0.0000001"), (1e-7, "0.0000001")],

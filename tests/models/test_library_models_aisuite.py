@@ -74,10 +74,20 @@ async def test_what_is_not_told_is_none_and_listed():
 
 
 async def test_anthropics_cache_is_put_back_into_the_prompt():
+    cache = {"cached_tokens": 7, "cache_creation_tokens": 20}
+    usage = USAGE | {"prompt_tokens_details": cache}
+    response, _ = await ask(plain(usage), name="anthropic:claude")
+    assert (response.usage.input_tokens, response.usage.total_tokens) == (37, 42)
+    assert (await ask(plain(usage), name="openai:m"))[0].usage.input_tokens == 10
+
+
+async def test_a_prompt_is_of_unknown_length_where_writes_to_the_cache_are_not_told():
     usage = USAGE | {"prompt_tokens_details": {"cached_tokens": 7}}
     response, _ = await ask(plain(usage), name="anthropic:claude")
-    assert (response.usage.input_tokens, response.usage.total_tokens) == (17, 22)
-    assert (await ask(plain(usage), name="openai:m"))[0].usage.input_tokens == 10
+    assert (response.usage.input_tokens, response.usage.total_tokens) == (None, None)
+    assert (response.usage.output_tokens, response.usage.cache_read_tokens) == (5, 7)
+    assert "input_tokens" in response.provider_data["unknown"]
+    assert (await ask(plain(USAGE), name="anthropic:claude"))[0].usage.input_tokens == 10
 
 
 async def test_an_own_price_makes_a_cost():

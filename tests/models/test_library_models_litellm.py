@@ -19,6 +19,7 @@ from upshot.contract import (
     ToolSpec,
 )
 from upshot.errors import Misuse
+from upshot.flat import FlatAgent
 from upshot.models import Price, Prices, Timeouts, missing_key, resolve
 from upshot.models.library_models import LiteLLMModel
 
@@ -51,6 +52,8 @@ class FakeLiteLLM:
         return reply
 
     def get_llm_provider(self, model):
+        if model == "gpt-5":
+            return model, "openai", None, None
         if "/" not in model:
             raise ValueError("LLM Provider NOT provided")
         return model.partition("/")[2], model.partition("/")[0], None, None
@@ -61,7 +64,7 @@ class FakeLiteLLM:
     def get_model_info(self, model):
         if self.costs is None:
             raise KeyError("This model isn't mapped yet")
-        return {"input_cost_per_token": self.costs}
+        return self.costs
 
 
 def made(*replies, name="openai/gpt-4o", missing=(), costs=None, **options):
@@ -152,6 +155,41 @@ HIDDEN = {"response_cost": 0.00025}
 async def test_litellms_cost_is_an_estimate_of_its_own():
     cost = (await ask(completion(hidden=HIDDEN)))[0].cost
     assert (cost.total, cost.source, cost.estimated) == (Decimal("0.00025"), "litellm", True)
+
+
+CACHED = USAGE | {"prompt_tokens_details": {"cached_tokens": 4, "cache_creation_tokens": 2}}
+CACHE_COSTS = {
+    "input_cost_per_token": 1e-05,
+    "output_cost_per_token": 3e-05,
+    "cache_read_input_token_cost": 1e-06,
+    "cache_creation_input_token_cost": 1.25e-05,
+}
+
+
+@pytest.mark.parametrize(
+    ("usage", "total", "parts"),
+    [
+        (USAGE, 10 * 1e-05 + 5 * 3e-05, ("0.0001", "0.00015", None, None)),
+        (CACHED, 0.000219, ("0.00004", "0.00015", "0.000004", "0.000025")),
+        # Tools, tiers and further charges, of which only the library knows.
+        (USAGE, 0.5, (None, None, None, None)),
+    ],
+    ids=["plain", "cached", "with more than tokens"],
+)
+async def test_litellms_cost_has_parts_where_its_prices_add_up_to_it(usage, total, parts):
+    reply = completion(usage=usage, hidden=HIDDEN | {"response_cost": total})
+    cost = (await ask(reply, costs=CACHE_COSTS))[0].cost
+    wanted = tuple(None if part is None else Decimal(part) for part in parts)
+    assert (cost.input, cost.output, cost.cache_read, cost.cache_write) == wanted
+    known = [part for part in wanted if part is not None]
+    assert cost.total == (sum(known) if known else Decimal("0.5"))
+    assert (cost.source, cost.estimated) == ("litellm", True)
+
+
+async def test_a_flat_agent_names_the_provider_behind_litellm():
+    agent = FlatAgent(made(name="anthropic/claude-x")[0])
+    assert (agent.provider, agent.model) == ("anthropic", "claude-x")
+    assert FlatAgent(made(name="gpt-5")[0]).provider == "openai"
 
 
 async def test_an_own_price_wins_over_litellms_estimate():
@@ -272,7 +310,7 @@ async def test_a_model_that_litellm_does_not_know_is_asked_all_the_same():
 
 
 def test_it_is_priced_where_litellm_knows_a_price():
-    assert made(costs=0.001)[0].priced
+    assert made(costs={"input_cost_per_token": 0.001})[0].priced
     assert not made(name="nobody/knows")[0].priced
 
 

@@ -9,6 +9,7 @@ import pytest
 from upshot import (
     Agent,
     AgentResult,
+    Approve,
     Message,
     ModelRequest,
     ModelResponse,
@@ -16,7 +17,11 @@ from upshot import (
     ScriptEngine,
     Status,
     ToolCall,
+    open_journal,
+    resume,
     run,
+    run_with_handoffs,
+    start,
     tool,
 )
 from upshot.journal import MemoryJournal
@@ -50,6 +55,20 @@ async def test_a_run_that_waits_without_a_journal_says_that_it_is_lost() -> None
 
 async def test_a_run_that_waits_in_a_journal_says_nothing() -> None:
     assert codes(await run(clerk(), "Pay.", journal=MemoryJournal())) == []
+
+
+async def test_a_run_that_waits_in_memory_that_nobody_else_holds_says_that_it_is_lost() -> None:
+    asked: Any = {"journal": "memory:"}
+    assert codes(await run(clerk(), "Pay.", **asked)) == ["no_journal"]
+    async with start(clerk(), "Pay.", **asked) as live:
+        assert codes(await live.result()) == ["no_journal"]
+    assert codes(await run_with_handoffs([clerk()], "Pay.", **asked)) == ["no_journal"]
+    async with open_journal("memory:") as journal:
+        for place in ("memory:", journal):
+            result = await run(clerk(), "Pay.", journal=place)
+            assert codes(result) == []
+            done = await resume(result.run_id, clerk(), journal=place, answers=[Approve("c")])
+            assert done.content == "Done."
 
 
 async def test_only_the_root_says_so() -> None:

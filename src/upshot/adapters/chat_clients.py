@@ -27,8 +27,7 @@ from upshot.contract.message import Message
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolCall, ToolDenied, ToolExecutionResult, ToolOutcome
-from upshot.contract.usage import Usage
-from upshot.native.completion import read_completion
+from upshot.native.completion import read_completion, with_cache
 from upshot.native.framework_messages import read_call
 from upshot.native.objects import as_items, as_moment, as_object, as_text, look
 from upshot.wire.decoding import parse_json
@@ -103,13 +102,7 @@ def _read(native: object) -> ModelResponse:
     if cached is None or taken is None or cached <= taken:
         return response
     # More cached than sent: AISuite passes on Anthropic's input, which excludes the cached part.
-    inclusive = Usage(
-        input_tokens=taken + cached,
-        output_tokens=usage.output_tokens,
-        cache_read_tokens=cached,
-        api_calls=usage.api_calls,
-    )
-    return msgspec.structs.replace(response, usage=inclusive)
+    return msgspec.structs.replace(response, usage=with_cache(usage))
 
 
 def _take_turns(findings: Findings, turns: list[object], events: list[object]) -> None:

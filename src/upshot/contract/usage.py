@@ -284,13 +284,14 @@ NO_USAGE = Usage()
 
 
 def to_money(amount: Decimal | float | str) -> Decimal:
-    """Convert *amount* to an exact one; a float counts as the digits it is printed with.
+    """Convert *amount* to an exact one; a float counts with 15 digits, for the rest of it is noise.
 
     Raises:
         Misuse: It is not a finite number, or it is absurdly large or finely divided.
     """
     try:
-        money = amount if isinstance(amount, Decimal) else Decimal(str(amount))
+        # Any 15 digits survive as a float, and what sums of floats have behind them nobody billed.
+        money = Decimal(f"{amount:.15g}") if isinstance(amount, float) else Decimal(str(amount))
     except ArithmeticError:
         raise Misuse(f"{amount!r} is not an amount of money: give a number") from None
     if not money.is_finite():

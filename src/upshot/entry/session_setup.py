@@ -47,7 +47,7 @@ from upshot.entry.run_lease import (
     taken,
 )
 from upshot.errors import Misuse
-from upshot.journal.opening import open_journal
+from upshot.journal.opening import ends_with_user, open_journal
 from upshot.runs.live_run import LiveRun, live_through
 from upshot.runs.plan import Child, OutputType, Plan, ResumeOptions, RunOptions, Where
 from upshot.runs.run_context import current_run
@@ -280,6 +280,8 @@ async def _plan_new(
     )
     if extra_logged:
         plan = replace(plan, extra_logged=extra_logged)
+    if ends_with_user(options.get("journal")):
+        plan = replace(plan, is_journal_lost=True)
     if journal is not None:
         await _refuse_known(plan, journal)
         if _is_chosen(plan) and is_at_work(plan.run_id, journal):

@@ -149,7 +149,7 @@ class FlatAgent:
     """A model behind one method: ``await FlatAgent(model).call(prompt="Hello")``.
 
     Attributes:
-        provider: The provider, from the model's name.
+        provider: The provider, from the model's name; that behind a library such as LiteLLM.
         model: The model's name without the provider.
     """
 
@@ -162,9 +162,9 @@ class FlatAgent:
         """
         self._model = model
         self._system = system
-        self.provider: str
-        self.model: str
-        self.provider, _, self.model = model.name.partition(":")
+        first, _, rest = model.name.partition(":")
+        self.provider: str = as_text(look(model, "provider")) or first
+        self.model: str = rest.removeprefix(f"{self.provider}:").removeprefix(f"{self.provider}/")
 
     async def call(self, prompt: str) -> AgentResponse:
         """Call the model with *prompt*.

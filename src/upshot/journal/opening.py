@@ -86,6 +86,14 @@ def open_journal(
     return _block(_lend(where))
 
 
+def ends_with_user(where: object) -> bool:
+    """Whether *where* is the place in memory, open, and its journal is gone after its one user."""
+    if not isinstance(where, str) or where != MEMORY:
+        return False
+    place = _places.get(asyncio.get_running_loop(), {}).get(MEMORY)
+    return place is not None and place.users == 1
+
+
 def _block(manager: AbstractAsyncContextManager[J]) -> AbstractAsyncContextManager[J]:
     return Block(manager, call="upshot.open_journal(...)", name="journal")
 

@@ -31,6 +31,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from decimal import Decimal
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import isawaitable
@@ -52,8 +53,8 @@ from upshot.errors import Misuse, UpshotError, need_of_extra
 from upshot.models.http_model import ApiKey, Renamed, close_reader
 from upshot.models.prices import Prices
 from upshot.models.transport import Timeouts
-from upshot.native.completion import read_completion, with_thoughts
-from upshot.native.objects import as_json, find_headers, find_rate_limit, look
+from upshot.native.completion import read_completion, with_cache, with_thoughts
+from upshot.native.objects import as_amount, as_json, find_headers, find_rate_limit, look
 from upshot.wire.chat import PLAIN, ChatDialect, ChatEncoder
 from upshot.wire.decoding import as_list, as_object, as_text, encode_json, parse_json, with_output
 from upshot.wire.encoding import to_delta
@@ -157,9 +158,14 @@ class LibraryModel(ABC):
     async def _ask(self, arguments: JsonObject) -> object:
         """Make the request; a completion, or for a stream an async iterator of chunks."""
 
+    @property
+    def provider(self) -> str:
+        """The provider behind the library, "" where only the library knows it."""
+        return self._model.partition(":")[0]
+
     async def _upstream(self) -> str:
         """The provider behind the library, whose thoughts and signatures go back to it."""
-        return self._model.partition(":")[0]
+        return self.provider
 
     def _read(self, native: object, upstream: str) -> ModelResponse:
         """Read a whole reply."""
@@ -375,8 +381,17 @@ class LiteLLMModel(LibraryModel):
         # Its own retries would multiply with upshot's.
         return await module.acompletion(**{"max_retries": 0, **given, **arguments})
 
+    @property
+    def provider(self) -> str:
+        """The provider behind LiteLLM; imports it where only that can tell."""
+        named, is_named, _ = self._model.partition("/")
+        return named if is_named else self._provider_in(self._imported())
+
     async def _upstream(self) -> str:
-        found = _call(await self._open(), "get_llm_provider", self._model)
+        return self._provider_in(await self._open())
+
+    def _provider_in(self, module: object) -> str:
+        found = _call(module, "get_llm_provider", self._model)
         if isinstance(found, tuple):
             return as_text(cast("tuple[object, ...]", found)[1])
         return self._model.partition("/")[0] if "/" in self._model else ""
@@ -398,6 +413,13 @@ class LiteLLMModel(LibraryModel):
             details={"provider": upstream, "variable": variable},
         )
         return replace(response, error=keyless, usage=Usage())
+
+    def _correct(self, response: ModelResponse) -> ModelResponse:
+        cost = response.cost
+        if cost is None or cost.total is None or cost.source != _LITELLM:
+            return response
+        info = as_object(_call(self._imported(), "get_model_info", self._model))
+        return replace(response, cost=_with_parts(cost, cost.total, response.usage, info))
 
     def _thoughts_in(self, document: Json) -> list[Json]:
         choices = as_list(as_object(document).get("choices"))
@@ -461,6 +483,30 @@ def _to_block(thought: Reasoning) -> JsonObject:
     if thought.redacted:
         return {"type": "redacted_thinking", "data": thought.signature}
     return {"type": "thinking", "thinking": thought.text, "signature": thought.signature}
+
+
+_PRICES: Final = {
+    "input": "input_cost_per_token",
+    "output": "output_cost_per_token",
+    "cache_read": "cache_read_input_token_cost",
+    "cache_write": "cache_creation_input_token_cost",
+}
+
+
+def _with_parts(cost: Cost, total: Decimal, usage: Usage, info: JsonObject) -> Cost:
+    """LiteLLM's estimate with its parts, where its prices of each add up to it; else as it is."""
+    taken, given = usage.input_tokens, usage.output_tokens
+    if taken is None or given is None:
+        return cost
+    read, written = usage.cache_read_tokens or 0, usage.cache_write_tokens or 0
+    counts = {"input": taken - read - written, "output": given}
+    counts |= {"cache_read": read} if read else {}
+    counts |= {"cache_write": written} if written else {}
+    prices = {part: as_amount(info.get(_PRICES[part])) for part in counts}
+    parts = {part: price * counts[part] for part, price in prices.items() if price is not None}
+    # It knows further charges, tiers and tools: what does not add up is not split.
+    is_whole = len(parts) == len(counts) and abs(sum(parts.values()) - total) * 10**9 <= total
+    return replace(cost, **parts, total=None) if is_whole else cost
 
 
 def _join_thoughts(pieces: Iterable[JsonObject], provider: str) -> tuple[Reasoning, ...]:
@@ -593,9 +639,8 @@ class AISuiteModel(LibraryModel):
 
     def _correct(self, response: ModelResponse) -> ModelResponse:
         usage = response.usage
-        if self._provider in _WITHOUT_CACHE and usage.input_tokens is not None:
-            taken = usage.input_tokens + (usage.cache_read_tokens or 0)
-            usage = replace(usage, input_tokens=taken, total_tokens=None)
+        if self._provider in _WITHOUT_CACHE:
+            usage = with_cache(usage)
         told = replace(response, usage=usage)
         told = replace(told, cost=self._cost_of(told))
         unknown: list[Json] = [

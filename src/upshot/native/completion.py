@@ -15,7 +15,7 @@ import msgspec
 from upshot.contract.base.structs import Json, JsonObject, Local
 from upshot.contract.message import Part, Reasoning
 from upshot.contract.model_calls import ModelResponse
-from upshot.contract.usage import Cost
+from upshot.contract.usage import Cost, Usage
 from upshot.native.objects import (
     as_amount,
     as_arguments,
@@ -64,6 +64,18 @@ def read_completion(native: object, *, now: float | None = None) -> ModelRespons
         duration_ms=round(elapsed_ms) if elapsed_ms is not None else 0,
         local=Local(raw=native),
     )
+
+
+def with_cache(usage: Usage) -> Usage:
+    """*usage* of Anthropic's form, whose input excludes the cache, in upshot's.
+
+    Where something was read from the cache and nothing is told of what was written to it, the input
+    is unknown.
+    """
+    taken, read, written = usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens
+    if taken is not None:
+        taken = None if read and written is None else taken + (read or 0) + (written or 0)
+    return msgspec.structs.replace(usage, input_tokens=taken, total_tokens=None)
 
 
 def with_thoughts(response: ModelResponse, thoughts: tuple[Reasoning, ...]) -> tuple[Part, ...]:

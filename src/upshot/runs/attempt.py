@@ -37,8 +37,8 @@ from upshot.state.stored_events import name_seed
 
 _WAITS_IN_VAIN = RunWarning(
     code="no_journal",
-    message="the run waits for an answer, and without a journal nobody can go on with it: give "
-    "run(..., journal=...), or approve= to answer at once",
+    message="the run waits for an answer, and no journal outlives it, so nobody can go on with it: "
+    "give run(..., journal=PATH), or approve= to answer at once",
     origin=Origin.CALLER,
 )
 
@@ -378,7 +378,8 @@ def tell_waits(context: RunContext, ending: Ending) -> Ending:
         ending: What it waits for; what its host was asked for is logged already.
     """
     state, plan = context.state, context.plan
-    if plan.journal is None and context.parent is None and context.recording is None:
+    is_lost = plan.journal is None or plan.is_journal_lost
+    if is_lost and context.parent is None and context.recording is None:
         context.recorder.warn(_WAITS_IN_VAIN)
     own = {
         bare_id(one): one

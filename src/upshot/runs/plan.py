@@ -346,6 +346,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         seed: What the board of the first attempt was started with, in an earlier session.
         secret_marks: What the marks begin with that stand for secrets in its log, "" without any.
         cached_logged: What ``logged_options`` gives, where that was found out before.
+        is_journal_lost: Whether its journal is in memory and closed when it ends.
         is_known: Whether the parent run has counted already what this run's log says it used.
         continue_stopped: Whether a child run that was stopped goes on as this one does.
         is_retry_given: Whether the call said how failed model calls are tried again.
@@ -400,6 +401,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     warnings: tuple[RunWarning, ...] = ()
     earlier_may_work: bool = False
     spec: AgentSpec = AgentSpec()
+    is_journal_lost: bool = False
     is_known: bool = False
     continue_stopped: bool = False
     is_retry_given: bool = False
