@@ -398,12 +398,14 @@ def runs(*, conversations: bool, status: str | None, **options: Any) -> int:
     metavar="DAYS",
     help="All runs that ended so many days ago.",
 )
+@click.option("--conversation", default="", metavar="ID", help="All runs of this conversation.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @JSON
 def prune(**options: Any) -> int:
     """Remove runs from a log, with all that they started and their stored outputs.
 
-    RUN is an id, a beginning of one, or last. What a parent run or a fork still reads stays.
+    RUN is an id, a beginning of one, or last. What a parent run, a fork or a later turn of a
+    conversation still reads stays.
     """
     return _run(prune_runs, **options)
 

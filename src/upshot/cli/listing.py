@@ -342,18 +342,23 @@ async def prune_runs(
     wanted: Sequence[str],
     journal: str,
     older_than_days: int | None,
+    conversation: str,
     dry_run: bool,
     as_json: bool,
 ) -> int:
     """Remove runs, and print what was removed and what stays."""
-    if bool(wanted) == (older_than_days is not None):
-        raise Misuse("say which runs to remove: name them, or give --older-than DAYS")
+    if bool(wanted) + (older_than_days is not None) + bool(conversation) != 1:
+        raise Misuse(
+            "say which runs to remove: name them, or give --older-than DAYS or --conversation ID"
+        )
     before = None
     if older_than_days is not None:
         before = SYSTEM_CLOCK.now() - timedelta(days=older_than_days)
     async with open_journal(existing_journal(journal), create=False) as log:
         run_ids = [await find_run(log, one) for one in wanted]
-        removed = await log.remove_runs(run_ids, ended_before=before, dry_run=dry_run)
+        removed = await log.remove_runs(
+            run_ids, ended_before=before, conversation=conversation, dry_run=dry_run
+        )
     if as_json:
         terminal.put_json(encode(removed))
         return 0

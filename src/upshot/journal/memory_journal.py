@@ -447,6 +447,7 @@ class MemoryJournal:
         run_ids: Sequence[str] = (),
         *,
         ended_before: datetime | None = None,
+        conversation: str = "",
         dry_run: bool = False,
     ) -> RemovedRuns:
         """Remove runs with all that they started, and their artifacts.
@@ -454,22 +455,23 @@ class MemoryJournal:
         Args:
             run_ids: These runs, whether they have ended or not.
             ended_before: All root runs that ended before this, timezone-aware; those that a fork
-                still reads stay, and are named.
+                or a later turn of their conversation still reads stay, and are named.
+            conversation: All runs of this conversation, whether they have ended or not.
             dry_run: Only tell what would be removed.
 
         Raises:
-            Misuse: Nothing is named, or both are; a run that is named is not there, is being
-                worked on, or is still read by its parent or a fork.
+            Misuse: Not just one of these is given; what is named is not there; a run is being
+                worked on, or is still read by its parent, a fork or a later turn.
         """
         logs = self._open()
-        check_removal(run_ids, ended_before)
+        check_removal(run_ids, ended_before, conversation)
         forks: dict[str, list[str]] = {}
         for run_id, log in logs.items():
             for origin in log.origins:
                 forks.setdefault(origin, []).append(run_id)
         at_work = [run_id for run_id in logs if self.is_begun(run_id)]
         gone, kept = choose_removal(
-            run_ids, ended_before, self._listed(), forks=forks, at_work=at_work
+            run_ids, ended_before, conversation, self._listed(), forks=forks, at_work=at_work
         )
         artifacts = [one for run_id in gone for one in self.artifacts.of_run(run_id)]
         if not dry_run:

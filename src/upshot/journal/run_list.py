@@ -98,12 +98,12 @@ def already_there(run_id: str) -> JournalError:
     return JournalError(f"run {run_id} is in the journal already", run_id=run_id)
 
 
-def check_removal(run_ids: Sequence[str], ended_before: datetime | None) -> None:
+def check_removal(run_ids: Sequence[str], ended_before: datetime | None, conversation: str) -> None:
     """Refuse a removal that does not say what to remove."""
     if isinstance(run_ids, str):
         raise Misuse(f"run_ids is the text {run_ids!r:.60}: give a list of ids")
-    if bool(run_ids) == (ended_before is not None):
-        raise Misuse("say which runs to remove: give run_ids, or ended_before")
+    if bool(run_ids) + (ended_before is not None) + bool(conversation) != 1:
+        raise Misuse("say which runs to remove: give one of run_ids, ended_before and conversation")
     if ended_before is not None and ended_before.utcoffset() is None:
         raise Misuse("ended_before has no time zone: give an aware moment, datetime.now(UTC)")
 
@@ -111,15 +111,30 @@ def check_removal(run_ids: Sequence[str], ended_before: datetime | None) -> None
 def choose_removal(
     run_ids: Sequence[str],
     ended_before: datetime | None,
+    conversation: str,
     runs: Iterable[RunSummary],
     *,
     forks: Mapping[str, Collection[str]],
     at_work: Collection[str],
 ) -> tuple[list[str], dict[str, str]]:
-    """Choose the runs to remove: those named, or that ended before a date; with child runs."""
+    """Choose the runs to remove: those named, or of a conversation, or that ended before a date;
+    with child runs.
+
+    Args:
+        run_ids: See ``SqlJournal.remove_runs``.
+        ended_before: See there.
+        conversation: See there.
+        runs: All runs, those that began last first.
+        forks: The forks of a run.
+        at_work: The runs that a process works on.
+    """
     family = _Family(runs, forks=forks, at_work=at_work)
     if ended_before is not None:
         return _choose_ended(family, ended_before)
+    if conversation:
+        run_ids = family.of_conversation.get(conversation, ())
+        if not run_ids:
+            raise Misuse(f"the journal has no conversation {conversation!r}")
     unknown = [run_id for run_id in run_ids if run_id not in family.known]
     if unknown:
         raise Misuse(f"the journal has no run {unknown[0]!r}")
@@ -163,8 +178,11 @@ class _Family:
         self._forks = forks
         self._at_work = at_work
         self._children: dict[str, list[str]] = {}
+        self.of_conversation: dict[str, list[str]] = {}
         for run in self.known.values():
             self._children.setdefault(run.parent_run_id, []).append(run.run_id)
+            if run.context_id:
+                self.of_conversation.setdefault(run.context_id, []).append(run.run_id)
 
     def with_children(self, run_ids: Iterable[str]) -> dict[str, None]:
         """The runs and all below them, each once and in order."""
@@ -186,7 +204,22 @@ class _Family:
             return f"run {parent}, which started it, reads it: remove that one"
         # A fork has the events that it was made of, but reads the child runs where they are.
         readers = [one for one in self._forks.get(parent, ()) if one in self.known.keys() - chosen]
-        return f"run {readers[0]}, a fork, reads it: remove that one too" if readers else ""
+        if readers:
+            return f"run {readers[0]}, a fork, reads it: remove that one too"
+        return self._begun_with(self.known[run_id], chosen)
+
+    def _begun_with(self, turn: RunSummary, chosen: AbstractSet[str]) -> str:
+        """Why a turn of a conversation has to stay: its messages stand in no other log."""
+        id = turn.context_id
+        for later in self.of_conversation[id] if turn.turn else ():
+            if later == turn.run_id:
+                break
+            if later not in chosen:
+                return (
+                    f"run {later} of conversation {id!r} began after it, with what was said: "
+                    "remove the whole conversation"
+                )
+        return ""
 
     def blocked(
         self, tree: Collection[str], chosen: AbstractSet[str], ended_before: datetime

@@ -452,6 +452,7 @@ class SqlJournal:
         run_ids: Sequence[str] = (),
         *,
         ended_before: datetime | None = None,
+        conversation: str = "",
         dry_run: bool = False,
     ) -> RemovedRuns:
         """Remove runs with all that they started, and their artifacts.
@@ -461,17 +462,20 @@ class SqlJournal:
         Args:
             run_ids: These runs, whether they have ended or not.
             ended_before: All root runs that ended before this, timezone-aware; those that a fork
-                still reads stay, and are named.
+                or a later turn of their conversation still reads stay, and are named.
+            conversation: All runs of this conversation, whether they have ended or not.
             dry_run: Only tell what would be removed.
 
         Raises:
-            Misuse: Nothing is named, or both are; a run that is named is not there, is being
-                worked on, or is still read by its parent or a fork.
+            Misuse: Not just one of these is given; what is named is not there; a run is being
+                worked on, or is still read by its parent, a fork or a later turn.
             JournalError: The journal is damaged or closed.
         """
-        check_removal(run_ids, ended_before)
+        check_removal(run_ids, ended_before, conversation)
         removed = await self.write(
-            lambda connection: _remove_runs(connection, run_ids, ended_before, dry_run=dry_run)
+            lambda connection: _remove_runs(
+                connection, run_ids, ended_before, conversation, dry_run=dry_run
+            )
         )
         if not dry_run:
             for run_id in removed.run_ids:
@@ -647,6 +651,7 @@ def _remove_runs(
     connection: WriteConnection,
     run_ids: Sequence[str],
     ended_before: datetime | None,
+    conversation: str,
     *,
     dry_run: bool,
 ) -> RemovedRuns:
@@ -659,6 +664,7 @@ def _remove_runs(
     gone, kept = choose_removal(
         run_ids,
         ended_before,
+        conversation,
         stored.read_summaries(connection, RunQuery()),
         forks=forks,
         at_work=[run_id for run_id, holder in holders if holder.state in ("lives", "stopped")],
