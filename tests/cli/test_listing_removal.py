@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Command
-from upshot.contract import AgentResult, Event, RunSettled, RunStarted
+from upshot.contract import AgentResult, Event, Request, RunSettled, RunStarted
 from upshot.journal import open_journal
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -103,3 +103,14 @@ def test_sqlites_name_for_memory_is_no_file(command: Command) -> None:
     code, _, err = command("run", "agent.py", "Hi", "--journal", ":memory:")
     assert code == 2 and "give --journal memory:" in err
     assert not Path(":memory:").exists()
+
+
+def test_a_whole_conversation_is_removed(command: Command) -> None:
+    for number, id in enumerate(("ada", "ada", "bob")):
+        start: Any = {"run_id": f"run-{number}", "seq": 1, "time": LONG_AGO}
+        write(RunStarted(**start, request=Request("go", context_id=id), options={"turn": {}}))
+    code, _, err = command("prune", "run-0", "--journal", "runs.db")
+    assert code == 2 and "remove the whole conversation" in err
+    code, out, err = command("prune", "--conversation", "ada", "--journal", "runs.db")
+    assert (code, out, err) == (0, "removed 2 runs and 0 stored outputs (0 bytes)\n", "")
+    assert listed(command) == ["run-2"]

@@ -12,7 +12,13 @@ from upshot.contract.usage import Cost, Usage
 from upshot.journal.event_codec import Entry, damage_error, line_of, read_event
 from upshot.journal.run_list import RunQuery
 from upshot.journal.sql.connection import Connection
-from upshot.journal.sql.queries import read_entries, read_page, read_summaries, scan_run
+from upshot.journal.sql.queries import (
+    read_entries,
+    read_latest,
+    read_page,
+    read_summaries,
+    scan_run,
+)
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import with_messages
 from upshot.state.turns import (
@@ -28,9 +34,6 @@ from upshot.state.turns import (
 )
 
 _PAGE_EVENTS = 256
-# By the index alone, however many runs there are.
-_LATEST = """SELECT context_id, max(started_at) AS last FROM runs WHERE context_id <> ''
-    GROUP BY context_id ORDER BY last"""
 
 
 def read_turns(
@@ -63,15 +66,11 @@ def list_conversations(
     connection: Connection, limit: int | None, *, newest_first: bool
 ) -> list[ConversationSummary]:
     """The conversations, by the time at which their last run began."""
-    query = f"{_LATEST} DESC" if newest_first else _LATEST
-    found: list[ConversationSummary] = []
-    for id, _ in connection.execute(query).fetchall():
-        if len(found) == limit:
-            break
-        # One that was taken and has not begun has no run yet.
-        if runs := _runs_of(connection, id):
-            found.append(summarised(id, runs))
-    return found
+    found: dict[str, list[RunSummary]] = {}
+    for run in read_latest(connection, limit, newest_first=newest_first):
+        found.setdefault(run.context_id, []).append(run)
+    listed = [summarised(id, runs[::-1]) for id, runs in found.items()]
+    return listed if newest_first else listed[::-1]
 
 
 def exported_lines(connection: Connection, run_id: str, kept: KeptTurns) -> Iterator[bytes]:

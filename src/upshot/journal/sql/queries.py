@@ -255,6 +255,22 @@ def read_summaries(connection: Connection, wanted: RunQuery) -> list[RunSummary]
     return [_summary(row) for row in connection.execute(query, values).fetchall()]
 
 
+def read_latest(
+    connection: Connection, limit: int | None, *, newest_first: bool
+) -> list[RunSummary]:
+    """The runs of the conversations whose last run began last, or first; the newest run first."""
+    # By the index alone, however many runs there are. One that was taken and has not begun has no
+    # run yet.
+    page = f"""SELECT context_id FROM runs WHERE context_id <> '' GROUP BY context_id
+        HAVING max(started_at) > {NEVER}
+        ORDER BY max(started_at) {"DESC" if newest_first else "ASC"}"""
+    values = () if limit is None else (limit,)
+    page += " LIMIT ?" if values else ""
+    query = f"""{_SUMMARIES} AND context_id <> '' AND context_id IN ({page})
+        ORDER BY started_at DESC, run_no DESC"""
+    return [_summary(row) for row in connection.execute(query, values).fetchall()]
+
+
 def _place_in_list(connection: Connection, run_id: str) -> tuple[int, int]:
     row = connection.execute(
         "SELECT started_at, run_no FROM runs WHERE run_id = ?", (run_id,)
