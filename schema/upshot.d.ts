@@ -1305,6 +1305,11 @@ export interface Deny {
    */
   reason?: string;
   /**
+   * The digest of the question that it answers; "" is to any about the call.
+   * @defaultValue `""`
+   */
+  digest?: string;
+  /**
    * Who answered, "" if unknown. Raises:
    * @defaultValue `""`
    */
@@ -2046,6 +2051,26 @@ export type Origin =
   | "observer"
   | "tool"
   | (string & {});
+
+/** An answer that came too late. */
+export interface Outdated {
+  /** The answer. */
+  answer: AnyAnswer;
+  /**
+   * Why it is not taken.
+   * @defaultValue `""`
+   */
+  reason?: string;
+  /** What was answered before it, null where that is not known. */
+  decision?: AnyAnswer | null;
+  /**
+   * Who answered that, "" if unknown.
+   * @defaultValue `""`
+   */
+  by?: string;
+  /** When, null if unknown. */
+  at?: Moment | null;
+}
 
 /** A part of a message or an artifact. */
 export type Part =
@@ -3222,6 +3247,12 @@ export interface Tainted {
    * @defaultValue `{}`
    */
   origin?: TaintOrigin;
+}
+
+/** An answer that stands: whoever goes on with the run takes it. */
+export interface Taken {
+  /** The answer. */
+  answer: AnyAnswer;
 }
 
 /** Plain or marked-up text. */

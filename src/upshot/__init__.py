@@ -107,11 +107,13 @@ with lazy_imports(globals()):
         Approve as Approve,
         Deny as Deny,
         Edit as Edit,
+        Outdated as Outdated,
         Pending as Pending,
         PendingApproval as PendingApproval,
         PendingExternal as PendingExternal,
         PendingQuestion as PendingQuestion,
         TaintOrigin as TaintOrigin,
+        Taken as Taken,
     )
     from upshot.contract.protocols import (
         AnyResult as AnyResult,
@@ -195,6 +197,7 @@ with lazy_imports(globals()):
     from upshot.engines.machine.machine_engine import MachineEngine as MachineEngine
     from upshot.engines.script import ScriptEngine as ScriptEngine
     from upshot.entry.api import (
+        answer as answer,
         fork as fork,
         reopen as reopen,
         replay as replay,

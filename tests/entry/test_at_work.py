@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.answering import keep_answers
 from tests.runs.kit import Do, Witness, kinds, log_of
 from upshot import (
     Agent,
@@ -36,7 +37,6 @@ from upshot import (
     start,
     tool,
 )
-from upshot.entry.answers import keep_answers
 from upshot.journal import MemoryJournal, SqliteJournal
 
 REFUSED = (

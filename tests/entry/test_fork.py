@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.answering import keep_answers
 from tests.engines.machine_kit import engine_of
 from tests.runs.kit import ADD, Do, add, kinds, log_of, measured
 from upshot import (
@@ -30,7 +31,6 @@ from upshot import (
     run,
     tool,
 )
-from upshot.entry.answers import keep_answers
 
 TOUCHED: list[str] = []
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.answering import keep_answers
 from upshot import (
     Agent,
     Answer,
@@ -21,7 +22,6 @@ from upshot import (
     run,
 )
 from upshot.engines import AgentTask
-from upshot.entry.answers import keep_answers
 from upshot.journal import MemoryJournal
 
 

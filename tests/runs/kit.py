@@ -8,6 +8,7 @@ from typing import Any
 
 from upshot import Event, Journal, Message, ModelResponse, ToolCall, Usage
 from upshot.journal import MemoryJournal
+from upshot.journal.wishes import Wish
 from upshot.state.stored_events import states
 
 ADD = ToolCall("call-1", "add", {"a": 1, "b": 2})
@@ -116,11 +117,11 @@ class Safe(Ordered):
 
 
 class Raced(MemoryJournal):
-    """Another process goes on just before a run is claimed.
+    """Another process goes on just before a run is claimed or answered.
 
     Args:
         before: What the journal holds.
-        at: The run whose claim comes too late.
+        at: The run whose claim or answer comes too late.
         then: What the other process writes.
     """
 
@@ -131,8 +132,15 @@ class Raced(MemoryJournal):
             self.append(event)
 
     async def claim(self, run_id: str, *, cut: bool = False) -> int:
+        self._go_on(run_id)
+        return await super().claim(run_id, cut=cut)
+
+    async def place_wish(self, wish: Wish, *, seq: int = 0) -> Wish | None:
+        self._go_on(wish.run_id)
+        return await super().place_wish(wish, seq=seq)
+
+    def _go_on(self, run_id: str) -> None:
         if run_id == self._at:
             then, self._then = self._then, []
             for event in then:
                 self.append(event)
-        return await super().claim(run_id, cut=cut)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import upshot
+from tests.answering import keep_answers
 from tests.runs.kit import kinds, log_of, measured
 from upshot import (
     Agent,
@@ -28,7 +29,6 @@ from upshot import (
     run,
     tool,
 )
-from upshot.entry.answers import keep_answers
 from upshot.journal import MemoryJournal
 from upshot.state.stored_events import states
 
@@ -382,9 +382,12 @@ async def test_an_outdated_answer_is_not_kept_for_later(where: str):
     shown = await upshot.run(agent, upshot.Request("?", run_id="r"), **more)
     pending: Any = shown.pending[0]
     await upshot.resume("r", agent, **more, answers=[pending.deny()])
-    for old in (pending.approve(), upshot.Approve("c")):
-        with pytest.raises(upshot.Misuse, match="asked anew"):
+    other = upshot.Approve("c", digest="another")
+    for old, why in ((pending.approve(), "answered before"), (other, "asked anew")):
+        with pytest.raises(upshot.Misuse, match=why):
             await keep_answers("r", [old], journal=where)
+    with pytest.raises(upshot.Misuse, match="does not say what was shown"):
+        await upshot.answer("r", [upshot.Deny("c")], journal=where)
     result = await upshot.resume("r", agent, **more)
     assert (result.status, removed) == ("input_required", [])
 

@@ -374,7 +374,7 @@ async def test_a_fork_reads_the_words_of_strangers_as_its_origin_sent_them() -> 
 
 
 async def test_an_answer_that_came_after_a_park_leaves_its_result_as_it_was() -> None:
-    from upshot.entry.answers import keep_answers
+    from tests.answering import keep_answers
 
     journal = MemoryJournal()
     agent = Agent("a", engine=Do(lambda r, h, b: h.ask_user("Well?", key="q")))

@@ -31,13 +31,14 @@ from upshot.contract.codec import encode
 from upshot.contract.pending import (
     Answer,
     AnyAnswer,
+    Outdated,
     Pending,
     PendingApproval,
     PendingQuestion,
 )
 from upshot.contract.provenance import Doubt, Voucher
 from upshot.engines.machine.machine_engine import MachineEngine
-from upshot.entry.answers import keep_answers
+from upshot.entry.answers import answer_run as answer_parked
 from upshot.errors import Misuse
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.opening import open_journal
@@ -380,7 +381,9 @@ async def answer_run(
         terminal.hint(*_hints(waiting, run_id, journal))
         return EXIT_CODES[Status.INPUT_REQUIRED]
     if not goes_on:
-        await keep_answers(run_id, answers, journal=where)
+        told = await answer_parked(run_id, answers, journal=where)
+        if late := [one.reason for one in told if isinstance(one, Outdated)]:
+            raise Misuse("; ".join(late))
         terminal.hint(f"go on: {command_line('resume', run_id, journal=journal)}")
         return 0
     return await resume_agent(

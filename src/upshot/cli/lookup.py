@@ -13,14 +13,17 @@ from pathlib import Path
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from upshot.cli.activity import Activity
 from upshot.contract.base.checks import nearest
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.protocols import Journal, RunSummary
+from upshot.entry.answers import open_wishes
 from upshot.errors import Misuse
 from upshot.journal.opening import SQLITE_MEMORY
 from upshot.journal.postgres.urls import shown_place
+from upshot.runs.resumption import answered
 from upshot.state.stored_events import seeds_of, states
 
 DEFAULT_JOURNAL = ".upshot/runs.db"
@@ -140,6 +143,10 @@ async def read_activity(journal: Journal, run_id: str) -> Activity:
     with uncollected():
         async for event, state in states(journal.events(run_id), seeds=seeds_of(journal)):
             activity.add(event, state)
+    # Nobody has gone on with the run since.
+    for wish in await open_wishes(activity.state, run_id, journal):
+        event = answered(wish.answer, activity.state)
+        activity.add(replace(event, run_id=run_id, seq=activity.state.seq))
     return activity
 
 

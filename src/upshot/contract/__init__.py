@@ -161,11 +161,13 @@ with lazy_imports(globals()):
         Approve as Approve,
         Deny as Deny,
         Edit as Edit,
+        Outdated as Outdated,
         Pending as Pending,
         PendingApproval as PendingApproval,
         PendingExternal as PendingExternal,
         PendingQuestion as PendingQuestion,
         TaintOrigin as TaintOrigin,
+        Taken as Taken,
     )
     from upshot.contract.protocols import (
         AnyResult as AnyResult,

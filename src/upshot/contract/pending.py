@@ -90,8 +90,8 @@ class PendingApproval(Tagged, frozen=True, kw_only=True, metaclass=CheckedMeta):
         return Approve(self.call_id, digest=self.digest, always=always, by=by)
 
     def deny(self, reason: str = "", *, by: str = "") -> Deny:
-        """A no to the call."""
-        return Deny(self.call_id, reason, by=by)
+        """A no to this question."""
+        return Deny(self.call_id, reason, digest=self.digest, by=by)
 
     def edit(self, arguments: JsonObject, *, by: str = "") -> Edit:
         """A yes to the call with other arguments, all of them.
@@ -194,12 +194,14 @@ class Deny(_Refusal, frozen=True, kw_only=True):
     Attributes:
         call_id: The call.
         reason: The reason given to the model.
+        digest: The digest of the question that it answers; "" is to any about the call.
         by: Who answered, "" if unknown.
 
     Raises:
         Misuse: A field has the wrong type.
     """
 
+    digest: str = ""
     by: str = ""
 
     def __post_init__(self) -> None:
@@ -269,9 +271,37 @@ def answers_question(
         times_asked: How many questions were asked about calls with this id.
 
     Returns:
-        True for any no. A yes counts for the question whose digest it repeats; one without a
-        digest counts only if no more than one question was asked.
+        Whether it repeats the digest of *question*. Without a digest a no counts for any, and a yes
+        only if no more than one question was asked.
     """
-    if isinstance(answer, Deny):
-        return True
-    return answer.digest == question.digest if answer.digest else times_asked <= 1
+    if answer.digest:
+        return answer.digest == question.digest
+    return isinstance(answer, Deny) or times_asked <= 1
+
+
+class Taken(Value, frozen=True, kw_only=True):
+    """An answer that stands: whoever goes on with the run takes it.
+
+    Attributes:
+        answer: The answer.
+    """
+
+    answer: AnyAnswer
+
+
+class Outdated(Value, frozen=True, kw_only=True):
+    """An answer that came too late.
+
+    Attributes:
+        answer: The answer.
+        reason: Why it is not taken.
+        decision: What was answered before it, None where that is not known.
+        by: Who answered that, "" if unknown.
+        at: When, None if unknown.
+    """
+
+    answer: AnyAnswer
+    reason: str = ""
+    decision: AnyAnswer | None = None
+    by: str = ""
+    at: Moment | None = None

@@ -3,8 +3,10 @@
 All that waits or waited for an answer is one table of ``_Wait``. An answer to a closed one is told
 as ``answer_outdated``; an answer to nothing in the table is misuse.
 
-An answer for a child run is written into that run's own log before its parent goes on, so it is
-there once, however the process ends then.
+Answers are kept as wishes beside the log, where the first one for a question stands, whoever gives
+it. Who has taken the run copies them into its log. What is answered along with ``resume`` for a
+child run is written into that run's own log before its parent goes on, so it is there once,
+however the process ends then.
 """
 
 from __future__ import annotations
@@ -20,25 +22,29 @@ from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.checks import shown
 from upshot.contract.base.enums import Origin
 from upshot.contract.error import RunWarning
+from upshot.contract.events import ApprovalAnswered
 from upshot.contract.pending import (
     Answer,
     AnyAnswer,
     Approve,
     Deny,
     Edit,
+    Outdated,
     PendingApproval,
     PendingExternal,
     PendingQuestion,
+    Taken,
     answers_question,
 )
 from upshot.contract.protocols import Journal
 from upshot.entry.resume import read_on, read_past
-from upshot.entry.run_lease import taken
-from upshot.errors import Misuse
+from upshot.entry.run_lease import is_at_work, taken
+from upshot.errors import JournalError, Misuse
 from upshot.journal.opening import open_journal
+from upshot.journal.wishes import Wish, WishKeeper, keeps_wishes, wish_keeper
 from upshot.runs.plan import Where
 from upshot.runs.recorder import Recorder
-from upshot.runs.redaction import Redaction, marks_for, name_marks
+from upshot.runs.redaction import Redaction, lift_secrets, marks_for, name_marks
 from upshot.runs.resumption import log_answers
 from upshot.state.child_runs import bare_id, child_id, origins_of
 from upshot.state.run_state import RunState
@@ -55,6 +61,14 @@ class _Wait(msgspec.Struct, frozen=True):
     choices: tuple[str, ...] = ()
     asked: PendingApproval | None = None
     times_asked: int = 0
+    times_answered: int = 0
+    seq: int = 0
+    has_answer: bool = False
+
+    @property
+    def item(self) -> str:
+        """Names the question: a later one of the same id is another one."""
+        return f"{self.id} {self.times_answered}" if self.asked is None else self.asked.digest
 
     def fault(self, answer: AnyAnswer) -> str:
         """Why *answer*, which is for it, is not taken; "" if it is."""
@@ -65,7 +79,7 @@ class _Wait(msgspec.Struct, frozen=True):
         if answers_question(answer, self.asked, times_asked=self.times_asked):
             return ""
         named = _named(answer)
-        if isinstance(answer, Approve | Edit) and answer.digest:
+        if answer.digest:
             return f"{named} is to another question than the one that is open: it is asked anew"
         return (
             f"{named} does not say which of {self.times_asked} questions about calls of this id "
@@ -83,28 +97,149 @@ class _Wait(msgspec.Struct, frozen=True):
         return before == self.run_id or child_id(self.outer_id, before) == self.run_id
 
 
-async def keep_answers(run_id: str, answers: Sequence[AnyAnswer], *, journal: Where) -> None:
-    """Log the user's answers without resuming the run; ``resume`` then finds them.
+async def answer_run(
+    run_id: str, answers: Sequence[AnyAnswer], *, journal: Where
+) -> tuple[Taken | Outdated, ...]:
+    """See ``answer``."""
+    _check_types(answers)
+    for answer in answers:
+        if not (isinstance(answer, Answer) or answer.digest):
+            raise Misuse(
+                f"{_named(answer)} does not say what was shown: make it by approve(), deny() or "
+                "edit() of an item of result.pending, or give its digest"
+            )
+    async with open_journal(journal, create=False) as opened:
+        keeper, seen = wish_keeper(opened), None
+        while True:
+            past = await read_past(run_id, opened)
+            waits = await _waits_for(answers, past, run_id, opened)
+            found = _assigned(answers, waits, past)
+            told = [
+                await _place(answer, wait, past, opened, keeper)
+                for answer, wait in zip(answers, found, strict=True)
+            ]
+            if None not in told:
+                return tuple(one for one in told if one is not None)
+            if seen == (seen := [(wait.run_id, wait.seq) for wait in found]):
+                raise JournalError(
+                    f"run {run_id} is being worked on: answer what it still waits for when it has "
+                    "parked",
+                    run_id=run_id,
+                )
+
+
+async def _place(
+    answer: AnyAnswer, wait: _Wait, past: RunState, journal: Journal, keeper: WishKeeper
+) -> Taken | Outdated | None:
+    """Have an answer kept, unless another one stands; None if the run went on meanwhile."""
+    item = wait.item if isinstance(answer, Answer) else answer.digest
+    kept = await keeper.wishes(wait.run_id)
+    # What the question was that is closed is not known.
+    is_over = wait.is_question and wait.closed
+    same = [w for w in kept if w.item == item or (is_over and _id_of(w.answer) == wait.id)]
+    standing = same[-1] if same else None
+    if standing is None:
+        if fault := wait.fault(answer):
+            return Outdated(answer=answer, reason=fault)
+        if past.last_settled is None or past.ended:
+            raise Misuse(f"run {wait.outer_id or wait.run_id} does not wait for answers now")
+        if is_at_work(wait.run_id, journal):
+            return None
+        wish = Wish(
+            run_id=wait.run_id, item=item, answer=_bound(answer, wait), at=SYSTEM_CLOCK.now()
+        )
+        standing = await keeper.place_wish(wish, seq=wait.seq)
+    if standing is None or standing.answer == _bound(answer, wait):
+        return standing and Taken(answer=answer)
+    return Outdated(
+        answer=answer,
+        reason=_preceded(answer, standing),
+        decision=standing.answer,
+        by=standing.answer.by,
+        at=standing.at,
+    )
+
+
+def _preceded(answer: AnyAnswer, standing: Wish) -> str:
+    what = "question" if isinstance(answer, Answer) else "call"
+    by = f" by {standing.answer.by}" if standing.answer.by else ""
+    return _late(answer, f"{what} {_id_of(answer)} was answered before{by}")
+
+
+async def open_wishes(past: RunState, run_id: str, journal: Journal) -> list[Wish]:
+    """The answers that were placed for open questions of a run, and are not in its log yet."""
+    keeper = keeps_wishes(journal)
+    if keeper is None or past.ended or not (past.asked or past.waits):
+        return []
+    waits = [one for one in _waits_of(past, run_id) if not (one.closed or one.has_answer)]
+    items = {wait.item for wait in waits}
+    return [wish for wish in await keeper.wishes(run_id) if wish.item in items]
+
+
+async def take_answers(
+    answers: Sequence[AnyAnswer],
+    past: RunState,
+    run_id: str,
+    journal: Journal,
+    *,
+    secrets: Sequence[str],
+    take_over: bool,
+) -> tuple[list[AnyAnswer], list[str]]:
+    """Sort answers to a run that was taken, and write those for its child runs into their logs.
+
+    Returns:
+        Those that the run itself is to log, with what others placed for it; and why some are not
+        taken, a line for each.
+    """
+    given, outdated = await sort_answers(answers, past, run_id, journal)
+    own, late = await _settle(given.pop(run_id, ()), past, run_id, journal, secrets=secrets)
+    inside = await _hand_down(given, journal, secrets=secrets, take_over=take_over)
+    return own, [*outdated, *late, *inside]
+
+
+async def _settle(
+    answers: Sequence[AnyAnswer],
+    past: RunState,
+    run_id: str,
+    journal: Journal,
+    *,
+    secrets: Sequence[str],
+) -> tuple[list[AnyAnswer], list[str]]:
+    """Put answers to a run that was taken beside those that others placed: the first one stands.
 
     Args:
-        run_id: A run that is parked.
-        answers: The answers, also for its child runs.
+        answers: Those of the holder, sorted.
+        past: The log of the run, with the real values of *secrets*.
+        run_id: The run.
         journal: Where its log is.
+        secrets: Masked in what is kept.
 
-    Raises:
-        Misuse: There is no such run, it is not parked, or it does not wait for such an answer.
-        JournalError: The journal cannot be read or written, or a run is being worked on.
+    Returns:
+        All that is to be logged of this run, and why some of *answers* are not.
     """
-    async with open_journal(journal, create=False) as opened:
-        # First without a lease: a process that works on the run keeps it if the answer is refused.
-        await _sort_parked(answers, run_id, opened)
-        async with taken(run_id, opened, take_over=False) as hold:
-            # The holder until now may have gone on with the run meanwhile.
-            given = await _sort_parked(answers, run_id, opened)
-            own = given.pop(run_id, [])
-            if outdated := await hand_down(given, opened):
-                raise Misuse("; ".join(outdated))
-            await _write(own, run_id, opened, hold.epoch, ())
+    keeper = keeps_wishes(journal)
+    if keeper is None or past.started is None:
+        return [*answers], []
+    redaction = Redaction(secrets, name=marks_for(secrets, past.started) or name_marks())
+    outdated: list[str] = []
+    settled: dict[str, AnyAnswer] = {}
+    waits = {wait.id: wait for wait in _waits_of(past, run_id) if not wait.closed}
+    for answer in answers:
+        item = waits[_id_of(answer)].item
+        shown = redaction.write(answer)
+        wish = Wish(run_id=run_id, item=item, answer=shown, at=SYSTEM_CLOCK.now())
+        standing = await keeper.place_wish(wish)
+        if standing is None or standing.answer == shown:
+            settled[item] = answer
+        else:
+            outdated.append(_preceded(answer, standing))
+    read = lift_secrets(secrets, hides_others=False)
+    read(past.started)
+    for wish in await open_wishes(past, run_id, journal):
+        lifted = read(ApprovalAnswered(answer=wish.answer))
+        assert isinstance(lifted, ApprovalAnswered)
+        settled.setdefault(wish.item, lifted.answer)
+    return [*settled.values()], outdated
 
 
 class SortedAnswers(NamedTuple):
@@ -128,18 +263,41 @@ async def sort_answers(
         Misuse: Two are for the same call or question, or one is for nothing, or no choice.
     """
     _check_types(answers)
-    met: set[tuple[str, str, bool]] = set()
     sorted_: dict[str, list[AnyAnswer]] = {}
     outdated: list[str] = []
     if not answers:
         return SortedAnswers(sorted_, outdated)
+    waits = await _waits_for(answers, past, run_id, journal)
+    for answer, wait in zip(answers, _assigned(answers, waits, past), strict=True):
+        if fault := wait.fault(answer):
+            outdated.append(fault)
+        else:
+            sorted_.setdefault(wait.run_id, []).append(_bound(answer, wait))
+    return SortedAnswers(sorted_, outdated)
+
+
+async def _waits_for(
+    answers: Sequence[AnyAnswer], past: RunState, run_id: str, journal: Journal
+) -> list[_Wait]:
+    """What the run and its child runs wait for; those that have ended only where one is meant."""
     waits = [*_waits_of(past, run_id), *await _waits_inside(past, run_id, journal)]
     if not all(any(wait.has(_id_of(answer)) for wait in waits) for answer in answers):
         waits += await _waits_inside(past, run_id, journal, ended=True)
+    return waits
+
+
+def _assigned(answers: Sequence[AnyAnswer], waits: Sequence[_Wait], past: RunState) -> list[_Wait]:
+    """What each of *answers* is for.
+
+    Raises:
+        Misuse: Two are for the same call or question, or one is for nothing, or no choice.
+    """
+    found: list[_Wait] = []
+    met: set[tuple[str, str, bool]] = set()
     for answer in answers:
         wait = _find(answer, waits, past)
-        if fault := wait.fault(answer):
-            outdated.append(fault)
+        found.append(wait)
+        if wait.fault(answer):
             continue
         if isinstance(answer, Answer) and wait.choices and answer.value not in wait.choices:
             listed = ", ".join(map(repr, wait.choices))
@@ -148,8 +306,7 @@ async def sort_answers(
         if place in met:
             raise Misuse(f"{_id_of(answer)!r} is answered twice: give one answer for each")
         met.add(place)
-        sorted_.setdefault(wait.run_id, []).append(_bound(answer, wait))
-    return SortedAnswers(sorted_, outdated)
+    return found
 
 
 def outdated_warnings(lines: Iterable[str]) -> tuple[RunWarning, ...]:
@@ -177,12 +334,12 @@ def _named(answer: AnyAnswer) -> str:
     return f"{type(answer).__name__}({_id_of(answer)!r})"
 
 
-async def hand_down(
+async def _hand_down(
     answers: Mapping[str, Iterable[AnyAnswer]],
     journal: Journal,
     *,
-    secrets: Sequence[str] = (),
-    take_over: bool = False,
+    secrets: Sequence[str],
+    take_over: bool,
 ) -> list[str]:
     """Write answers into the logs of the runs that ask, which find them when they go on.
 
@@ -201,24 +358,6 @@ async def hand_down(
     return outdated
 
 
-async def _sort_parked(
-    answers: Sequence[AnyAnswer], run_id: str, journal: Journal
-) -> dict[str, list[AnyAnswer]]:
-    """Sort answers to a run that has to be parked."""
-    past = await read_past(run_id, journal)
-    if past.last_settled is None or past.ended:
-        raise _not_waiting(run_id)
-    given, outdated = await sort_answers(answers, past, run_id, journal)
-    if outdated:
-        # Nobody goes on with the run now, to whom it could be told.
-        raise Misuse("; ".join(outdated))
-    return given
-
-
-def _not_waiting(run_id: str) -> Misuse:
-    return Misuse(f"run {run_id} does not wait for answers now")
-
-
 async def _write(
     answers: Iterable[AnyAnswer], run_id: str, journal: Journal, epoch: int, secrets: Sequence[str]
 ) -> list[str]:
@@ -227,15 +366,16 @@ async def _write(
     given, outdated = await sort_answers(tuple(answers), past, run_id, journal)
     if past.ended or not given:
         return outdated
+    own, late = await _settle(given.get(run_id, ()), past, run_id, journal, secrets=secrets)
     marks = "" if past.started is None else marks_for(secrets, past.started)
     redaction = Redaction(secrets, name=marks or name_marks()) if secrets else None
     recorder = Recorder(
         run_id, clock=SYSTEM_CLOCK, state=past, journal=journal, epoch=epoch, redaction=redaction
     )
     recorder.attempt = past.attempt
-    log_answers(given.get(run_id, ()), recorder)
+    log_answers(own, recorder)
     await recorder.barrier()
-    return outdated
+    return [*outdated, *late]
 
 
 def _check_types(answers: Sequence[AnyAnswer]) -> None:
@@ -287,7 +427,16 @@ def _waits_of(past: RunState, run_id: str, outer_id: str = "") -> list[_Wait]:
     """What the run itself waits or waited for; a call may be answered anew until it is settled."""
     ended = _ended(run_id) if past.ended else ""
     questions = [
-        _Wait(run_id, outer_id, id, is_question=True, closed=ended, choices=_choices_of(one))
+        _Wait(
+            run_id,
+            outer_id,
+            id,
+            is_question=True,
+            closed=ended,
+            choices=_choices_of(one),
+            times_answered=past.times_answered.get(id, 0),
+            seq=past.seq,
+        )
         for id, one in sorted(past.waits.items())
     ]
     questions += [
@@ -305,6 +454,8 @@ def _waits_of(past: RunState, run_id: str, outer_id: str = "") -> list[_Wait]:
             or ("" if id in past.asked else f"call {id} does not wait for approval any more"),
             asked=past.asked.get(id),
             times_asked=times,
+            seq=past.seq,
+            has_answer=id in past.answers,
         )
         for id, times in past.times_asked.items()
     ]
@@ -344,6 +495,6 @@ def _bound(answer: AnyAnswer, wait: _Wait) -> AnyAnswer:
     """*answer* with the id that the run which asks knows, and a yes with the question's digest."""
     if isinstance(answer, Answer):
         return replace(answer, id=wait.id)
-    if isinstance(answer, Deny) or wait.asked is None:
+    if wait.asked is None:
         return replace(answer, call_id=wait.id)
     return replace(answer, call_id=wait.id, digest=wait.asked.digest)

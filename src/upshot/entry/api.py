@@ -1,4 +1,4 @@
-"""The API: ``run``, ``run_sync``, ``start``, ``resume``, ``reopen``, ``fork`` and ``replay``.
+"""The API: ``run``, ``start``, ``resume``, ``answer``, ``fork``, ``replay``, and their variants.
 
 They resolve names, open the log and start a session; nothing below imports them. What
 they need is loaded at the first run, so that importing them costs next to nothing.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from upshot.contract.agent import Agent
     from upshot.contract.agent_spec import AgentSpec
     from upshot.contract.model_calls import Request
-    from upshot.contract.pending import AnyAnswer
+    from upshot.contract.pending import AnyAnswer, Outdated, Taken
     from upshot.contract.result import AgentResult
     from upshot.entry.replay_run import Replay
     from upshot.runs.live_run import LiveRun
@@ -129,6 +129,34 @@ def start(
     from upshot.entry.session_setup import started
 
     return Block(started(agent, request, options), call="upshot.start(...)", name="live")
+
+
+async def answer(
+    run_id: str, answers: Sequence[AnyAnswer], *, journal: Where
+) -> tuple[Taken | Outdated, ...]:
+    """Answer what a parked run waits for, without going on with it: whoever does takes the answers.
+
+    Any process may answer. Of several answers to a question the first one stands.
+
+    Args:
+        run_id: A run that is parked.
+        answers: The answers, also for its child runs; those to calls have the digest of what was
+            shown, as the ``approve()``, ``deny()`` and ``edit()`` of an item of ``pending`` give
+            them.
+        journal: Where its log is.
+
+    Returns:
+        For each answer whether it stands or came too late, and then what was answered before it.
+        The same answer by the same person again stands.
+
+    Raises:
+        Misuse: There is no such run, it waits for nothing or for no such answer, or an answer has
+            no digest.
+        JournalError: The journal cannot be read or written, or the run is being worked on.
+    """
+    from upshot.entry.answers import answer_run
+
+    return await answer_run(run_id, answers, journal=journal)
 
 
 @overload

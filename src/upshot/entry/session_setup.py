@@ -18,7 +18,7 @@ from upshot.contract.model_calls import Request
 from upshot.contract.pending import AnyAnswer
 from upshot.contract.protocols import Journal, as_instant
 from upshot.contract.result import AgentResult
-from upshot.entry.answers import hand_down, outdated_warnings, sort_answers, too_late
+from upshot.entry.answers import outdated_warnings, sort_answers, take_answers, too_late
 from upshot.entry.conversations import (
     check_not_passed,
     claim_again,
@@ -243,10 +243,10 @@ async def go_on(
                     past.reopen()
                     await check_not_passed(plan, past, opened)
                 if not past.ended:
-                    given, outdated = await sort_answers(answers, past, run_id, opened)
-                    own = tuple(given.pop(run_id, ()))
                     await check_onward(past, plan)
-                    outdated += await hand_down(given, opened, secrets=hidden, take_over=take_over)
+                    own, outdated = await take_answers(
+                        answers, past, run_id, opened, secrets=hidden, take_over=take_over
+                    )
                     # After the answers: a child run may have ended or parked anew meanwhile.
                     await read_children(past, opened)
                     told = () if is_known else await left_behind(past, run_id, opened)
@@ -255,7 +255,7 @@ async def go_on(
                         plan, earlier_may_work=at_work, continue_stopped=continue_stopped
                     )
                     plan = replace(plan, warnings=(*told, *outdated_warnings(outdated)))
-                    session = Session(plan, past=past, answers=own, epoch=hold.epoch)
+                    session = Session(plan, past=past, answers=tuple(own), epoch=hold.epoch)
                     yield LiveRun(hold.give(session), watch=watch)
                     return
         if (result := result_of(past)) is not None:

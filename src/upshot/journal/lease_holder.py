@@ -71,9 +71,10 @@ class LeaseHolder(Value, frozen=True, kw_only=True):
         return "stopped" if seen.is_stopped else "lives"
 
     @property
-    def has_lapsed(self) -> bool:
-        """Whether it cannot be seen from here, and has not renewed its lease."""
-        return self.state == "unknown" and self.lease_s is not None
+    def may_work(self) -> bool:
+        """Whether it may be at work: nothing says that it has ended, nor has its lease lapsed."""
+        state = self.state
+        return state != "gone" and (state != "unknown" or self.lease_s is None)
 
     @property
     def is_this_process(self) -> bool:

@@ -41,6 +41,7 @@ from upshot.journal.run_list import (
     choose_removal,
     no_such_page,
 )
+from upshot.journal.wishes import Wish
 from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, child_id
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import with_seed
@@ -169,6 +170,8 @@ class MemoryJournal:
         self.artifacts: MemoryArtifactStore = MemoryArtifactStore()
         self._logs: dict[str, _Log] = {}
         self._committed = KeptTurns()
+        # By run and question.
+        self._wishes: dict[str, dict[str, Wish]] = {}
         self._closed = False
 
     def __repr__(self) -> str:
@@ -442,6 +445,18 @@ class MemoryJournal:
             self._runs_of(id), lambda run_id: folded(self._logs[run_id].events), without=without
         )
 
+    async def place_wish(self, wish: Wish, *, seq: int = 0) -> Wish | None:
+        """See ``WishKeeper.place_wish``."""
+        log, kept = self._open().get(wish.run_id), self._wishes.setdefault(wish.run_id, {})
+        if wish.item not in kept and seq and (log is None or len(log.events) != seq):
+            return None
+        return kept.setdefault(wish.item, wish)
+
+    async def wishes(self, run_id: str) -> Sequence[Wish]:
+        """See ``WishKeeper.wishes``."""
+        self._open()
+        return [*self._wishes.get(run_id, {}).values()]
+
     async def remove_runs(
         self,
         run_ids: Sequence[str] = (),
@@ -477,6 +492,7 @@ class MemoryJournal:
         if not dry_run:
             for run_id in gone:
                 del logs[run_id]
+                self._wishes.pop(run_id, None)
             self.artifacts.drop(one.id for one in artifacts)
         return RemovedRuns(
             run_ids=tuple(gone),
@@ -532,7 +548,7 @@ class MemoryJournal:
     async def aclose(self) -> None:
         """Forget everything; may be called again."""
         self._closed = True
-        self._logs = {}
+        self._logs, self._wishes = {}, {}
 
     def _open(self) -> dict[str, _Log]:
         if self._closed:

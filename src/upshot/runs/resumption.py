@@ -36,13 +36,15 @@ EARLIER = TaintOrigin(source="an earlier run")
 
 def log_answers(answers: Iterable[AnyAnswer], recorder: Recorder) -> None:
     """Log what people answered to the open questions of a run that was taken."""
-    state = recorder.state
     for answer in answers:
-        if isinstance(answer, Answer):
-            recorder.emit(QuestionAnswered(id=answer.id, value=answer.value))
-        else:
-            digest = state.asked[answer.call_id].digest
-            recorder.emit(ApprovalAnswered(answer=answer, digest=digest))
+        recorder.emit(answered(answer, recorder.state))
+
+
+def answered(answer: AnyAnswer, past: RunState) -> QuestionAnswered | ApprovalAnswered:
+    """The event for an answer to an open question."""
+    if isinstance(answer, Answer):
+        return QuestionAnswered(id=answer.id, value=answer.value)
+    return ApprovalAnswered(answer=answer, digest=past.asked[answer.call_id].digest)
 
 
 def restore(budget: RunBudget, past: RunState) -> None:

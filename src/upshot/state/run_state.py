@@ -141,6 +141,7 @@ class RunState(msgspec.Struct, eq=False):
         steps_started: Effects of keyed steps that began and of whose end the log has nothing.
         steps_settled: The last settlement of each keyed step.
         answers_given: Answers to questions, by question id.
+        times_answered: How many answers there were, by question id.
         typed: Those of them that a person gave, and not another system.
         children: What runs inside this one used, by their id; None where the log does not say.
         children_found: What those used whose end this log does not have, as their own logs say. Who
@@ -216,6 +217,7 @@ class RunState(msgspec.Struct, eq=False):
     steps_started: dict[str, Effect] = {}
     steps_settled: dict[str, StepSettled] = {}
     answers_given: dict[str, Json] = {}
+    times_answered: dict[str, int] = {}
     typed: dict[str, Json] = {}
     children: dict[str, Spent | None] = {}
     children_found: dict[str, Spent] = {}
@@ -515,6 +517,7 @@ class RunState(msgspec.Struct, eq=False):
 
     def _question_answered(self, event: QuestionAnswered) -> None:
         self.answers_given[event.id] = event.value
+        self.times_answered[event.id] = self.times_answered.get(event.id, 0) + 1
         if isinstance(self.waits.pop(event.id, None), PendingQuestion):
             self.typed[event.id] = event.value
         self.waiting.pop(event.id, None)

@@ -71,6 +71,13 @@ STEPS: tuple[tuple[str, ...], ...] = (
             stored_at double precision NOT NULL
         )""",
         "CREATE INDEX artifacts_of_run ON upshot.artifacts (run_id)",
+        # What others want of a run; its holder takes it into the log.
+        """CREATE TABLE upshot.wishes (
+            run_id text COLLATE "C" NOT NULL,
+            item text COLLATE "C" NOT NULL,
+            body text NOT NULL,
+            PRIMARY KEY (run_id, item)
+        )""",
         # Which processes live, by their own word: they renew it while they hold a run.
         """CREATE TABLE upshot.leases (
             holder text COLLATE "C" PRIMARY KEY,

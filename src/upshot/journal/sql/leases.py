@@ -82,7 +82,7 @@ def _turn_in_the_way(connection: Connection, run_id: str, turn: TurnClaim) -> Tu
     for other_id, status, last_seq, text in others.fetchall():
         if status == RUNNING:
             holder = read_holder(text)
-            is_held = holder is not None and holder.state != "gone" and not holder.has_lapsed
+            is_held = holder is not None and holder.may_work
             if not (is_held or last_seq):
                 # It was taken, and had not begun when its process ended.
                 continue

@@ -55,7 +55,9 @@ from upshot.journal.sql.leases import (
 )
 from upshot.journal.sql.queries import Reader, export_run, import_run
 from upshot.journal.sql.sql_artifacts import SqlArtifactStore
+from upshot.journal.sql.wishes import place_wish, read_wishes
 from upshot.journal.sql.writer import Writer
+from upshot.journal.wishes import Wish
 from upshot.state.turns import ConversationState, KeptTurns, Lift
 
 T = TypeVar("T")
@@ -447,6 +449,14 @@ class SqlJournal:
         await self.flush()
         return await self.read(lambda connection: used_elsewhere(connection, id, without=without))
 
+    async def place_wish(self, wish: Wish, *, seq: int = 0) -> Wish | None:
+        """See ``WishKeeper.place_wish``."""
+        return await self.write(lambda connection: place_wish(connection, wish, seq))
+
+    async def wishes(self, run_id: str) -> Sequence[Wish]:
+        """See ``WishKeeper.wishes``."""
+        return await self.read(lambda connection: read_wishes(connection, run_id))
+
     async def remove_runs(
         self,
         run_ids: Sequence[str] = (),
@@ -686,4 +696,5 @@ def _remove(connection: WriteConnection, run_id: str) -> None:
         connection.execute("DELETE FROM events WHERE id BETWEEN ? AND ?", keys)
     connection.execute("DELETE FROM artifacts WHERE run_id = ?", (run_id,))
     connection.execute("DELETE FROM forks WHERE run_id = ?", (run_id,))
+    connection.execute("DELETE FROM wishes WHERE run_id = ?", (run_id,))
     connection.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))

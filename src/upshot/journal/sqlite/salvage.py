@@ -19,6 +19,7 @@ from contextlib import closing, suppress
 from typing import Any, NamedTuple
 
 from upshot.contract.base.structs import Value
+from upshot.contract.codec import decode
 from upshot.errors import JournalError, Misuse
 from upshot.journal.event_codec import Damage, Entry, checksum, read_event
 from upshot.journal.sql.connection import SEQ_BITS
@@ -26,6 +27,7 @@ from upshot.journal.sql.leases import cut_run
 from upshot.journal.sql.queries import read_entries, scan_run
 from upshot.journal.sql.writer import note_changes
 from upshot.journal.sqlite.tables import Database, open_database, peek
+from upshot.journal.wishes import Wish
 from upshot.state.summary import SUMMARY_KINDS, summary_change
 
 _MAGIC = b"SQLite format 3\x00"
@@ -39,7 +41,8 @@ _EVENT = """INSERT INTO events (id, epoch, kind, time, body, crc)
     kind = excluded.kind, time = excluded.time, body = excluded.body,
     crc = excluded.crc WHERE excluded.epoch > epoch"""
 _ARTIFACT = f"INSERT OR IGNORE INTO artifacts VALUES ({', '.join('?' * 10)})"
-_RUN_COLUMNS, _EVENT_COLUMNS, _ARTIFACT_COLUMNS = 15, 6, 10
+_WISH = "INSERT OR IGNORE INTO wishes VALUES (?, ?, ?)"
+_RUN_COLUMNS, _EVENT_COLUMNS, _ARTIFACT_COLUMNS, _WISH_COLUMNS = 15, 6, 10, 3
 
 
 class Salvaged(Value, frozen=True, kw_only=True):
@@ -205,11 +208,21 @@ def _copy(connection: Database, pages: _Pages) -> None:
             _copy_event(connection, names[key >> SEQ_BITS], key, values)
         elif len(values) == _ARTIFACT_COLUMNS and _is_artifact(values):
             connection.execute(_ARTIFACT, values)
+        elif len(values) == _WISH_COLUMNS and _is_wish(values):
+            connection.execute(_WISH, values)
 
 
 def _is_artifact(values: list[Any]) -> bool:
     data = values[7]
     return isinstance(data, bytes) and hashlib.sha256(data).hexdigest() == values[5]
+
+
+def _is_wish(values: list[Any]) -> bool:
+    try:
+        wish = decode(values[2], Wish)
+    except Misuse:
+        return False
+    return [wish.run_id, wish.item] == values[:2]
 
 
 def _copy_event(connection: Database, run_id: str, key: int, values: list[Any]) -> None:

@@ -153,6 +153,12 @@ _TABLES = (
         stored_at REAL NOT NULL
     )""",
     "CREATE INDEX artifacts_of_run ON artifacts (run_id)",
+    """CREATE TABLE wishes (
+        run_id TEXT NOT NULL,
+        item TEXT NOT NULL,
+        body TEXT NOT NULL,
+        UNIQUE (run_id, item)
+    )""",
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {FORMAT}",
 )
