@@ -83,6 +83,7 @@ def coerce_result(anything): ...
 def handoff_tool_name(agent_id): ...
 def handoff_tools(handoffs, request=None): ...
 def run_with_handoffs(agents, request, *, start=None, max_depth=8, journal=...): ...
+def start_with_handoffs(agents, request, *, start=None, max_depth=8, journal=...): ...
 def Policy(*, allow=None, deny=(), taint="ask", network=True): ...
 def open_mcp(namespace, *, command=None, url=None, trusted=False, include=None, exclude=(),
     timeout_s=30): ...
@@ -139,14 +140,15 @@ def instrument(*, tracer_provider=None, meter_provider=None, prefix="flatagents"
 
 VALUES = {
     "upshot": (
-        "AgentError AgentResult ArtifactStore Board Cost Data Decider ErrorCode File Image Audio "
-        "FinalizeDecision FinishReason HANDOFF_FINALIZE_REASON HANDOFF_STATE_KEY HandoffEvent "
-        "JournalError LiveRun MAIN_CHANNEL Misuse ModelReplied ModelResponse Observer Parked "
-        "RateLimitState RateLimitWindow Reasoning ReasoningDelta RunFailed RunSettled Status "
-        "TOOL_MESSAGE_MAX_CHARS Text TextDelta ToolCallDelta ToolContext ToolOutcome ToolProgress "
-        "ToolRecord ToolSettled ToolStarted Unknown UpshotError Usage Warned ApprovalRequested "
-        "AgentSpec DiscardOnInterruptCauses Fallback AnyResult ApprovalRequest ModelInput RunHost "
-        "AgentTask ForEach Node Parallel Question ToolTask"
+        "AgentError AgentResult ArtifactStore Board Cost Data Decider ErrorCode File Image "
+        "Audio FinalizeDecision FinishReason HANDOFF_FINALIZE_REASON HANDOFF_STATE_KEY "
+        "HandoffEvent JournalError LiveHandoffs LiveRun MAIN_CHANNEL Misuse ModelReplied "
+        "ModelResponse Observer Parked RateLimitState RateLimitWindow Reasoning ReasoningDelta "
+        "RunFailed RunSettled Status TOOL_MESSAGE_MAX_CHARS Text TextDelta ToolCallDelta "
+        "ToolContext ToolOutcome ToolProgress ToolRecord ToolSettled ToolStarted Unknown "
+        "UpshotError Usage Warned ApprovalRequested AgentSpec DiscardOnInterruptCauses Fallback "
+        "AnyResult ApprovalRequest ModelInput RunHost AgentTask ForEach Node Parallel Question "
+        "ToolTask"
     ),
     "upshot.adapters": (
         "from_aisuite from_litellm from_openai_agents from_pi_agent from_pydantic_ai "
@@ -176,6 +178,7 @@ MEMBERS = {
     "upshot.AgentResult": "success unwrap output_payload all_messages",
     "upshot.Board": "append messages get set snapshot restore",
     "upshot.LiveRun": "result interrupt cancel run_id text",
+    "upshot.LiveHandoffs": "result interrupt cancel run_id text",
     "upshot.RunFailed": "result",
     "upshot.ToolContext": "run_id call_id deadline idempotency_key cancelled progress dependencies "
     "task_id context_id attributes",
@@ -189,6 +192,7 @@ DOORS = {
     "run": RunOptions,
     "run_sync": RunOptions,
     "run_with_handoffs": RunOptions,
+    "start_with_handoffs": RunOptions,
     "start": RunOptions,
     "resume": ResumeOptions,
 }

@@ -206,7 +206,9 @@ with lazy_imports(globals()):
         run_sync as run_sync,
         run_with_handoffs as run_with_handoffs,
         start as start,
+        start_with_handoffs as start_with_handoffs,
     )
+    from upshot.entry.handoff_loop import LiveHandoffs as LiveHandoffs
     from upshot.entry.replay_run import Replay as Replay
     from upshot.errors import (
         JournalError as JournalError,

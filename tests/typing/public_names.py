@@ -31,6 +31,7 @@ from upshot import (
     Interrupt,
     InterruptCause,
     Interrupted,
+    LiveHandoffs,
     LiveRun,
     Machine,
     MachineEngine,
@@ -70,6 +71,7 @@ from upshot import (
     run,
     run_sync,
     start,
+    start_with_handoffs,
     to_a2a,
     tool,
 )
@@ -341,6 +343,16 @@ Agent("d", tools=[rate], dependencies=lend_db)
 Agent("d", tools=[rate], dependencies=open_till)  # pyright: ignore[reportArgumentType]  # another type
 Agent[str, Db]("d", dependencies=open_till)  # pyright: ignore[reportArgumentType]  # another type
 Agent("f", handoffs=[desk, Agent("g", dependencies=open_till)])
+
+
+async def handed_over() -> None:
+    async with start_with_handoffs([desk, text], "?", start=text) as live:
+        assert_type(live, LiveHandoffs)
+        async for event in live:
+            assert_type(event, Event)
+        async for piece in live.text():
+            assert_type(piece, str)
+        assert_type((await live.result()).run_id, str)
 
 
 async def with_dependencies() -> None:

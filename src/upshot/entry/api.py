@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from upshot.contract.model_calls import Request
     from upshot.contract.pending import AnyAnswer, Outdated, Taken
     from upshot.contract.result import AgentResult
+    from upshot.entry.handoff_loop import LiveHandoffs
     from upshot.entry.replay_run import Replay
     from upshot.runs.live_run import LiveRun
     from upshot.runs.plan import ResumeOptions, RunOptions, Where
@@ -373,8 +374,43 @@ async def run_with_handoffs(
     from upshot.entry.handoff_loop import relay
     from upshot.entry.session_setup import run_child
 
-    going = relay(agents, request, options, start=start, max_depth=max_depth, child=run_child)
-    return await going
+    chain = relay(agents, request, options, start=start, max_depth=max_depth, child=run_child)
+    return await chain.go()
+
+
+def start_with_handoffs(
+    agents: Iterable[Agent[Any]] | Agent[Any],
+    request: Request | str,
+    *,
+    start: Agent[Any] | str | None = None,
+    max_depth: float = 8,
+    **options: Unpack[RunOptions],
+) -> AbstractAsyncContextManager[LiveHandoffs]:
+    """Like ``run_with_handoffs``, but watched like ``start``: the events of all runs, one by one.
+
+    Leaving the block early cancels the run that is under way and waits for its end.
+
+    Args:
+        agents: Those that may work on it, as for ``run_with_handoffs``.
+        request: What is asked.
+        start: The agent that begins, or its id; None is the first of *agents*.
+        max_depth: How often it may be handed over.
+        options: As for ``run``; they hold for every agent.
+
+    Returns:
+        An async context manager of the runs; ``await live.result()`` gives what
+        ``run_with_handoffs`` gives. Entering it raises what ``run`` raises.
+
+    Raises:
+        Misuse: An argument is wrong, nothing was begun.
+        JournalError: The journal cannot be opened.
+    """
+    from upshot.async_context import Block
+    from upshot.entry.handoff_loop import relay, watched
+    from upshot.entry.session_setup import run_child
+
+    chain = relay(agents, request, options, start=start, max_depth=max_depth, child=run_child)
+    return Block(watched(chain), call="upshot.start_with_handoffs(...)", name="live")
 
 
 _CLOSE_S = 2.0

@@ -7,7 +7,10 @@ that it is found again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from itertools import count
 from typing import Any, cast
 
 import msgspec
@@ -16,10 +19,10 @@ from msgspec.structs import replace
 from upshot.contract.agent import Agent, handoffs_of
 from upshot.contract.agent_spec import AgentSpec, HandoffEvent
 from upshot.contract.base.checks import check_amount, kind_of
-from upshot.contract.base.enums import ErrorCode, Origin, Role, Status
+from upshot.contract.base.enums import ErrorCode, InterruptCause, Origin, Role, Status
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.error import AgentError, RunWarning
-from upshot.contract.events import RunStarted
+from upshot.contract.events import Event, RunStarted
 from upshot.contract.message import Message, Text
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import AnyAnswer
@@ -36,6 +39,7 @@ from upshot.entry.run_lease import taken
 from upshot.entry.session_setup import KnownRun, begin, go_on, has_log, place_of
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
+from upshot.runs.live_run import LiveRun, text_of
 from upshot.runs.plan import Child, ResumeOptions, RunOptions, Where
 from upshot.state.child_runs import CHAIN_OPTION, child_id
 from upshot.state.turns import turn_of
@@ -169,7 +173,7 @@ def _left(limit: Any, used: Any) -> Any:
 _LASTING = ("max_attempts", "artifacts")
 
 
-async def relay(
+def relay(
     agents: Iterable[Agent[Any]] | Agent[Any],
     request: Request | str,
     options: RunOptions,
@@ -177,16 +181,115 @@ async def relay(
     start: Agent[Any] | str | None,
     max_depth: float,
     child: Child,
-) -> AgentResult[Any]:
-    """Run agents on *request* until one of them does not hand over."""
+) -> Relay:
+    """The relay that runs agents on *request* until one of them does not hand over."""
     check_amount("max_depth", max_depth, unit="handoffs")
     check_options(options)
     chain = HandoffChain(max_depth=max_depth, budget=options.get("budget"))
-    return await _Relay(AgentRegistry(agents, start), request, chain, options, child).go()
+    return Relay(AgentRegistry(agents, start), request, chain, options, child)
 
 
-class _Relay:
-    """One request that is handed from agent to agent."""
+@asynccontextmanager
+async def watched(relay: Relay) -> AsyncGenerator[LiveHandoffs]:
+    """See ``start_with_handoffs``."""
+    live = LiveHandoffs(relay)
+    try:
+        await live.begun()
+        yield live
+    finally:
+        await live.aclose()
+
+
+class LiveHandoffs:
+    """A request that is handed from agent to agent, and the events of all their runs.
+
+    Its events are for one reader: ``async for event in live``.
+    """
+
+    def __init__(self, relay: Relay) -> None:
+        self._runs: list[LiveRun[Any]] = []
+        self._wake = asyncio.Event()
+        self._stop: Callable[[LiveRun[Any]], None] | None = None
+        relay.on_live = self._take
+        self._task = asyncio.get_running_loop().create_task(relay.go())
+        self._task.add_done_callback(lambda _: self._wake.set())
+
+    def __repr__(self) -> str:
+        return f"LiveHandoffs({self._runs[-1] if self._runs else 'not begun'})"
+
+    @property
+    def run_id(self) -> str:
+        """The id of the run that works now, or worked last."""
+        return self._runs[-1].run_id
+
+    @property
+    def done(self) -> bool:
+        """Whether the result is there."""
+        return self._task.done()
+
+    async def result(self) -> AgentResult[Any]:
+        """Wait for the result, that of ``run_with_handoffs``; a timeout stops only the waiting."""
+        return await asyncio.shield(self._task)
+
+    def interrupt(self, cause: str = InterruptCause.USER_CANCEL, detail: str = "") -> None:
+        """Stop the run that works now at its next safe point; nobody follows it."""
+        self._stop_by(lambda live: live.interrupt(cause, detail))
+
+    def cancel(self) -> None:
+        """Stop the run that works now at once; nobody follows it."""
+        self._stop_by(lambda live: live.cancel())
+
+    async def aclose(self) -> None:
+        """Cancel what is under way, and wait until it has ended."""
+        if not self._task.done():
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self._events()
+
+    async def text(self) -> AsyncIterator[str]:
+        """The visible text of all the runs as it comes, as ``LiveRun.text`` gives that of one."""
+        async for piece in text_of(self._events()):
+            yield piece
+
+    async def begun(self) -> None:
+        """Wait until the first run has begun; raises what kept it from that."""
+        await self._wake.wait()
+        if not self._runs:
+            await self._task
+
+    def _take(self, live: LiveRun[Any]) -> None:
+        self._runs.append(live)
+        self._wake.set()
+        if self._stop is not None:
+            self._stop(live)
+
+    def _stop_by(self, stop: Callable[[LiveRun[Any]], None]) -> None:
+        # Between two runs it is the next one that is stopped.
+        self._stop = stop
+        stop(self._runs[-1])
+
+    async def _events(self) -> AsyncIterator[Event]:
+        for number in count():
+            while number == len(self._runs):
+                if self._task.done():
+                    await self._task
+                    return
+                self._wake.clear()
+                await self._wake.wait()
+            async for event in self._runs[number]:
+                yield event
+
+
+class Relay:
+    """One request that is handed from agent to agent.
+
+    Attributes:
+        on_live: Told of each run as it begins, and then watches it; None watches none.
+    """
+
+    on_live: Callable[[LiveRun[Any]], None] | None = None
 
     def __init__(
         self,
@@ -292,7 +395,7 @@ class _Relay:
             agent,
             self._request,
             self._options,
-            watch=False,
+            watch=self.on_live is not None,
             child=self._child,
             handoff_messages=handed,
             extra_logged={CHAIN_OPTION: noted},
@@ -300,7 +403,12 @@ class _Relay:
             sees=self._chain.sees,
         )
         async with run_it as live:
-            return await live.finish()
+            return await self._finish(live)
+
+    async def _finish(self, live: LiveRun[Any]) -> AgentResult[Any]:
+        if self.on_live is not None:
+            self.on_live(live)
+        return await live.finish()
 
     async def _next(
         self, agent: Agent[Any], handed: Sequence[Message], journal: Journal | None
@@ -326,7 +434,7 @@ class _Relay:
             journal,
             self.answers,
             options,
-            watch=False,
+            watch=self.on_live is not None,
             child=self._child,
             take_over=self.take_over,
             continue_stopped=self.continue_stopped,
@@ -336,7 +444,7 @@ class _Relay:
                 return live
             # They were for the run that was parked; those that come after it begin anew.
             self.answers = ()
-            return await live.finish()
+            return await self._finish(live)
 
     async def _messages_of(
         self, run_id: str, journal: Journal
@@ -396,7 +504,7 @@ async def resume_any(
                 return live if isinstance(live, AgentResult) else await live.finish()
         listed = () if isinstance(agents, Agent | AgentSpec) else tuple(agents)
         known = AgentRegistry([one for one in listed if one.id != agent.id], agent, is_whole=False)
-        relay_ = _Relay(known, started.request, chain, _options_of(started, options, opened), child)
+        relay_ = Relay(known, started.request, chain, _options_of(started, options, opened), child)
         chain.budget = options.get("budget") or chain.budget
         relay_.answers, relay_.take_over = answers, take_over
         relay_.continue_stopped = continue_stopped

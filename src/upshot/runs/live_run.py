@@ -182,10 +182,8 @@ class LiveRun(Generic[T]):
         that stand for the run, as agents in a graph do: a run that asks a model itself is not
         spoken for by the agents that its tools run. An answer that nobody said comes at the end.
         """
-        spoken = _Spoken()
-        async for event in self._events():
-            for piece in spoken.pieces(event):
-                yield piece
+        async for piece in text_of(self._events()):
+            yield piece
 
     async def _events(self) -> AsyncIterator[Event]:
         if self._wake is None:
@@ -266,6 +264,14 @@ async def live_through(session: Session) -> AgentResult[Any]:
     if session.context.supervisor.stop == "caller":
         raise asyncio.CancelledError
     return result
+
+
+async def text_of(events: AsyncIterator[Event]) -> AsyncIterator[str]:
+    """The visible text of *events*, as ``LiveRun.text`` says."""
+    spoken = _Spoken()
+    async for event in events:
+        for piece in spoken.pieces(event):
+            yield piece
 
 
 async def conclude(task: asyncio.Task[Any], *, within_s: float) -> None:
