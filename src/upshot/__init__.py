@@ -198,6 +198,7 @@ with lazy_imports(globals()):
     from upshot.engines.script import ScriptEngine as ScriptEngine
     from upshot.entry.api import (
         answer as answer,
+        attach as attach,
         fork as fork,
         reopen as reopen,
         replay as replay,
@@ -210,6 +211,7 @@ with lazy_imports(globals()):
     )
     from upshot.entry.handoff_loop import LiveHandoffs as LiveHandoffs
     from upshot.entry.replay_run import Replay as Replay
+    from upshot.entry.run_handle import RunHandle as RunHandle
     from upshot.errors import (
         JournalError as JournalError,
         Misuse as Misuse,

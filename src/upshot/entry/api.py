@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from upshot.contract.result import AgentResult
     from upshot.entry.handoff_loop import LiveHandoffs
     from upshot.entry.replay_run import Replay
+    from upshot.entry.run_handle import RunHandle
     from upshot.runs.live_run import LiveRun
     from upshot.runs.plan import ResumeOptions, RunOptions, Where
 
@@ -158,6 +159,33 @@ async def answer(
     from upshot.entry.answers import answer_run
 
     return await answer_run(run_id, answers, journal=journal)
+
+
+def attach(run_id: str, *, journal: Where) -> AbstractAsyncContextManager[RunHandle]:
+    """Watch and answer a run, whichever process works on it.
+
+    ::
+
+        async with upshot.attach(run_id, journal="runs.db") as run:
+            async for event in run.events(until="parked"):
+                ...
+            result = await run.result()
+
+    Args:
+        run_id: A run of the journal.
+        journal: Where its log is.
+
+    Returns:
+        An async context manager of its handle. Leaving it leaves the run alone.
+
+    Raises:
+        Misuse: There is no such run.
+        JournalError: The journal cannot be opened or read.
+    """
+    from upshot.async_context import Block
+    from upshot.entry.run_handle import attached
+
+    return Block(attached(run_id, journal), call="upshot.attach(...)", name="run")
 
 
 @overload

@@ -161,6 +161,8 @@ class MemoryJournal:
     """
 
     is_safe_at_append: bool = True
+    # How often those who wait for events may look.
+    watch_s: float = 0.05
 
     def __init_subclass__(cls) -> None:
         if not {"claim", "durable"}.isdisjoint(vars(cls)):

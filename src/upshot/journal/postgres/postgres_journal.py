@@ -35,6 +35,7 @@ class PostgresJournal(SqlJournal):
     """
 
     _errors: ClassVar[tuple[type[Exception], ...]] = DRIVER_ERRORS
+    watch_s: float = 0.25
 
     @classmethod
     async def open(cls, url: str, *, create: bool = True, upgrade: bool = False) -> PostgresJournal:

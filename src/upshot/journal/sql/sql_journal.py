@@ -102,6 +102,8 @@ class SqlJournal:
 
     # What a driver raises of a statement that fails.
     _errors: ClassVar[tuple[type[Exception], ...]]
+    # How often those who wait for events may look.
+    watch_s: float = 0.05
 
     def __init__(
         self, path: str, writer: Writer, reader: Reader, *, read_only: bool = False

@@ -1,0 +1,129 @@
+"""RunHandle: a run as any process may watch and answer it, whoever works on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing, asynccontextmanager
+from typing import Literal
+
+from upshot.contract.base.checks import check_amount, check_whole, shown
+from upshot.contract.base.structs import Json
+from upshot.contract.events import Event, RunSettled
+from upshot.contract.pending import AnyAnswer, Outdated, Taken
+from upshot.contract.protocols import Journal
+from upshot.contract.result import AgentResult
+from upshot.entry.answers import answer_run
+from upshot.entry.option_checks import check_run_id
+from upshot.entry.resume import read_on, read_past
+from upshot.errors import Misuse
+from upshot.journal.opening import open_journal
+from upshot.runs.plan import Where
+from upshot.runs.redaction import lift_secrets
+from upshot.state.run_state import RunState
+from upshot.state.stored_events import result_of, seeds_of, states
+
+# How often a journal is asked that does not say by ``watch_s`` how often it may be.
+_WATCH_S = 0.25
+Until = Literal["ended", "parked"]
+
+
+class RunHandle:
+    """A run of a journal; ``attach`` makes one. It neither takes the run nor works on it.
+
+    Args:
+        run_id: The run.
+        journal: Where its log is, open.
+
+    Attributes:
+        run_id: The run.
+    """
+
+    def __init__(self, run_id: str, journal: Journal) -> None:
+        self.run_id = run_id
+        self._journal = journal
+
+    def __repr__(self) -> str:
+        return f"RunHandle({self.run_id})"
+
+    async def events(self, *, after: int = 0, until: Until = "ended") -> AsyncGenerator[Event]:
+        """The durable events of the run, as they come; those that are there already first.
+
+        Any number of readers may watch, each from where it likes; secrets are masked.
+
+        Args:
+            after: Only those with a larger ``seq``: that of the last event that was seen.
+            until: Where to stop: "ended" is the end of the run, over any parks; "parked" stops at
+                the first park too, unless the run has gone on since.
+
+        Raises:
+            Misuse: There is no such run, or an argument is wrong.
+            JournalError: The log is damaged or cannot be read.
+        """
+        check_whole("after", after)
+        if until not in ("ended", "parked"):
+            raise Misuse(f"until must be 'ended' or 'parked', got {shown(until)}")
+        past = await read_past(self.run_id, self._journal)
+        async with aclosing(self._stored()) as stored:
+            whole = states(stored, read=lift_secrets(), seeds=seeds_of(self._journal))
+            async for event, state in whole:
+                if event.seq > after:
+                    yield event
+                # One before that was followed by more.
+                is_last = isinstance(event, RunSettled) and event.seq >= past.seq
+                if is_last and (state.ended or until == "parked"):
+                    return
+
+    async def answer(self, *answers: AnyAnswer) -> tuple[Taken | Outdated, ...]:
+        """Answer what the run waits for; see ``upshot.answer``."""
+        return await answer_run(self.run_id, answers, journal=self._journal)
+
+    async def result(self, timeout_s: float | None = None) -> AgentResult[Json] | None:
+        """Wait until the run ends or parks.
+
+        Args:
+            timeout_s: Seconds to wait; 0 only looks, None waits as long as it takes.
+
+        Returns:
+            The result, its output as JSON holds it and its secrets masked. None if the time is up.
+
+        Raises:
+            Misuse: There is no such run, or *timeout_s* is no time.
+            JournalError: The log is damaged or cannot be read.
+        """
+        check_amount("timeout_s", timeout_s, none="as long as it takes")
+        past = await read_past(self.run_id, self._journal)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while past.last_settled is None:
+                    await self._rest()
+                    await read_on(past, self.run_id, self._journal)
+        except TimeoutError:
+            return None
+        state = RunState()
+        events = self._journal.events(self.run_id)
+        async for _, state in states(events, read=lift_secrets(), seeds=seeds_of(self._journal)):
+            if state.seq == past.seq:
+                break
+        return result_of(state)
+
+    async def _stored(self) -> AsyncGenerator[Event]:
+        """The events as they are stored, without an end."""
+        last = 0
+        while True:
+            async for event in self._journal.events(self.run_id, after=last):
+                last = event.seq
+                yield event
+            await self._rest()
+
+    async def _rest(self) -> None:
+        await asyncio.sleep(getattr(self._journal, "watch_s", _WATCH_S))
+
+
+@asynccontextmanager
+async def attached(run_id: str, journal: Where) -> AsyncGenerator[RunHandle]:
+    """See ``attach``."""
+    check_run_id(run_id)
+    async with open_journal(journal, create=False) as opened:
+        await read_past(run_id, opened)
+        yield RunHandle(run_id, opened)
