@@ -121,24 +121,25 @@ ENGINES = pytest.mark.parametrize("around", ["script", "graph", "machine"])
 @pytest.mark.parametrize(
     ("death", "looks"),
     [
-        ("at the start of payer", 1),
-        ("in a read", 2),
-        # Nothing of it was on disk yet: what reads may be done again.
-        ("when payer is input_required", 2),
-        ("when outer is input_required", 1),
+        ("at the start of payer", (1,)),
+        ("in a read", (2,)),
+        # What is not on disk yet is done again if it reads; a busy writer may have been in time.
+        ("when payer is input_required", (1, 2)),
+        ("when outer is input_required", (1,)),
     ],
 )
 async def test_a_run_inside_that_was_killed_goes_on_to_its_question(
-    tmp_path: Path, place: Place, around: str, death: str, looks: int
+    tmp_path: Path, place: Place, around: str, death: str, looks: tuple[int, ...]
 ) -> None:
     killed = Killed(tmp_path, place, around, death)
     parked = await killed.resume()
     assert (parked.status, [one.id for one in parked.pending]) == (Status.INPUT_REQUIRED, ["p"])
     done = await killed.resume(Approve("p"))
     assert (done.status, done.content or done.output) == (Status.COMPLETED, "Paid.")
-    assert killed.done() == ["look"] * looks + ["pay", "asked"]
+    effects = killed.done()
+    assert effects in [["look"] * count + ["pay", "asked"] for count in looks]
     assert (await killed.resume()).status is Status.COMPLETED
-    assert killed.done() == ["look"] * looks + ["pay", "asked"]
+    assert killed.done() == effects
 
 
 @ENGINES
