@@ -200,6 +200,7 @@ with lazy_imports(globals()):
         answer as answer,
         attach as attach,
         fork as fork,
+        inbox as inbox,
         reopen as reopen,
         replay as replay,
         resume as resume,
@@ -210,6 +211,7 @@ with lazy_imports(globals()):
         start_with_handoffs as start_with_handoffs,
     )
     from upshot.entry.handoff_loop import LiveHandoffs as LiveHandoffs
+    from upshot.entry.inbox import InboxItem as InboxItem
     from upshot.entry.replay_run import Replay as Replay
     from upshot.entry.run_handle import RunHandle as RunHandle
     from upshot.errors import (

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from upshot.contract.pending import AnyAnswer, Outdated, Taken
     from upshot.contract.result import AgentResult
     from upshot.entry.handoff_loop import LiveHandoffs
+    from upshot.entry.inbox import InboxItem
     from upshot.entry.replay_run import Replay
     from upshot.entry.run_handle import RunHandle
     from upshot.runs.live_run import LiveRun
@@ -159,6 +160,29 @@ async def answer(
     from upshot.entry.answers import answer_run
 
     return await answer_run(run_id, answers, journal=journal)
+
+
+async def inbox(
+    *, journal: Where, limit: int | None = 20, before: str = "", conversation: str = ""
+) -> tuple[InboxItem, ...]:
+    """All that the runs of a journal wait for and nobody has answered, newest runs first.
+
+    Args:
+        journal: Where the logs are.
+        limit: The items of at most so many runs, from 1; None returns all.
+        before: Only runs that come after this one: that of the last item of the previous page.
+        conversation: Only runs of this conversation, "" for all.
+
+    Returns:
+        The items, those of a run together; ``answer(item.run_id, ...)`` answers one.
+
+    Raises:
+        Misuse: *limit* is not a positive whole number, or there is no run *before*.
+        JournalError: The journal cannot be opened, or a log that waits is damaged.
+    """
+    from upshot.entry.inbox import read_inbox
+
+    return await read_inbox(journal, limit=limit, before=before, conversation=conversation)
 
 
 def attach(run_id: str, *, journal: Where) -> AbstractAsyncContextManager[RunHandle]:
