@@ -3564,6 +3564,11 @@ export interface ToolProgress {
    */
   call_id?: string;
   /**
+   * The tool.
+   * @defaultValue `""`
+   */
+  tool_name?: string;
+  /**
    * Text for the user.
    * @defaultValue `""`
    */

@@ -29,6 +29,11 @@ def test_success_is_to_have_no_error(response: ModelResponse) -> None:
     assert response.status is (Status.COMPLETED if response.success else Status.FAILED)
 
 
+def test_a_cost_that_is_no_cost_is_refused_in_one_sentence() -> None:
+    with pytest.raises(Misuse, match=r"^ModelResponse\(cost=3\): expected .*, got int$"):
+        ModelResponse(cost=3)  # type: ignore[arg-type]  # untyped callers
+
+
 @pytest.mark.parametrize(("content", "text"), [("x", "x"), (None, "")])
 def test_unwrap_gives_the_text(content: str | None, text: str) -> None:
     assert ModelResponse(content=content).unwrap() == text

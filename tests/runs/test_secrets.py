@@ -341,3 +341,34 @@ async def test_a_resume_with_other_secrets_puts_none_in_the_place_of_another(
     assert others == [] or not any(one.encode() in bytes_of(journal) for one in others)
     (call,) = result.messages[0].tool_calls
     assert "<secret " in str(call.arguments)
+
+
+async def test_a_secret_as_the_name_of_a_tool_is_masked_and_a_tool_of_that_name_works(
+    tmp_path: Path,
+) -> None:
+    @tool(name=SECRET, effect="write", approval=True)
+    async def login() -> str:
+        return "in"
+
+    known, unknown = ToolCall("1", SECRET, {}), ToolCall("2", f"use-{SECRET}", {})
+    agent = Agent("a", model=ScriptedModel([known, unknown, "Done."]), tools=[login])
+    path = tmp_path / "runs.db"
+    options: Any = {"journal": path, "secrets": [SECRET]}
+    parked = await run(agent, Request("?", run_id="r"), **options)
+    done = await resume("r", agent, answers=[Approve("1")], **options)
+    assert done.content == "Done."
+    assert [outcome.kind for outcome in done.tool_outcomes] == [
+        "tool_execution_result",
+        "tool_denied",
+    ]
+    read = await resume("r", agent, **options)
+    for result in (parked, done, read):
+        for shown in (encode(result).decode(), repr(result), str(to_execution_result(result))):
+            assert SECRET not in shown
+    assert SECRET.encode() not in bytes_of(path)
+
+
+async def test_a_short_secret_leaves_names_as_they_are(got: list[str]) -> None:
+    agent = keeper(got)
+    result = await run(agent, "?", model=calling(), secrets=["log"])
+    assert result.tools_used == ("login",)

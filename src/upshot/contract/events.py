@@ -70,11 +70,13 @@ class ToolProgress(RunEvent, frozen=True, kw_only=True):
 
     Attributes:
         call_id: The call.
+        tool_name: The tool.
         text: Text for the user.
         data: Data for programs.
     """
 
     call_id: str = ""
+    tool_name: str = ""
     text: str = ""
     data: Json = None
 

@@ -143,8 +143,8 @@ class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
         if self.refusal is not None:
             clean_fields(self, "refusal")
         usage, cost = self.usage, self.cost
-        if type(usage) is not Usage:
-            check_types(self, "usage")
+        if type(usage) is not Usage or (cost is not None and type(cost) is not Cost):
+            check_types(self, "usage", "cost")
         if cost is not usage.cost:
             set_field(self, "usage", usage.with_cost(cost if usage else None))
 

@@ -48,8 +48,8 @@ class Redaction:
     """
 
     def __init__(self, texts: Sequence[str], *, name: str) -> None:
-        self._shown = Secrets(texts)
-        self._logged = Secrets(in_order(texts), mark=_marks(name))
+        self._shown = Secrets(texts, names=True)
+        self._logged = Secrets(in_order(texts), mark=_marks(name), names=True)
         self._held: dict[tuple[object, type, int], Event] = {}
 
     def show(self, value: V) -> V:
@@ -140,7 +140,7 @@ def lift(texts: Sequence[str], started: RunStarted) -> Secrets | None:
         they are not those that the run *started* had.
     """
     name = marks_for(texts, started)
-    return Secrets(in_order(texts), mark=_marks(name)).lifted() if name else None
+    return Secrets(in_order(texts), mark=_marks(name), names=True).lifted() if name else None
 
 
 def lift_secrets(
@@ -183,10 +183,11 @@ def shown_by(texts: Sequence[str], started: RunStarted) -> Callable[[Any], Any] 
     if not isinstance(name, str):
         return None
     if marks_for(texts, started):
-        return Secrets(texts).mask
+        return Secrets(texts, names=True).mask
     number = count if isinstance(count, int) else 0
     mark = _marks(name)
-    return Secrets([mark(one, form) for one in range(1, number + 1) for form in range(FORMS)]).mask
+    marks = [mark(one, form) for one in range(1, number + 1) for form in range(FORMS)]
+    return Secrets(marks, names=True).mask
 
 
 def has_marks(started: RunStarted | None) -> bool:

@@ -17,6 +17,7 @@ from upshot import (
     ScriptEngine,
     Text,
     ToolCall,
+    ToolContext,
     ToolError,
     start,
     states,
@@ -82,6 +83,26 @@ async def test_it_shows_what_is_said_and_the_tools_that_have_a_public_name() -> 
         {"kind": "tool", "id": "1", "name": "Order", "state": "done"},
         {"kind": "message", "text": "It is shipped."},
         {"kind": "end", "status": "completed", "text": "It is shipped."},
+    ]
+
+
+async def test_what_a_tool_says_of_its_progress_is_shown_of_tools_with_a_public_name() -> None:
+    def working(name: str) -> Any:
+        @tool(name=name, effect="read")
+        async def work(context: ToolContext) -> str:
+            context.progress(f"half of {name}", {"data": "canary"})
+            return "canary"
+
+        return work
+
+    calls = [ToolCall("1", "shown", {}), ToolCall("2", "hidden", {})]
+    model = ScriptedModel([calls, "Done."])
+    agent = Agent("a", model=model, tools=[working("shown"), working("hidden")])
+    seen = [one for one in await shown(agent, shown="Order") if one["kind"] == "tool"]
+    assert without_seq(seen) == [
+        {"kind": "tool", "id": "1", "name": "Order", "state": "started"},
+        {"kind": "tool", "id": "1", "name": "Order", "state": "working", "text": "half of shown"},
+        {"kind": "tool", "id": "1", "name": "Order", "state": "done"},
     ]
 
 

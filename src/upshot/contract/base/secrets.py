@@ -28,14 +28,14 @@ _PLAIN = frozenset(
         "id",
         "idempotency_key",
         "kind",
-        "name",
         "parent_run_id",
         "run_id",
         "sha256",
-        "tool_name",
         "tool_version",
     }
 )
+# A model may name a tool by any text, so that these are masked where the secret is no chance.
+_NAMES = frozenset({"name", "tool_name"})
 
 
 def _mask(number: int, form: int) -> str:
@@ -52,6 +52,7 @@ _PERCENT = 4
 _MIN_CREDENTIAL_CHARS = 6
 # A shorter one would turn up by chance in the base64 of anything.
 _MIN_BASE64_BYTES = 8
+_MIN_IN_NAME_CHARS = 8
 _URL_SAFE = str.maketrans("+/", "-_")
 _SHORT = {"\n": "n", "\t": "t", "\r": "r", "\b": "b", "\f": "f"}
 _LONGEST_ESCAPE = 26
@@ -69,6 +70,8 @@ class Secrets:
         texts: The secrets.
         mark: Makes the replacement of a secret from its number and the number of its spelling,
             below ``FORMS``; None always uses ``MASK``.
+        names: Whether names in structs are masked, where the secret has 8 characters or more: what
+            finds tools by their names needs them as they are.
 
     Attributes:
         masked: How many places were masked so far.
@@ -78,12 +81,17 @@ class Secrets:
     """
 
     def __init__(
-        self, texts: Iterable[str], *, mark: Callable[[int, int], str] | None = None
+        self,
+        texts: Iterable[str],
+        *,
+        mark: Callable[[int, int], str] | None = None,
+        names: bool = False,
     ) -> None:
         self._marks: dict[str, str] = {}
         self._lifts: dict[str, str] = {}
         self._texts: list[tuple[str, int]] = []
         self._mark = mark or _mask
+        self._masks_names = names
         is_list = isinstance(texts, Iterable) and not isinstance(texts, str)  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         for number, text in enumerate(texts if is_list else (None,), 1):
             if not isinstance(text, str):
@@ -106,7 +114,7 @@ class Secrets:
 
     def lifted(self) -> Secrets:
         """An object that replaces the marks by the registered strings."""
-        lifting = Secrets(())
+        lifting = Secrets((), names=self._masks_names)
         lifting._marks = self._lifts
         if self._pattern is not None:
             lifting._pattern = re.compile("|".join(map(re.escape, lifting._marks)))
@@ -183,6 +191,13 @@ class Secrets:
             return value if masked == text else masked
         return value
 
+    def _mask_name(self, name: object) -> object:
+        if not isinstance(name, str) or not self._masks_names:
+            return name
+        found = self._searched(name).search(name)
+        is_chance = found is None or len(found[0]) < _MIN_IN_NAME_CHARS
+        return name if is_chance else self.mask_text(name)
+
     def _mask_word(self, word: str) -> str:
         masked = self.mask_text(str(word))
         try:
@@ -198,7 +213,8 @@ class Secrets:
             field = getattr(value, name)
             if name in _PLAIN or not isinstance(field, str | dict | list | tuple | msgspec.Struct):
                 continue
-            masked = self._mask(cast("object", field))
+            mask = self._mask_name if name in _NAMES else self._mask
+            masked = mask(cast("object", field))
             if masked != field:
                 changes[name] = masked
         return msgspec.structs.replace(value, **changes) if changes else value

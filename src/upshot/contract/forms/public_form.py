@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.events import Event, RunSettled, ToolSettled, ToolStarted
+from upshot.contract.events import Event, RunSettled, ToolProgress, ToolSettled, ToolStarted
 from upshot.contract.model_calls import ModelReplied, TextDelta
 from upshot.contract.pending import Pending, PendingApproval, PendingQuestion
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolArtifactReference, ToolExecutionResult
+
+_Shown = TextDelta | ModelReplied | ToolStarted | ToolProgress | ToolSettled | RunSettled
 
 
 def to_public_event(event: Event, *, tools: Mapping[str, str] | None = None) -> JsonObject | None:
@@ -20,7 +22,8 @@ def to_public_event(event: Event, *, tools: Mapping[str, str] | None = None) -> 
     ====== ============================================================================
     text   ``text``, a piece of a reply
     message ``text``, a whole reply; it takes the place of the pieces before it
-    tool   ``id`` of the call, ``name`` as *tools* has it, ``state``: started, done, failed
+    tool   ``id`` of the call, ``name`` as *tools* has it, ``state``: started, done, failed,
+           or working with a ``text``, what the tool says of its progress
     end    ``status``; ``text``, the answer; ``error``, its code; ``questions``
     ====== ============================================================================
 
@@ -39,7 +42,7 @@ def to_public_event(event: Event, *, tools: Mapping[str, str] | None = None) -> 
         A new object, with ``seq`` where the event is in the log; None where there is nothing
         to show.
     """
-    if not isinstance(event, TextDelta | ModelReplied | ToolStarted | ToolSettled | RunSettled):
+    if not isinstance(event, _Shown):
         return None
     shown = None if event.path else _shown(event, tools or {})
     if shown is not None and not event.part:
@@ -47,10 +50,7 @@ def to_public_event(event: Event, *, tools: Mapping[str, str] | None = None) -> 
     return shown
 
 
-def _shown(
-    event: TextDelta | ModelReplied | ToolStarted | ToolSettled | RunSettled,
-    tools: Mapping[str, str],
-) -> JsonObject | None:
+def _shown(event: _Shown, tools: Mapping[str, str]) -> JsonObject | None:
     match event:
         case TextDelta(text=text):
             return {"kind": "text", "text": text}
@@ -60,6 +60,9 @@ def _shown(
             return {"kind": "message", "text": said} if said else None
         case ToolStarted(call=call):
             return _tool(tools.get(call.name), call.id, "started")
+        case ToolProgress(text=text):
+            working = _tool(tools.get(event.tool_name), event.call_id, "working")
+            return {**working, "text": text} if working and text else None
         case ToolSettled(record=record):
             is_done = isinstance(record.outcome, ToolExecutionResult | ToolArtifactReference)
             return _tool(

@@ -268,7 +268,8 @@ def _context_of(
 def _tell(state: ToolboxState, call: CallState, text: str, data: Json) -> None:
     """Emit what a body tells of its progress."""
     if call.outcome is None:
-        state.emit(state.mask(ToolProgress(call_id=call.call_id, text=text, data=data)))
+        told = ToolProgress(call_id=call.call_id, tool_name=call.tool_name, text=text, data=data)
+        state.emit(state.mask(told))
 
 
 def _tell_from_thread(
