@@ -136,8 +136,8 @@ def test_questions_are_json_where_that_is_asked_for(command: Command) -> None:
     ("arguments", "said"),
     [
         (("--approve", "nope"), "nothing that waits is called nope"),
-        (("--edit", "1", "[]"), "no JSON object"),
-        (("--edit", "1", "{"), "no JSON"),
+        (("--edit", "1", "[]"), "not a JSON object"),
+        (("--edit", "1", "{"), "not JSON"),
         (("--approve", "1", "--deny", "call_one"), "answered twice"),
         (("--answer", "1", "yes"), "1 (wipe, call_one) is a call: give --approve 1, --deny 1 or"),
         (("--approve", "call_"), "begin with call_: 1 (wipe, call_one), 2 (wipe, call_two)"),

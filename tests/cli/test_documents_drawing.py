@@ -102,7 +102,7 @@ def test_what_a_python_file_has_is_drawn(command: Command, name: str, node: str)
     ("target", "said"),
     [
         ("program.py", "more than one graph or machine, agent, graph, other: say which"),
-        ("program.py:number", "'number' in program.py is no graph or machine but int"),
+        ("program.py:number", "'number' in program.py is not a graph or machine, but int"),
         ("program.py:zz", "has no graph or machine 'zz'"),
         ("nowhere.yml", "there is no file nowhere.yml"),
         ("notes.txt", "ends in .py"),

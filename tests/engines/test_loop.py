@@ -233,7 +233,7 @@ async def test_json_in_a_fence_is_read(answer: str) -> None:
 
 @pytest.mark.parametrize(
     ("output_type", "said"),
-    [(object(), "has no JSON Schema"), ({"type": "strin"}, "is no JSON Schema")],
+    [(object(), "has no JSON Schema"), ({"type": "strin"}, "is not a JSON Schema")],
 )
 async def test_an_output_type_without_a_schema_is_misuse(output_type: Any, said: str) -> None:
     with pytest.raises(Misuse, match=said):

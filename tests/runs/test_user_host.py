@@ -218,7 +218,7 @@ async def test_what_is_no_event_is_told_in_one_warning(given: Any) -> None:
     result = await run(Agent("a", engine=Do(work)), "?")
     ((code, message),) = warned(result)
     assert (result.output, code) == ("fine", "event_refused")
-    assert f"of type {type(given).__name__}, which is no event" in message
+    assert f"of type {type(given).__name__}, which is not an event" in message
 
 
 async def test_what_is_no_checkpoint_is_misuse_in_one_sentence() -> None:
@@ -393,7 +393,7 @@ async def test_what_is_no_request_to_stop_is_a_warning(given: Any) -> None:
         result = await run(Agent("a", model=ScriptedModel(["Hi."])), "?", host=host)
         assert result.content == "Hi."
         (warning,) = result.warnings
-        assert (warning.code, "no request to stop" in warning.message) == ("host_failed", True)
+        assert (warning.code, "not a request to stop" in warning.message) == ("host_failed", True)
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -48,7 +48,7 @@ def test_one_tool_listed_twice_is_one():
         (["onne"], "did you mean 'one'"),
         (["zzz"], "known are: one"),
         ([one, two.but(name="one")], "two tools"),
-        ([7], "is no tool"),
+        ([7], "is not a tool"),
         ("one", "give a list"),
         (one, "give a list"),
         (7, "give a list"),

@@ -115,9 +115,11 @@ def _parse(text: str) -> JsonObject:
     try:
         found: object = msgspec.json.decode(text)
     except msgspec.DecodeError as error:
-        raise Misuse(f"the new arguments are no JSON: {json_fault(error)}") from error
+        raise Misuse(f"the new arguments are not JSON: {json_fault(error)}") from error
     if not isinstance(found, dict):
-        raise Misuse("the new arguments are no JSON object: give all of them, such as '{\"n\": 1}'")
+        raise Misuse(
+            "the new arguments are not a JSON object: give all of them, such as '{\"n\": 1}'"
+        )
     return cast("JsonObject", found)
 
 

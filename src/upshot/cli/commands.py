@@ -69,7 +69,7 @@ def number_from(least: int, most: int | None = None) -> Callable[[str], int]:
         except ValueError:
             read = least - 1
         if read < least or (most is not None and read > most):
-            raise click.BadParameter(f"{text} is no whole number {bounds}")
+            raise click.BadParameter(f"{text} is not a whole number {bounds}")
         return read
 
     return number

@@ -145,7 +145,7 @@ def load_agent(target: Target, modules: Sequence[Path] = ()) -> AnyAgent:
         return read_agent_file(path)
     if path.suffix != ".py":
         known = ", ".join((".py", *AGENT_FILES))
-        raise Misuse(f"{shown(path)} is no agent's file: give one that ends in {known}")
+        raise Misuse(f"{shown(path)} is not an agent's file: give one that ends in {known}")
     return choose(target, "agent", _agent, hint=": define one, agent = upshot.Agent(...)")
 
 
@@ -208,8 +208,9 @@ def choose(
     if target.name in found:
         return found[target.name]
     if target.name:
+        article = "an" if noun[0] in "aeiou" else "a"
         problem = (
-            f"{target.name!r} in {path} is no {noun} but {kind_of(values[target.name])}"
+            f"{target.name!r} in {path} is not {article} {noun}, but {kind_of(values[target.name])}"
             if target.name in values
             else f"{path} has no {noun} {target.name!r}"
         )

@@ -301,7 +301,9 @@ def _assigned(answers: Sequence[AnyAnswer], waits: Sequence[_Wait], past: RunSta
             continue
         if isinstance(answer, Answer) and wait.choices and answer.value not in wait.choices:
             listed = ", ".join(map(repr, wait.choices))
-            raise Misuse(f"{answer.value!r:.60} is no answer to {answer.id!r}: choose of {listed}")
+            raise Misuse(
+                f"{answer.value!r:.60} is not an answer to {answer.id!r}: choose of {listed}"
+            )
         place = wait.run_id, wait.id, wait.is_question
         if place in met:
             raise Misuse(f"{_id_of(answer)!r} is answered twice: give one answer for each")

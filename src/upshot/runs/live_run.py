@@ -112,7 +112,7 @@ class LiveRun(Generic[T]):
             Misuse: The cause is no text.
         """
         if not isinstance(cause, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-            raise Misuse(f"the cause of an interrupt is a text, and no {type(cause).__name__}")
+            raise Misuse(f"the cause of an interrupt must be a text, got {type(cause).__name__}")
         wish = Interrupt(cause, detail)
         self._tell(lambda: None if self._task.done() else self._session.interrupt(wish))
 

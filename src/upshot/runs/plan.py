@@ -207,7 +207,7 @@ class OutputType:
         try:
             value: Json = msgspec.json.decode(_without_fence(text))
         except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-            raise ValueError(f"the answer is no JSON: {json_fault(error)}") from error
+            raise ValueError(f"the answer is not JSON: {json_fault(error)}") from error
         self.build(value)
         return value
 
@@ -230,7 +230,7 @@ def _of_schema(schema: JsonObject) -> OutputType:
         validator = jsonschema_rs.validator_for(schema, offline=True)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         text = " ".join(str(error).split())
-        raise Misuse(f"output_type is no JSON Schema: {text}") from error
+        raise Misuse(f"output_type is not a JSON Schema: {text}") from error
 
     def check(value: Json) -> Json:
         faults = [

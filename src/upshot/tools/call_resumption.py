@@ -128,7 +128,9 @@ def _recall(state: ToolboxState, call: CallState, earlier: EarlierCalls) -> None
 def _read_answer(answer: AnyAnswer) -> CallAnswer:
     """*answer*, if it is for a call; else raises Misuse."""
     if not isinstance(answer, Approve | Deny | Edit):
-        raise Misuse(f"{type(answer).__name__} is no answer for a call: give Approve, Deny or Edit")
+        raise Misuse(
+            f"{type(answer).__name__} is not an answer for a call: give Approve, Deny or Edit"
+        )
     return answer
 
 

@@ -110,7 +110,7 @@ def _resolve(item: object, named: Mapping[str, Tool]) -> Iterable[Tool]:
         return (tool(item),)
     if isinstance(item, Iterable):
         return _flatten(cast("Iterable[object]", item), named)
-    raise Misuse(f"{item!r} is no tool: give a function, a Tool, a tool set or a name")
+    raise Misuse(f"{item!r} is not a tool: give a function, a Tool, a tool set or a name")
 
 
 def _shown(item: Mapping[str, object]) -> str:

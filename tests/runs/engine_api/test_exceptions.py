@@ -180,7 +180,7 @@ async def test_who_interrupts_names_a_cause(cause: Any) -> None:
         return "done"
 
     async with start(Agent[Any]("a", engine=ScriptEngine(script)), "Go.") as live:
-        with pytest.raises(Misuse, match="the cause of an interrupt is a text"):
+        with pytest.raises(Misuse, match="the cause of an interrupt must be a text, got"):
             live.interrupt(cause)
         assert (await live.result()).output == "done"
 

@@ -86,7 +86,7 @@ def interrupt_of(asked: object) -> Interrupt:
         return Interrupt(asked)
     if not _is_request(asked):
         kind = type(asked).__name__
-        raise TypeError(f"{kind} is no request to stop: give an Interrupt, a text or True")
+        raise TypeError(f"{kind} is not a request to stop: give an Interrupt, a text or True")
     return Interrupt(InterruptCause(_text_of(asked, "cause")), _text_of(asked, "detail"))
 
 
@@ -257,8 +257,8 @@ class RunHost:
         kind = type(event).__name__
         if self._is_news("publish", f"a {kind}"):
             message = (
-                f"host.publish was given a value of type {kind}, which is no event: give one of "
-                "upshot's, such as TextDelta(text=...) or StepStarted(key=...)"
+                f"host.publish was given a value of type {kind}, which is not an event: give one "
+                "of upshot's, such as TextDelta(text=...) or StepStarted(key=...)"
             )
             self._recorder.warn(
                 RunWarning(code="event_refused", message=message, origin=Origin.ENGINE)

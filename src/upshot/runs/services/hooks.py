@@ -155,7 +155,7 @@ async def before_model(
         try:
             changed = await call(asked, asks, request)
             if not isinstance(changed, ModelRequest | None):
-                raise TypeError(f"it gave {_kind(changed)} and no ModelRequest")
+                raise TypeError(f"it gave {_kind(changed)}, not a ModelRequest")
         except Exception as error:
             # Deciders fail closed: nothing is sent that a broken one has not seen.
             who = f"{type(decider).__name__}.before_model"
@@ -204,7 +204,7 @@ async def before_finalize(context: RunContext, request: Request, result: AnyResu
             if decision is None:
                 continue
             if not isinstance(decision, FinalizeDecision):
-                raise TypeError(f"it gave {_kind(decision)} and no FinalizeDecision")
+                raise TypeError(f"it gave {_kind(decision)}, not a FinalizeDecision")
             if decision.state:
                 facts = cast("JsonObject", to_free_json(decision.state)[0])
                 decision = msgspec.structs.replace(decision, state=facts)

@@ -185,7 +185,7 @@ def read_object(arguments: str | Mapping[str, Json], coercions: list[Coercion]) 
         # Several models write null where a tool takes nothing.
         return {}
     if value is ABSENT:
-        return f"/: the arguments are no JSON: {arguments[:100]}"
+        return f"/: the arguments are not JSON: {arguments[:100]}"
     if not isinstance(value, dict):
         return _no_object(value)
     if is_too_deep(arguments, cast("object", value)):
@@ -200,7 +200,7 @@ def _read_mapping(arguments: object) -> JsonObject | str:
     try:
         value, lossy = to_free_json(arguments)
     except UnserializableError as error:
-        return f"{error.path or '/'}: is no JSON: {error.reason}"
+        return f"{error.path or '/'}: is not JSON: {error.reason}"
     lost = [path for path in lossy if _is_number_at(value, path)]
     if lost:
         return join_faults(map(_lost, lost))

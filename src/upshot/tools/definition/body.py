@@ -208,9 +208,9 @@ def _read_schema(name: str, parameters: object) -> JsonObject:
     try:
         copy, lossy = to_free_json(cast("object", parameters))
     except UnserializableError as error:
-        raise Misuse(f"the schema of tool {name!r} is no JSON: {error}") from error
+        raise Misuse(f"the schema of tool {name!r} is not JSON: {error}") from error
     if lossy:
-        raise Misuse(f"the schema of tool {name!r} is no JSON at {lossy[0]}")
+        raise Misuse(f"the schema of tool {name!r} is not JSON at {lossy[0]}")
     schema = cast("JsonObject", copy)
     kind = schema.get("type", "object")
     if isinstance(kind, list) and "object" in kind:

@@ -168,7 +168,7 @@ def check_tool(fields: Mapping[str, object]) -> None:
             raise Misuse(f"tool {name!r}: {option}= is for a tool with isolation='process' only")
     if not _is_environment(fields["env"]):
         # What was given is not shown: there may be keys in it.
-        raise Misuse(f"tool {name!r}: env is no mapping of names to texts: give one, or None")
+        raise Misuse(f"tool {name!r}: env is not a mapping of names to texts: give one, or None")
 
 
 def read_resources(

@@ -403,7 +403,7 @@ class _Judge:
             return "the user did not say it"
         text = _text_of(value)
         if not any(char.isalnum() for char in text):
-            return "it is no word that a user could have said"
+            return "it is not a word that a user could have said"
         if not text.replace(".", "").isdigit():
             # An id of letters and digits may differ from another by its case alone.
             is_id = any(map(str.isdigit, text)) and any(map(str.isalpha, text)) and "@" not in text
@@ -425,7 +425,7 @@ class _Judge:
     def _url(self, value: Json) -> _Answer:
         given = parse_url(value) if isinstance(value, str) else None
         if given is None:
-            return "it is no plain URL"
+            return "it is not a plain URL"
         if self._act.effect is Effect.READ and given.host in self._policy.hosts:
             return _Found("host", given.host)
 
@@ -492,7 +492,7 @@ class _Judge:
     def _amount(self, value: Json, word: Argument) -> _Answer:
         wanted = parse_number(value)
         if wanted is None:
-            return "it is no plain number"
+            return "it is not a plain number"
         all_said = [(saying, one) for saying in self._facts.sayings for one in saying.amounts]
         said = [(saying, one) for saying, one in all_said if one.value == wanted]
         if not said:
