@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import runpy
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -236,25 +238,26 @@ asyncio.run(main())
 """
 
 
+def begin(program: Path, *arguments: str | Path) -> Any:
+    return watched(
+        subprocess.Popen(
+            [sys.executable, program, *arguments],
+            env={**os.environ, "PYTHONPATH": str(SOURCE)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    )
+
+
 async def test_of_eight_processes_that_approve_at_once_one_does_and_the_others_are_told(
     place: Place, tmp_path: Path
 ) -> None:
     program, effects = tmp_path / "program.py", tmp_path / "effects"
     program.write_text(PROGRAM)
 
-    def begin(name: str) -> Any:
-        return watched(
-            subprocess.Popen(
-                [sys.executable, program, place.where, effects, name],
-                env={**os.environ, "PYTHONPATH": str(SOURCE)},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
-        )
-
-    begin("first").communicate()
-    processes = [begin(f"person {n}") for n in range(8)]
+    begin(program, place.where, effects, "first").communicate()
+    processes = [begin(program, place.where, effects, f"person {n}") for n in range(8)]
     for process in processes:
         assert process.stdout.readline() == "ready\n"
     for process in processes:
@@ -268,3 +271,59 @@ async def test_of_eight_processes_that_approve_at_once_one_does_and_the_others_a
         events = [event async for event in log.events("r")]
     answers = [one.answer for one in events if one.kind == "approval_answered"]  # type: ignore[union-attr]
     assert [one.by for one in answers] == [winner]
+
+
+DYING = """
+import asyncio, os, runpy, signal, sys
+from upshot import Agent, ScriptedModel, ToolCall, reopen, tool
+
+def make(effects):
+    @tool(effect="destructive", approval=True)
+    async def pay(order: int):
+        with open(effects, "a") as file:
+            file.write(f"{order}\\n")
+        return "paid"
+
+    calls = [ToolCall(f"p{n}", "pay", {"order": n}) for n in range(2)]
+    model = ScriptedModel([calls, "Done."])
+    return Agent("till", model=model, tools=[pay])
+
+async def main(journal, effects, kind):
+    async with reopen("r", make(effects), journal=journal) as live:
+        async for event in live:
+            if event.kind == kind:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))
+"""
+DEATHS = ["run_resumed", "approval_answered", "tool_started", "tool_settled", "run_settled"]
+
+
+@pytest.mark.parametrize("kind", DEATHS)
+async def test_an_answer_is_taken_once_wherever_the_process_dies_that_takes_it(
+    place: Place, tmp_path: Path, kind: str
+) -> None:
+    program, effects = tmp_path / "program.py", tmp_path / "effects"
+    program.write_text(DYING)
+    make = runpy.run_path(str(program))["make"]
+    parked = await run(make(effects), Request("Pay.", run_id="r"), journal=place.where)
+    items = [one for one in parked.pending if isinstance(one, PendingApproval)]
+    yes = [item.approve(by="ann") for item in items]
+    told = await answer("r", yes, journal=place.where)
+    assert told == tuple(Taken(answer=one) for one in yes)
+    process = begin(program, place.where, effects, kind)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    result = await resume("r", make(effects), journal=place.where)
+    assert result.success
+    async with open_journal(place.where) as log:
+        events = [event async for event in log.events("r")]
+    kinds = [one.kind for one in events]
+    assert kinds.count("approval_answered") == 2
+    # What had begun and has no outcome is not begun again.
+    paid = effects.read_text().split() if effects.exists() else []
+    assert len(set(paid)) == len(paid)
+    assert kinds.count("tool_started") == 2
+    (late,) = await answer("r", [items[0].deny(by="bob")], journal=place.where)
+    assert isinstance(late, Outdated) and late.decision == yes[0]
