@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from psycopg import OperationalError
+from psycopg.errors import DivisionByZero
 
 from tests.postgres import PostgresServer
 from upshot.journal.event_codec import Entry, checksum
@@ -32,3 +35,18 @@ def test_any_events_arrive_at_the_server_as_they_were_sent(
         (run_no << 32 | one.seq, one.epoch, one.kind, one.time, one.body, checksum(one))
         for run_no, one in rows
     ]
+
+
+def test_what_is_sent_straight_to_the_server_fails_as_the_driver_says(
+    postgres: PostgresServer,
+) -> None:
+    connection = Server(postgres.url()).connect()
+    assert connection.send(b"SELECT 7::bigint WHERE $1 = ''", [b""], [25]) == [bytes([*[0] * 7, 7])]
+    with pytest.raises(DivisionByZero):
+        connection.send(b"SELECT 1 / 0", [], [])
+    ((own,),) = connection.do("SELECT pg_backend_pid()").fetchall()
+    postgres.do(f"SELECT pg_terminate_backend({own}, 60000)")
+    for _ in range(2):
+        with pytest.raises(OperationalError):
+            connection.send(b"SELECT 1", [], [])
+    connection.close()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import count
 from typing import ClassVar, NamedTuple
 
 from upshot.errors import JournalError
 from upshot.journal.event_codec import Entry, checksum, gap_error
-from upshot.journal.postgres.rows import ROWS, columns_of, numbers
+from upshot.journal.postgres.rows import COLUMN_OIDS, NUMBERS_OID, ROWS, columns_of, numbers
 from upshot.journal.postgres.server import (
     DRIVER_ERRORS,
     LEASE_S,
@@ -43,6 +45,9 @@ _APPEND = f"""WITH given AS MATERIALIZED (
         SELECT e.* FROM {ROWS} JOIN fit ON run_no = e.id >> {SEQ_BITS}
     )
     SELECT run_no FROM fit"""
+_NUMBERS = count(1)
+_SENT = re.sub("%b", lambda _: f"${next(_NUMBERS)}", _APPEND).encode()
+_KINDS = [*[NUMBERS_OID] * 3, *COLUMN_OIDS]
 _ENDS = f"""SELECT r.run_id, r.run_no, r.epoch, coalesce(e.id & {SEQ_MASK}, 0), coalesce(e.crc, 0)
     FROM upshot.runs AS r LEFT JOIN LATERAL (
         SELECT id, crc FROM upshot.events
@@ -236,7 +241,8 @@ class ServerBatch(Batch):
             numbers([end.crc for end in ends]),
             *columns_of(rows),
         )
-        return {run_no for (run_no,) in self._connection.do(_APPEND, values)}
+        written = self._connection.send(_SENT, values, _KINDS)
+        return {int.from_bytes(run_no, signed=True) for run_no in written}
 
     def _take(self, run_id: str, end: RunEnd, entries: list[Entry]) -> None:
         """Note what was written."""

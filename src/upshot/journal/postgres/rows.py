@@ -23,6 +23,7 @@ _NUMBER = struct.Struct("!iq")
 _LENGTH = struct.Struct("!i")
 _NULL = _LENGTH.pack(-1)
 _INT8, _TEXT, _BYTEA = 20, 25, 17
+NUMBERS_OID, _TEXTS_OID, _BYTES_OID = 1016, 1009, 1001
 
 
 class NumberArray(bytes):
@@ -45,15 +46,15 @@ class _ArrayDumper(Dumper):
 
 
 class _NumberDumper(_ArrayDumper):
-    oid = 1016
+    oid = NUMBERS_OID
 
 
 class _TextDumper(_ArrayDumper):
-    oid = 1009
+    oid = _TEXTS_OID
 
 
 class _BytesDumper(_ArrayDumper):
-    oid = 1001
+    oid = _BYTES_OID
 
 
 ARRAYS: tuple[tuple[type, type[Dumper]], ...] = (
@@ -62,6 +63,7 @@ ARRAYS: tuple[tuple[type, type[Dumper]], ...] = (
     (BytesArray, _BytesDumper),
 )
 
+COLUMN_OIDS = (NUMBERS_OID, NUMBERS_OID, _TEXTS_OID, NUMBERS_OID, _BYTES_OID, NUMBERS_OID)
 ROWS = """unnest(%b, %b, %b, %b, %b, %b) AS e(id, epoch, kind, time, body, crc)"""
 INSERT: str = f"""INSERT INTO upshot.events (id, epoch, kind, time, body, crc)
     SELECT e.* FROM {ROWS}"""
