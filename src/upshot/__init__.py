@@ -199,6 +199,7 @@ with lazy_imports(globals()):
     from upshot.entry.api import (
         answer as answer,
         attach as attach,
+        cancel as cancel,
         fork as fork,
         inbox as inbox,
         reopen as reopen,

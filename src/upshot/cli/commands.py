@@ -28,7 +28,7 @@ from upshot.cli.listing import (
 from upshot.cli.loading import Asked
 from upshot.cli.lookup import DEFAULT_JOURNAL, check_run_id, read_inputs, standard_input
 from upshot.cli.report import Shown
-from upshot.cli.running import fork_run, replay_run, resume_agent, run_agent
+from upshot.cli.running import cancel_run, fork_run, replay_run, resume_agent, run_agent
 from upshot.cli.terminal import EXIT_CODES, MISUSE, Terminal
 from upshot.contract.base.checks import nearest
 from upshot.contract.base.enums import Status
@@ -280,6 +280,18 @@ def resume(*, answer: tuple[tuple[str, str], ...], continue_stopped: bool, **opt
             raise Misuse("a run that was stopped waits for no --answer: leave one of the two out")
         return _run(answer_run, given=Given(answer=answer), goes_on=True, **options)
     return _run(resume_agent, continue_stopped=continue_stopped, **options)
+
+
+@upshot.command(short_help="End a run that died or waits.")
+@RUN
+@JOURNAL
+@JSON
+def cancel(**options: Any) -> int:
+    """End RUN, whose process died or which waits, as canceled; no agent is needed.
+
+    RUN is an id, a beginning of one, or last. A turn of a conversation is in the way no more.
+    """
+    return _run(cancel_run, **options)
 
 
 @upshot.command(short_help="Begin a new run from a point of another one.")

@@ -36,7 +36,7 @@ from upshot.contract.model_calls import ModelReplied, ModelRetried, Request, Tex
 from upshot.contract.pending import AnyAnswer
 from upshot.contract.result import AgentResult
 from upshot.engines.loop import LoopEngine
-from upshot.entry.api import fork, reopen, replay, start
+from upshot.entry.api import cancel, fork, reopen, replay, start
 from upshot.entry.replay_run import Replay
 from upshot.entry.session_setup import has_log
 from upshot.errors import Misuse
@@ -263,6 +263,17 @@ async def show_live(
 
 _DIFFERENT = 1
 _MAX_SHOWN = 400
+
+
+async def cancel_run(terminal: Terminal, *, wanted: str, journal: str, as_json: bool) -> int:
+    """End a run that nobody works on, and print what became of it."""
+    async with open_journal(existing_journal(journal), create=False) as log:
+        result = await cancel(await find_run(log, wanted), journal=log)
+    if as_json:
+        terminal.put_json(encode(result))
+    else:
+        terminal.say(f"{result.run_id} is {result.status}")
+    return 0
 
 
 async def fork_run(terminal: Terminal, *, wanted: str, at: int, journal: str, as_json: bool) -> int:

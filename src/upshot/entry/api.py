@@ -334,6 +334,28 @@ def reopen(
     return Block(going, call="upshot.reopen(...)", name="live")
 
 
+async def cancel(run_id: str, *, journal: Where) -> AgentResult[Any]:
+    """End a run that waits, or whose process died, without its agent; nothing is called.
+
+    What was under way when its process died is told in the result: of a call that may write it is
+    unknown what it did. A turn of a conversation is in the way no more.
+
+    Args:
+        run_id: The run. One that is under way in this event loop is cancelled too.
+        journal: Where its log is: a path or an open journal.
+
+    Returns:
+        Its result, canceled.
+
+    Raises:
+        Misuse: There is no such run, or it has ended.
+        JournalError: The journal cannot be opened or read, or a live process works on the run.
+    """
+    from upshot.entry.session_setup import canceled
+
+    return await canceled(run_id, journal)
+
+
 async def fork(run_id: str, *, at: int, journal: Where, conversation: str = "") -> str:
     """Begin a new run from a point of another one, which stays as it is.
 

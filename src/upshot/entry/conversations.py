@@ -222,5 +222,8 @@ _WHAT = {
         "waits for answers: resume({run_id!r}, ..., answers=[...]), or begin all the same with "
         "if_waiting='tell'."
     ),
-    "died": "its process ended: go on with resume({run_id!r}, ...), or reopen and cancel it.",
+    "died": (
+        "its process ended: go on with resume({run_id!r}, ...), or end it with "
+        "cancel({run_id!r}, ...)."
+    ),
 }

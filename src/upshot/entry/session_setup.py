@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Unpack, cast
@@ -262,6 +263,27 @@ async def go_on(
             if late := too_late(answers, run_id):
                 result = replace(result, warnings=(*result.warnings, *late))
             yield typed(result, to_agent(agent, options.get("engine")))
+
+
+class _Waiting:
+    """The engine of a run that is only to end."""
+
+    async def execute(self, run: object, host: object, board: object) -> None:
+        """Do nothing until it is cancelled."""
+        await asyncio.Event().wait()
+
+
+async def canceled(run_id: str, journal: Where) -> AgentResult[Json]:
+    """See ``cancel``."""
+    async with open_journal(journal, create=False) as opened:
+        past = await read_past(run_id, opened)
+        agent = Agent[Any](past.agent.id or run_id, engine=_Waiting())
+        going = go_on(run_id, agent, opened, (), {}, watch=False, child=run_child)
+        async with going as live:
+            if isinstance(live, AgentResult):
+                raise Misuse(f"run {run_id} has ended: it is {live.status}")
+            live.cancel()
+            return await live.finish()
 
 
 async def _plan_new(

@@ -409,11 +409,16 @@ def _calls_in(
         handed_over = "" if state.handoff is None else state.handoff.tool_name
         found += [
             EarlierCall(
-                run.run_id, one.call_id, one.tool_name, one.arguments_executed or {}, one.effect
+                run.run_id,
+                one.call_id,
+                one.tool_name,
+                one.arguments_executed or one.arguments_validated or {},
+                one.effect,
             )
             for one in state.records
             if one.effect in _DONE
-            and one.declared_effect in _NOT_READ
+            # Whoever ended a run that had died may not know its tools.
+            and one.declared_effect is not Effect.READ
             and one.tool_name != handed_over
         ]
         found += [

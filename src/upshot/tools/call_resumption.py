@@ -249,7 +249,10 @@ def give_up(state: ToolboxState, call: CallState, started: ToolStarted) -> None:
     call.take_tool(tool)
     # From the log: the arguments were validated, and perhaps edited, when it started.
     call.arguments, call.started_at = started.arguments, started.time
-    effect = Effect.UNKNOWN if tool is None else effect_after(tool, done=False)
+    if tool is not None:
+        effect = effect_after(tool, done=False)
+    else:
+        effect = Effect.NONE if started.effect is Effect.READ else Effect.UNKNOWN
     doubt = DOUBT if effect is Effect.UNKNOWN else ""
     call.outcome = ToolFailure(
         call.call_id,
