@@ -31,6 +31,7 @@ from upshot.state.stored_events import read_event, used_in
 
 _PREPARED = -1
 _MAX_KEPT = 32
+_SNAPSHOT_TURNS = 32
 # What is called with the events of one log before they are folded.
 Lift: TypeAlias = Callable[[Event], Event]
 _NOT_READ = (Effect.WRITE, Effect.DESTRUCTIVE)
@@ -126,6 +127,28 @@ def folded(events: Iterable[Event], read: Lift | None = None) -> RunState:
     return state
 
 
+class TurnsSnapshot(msgspec.Struct, frozen=True):
+    """Committed turns as they were once, so that their logs need not be read again.
+
+    Attributes:
+        run_ids: See ``CommittedTurns``; by these it is known whether it still holds.
+        messages: See there.
+        asked: See there.
+        told: See there.
+        taint: See there.
+        ends: How many messages there were after each turn.
+        digest: Of the messages.
+    """
+
+    run_ids: list[str]
+    messages: list[Message]
+    asked: tuple[int, ...]
+    told: set[tuple[str, str]]
+    taint: TaintOrigin | None
+    ends: list[int]
+    digest: str
+
+
 class CommittedTurns:
     """The messages of the committed turns of a conversation, in the order of their ends.
 
@@ -149,6 +172,33 @@ class CommittedTurns:
         self.taint: TaintOrigin | None = None
         self._ends: list[tuple[list[Message], int]] = [(self.messages, 0)]
         self._digest = ""
+        self._stored = 0
+
+    def restore(self, snapshot: TurnsSnapshot) -> None:
+        """Take the turns of a snapshot that was stored."""
+        self.run_ids, self.messages, self.asked = (
+            snapshot.run_ids,
+            snapshot.messages,
+            snapshot.asked,
+        )
+        self.told, self.taint = snapshot.told, snapshot.taint
+        self._ends = [(self.messages, count) for count in (0, *snapshot.ends)]
+        self._digest, self._stored = snapshot.digest, self.revision
+
+    def snapshot(self) -> TurnsSnapshot | None:
+        """What is to be stored now, None while little has come since the last one."""
+        if self.revision < self._stored + _SNAPSHOT_TURNS:
+            return None
+        self._stored = self.revision
+        return TurnsSnapshot(
+            run_ids=self.run_ids,
+            messages=self.messages,
+            asked=self.asked,
+            told=self.told,
+            taint=self.taint,
+            ends=[count for _, count in self._ends[1:]],
+            digest=self._digest,
+        )
 
     @property
     def revision(self) -> int:

@@ -19,22 +19,31 @@ _TURNS = 3
 
 
 class Counting:
-    """A connection that counts statements and the rows that they gave."""
+    """A connection that counts statements and the rows that they gave.
 
-    def __init__(self, connection: Any) -> None:
-        self._connection = connection
+    Args:
+        connection: Of the journal.
+        only: Those are counted that hold this text.
+    """
+
+    def __init__(self, connection: Any, *, only: str = "") -> None:
+        self._connection, self._only = connection, only
         self.statements = self.rows = 0
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
-        self.statements += 1
         rows = self._connection.execute(statement, values).fetchall()
-        self.rows += len(rows)
+        if self._only in statement:
+            self.statements += 1
+            self.rows += len(rows)
         return _Rows(rows)
 
 
 class _Rows(list[Any]):
     def fetchall(self) -> list[Any]:
         return self
+
+    def fetchone(self) -> Any:
+        return self[0] if self else None
 
 
 @pytest.mark.parametrize("newest_first", [True, False])

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
 
-from upshot.contract.codec import encode
+from upshot.contract.codec import decode, encode
 from upshot.contract.conversation import ConversationSummary
 from upshot.contract.events import BoardChanged, Event
 from upshot.contract.protocols import RunSummary
 from upshot.contract.usage import Cost, Usage
 from upshot.journal.event_codec import Entry, damage_error, line_of, read_event
 from upshot.journal.run_list import RunQuery
-from upshot.journal.sql.connection import Connection
+from upshot.journal.sql.connection import Connection, WriteConnection
 from upshot.journal.sql.queries import (
     read_entries,
     read_latest,
@@ -26,6 +27,7 @@ from upshot.state.turns import (
     ConversationState,
     KeptTurns,
     Lift,
+    TurnsSnapshot,
     committed_turns,
     folded,
     read_conversation,
@@ -34,6 +36,9 @@ from upshot.state.turns import (
 )
 
 _PAGE_EVENTS = 256
+_STORED = "SELECT body, crc FROM snapshots WHERE context_id = ?"
+_STORE = """INSERT INTO snapshots (context_id, body, crc) VALUES (?, ?, ?)
+    ON CONFLICT (context_id) DO UPDATE SET body = excluded.body, crc = excluded.crc"""
 
 
 def read_turns(
@@ -43,13 +48,31 @@ def read_turns(
     kept: KeptTurns,
     *,
     without: str,
-) -> ConversationState:
-    """Fold the runs of a conversation, as they were when the transaction began."""
+) -> tuple[ConversationState, bytes]:
+    """Fold the runs of a conversation, as they were when the transaction began; with a snapshot of
+    it that is to be stored, b"" for none.
+    """
     runs = _runs_of(connection, id)
-    if read is not None:
-        # What was kept has marks in the place of secrets.
-        kept = KeptTurns()
-    return read_conversation(id, runs, _reader(connection, read), kept.of(id), without=without)
+    # What was kept has marks in the place of secrets.
+    turns = CommittedTurns() if read is not None else _kept(connection, id, kept)
+    found = read_conversation(id, runs, _reader(connection, read), turns, without=without)
+    snapshot = turns.snapshot() if without and read is None else None
+    return found, b"" if snapshot is None else encode(snapshot)
+
+
+def store_snapshot(connection: WriteConnection, id: str, body: bytes) -> None:
+    """Store what ``read_turns`` gave."""
+    connection.execute(_STORE, (id, body, zlib.crc32(body)))
+
+
+def _kept(connection: Connection, id: str, kept: KeptTurns) -> CommittedTurns:
+    """The committed turns, as far as they were read before, here or by others."""
+    turns = kept.of(id)
+    row = None if turns.revision else connection.execute(_STORED, (id,)).fetchone()
+    # One that is damaged is as none.
+    if row is not None and zlib.crc32(row[0]) == row[1]:
+        turns.restore(decode(row[0], TurnsSnapshot))
+    return turns
 
 
 def used_elsewhere(connection: Connection, id: str, *, without: str) -> tuple[Usage, Cost | None]:
@@ -59,7 +82,8 @@ def used_elsewhere(connection: Connection, id: str, *, without: str) -> tuple[Us
 
 def committed_of(connection: Connection, id: str, kept: KeptTurns) -> CommittedTurns:
     """The committed turns of a conversation."""
-    return committed_turns(_runs_of(connection, id), _reader(connection), kept.of(id))
+    turns = _kept(connection, id, kept)
+    return committed_turns(_runs_of(connection, id), _reader(connection), turns)
 
 
 def list_conversations(

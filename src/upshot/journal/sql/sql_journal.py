@@ -43,6 +43,7 @@ from upshot.journal.sql.conversations import (
     exported_lines,
     list_conversations,
     read_turns,
+    store_snapshot,
     used_elsewhere,
 )
 from upshot.journal.sql.leases import (
@@ -67,6 +68,7 @@ _ENDING_S = 0.2
 _LOOK_S = 0.01
 # So few events are in memory at once while a run is read.
 _PAGE_EVENTS = 256
+_FORGET = "DELETE FROM snapshots WHERE context_id = (SELECT context_id FROM runs WHERE run_id = ?)"
 _ARTIFACTS = "SELECT count(*), coalesce(sum(size_bytes), 0) FROM artifacts WHERE run_id = ?"
 
 
@@ -433,9 +435,12 @@ class SqlJournal:
             without: The first run of a turn that is about to begin, "" for none.
         """
         await self.flush()
-        return await self.read(
+        found, snapshot = await self.read(
             lambda connection: read_turns(connection, id, read, self._committed, without=without)
         )
+        if snapshot:
+            await self.write(lambda connection: store_snapshot(connection, id, snapshot))
+        return found
 
     async def seed_messages(self, seed: SeedReference) -> Sequence[Message]:
         """The messages of a conversation that a log names, for ``states(..., seeds=)``."""
@@ -697,6 +702,7 @@ def _remove(connection: WriteConnection, run_id: str) -> None:
         keys = keys_of(run_no)
         connection.execute("DELETE FROM events WHERE id BETWEEN ? AND ?", keys)
     connection.execute("DELETE FROM artifacts WHERE run_id = ?", (run_id,))
+    connection.execute(_FORGET, (run_id,))
     connection.execute("DELETE FROM forks WHERE run_id = ?", (run_id,))
     connection.execute("DELETE FROM wishes WHERE run_id = ?", (run_id,))
     connection.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))

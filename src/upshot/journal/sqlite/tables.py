@@ -153,6 +153,12 @@ _TABLES = (
         stored_at REAL NOT NULL
     )""",
     "CREATE INDEX artifacts_of_run ON artifacts (run_id)",
+    # Of conversations; a cache, which may be thrown away.
+    """CREATE TABLE snapshots (
+        context_id TEXT PRIMARY KEY,
+        body BLOB NOT NULL,
+        crc INTEGER NOT NULL
+    ) WITHOUT ROWID""",
     """CREATE TABLE wishes (
         run_id TEXT NOT NULL,
         item TEXT NOT NULL,

@@ -1,0 +1,90 @@
+"""A turn reads the logs of the last turns only, and what is stored of those before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.journal.sql.test_conversations import Counting
+from upshot import Agent, ScriptedModel, run
+from upshot.journal import open_journal
+from upshot.journal.sql.conversations import read_turns
+from upshot.state.turns import KeptTurns
+
+
+async def take_turns(place: Path, first: int, count: int) -> None:
+    """Take turns, each in a journal that was opened for it."""
+    for number in range(first, first + count):
+        agent = Agent("talker", model=ScriptedModel([f"Re {number}."]))
+        async with open_journal(place) as journal:
+            result = await run(agent, f"{number}?", journal=journal, conversation="ada")
+            assert result.success, result.error
+
+
+async def events_read(place: Path) -> int:
+    """How many events are read for the turn that comes next."""
+    async with open_journal(place) as journal:
+
+        def look(connection: Any) -> int:
+            counting = Counting(connection, only="FROM events WHERE id > ")
+            read_turns(counting, "ada", None, KeptTurns(), without="next")
+            return counting.rows
+
+        await journal.flush()
+        return await journal.read(look)
+
+
+async def said(place: Path) -> list[str]:
+    async with open_journal(place) as journal:
+        return [one.text for one in (await journal.conversation("ada")).messages]
+
+
+def all_of(count: int) -> list[str]:
+    return [text for number in range(count) for text in (f"{number}?", f"Re {number}.")]
+
+
+async def do(place: Path, statement: str, *values: object) -> None:
+    async with open_journal(place) as journal:
+        await journal.write(lambda connection: connection.execute(statement, values))
+
+
+async def test_a_late_turn_reads_no_more_logs_than_an_early_one(tmp_path: Path) -> None:
+    place = tmp_path / "j.db"
+    await take_turns(place, 0, 34)
+    early = await events_read(place)
+    await take_turns(place, 34, 32)
+    assert await events_read(place) == early > 0
+    assert await said(place) == all_of(66)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM snapshots",
+        "UPDATE snapshots SET body = x'00'",
+        "UPDATE snapshots SET crc = crc + 1",
+    ],
+    ids=["thrown away", "another body", "another checksum"],
+)
+async def test_nothing_is_lost_with_what_is_stored(tmp_path: Path, statement: str) -> None:
+    place = tmp_path / "j.db"
+    await take_turns(place, 0, 34)
+    await do(place, statement)
+    assert await said(place) == all_of(34)
+    await take_turns(place, 34, 1)
+    assert await said(place) == all_of(35)
+
+
+async def test_a_turn_that_was_removed_is_not_in_what_is_stored(tmp_path: Path) -> None:
+    place = tmp_path / "j.db"
+    await take_turns(place, 0, 33)
+    async with open_journal(place) as journal:
+        last, *_ = await journal.runs()
+        await journal.remove_runs([last.run_id])
+        stored = await journal.read(
+            lambda connection: connection.execute("SELECT * FROM snapshots").fetchall()
+        )
+    assert stored == []
+    assert await said(place) == all_of(32)
