@@ -530,6 +530,8 @@ class Artifact(_Bundle, frozen=True, kw_only=True):
 def is_untrusted(message: Message) -> bool:
     """Whether *message* may hold untrusted content: a tool's, or what the caller marked so."""
     content = message.content
+    if type(content) is str and message.role is not Role.TOOL:
+        return False
     if message.role is Role.TOOL:
         # Every other tool message is JSON.
         return message.text.startswith(FENCE_OPENING)

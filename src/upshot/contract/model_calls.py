@@ -31,6 +31,7 @@ from upshot.contract.base.structs import (
     check_types,
     freeze,
     set_field,
+    unchecked,
 )
 from upshot.contract.error import AgentError
 from upshot.contract.message import (
@@ -51,6 +52,11 @@ from upshot.errors import Misuse, RunFailed
 _make = msgspec.StructMeta.__call__
 
 
+# It looks at its text itself.
+_make_text = unchecked(Text)
+_LOOKED_UP = frozenset({"server_tools", "web_searches", "cites"})
+
+
 class _ResponseMeta(msgspec.StructMeta):
     """Metaclass that also accepts the views, and makes parts of them."""
 
@@ -65,7 +71,7 @@ class _ResponseMeta(msgspec.StructMeta):
                         "ModelResponse got both parts and a view of them (content, tool_calls or "
                         "reasoning): give one or the other"
                     )
-                said = (Text(content),) if content else ()
+                said = (_make_text(content),) if content else ()
                 fields["parts"] = (*reasoning, *said, *tool_calls)
             made = _make(cls, **fields)
             check_given(made, fields)
@@ -167,6 +173,8 @@ class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
     def looked_up(self) -> str:
         """The provider's own tool whose findings the answer is made of, "" for none."""
         data = self.provider_data
+        if _LOOKED_UP.isdisjoint(data):
+            return ""
         tools = data.get("server_tools")
         if tools and isinstance(tools, list):
             return str(tools[0])

@@ -15,6 +15,7 @@ from typing import ClassVar, NoReturn
 
 from upshot.contract.base.checks import check_whole
 from upshot.contract.base.enums import ErrorCode, Origin, Role
+from upshot.contract.base.structs import unchecked
 from upshot.contract.error import AgentError
 from upshot.contract.message import CUT, Message, MessageList
 from upshot.contract.model_calls import ModelRequest, ModelResponse
@@ -28,6 +29,9 @@ from upshot.runs.engine_api.run_view import Run
 from upshot.state.board import Board
 from upshot.tools.execution.batch import SLICE
 from upshot.tools.toolbox import Toolbox
+
+# Of outcomes, each of which becomes one.
+_make_message = unchecked(Message)
 
 
 class InCallOrder:
@@ -316,7 +320,7 @@ class _Turns:
             if first:
                 await asyncio.sleep(0)
             shown = [
-                Message(
+                _make_message(
                     Role.TOOL,
                     tools.content_of(by_call[call.id, call.name].pop(0)),
                     tool_call_id=call.id,

@@ -43,7 +43,7 @@ from upshot.runs.attempt import (
     work_on,
 )
 from upshot.runs.callbacks import forget_way, is_closing
-from upshot.runs.dependencies import close_dependencies, open_dependencies
+from upshot.runs.dependencies import close_dependencies, factory_of, open_dependencies
 from upshot.runs.ending import COMPLETED, Ending, error_of
 from upshot.runs.engine_api.exceptions import Interrupted
 from upshot.runs.engine_api.run_host import RunHost
@@ -513,7 +513,8 @@ class Session:
         if refusal is not None:
             return self._unprepared(Ending(status=Status.FAILED, error=refusal))
         try:
-            self._run.depend_on(await open_dependencies(context))
+            if factory_of(self.plan) is not None:
+                self._run.depend_on(await open_dependencies(context))
             if goes_on:
                 take_board(context, self._run)
             else:
@@ -678,17 +679,14 @@ class Session:
         """Tell observers of the end, once."""
         context, state = self.context, self.context.state
         context.supervisor.is_final = True
-        await close_dependencies(context)
+        if context.opened is not None:
+            await close_dependencies(context)
         if self.plan.host is not None:
             await self._hear_host()
         if context.toolbox is not None:
             context.toolbox.warn_of_leftovers()
-        if self.plan.artifacts and self._result.status is Status.COMPLETED:
-            for warning in missing_channels(state.board, self.plan.artifacts):
-                context.recorder.warn(warning)
-        if (config := self.plan.request.config) is not None:
-            for warning in refused_modes(self._result.artifacts, config):
-                context.recorder.warn(warning)
+        if self.plan.artifacts or self.plan.request.config is not None:
+            self._warn_of_artifacts()
         facts: dict[str, Any] = {"committed": self._committed, "warnings": tuple(state.warnings)}
         if self._result.status is not _PARKED:
             facts["attempt_log"] = tuple(state.lines)
@@ -699,6 +697,16 @@ class Session:
         if self._has_begun and self._has_hooks:
             await hooks.tell(context, "on_run_end", self._result)
         return TOLD
+
+    def _warn_of_artifacts(self) -> None:
+        """Warn of those that were asked for and are not there, and of those nobody can take."""
+        context, artifacts = self.context, self.plan.artifacts
+        if artifacts and self._result.status is Status.COMPLETED:
+            for warning in missing_channels(context.state.board, artifacts):
+                context.recorder.warn(warning)
+        if (config := self.plan.request.config) is not None:
+            for warning in refused_modes(self._result.artifacts, config):
+                context.recorder.warn(warning)
 
     async def _hear_host(self) -> None:
         """Let the user's host finish, so that what it raised of the run is in the result."""

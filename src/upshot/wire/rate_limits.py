@@ -23,6 +23,7 @@ from math import ceil, inf
 from typing import Any, NamedTuple, TypeVar, cast
 
 from upshot.contract.base.enums import Resource
+from upshot.contract.base.structs import unchecked
 from upshot.contract.usage import RateLimitState, RateLimitWindow
 from upshot.wire.headers import (
     WAITS,
@@ -38,6 +39,9 @@ from upshot.wire.headers import (
     to_raw_headers,
 )
 
+# What is read from headers has the right types: each reply has some of these.
+_make_window = unchecked(RateLimitWindow)
+_make_state = unchecked(RateLimitState)
 _PARTS = frozenset({"limit", "remaining", "reset"})
 # Month and year have no fixed length, so their windows get no estimated reset.
 _LENGTH_S = {
@@ -161,7 +165,7 @@ def _read_state(
             limited = True
     if wait is None and limited:
         wait = _longest_wait(windows)
-    return RateLimitState(
+    return _make_state(
         limited=limited, retry_after=None if wait is None else ceil(wait), windows=windows
     )
 
@@ -195,7 +199,7 @@ def _read_windows(
         else:
             wait, moment = None, None
         windows.append(
-            RateLimitWindow(
+            _make_window(
                 name=name,
                 resource=resource,
                 limit=limit,

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from itertools import repeat
 from operator import attrgetter, contains
 from types import NoneType, UnionType
@@ -116,6 +116,7 @@ Moment = Annotated[datetime, msgspec.Meta(tz=True)]
 """A moment with its time zone; structs keep it in UTC."""
 
 D = TypeVar("D")
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 @cache
@@ -194,6 +195,11 @@ class CheckedMeta(msgspec.StructMeta):
             made = _make(cls, *args, **fields)
             check_given(made, (*cls.__match_args__[: len(args)], *fields))
             return made
+
+
+def unchecked(kind: type[S]) -> Callable[..., S]:
+    """What makes structs like *kind* of values that have the right types, without looking again."""
+    return partial(_make, kind)
 
 
 def check_given(value: msgspec.Struct, names: Iterable[str]) -> None:
