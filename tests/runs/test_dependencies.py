@@ -154,6 +154,19 @@ async def test_a_factory_that_raises_fails_the_run_before_a_model_is_asked(
     assert (await resume("r", agent(dependencies=factory), journal=journal)).error == result.error
 
 
+async def test_a_replay_makes_none_whoever_named_the_factory() -> None:
+    async def script(run: Any, host: Any, board: Any) -> str:
+        SEEN.append(run.dependencies)
+        return "done"
+
+    journal, by_call = Ordered(), MadeBy(plain)
+    working = Agent[Any]("a", engine=ScriptEngine(script))
+    asked: Any = {"journal": journal, "dependencies": by_call}
+    await run(working, Request("?", run_id="r"), **asked)
+    assert (await replay("r", working, **asked)).same
+    assert (SEEN, LIFE) == (["desk of r", None], ["made"])
+
+
 async def test_a_factory_that_returns_nothing_is_told() -> None:
     result = await run(agent(dependencies=given(None)), "?")
     assert result.error is not None

@@ -48,8 +48,12 @@ async def open_dependencies(context: RunContext) -> object:
         Exception: Whatever it raised.
     """
     factory, wait = factory_of(context.plan), context.supervisor.wait
-    if factory is None or context.opened is not None or context.recording is not None:
+    if factory is None or context.opened is not None:
         return context.dependencies
+    if context.recording is not None:
+        # A replay touches nothing outside.
+        context.dependencies = None
+        return None
     context.opened = AsyncExitStack()
     try:
         made: Any = await call(factory, context.info, wait=wait)
