@@ -415,7 +415,8 @@ class Session:
     def _start(self) -> None:
         """Log that the run begins."""
         plan, context = self.plan, self.context
-        options = plan.logged_options()
+        # Else nobody ever reads them.
+        options = plan.logged_options() if context.recorder.is_heard else {}
         if plan.secrets:
             options[COUNT_OPTION] = len(in_order(plan.secrets))
         context.recorder.emit(
