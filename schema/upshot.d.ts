@@ -1123,7 +1123,8 @@ export interface Conversation {
    */
   id?: string;
   /**
-   * Those of its committed turns, in the order in which these ended.
+   * Those of its committed turns, in the order in which these ended; a summary stands in the place
+   * of those that compaction replaced.
    * @defaultValue `[]`
    */
   messages?: Message[];

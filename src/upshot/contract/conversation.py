@@ -14,7 +14,8 @@ class Conversation(Value, frozen=True, kw_only=True):
 
     Attributes:
         id: The conversation: the ``context_id`` of its requests.
-        messages: Those of its committed turns, in the order in which these ended.
+        messages: Those of its committed turns, in the order in which these ended; a summary stands
+            in the place of those that compaction replaced.
         usage: What all its runs used, those that failed and child runs too.
         cost: The money for that; None where nothing had a price.
         pending: What its runs wait for; ``run_id`` names the run that asks.

@@ -128,7 +128,7 @@ async def joined(plan: Plan, options: RunOptions, journal: Journal, part: Part) 
     return replace(
         plan,
         history=(*messages, *plan.history, *(() if told is None else (told,))),
-        asked=tuple(said[place] for place in found.asked) if said else (),
+        asked=tuple(message for _, message in found.asked) if said else (),
         taint=plan.taint or (found.taint if said or earlier else None),
         named_seed=(found.seed, said) if is_named else None,
         turn=Turn(
@@ -137,6 +137,7 @@ async def joined(plan: Plan, options: RunOptions, journal: Journal, part: Part) 
             remember=bool(part.head),
             known=PREPARED.known if is_prepared else len(messages),
             earlier=earlier,
+            tokens=found.tokens if said else None,
         ),
     )
 
@@ -154,7 +155,7 @@ async def asked_before(turn: Turn, plan: Plan, journal: Journal) -> tuple[Messag
     if turn.known <= 0:
         return ()
     found = await _read(plan.request.context_id, plan, journal)
-    return tuple(found.messages[place] for place in found.asked if place < turn.known)
+    return tuple(message for revision, message in found.asked if revision <= turn.revision)
 
 
 def claim_again(past: RunState) -> TurnClaim | None:

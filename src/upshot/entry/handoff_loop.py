@@ -28,6 +28,7 @@ from upshot.contract.model_calls import Request
 from upshot.contract.pending import AnyAnswer
 from upshot.contract.protocols import Journal
 from upshot.contract.result import AgentResult
+from upshot.contract.run_control import Compacted
 from upshot.contract.settings import Budget
 from upshot.contract.tool_calls import UNTRUSTED
 from upshot.contract.usage import Cost, Usage
@@ -308,6 +309,8 @@ class Relay:
         self.is_inside: bool = bool(options.get("parent_run_id"))
         # For which run the journal keeps the turn that the one before it had.
         self._kept: str = ""
+        # What replaces messages that are handed on, and those it was made for.
+        self._compacted: tuple[Compacted, Sequence[Message]] | None = None
         self._known = known
         self._request = request
         self._chain = chain
@@ -345,6 +348,7 @@ class Relay:
                 # was handed.
                 if journal is None:
                     produced = _produced(result)
+                    self._compacted = _replaced_on(result.last_board)
                 else:
                     handed, produced = await self._messages_of(result.run_id, journal)
                 handed = tuple(_handed_on(agent, result, produced, event, handed))
@@ -399,6 +403,7 @@ class Relay:
             child=self._child,
             handoff_messages=handed,
             extra_logged={CHAIN_OPTION: noted},
+            compacted=self._compacted,
             head=self.head,
             sees=self._chain.sees,
         )
@@ -458,6 +463,7 @@ class Relay:
             said = seeded[: first - 1]
             if said and seeded[first - 1] == past.started.request.to_message():
                 self._options = cast("RunOptions", {**self._options, "history": said})
+        self._compacted = _replaced_on(past.board)
         return seeded[first:], past.board.messages()[len(seeded) :]
 
     def _prepare_next(self, result: AgentResult[Any]) -> None:
@@ -575,6 +581,12 @@ def _produced(result: AgentResult[Any]) -> Sequence[Message]:
     """What the main channel has got since the run's seed."""
     board = cast("Any", result.last_board)
     return board.messages()[len(result.seeded) :]
+
+
+def _replaced_on(board: Any) -> tuple[Compacted, Sequence[Message]] | None:
+    """What replaces older messages of a board, with all its messages; None for nothing."""
+    compacted = getattr(board, "compacted", None)
+    return None if compacted is None else (compacted, board.messages())
 
 
 def _unknown(

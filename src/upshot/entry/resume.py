@@ -39,6 +39,7 @@ from upshot.runs.resumption import (
     reads_checkpoints,
     spent_in,
 )
+from upshot.state.board import Board
 from upshot.state.child_runs import FORKED_FROM, TURN_OPTION, end_step, origins_of
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import read_event, seeds_of, with_seed
@@ -106,7 +107,11 @@ def history_of(
     if isinstance(history, AgentResult):
         taint = history.taint
         taint = None if taint is None else taint.seen_from(history.run_id)
-        return with_outcomes(history.all_messages(), request), taint
+        said: Sequence[Message] = history.all_messages()
+        board = history.last_board
+        if isinstance(board, Board) and board.compacted is not None:
+            said = board.sent()
+        return with_outcomes(said, request), taint
     return (with_outcomes(_messages(history), request) if history else ()), None
 
 

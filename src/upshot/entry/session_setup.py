@@ -19,6 +19,7 @@ from upshot.contract.model_calls import Request
 from upshot.contract.pending import AnyAnswer
 from upshot.contract.protocols import Journal, as_instant
 from upshot.contract.result import AgentResult
+from upshot.contract.run_control import Compacted
 from upshot.entry.answers import outdated_warnings, sort_answers, take_answers, too_late
 from upshot.entry.conversations import (
     check_not_passed,
@@ -94,12 +95,14 @@ async def begin(
     child: Child,
     handoff_messages: Sequence[Message] = (),
     extra_logged: JsonObject | None = None,
+    compacted: tuple[Compacted, Sequence[Message]] | None = None,
     head: str = "",
     sees: bool = True,
 ) -> AsyncGenerator[LiveRun[Any]]:
     """Open what a new run needs, begin it, and close it all after its end."""
     check_options(options)
     more: Any = {"child": child, "handoff_messages": handoff_messages, "extra_logged": extra_logged}
+    more["compacted"] = compacted
     where = place_of(options)
     if where is None:
         plan = await _plan_new(agent, request, options, None, **more)
@@ -295,13 +298,14 @@ async def _plan_new(
     child: Child,
     handoff_messages: Sequence[Message] = (),
     extra_logged: JsonObject | None = None,
+    compacted: tuple[Compacted, Sequence[Message]] | None = None,
 ) -> Plan:
     """Plan a new run, whose id the journal must not have yet."""
     plan = await plan_run(
         agent, request, options, journal, child=child, handoff_messages=handoff_messages
     )
     if extra_logged:
-        plan = replace(plan, extra_logged=extra_logged)
+        plan = replace(plan, extra_logged=extra_logged, compacted=compacted)
     if ends_with_user(options.get("journal")):
         plan = replace(plan, is_journal_lost=True)
     if journal is not None:

@@ -188,6 +188,11 @@ async def seed(context: RunContext, attempt: int, feedback: str) -> None:
 
 
 def _log_seed(context: RunContext, board: Board, changes: Iterable[BoardChanged]) -> None:
+    if context.plan.compacted is not None:
+        compacted, known = context.plan.compacted
+        # Who was not handed all messages has others at these places.
+        if board.messages()[: compacted.end] == known[: compacted.end]:
+            board.compacted = compacted
     if board.compacted is not None:
         # First, for right after the seed a session may go on.
         context.recorder.emit(replace(board.compacted, turn=0))

@@ -10,6 +10,7 @@ from upshot.contract.base.json_values import to_json
 from upshot.contract.message import CUT, Data, Message, Part, Reasoning, Text
 from upshot.contract.run_control import Compacted
 from upshot.contract.tool_calls import ToolCall
+from upshot.state.run_state import RunState
 
 
 def find_cut(
@@ -86,6 +87,20 @@ def _asked(messages: Sequence[Message], seeded: int, request: Message) -> list[i
     while first and messages[first - 1].role is Role.USER:
         first -= 1
     return [place for place in said if place >= first]
+
+
+def tokens_sent(state: RunState) -> int | None:
+    """The input tokens of the engine's last model call, as its provider counted them.
+
+    None where none was made since older messages were replaced, or it counted none.
+    """
+    compacted = state.board.compacted
+    for turn, reply in reversed(state.replies.items()):
+        if compacted is not None and turn <= compacted.turn:
+            return None
+        if not state.models[turn].step and reply.success:
+            return reply.usage.input_tokens
+    return None
 
 
 def transcript_of(messages: Sequence[Message]) -> str:

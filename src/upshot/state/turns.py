@@ -25,6 +25,7 @@ from upshot.contract.protocols import RunSummary
 from upshot.contract.usage import Cost, Usage
 from upshot.errors import JournalError
 from upshot.state.child_runs import TURN_OPTION, pending_in
+from upshot.state.compaction import tokens_sent
 from upshot.state.request_digests import digest_of_messages
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import read_event, used_in
@@ -132,20 +133,22 @@ class TurnsSnapshot(msgspec.Struct, frozen=True):
 
     Attributes:
         run_ids: See ``CommittedTurns``; by these it is known whether it still holds.
-        messages: See there.
+        messages: Those that a turn began with, anew after each compaction; the last are now.
         asked: See there.
+        tokens: See there.
         told: See there.
         taint: See there.
-        ends: How many messages there were after each turn.
+        ends: How many messages there were after each turn, and in which list of them.
         digest: Of the messages.
     """
 
     run_ids: list[str]
-    messages: list[Message]
-    asked: tuple[int, ...]
+    messages: list[list[Message]]
+    asked: tuple[tuple[int, Message], ...]
+    tokens: int | None
     told: set[tuple[str, str]]
     taint: TaintOrigin | None
-    ends: list[int]
+    ends: list[tuple[int, int]]
     digest: str
 
 
@@ -155,7 +158,9 @@ class CommittedTurns:
     Attributes:
         run_ids: The runs that were added.
         messages: Those that the next turn begins with.
-        asked: The places among them of what users asked.
+        asked: What users asked, each with how many turns were committed by then.
+        tokens: The input tokens of the last model call, as its provider counted them; None where
+            none is known.
         told: The calls that a committed turn has told of, each with its run.
         taint: The first untrusted content that reached one of them, None for none.
     """
@@ -167,7 +172,8 @@ class CommittedTurns:
         """Forget all of them."""
         self.run_ids: list[str] = []
         self.messages: list[Message] = []
-        self.asked: tuple[int, ...] = ()
+        self.asked: tuple[tuple[int, Message], ...] = ()
+        self.tokens: int | None = None
         self.told: set[tuple[str, str]] = set()
         self.taint: TaintOrigin | None = None
         self._ends: list[tuple[list[Message], int]] = [(self.messages, 0)]
@@ -176,13 +182,11 @@ class CommittedTurns:
 
     def restore(self, snapshot: TurnsSnapshot) -> None:
         """Take the turns of a snapshot that was stored."""
-        self.run_ids, self.messages, self.asked = (
-            snapshot.run_ids,
-            snapshot.messages,
-            snapshot.asked,
-        )
+        self.run_ids, self.messages = snapshot.run_ids, snapshot.messages[-1]
+        self.asked, self.tokens = snapshot.asked, snapshot.tokens
         self.told, self.taint = snapshot.told, snapshot.taint
-        self._ends = [(self.messages, count) for count in (0, *snapshot.ends)]
+        ends = [(0, 0), *snapshot.ends]
+        self._ends = [(snapshot.messages[place], count) for place, count in ends]
         self._digest, self._stored = snapshot.digest, self.revision
 
     def snapshot(self) -> TurnsSnapshot | None:
@@ -190,13 +194,16 @@ class CommittedTurns:
         if self.revision < self._stored + _SNAPSHOT_TURNS:
             return None
         self._stored = self.revision
+        lists = [*{id(said): said for said, _ in self._ends}.values()]
+        places = {id(said): place for place, said in enumerate(lists)}
         return TurnsSnapshot(
             run_ids=self.run_ids,
-            messages=self.messages,
+            messages=lists,
             asked=self.asked,
+            tokens=self.tokens,
             told=self.told,
             taint=self.taint,
-            ends=[count for _, count in self._ends[1:]],
+            ends=[(places[id(said)], count) for said, count in self._ends[1:]],
             digest=self._digest,
         )
 
@@ -216,15 +223,17 @@ class CommittedTurns:
 
     def add(self, runs: Sequence[RunState]) -> None:
         """Add a turn: its run, or those that handed its request on."""
-        known = len(self.messages)
+        known, compacted = len(self.messages), None
         for place, state in enumerate(runs):
             began = _began_with(state, is_first=not place)
             self.messages += began
             started = state.started
             if not place and started is not None and not started.depth:
                 # What a run inside another one was asked was most often worded by a model.
-                self.asked += (len(self.messages) - 1,)
+                self.asked += tuple((self.revision + 1, message) for message in began[-1:])
             self.messages += state.board.produced()
+            if self._is_board_of(state, known):
+                compacted = state.board.compacted
             turn = None if started is None else turn_of(started.options)
             if turn is not None:
                 self.told.update((one.run_id, one.call_id) for one in turn.earlier if one.effect)
@@ -232,8 +241,26 @@ class CommittedTurns:
             if self.taint is None and state.taint is not None:
                 self.taint = state.taint.seen_from(run_id)
             self.run_ids.append(run_id)
-        self._digest = digest_of_messages(self.messages[known:], before=self._digest)
+        self.tokens = tokens_sent(runs[-1])
+        if compacted is None:
+            self._digest = digest_of_messages(self.messages[known:], before=self._digest)
+        else:
+            # Another list, for earlier revisions have the one that there was.
+            self.messages = compacted.sent(self.messages)
+            self._digest = digest_of_messages(self.messages)
         self._ends.append((self.messages, len(self.messages)))
+
+    def _is_board_of(self, state: RunState, known: int) -> bool:
+        """Whether the messages are those of a run's board, so that it says what replaces them.
+
+        They are not where other turns were committed since it began, where the host prepared the
+        board, and where the run was not given what was said before.
+        """
+        turn = None if state.started is None else turn_of(state.started.options)
+        if turn is None or turn.known < 0 or turn.revision != self.revision:
+            return False
+        before = 0 if state.named_seed is None else known
+        return before + state.board.count() == len(self.messages)
 
 
 def _began_with(state: RunState, *, is_first: bool) -> list[Message]:
@@ -276,7 +303,8 @@ class ConversationState(msgspec.Struct, kw_only=True, eq=False):
         id: The conversation.
         runs: All its runs, oldest first.
         messages: Those of its committed turns.
-        asked: The places among them of what users asked.
+        asked: As in ``CommittedTurns``.
+        tokens: As in ``CommittedTurns``.
         seed: What stands for them in a log.
         taint: The first untrusted content that reached one of its turns, those that were not
             committed too; None for none.
@@ -290,8 +318,9 @@ class ConversationState(msgspec.Struct, kw_only=True, eq=False):
     id: str
     runs: Sequence[RunSummary]
     messages: tuple[Message, ...]
-    asked: tuple[int, ...]
+    asked: tuple[tuple[int, Message], ...]
     seed: SeedReference
+    tokens: int | None = None
     taint: TaintOrigin | None = None
     usage: Usage = Usage()
     cost: Cost | None = None
@@ -366,6 +395,7 @@ def read_conversation(
         runs=runs,
         messages=tuple(committed.messages),
         asked=committed.asked,
+        tokens=committed.tokens,
         seed=committed.reference(id),
         taint=committed.taint,
     )

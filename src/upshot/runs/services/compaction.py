@@ -17,7 +17,7 @@ from upshot.runs.callbacks import call, raised
 from upshot.runs.engine_api.exceptions import Signal
 from upshot.runs.run_context import RunContext
 from upshot.runs.services.model_caller import call_model
-from upshot.state.compaction import find_cut, replaced, transcript_of
+from upshot.state.compaction import find_cut, replaced, tokens_sent, transcript_of
 from upshot.state.run_state import COMPACTION_FAILED, SUMMARY, RunState
 
 _ASK = (
@@ -48,7 +48,9 @@ async def compact(
         Interrupted: The run was asked to stop.
     """
     state, plan = context.state, context.plan
-    board, tokens = state.board, tokens_sent(context)
+    board, tokens = state.board, tokens_sent(state)
+    if tokens is None and plan.turn is not None and not (state.replies or board.compacted):
+        tokens = plan.turn.tokens
     if not is_too_long and (tokens is None or tokens < compaction.at_tokens or _has_failed(state)):
         return False
     messages = board.messages()
@@ -74,23 +76,6 @@ async def compact(
         return False
     context.recorder.emit(replace(cut, summary=summary, tokens_before=tokens, turn=state.turn))
     return True
-
-
-def tokens_sent(context: RunContext) -> int | None:
-    """The input tokens of the last model call, as its provider counted them.
-
-    None where it counted none, or older messages were replaced since. Before the first call of a
-    turn it is that of the turn before.
-    """
-    state = context.state
-    compacted = state.board.compacted
-    for turn, reply in reversed(state.replies.items()):
-        if compacted is not None and turn <= compacted.turn:
-            return None
-        if not state.models[turn].step and reply.success:
-            return reply.usage.input_tokens
-    turn = context.plan.turn
-    return None if turn is None or compacted is not None else turn.tokens
 
 
 def _has_failed(state: RunState) -> bool:
