@@ -1961,7 +1961,10 @@ export interface ModelSettings {
   parallel_tool_calls?: boolean | null;
   /** An effort, or the most tokens for thinking; 0 or "none" turns it off. */
   reasoning?: "high" | "low" | "medium" | "minimal" | "none" | "xhigh" | number | null;
-  /** Whether to mark the stable prefix for the provider's prompt cache. */
+  /**
+   * Whether to mark the stable prefix for the provider's prompt cache. A request of a loop that
+   * does not begin with the one before gives the warning `cache_lost`.
+   */
   cache?: boolean | null;
   /**
    * Provider-specific fields, put into the request body as they are.

@@ -12,7 +12,18 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from upshot import Agent, Message, Misuse, Role, ScriptedModel, ToolCall, ToolContext, resolve, tool
+from upshot import (
+    Agent,
+    Compaction,
+    Message,
+    Misuse,
+    Role,
+    ScriptedModel,
+    ToolCall,
+    ToolContext,
+    resolve,
+    tool,
+)
 
 SHELVES = 40
 
@@ -45,6 +56,8 @@ def make_assistant(model: str | None = None) -> Agent[Any]:
         model=resolve(model) if model else ScriptedModel(answer, name="scripted:assistant"),
         instructions="Find parcels and send them, when the customer wants it.",
         tools=[find_parcel, send_parcel],
+        # A long talk goes on from a summary; the scripted model has none to give.
+        compaction=Compaction(at_tokens=100_000, summarise=model),
     )
 
 

@@ -225,7 +225,8 @@ class ModelSettings(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
         tool_choice: "auto", "none", "required", or the name of one tool.
         parallel_tool_calls: Whether one reply may ask for several calls.
         reasoning: An effort, or the most tokens for thinking; 0 or "none" turns it off.
-        cache: Whether to mark the stable prefix for the provider's prompt cache.
+        cache: Whether to mark the stable prefix for the provider's prompt cache. A request of a
+            loop that does not begin with the one before gives the warning ``cache_lost``.
         extra: Provider-specific fields, put into the request body as they are.
     """
 

@@ -250,9 +250,10 @@ class _Turns:
 
     def _request(self) -> ModelRequest:
         # Before the place is reached where an earlier session ended, what it left comes bit by bit.
-        order = InCallOrder() if self._board.is_again else self._order
+        board = self._board
+        is_again, said = board.is_again, board.so_far()
         return ModelRequest(
-            order.of(self._board.so_far(), None if self._board.is_again else self._board.compacted),
+            InCallOrder().of(said) if is_again else self._order.of(said, board.compacted),
             system=self._run.instructions,
             tools=self._run.schemas,
             output_schema=self._run.output.schema,

@@ -264,7 +264,7 @@ async def _plan(
         launch=object_of(options, "launch"),
         child=child,
         warnings=losses_of(given, options),
-        summariser=await _summariser(agent, budget, request, options, journal),
+        summariser=agent.compaction and await _summariser(agent, budget, request, options, journal),
     )
 
 
@@ -395,11 +395,11 @@ async def _summariser(
     journal: Journal | None,
 ) -> Any:
     """What sums up older messages, with the price that the budget needs of a model."""
-    compaction = agent.compaction
-    made: Any = None if compaction is None else compaction.summarise
+    compaction = cast("Compaction", agent.compaction)
+    made: Any = compaction.summarise
     if isinstance(made, str):
         made = resolve(made, prices=options.get("prices"))
-    if compaction is not None and compaction.has_model:
+    if compaction.has_model:
         await _check_budget(made, budget, request, journal)
     return made
 

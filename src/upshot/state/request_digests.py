@@ -146,6 +146,11 @@ class RequestDigester:
             force_setattr(digests, "added", tuple(chain[kept:number]))
         return digests
 
+    def begins_with(self, request: ModelRequest, known: RequestDigests) -> bool:
+        """Whether *request* begins with the messages of the one that has the digests *known*."""
+        count, chain = known.count, self._chain(request.messages)
+        return not count or (count <= len(request.messages) and chain[count - 1] == known.messages)
+
     def _rest_of(self, request: ModelRequest) -> RequestDigests:
         """The digests of all but the messages."""
         system, tools = request.system, request.tools

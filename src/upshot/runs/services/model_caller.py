@@ -103,8 +103,9 @@ async def call_model(
     if context.plan.deciders or context.parent is not None:
         request = await before_model(context, request)
     # Else nobody would look at it.
-    digests = await _digests(context, request) if recorder.is_heard else None
-    name = name_of(model)
+    name, digests = name_of(model), None
+    if recorder.is_heard or request.settings is not None:
+        digests = await _digests(context, request, name, purpose)
     budget.turns += 1
     if turn is None:
         # Counted anew in each attempt, while the budget counts those of all.
@@ -130,8 +131,7 @@ async def call_model(
     if context.state.taint is not None and context.toolbox is not None:
         # The provider's own tools may have read it.
         context.toolbox.distrust(context.state.taint)
-    if not purpose:
-        _warn_of_reply(context, response)
+    _warn_of_reply(context, response, purpose)
     provider = str(response.provider_data.get("provider", ""))
     if provider and provider != context.provider:
         context.provider = provider
@@ -140,8 +140,14 @@ async def call_model(
     return response
 
 
-async def _digests(context: RunContext, request: ModelRequest) -> RequestDigests:
-    """What the log says of *request*."""
+async def _digests(
+    context: RunContext, request: ModelRequest, name: str, purpose: str
+) -> RequestDigests | None:
+    """What the log says of *request* to the model *name*; None where nobody asks for it."""
+    settings = request.settings
+    is_cached = settings is not None and settings.cache is True
+    if not (context.recorder.is_heard or is_cached):
+        return None
     digester, state = context.digester, context.state
     if digester is None:
         redaction = context.redaction
@@ -153,15 +159,55 @@ async def _digests(context: RunContext, request: ModelRequest) -> RequestDigests
     for most in range(len(state.sent) + SLICE, len(request.messages), SLICE):
         digester.hash_ahead(request.messages, most)
         await asyncio.sleep(0)
-    return digester.digests(request, state.sent)
+    digests = digester.digests(request, state.sent)
+    if is_cached and not purpose:
+        _warn_of_lost_cache(context, digester, request, name, digests)
+    return digests
 
 
+def _warn_of_lost_cache(
+    context: RunContext,
+    digester: RequestDigester,
+    request: ModelRequest,
+    name: str,
+    digests: RequestDigests,
+) -> None:
+    """Warn where a request that is to be cached does not begin with the one before.
+
+    Other engines than the loop may ask about different things by turns.
+    """
+    state = context.state
+    before, compacted = next(reversed(state.models.values()), None), state.board.compacted
+    if before is None or not getattr(context.plan.engine, "goes_on_by_log", False):
+        return
+    known = before.request
+    if known is None or (compacted is not None and compacted.turn >= before.turn):
+        return
+    changed = [part for part in _CACHED if getattr(known, part) != getattr(digests, part)]
+    if not digester.begins_with(request, known):
+        changed.append("messages")
+    if before.model != name:
+        changed.append("model")
+    message = f"{_NOT_CACHED}: {', '.join(changed)}"
+    warning = RunWarning(code="cache_lost", message=message, origin=Origin.CALLER)
+    if changed and warning not in state.warnings:
+        context.recorder.warn(warning)
+
+
+# What of a request stands before its messages.
+_CACHED = ("instructions", "tools")
+_NOT_CACHED = (
+    "caching was asked for, and the provider reads all of the request anew, since something that "
+    "it begins with is another than in the one before"
+)
 # What is told of a reply that ended at the limit.
 _TRUNCATED = "the reply was cut off at the limit on tokens: raise ModelSettings(max_tokens=)"
 
 
-def _warn_of_reply(context: RunContext, response: ModelResponse) -> None:
-    """Warn of an answer that is none, or only the beginning of one."""
+def _warn_of_reply(context: RunContext, response: ModelResponse, purpose: str) -> None:
+    """Warn of an answer of the engine's that is none, or only the beginning of one."""
+    if purpose:
+        return
     if response.refusal:
         refused = response.refusal
         context.recorder.warn(RunWarning(code="refusal", message=refused, origin=Origin.MODEL))
