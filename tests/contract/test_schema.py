@@ -29,7 +29,10 @@ from upshot.contract import (
     AgentError,
     AgentResult,
     Cost,
+    Deny,
     Message,
+    Outdated,
+    Taken,
     Text,
     ToolExecutionResult,
     ToolRecord,
@@ -143,6 +146,8 @@ def test_just_what_is_never_left_out_is_required(kind: Any) -> None:
         "result": AgentResult(),
         "role": "user",
     }
+    if kind in (Taken, Outdated):
+        needed["answer"] = Deny("c1")
     given = [f.name for f in msgspec.structs.fields(kind) if f.required]
     least = as_json(kind(**{name: needed.get(name, "") for name in given}))
     assert set(SCHEMA["$defs"][kind.__name__].get("required", ())) == set(least)

@@ -28,6 +28,7 @@ from upshot import (
     start,
 )
 from upshot.contract import PendingQuestion
+from upshot.journal import MemoryJournal
 from upshot.runs.ending import classify
 from upshot.runs.engine_api.exceptions import signal_of
 
@@ -337,7 +338,7 @@ async def test_a_host_that_parks_leaves_its_question_open() -> None:
     async def work(run: Any, host: Any, board: Any) -> str:
         return str(await host.ask_user("Go?", key="q"))
 
-    result = await run(Agent("a", engine=Do(work)), "?", host=Host(), journal="memory:")
+    result = await run(Agent("a", engine=Do(work)), "?", host=Host(), journal=MemoryJournal())
     assert [(one.id, one.kind) for one in result.pending] == [("q", "pending_question")]
     assert result.warnings == ()
 

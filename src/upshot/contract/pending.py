@@ -288,6 +288,9 @@ class Taken(Value, frozen=True, kw_only=True):
 
     answer: AnyAnswer
 
+    def __post_init__(self) -> None:
+        check_types(self)
+
 
 class Outdated(Value, frozen=True, kw_only=True):
     """An answer that came too late.
@@ -305,3 +308,7 @@ class Outdated(Value, frozen=True, kw_only=True):
     decision: AnyAnswer | None = None
     by: str = ""
     at: Moment | None = None
+
+    def __post_init__(self) -> None:
+        settle_moments(self, "at")
+        check_types(self)
