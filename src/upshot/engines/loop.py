@@ -56,10 +56,11 @@ class InCallOrder:
             compacted: What replaces the older ones; None for nothing.
         """
         if not self._is_looked or compacted is not self._compacted:
-            self._is_looked, self._compacted, self._taken = True, compacted, len(messages)
+            self._is_looked, self._compacted, self._shown = True, compacted, None
             ordered = in_call_order(messages)
             sent = ordered if compacted is None else compacted.sent(ordered)
-            self._shown = None if sent is messages else messages.in_order(sent)
+            if sent is not messages:
+                self._shown, self._taken = messages.in_order(sent), len(messages)
         if self._shown is None:
             return messages
         self._shown.extend(messages[self._taken :])
