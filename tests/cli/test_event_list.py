@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.conftest import Command
 from tests.cli.made_up import BEGAN
+from upshot import Agent, Request, ScriptedModel, run_sync
 from upshot.cli.event_list import event_lines
 from upshot.contract import AgentError, AgentResult, RunResumed, RunSettled, RunStarted, Status
 from upshot.state.stored_events import states
@@ -43,6 +44,18 @@ def test_it_tells_arguments_and_results_of_calls(answered: Command) -> None:
     assert 'tool_started cancel_order {"order_id":"7"} (call_7)' in words
     assert 'cancel_order (call_7) result: {"result":"7 is canceled"}' in words
     assert 'denied: write_denied: {"error":"Blocked: It has left.","blocked":true}' in words
+
+
+def test_it_tells_of_a_later_turn_of_a_conversation(command: Command, tmp_path: Path) -> None:
+    """What was said before stands in the logs of the turns before."""
+    agent = Agent("a", model=ScriptedModel(["One.", "Two."]))
+    for text in ("first", "second"):
+        request = Request(text, run_id=text)
+        result = run_sync(agent, request, journal=tmp_path / "runs.db", conversation="c")
+        assert result.success
+    for how in ("--events", "--events --json"):
+        code, out, err = command("show", "second", *how.split(), "--journal", "runs.db")
+        assert (code, err) == (0, "") and "Two." in out
 
 
 def test_it_tells_who_answered_what(answered: Command) -> None:

@@ -46,7 +46,7 @@ from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.opening import init_journal, open_journal
 from upshot.journal.postgres.urls import is_url, shown_place
 from upshot.runs.redaction import lift_secrets
-from upshot.state.stored_events import states
+from upshot.state.stored_events import seeds_of, states
 
 _MAX_AGENT_WIDTH = 20
 _MIN_REQUEST_WIDTH = 8
@@ -200,7 +200,7 @@ async def show_run(
 async def _show_events(terminal: Terminal, wanted: str, journal: str, *, as_json: bool) -> int:
     async with open_journal(existing_journal(journal), create=False) as log:
         run_id = await find_run(log, wanted)
-        stated = states(log.events(run_id), read=lift_secrets())
+        stated = states(log.events(run_id), read=lift_secrets(), seeds=seeds_of(log))
         if as_json:
             terminal.put_json(encode([event async for event, _ in stated]))
         else:

@@ -203,7 +203,11 @@ def choose(
         module: The file as it was run before; None runs it.
     """
     values = cast("dict[str, object]", vars(module or import_file(target.file)))
-    found = {name: one for name, value in values.items() if (one := read(value)) is not None}
+    found = {
+        name: one
+        for name, value in values.items()
+        if not name.startswith("__") and (one := read(value)) is not None
+    }
     path, there = shown(target.file), ", ".join(sorted(found))
     if target.name in found:
         return found[target.name]
