@@ -164,7 +164,7 @@ async def test_of_many_claims_at_once_none_loses_what_was_appended(
     journal: SqlJournal,
 ) -> None:
     old = await journal.claim("r")
-    claims = [await under_way(journal.claim("r")) for _ in range(3)]
+    claims = await asyncio.gather(*(under_way(journal.claim("r")) for _ in range(3)))
     journal.append(event(1), epoch=old)
     await journal.durable("r", 1)
     epochs = [await claim for claim in claims]
