@@ -53,7 +53,7 @@ _make = msgspec.StructMeta.__call__
 
 
 # It looks at its text itself.
-_make_text = unchecked(Text)
+_make_text = unchecked(Text())
 _LOOKED_UP = frozenset({"server_tools", "web_searches", "cites"})
 
 
@@ -71,7 +71,7 @@ class _ResponseMeta(msgspec.StructMeta):
                         "ModelResponse got both parts and a view of them (content, tool_calls or "
                         "reasoning): give one or the other"
                     )
-                said = (_make_text(content),) if content else ()
+                said = (_make_text(text=content),) if content else ()
                 fields["parts"] = (*reasoning, *said, *tool_calls)
             made = _make(cls, **fields)
             check_given(made, fields)

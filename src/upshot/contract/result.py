@@ -248,7 +248,8 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
             set_field(self, "ended_at", _end(self.started_at, self.duration_ms))
 
     def _settle_cost(self) -> None:
-        check_types(self, "usage")
+        if type(self.usage) is not Usage:
+            check_types(self, "usage")
         amount = cast("object", self.cost)
         if amount is not None and not isinstance(amount, Cost):
             set_field(self, "cost", Cost(total=to_money(cast("float", amount))))

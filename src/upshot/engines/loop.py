@@ -31,7 +31,7 @@ from upshot.tools.execution.batch import SLICE
 from upshot.tools.toolbox import Toolbox
 
 # Of outcomes, each of which becomes one.
-_make_message = unchecked(Message)
+_make_message = unchecked(Message(Role.TOOL))
 
 
 class InCallOrder:
@@ -323,10 +323,10 @@ class _Turns:
                 await asyncio.sleep(0)
             shown = [
                 _make_message(
-                    Role.TOOL,
-                    tools.content_of(by_call[call.id, call.name].pop(0)),
+                    content=tools.content_of(by_call[call.id, call.name].pop(0)),
                     tool_call_id=call.id,
                     name=call.name,
+                    metadata={},
                 )
                 for call in calls[first : first + SLICE]
                 if by_call.get((call.id, call.name))

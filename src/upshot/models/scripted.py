@@ -15,9 +15,9 @@ import msgspec
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.checks import json_fault, kind_of
 from upshot.contract.base.enums import ErrorCode, FinishReason, Origin, Role
-from upshot.contract.base.structs import JsonObject
+from upshot.contract.base.structs import JsonObject, unchecked
 from upshot.contract.error import AgentError
-from upshot.contract.message import Message, MessageList, Reasoning
+from upshot.contract.message import Message, MessageList, Reasoning, Text
 from upshot.contract.model_calls import (
     ModelInput,
     ModelRequest,
@@ -41,6 +41,8 @@ ScriptItem: TypeAlias = Reply | Callable[[Sequence[Message]], Reply | Awaitable[
 
 _WORDS = re.compile(r"\s*\S+\s*|\s+")
 _POSITION = "position"
+# The items of a script were looked at when it was made.
+_make_response = unchecked(ModelResponse())
 # What may be written in place of the parts.
 _VIEWS: dict[str, Any] = {
     "content": str | None,
@@ -223,11 +225,12 @@ class ScriptedModel:
                 provider_data=data,
             )
         if isinstance(reply, str):
-            return ModelResponse(
-                content=reply, finish_reason=FinishReason.STOP, usage=usage, provider_data=data
+            said = (Text(reply),) if reply else ()
+            return _make_response(
+                parts=said, finish_reason=FinishReason.STOP, usage=usage, provider_data=data
             )
-        return ModelResponse(
-            tool_calls=(reply,) if isinstance(reply, ToolCall) else tuple(reply),
+        return _make_response(
+            parts=(reply,) if isinstance(reply, ToolCall) else tuple(reply),
             finish_reason=FinishReason.TOOL_USE,
             usage=usage,
             provider_data=data,

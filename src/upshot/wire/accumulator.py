@@ -9,7 +9,7 @@ from typing import Final, Protocol, TypeAlias, cast
 import msgspec
 
 from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
-from upshot.contract.base.structs import Json, JsonObject, Local
+from upshot.contract.base.structs import Json, JsonObject, Local, unchecked
 from upshot.contract.error import AgentError
 from upshot.contract.message import Part, ServerToolBlock, Text
 from upshot.contract.model_calls import ModelResponse, ReasoningDelta, TextDelta, ToolCallDelta
@@ -53,6 +53,8 @@ UNFINISHED = frozenset(
 PAUSED: Final = "pause_turn"
 """Anthropic pauses a turn of its own tools with this, and continues when it is sent back."""
 _ABORTED = FinishReason.ABORTED
+# What the readers collect has the right types.
+_make_response = unchecked(ModelResponse())
 
 
 def parse_finish_reason(text: str) -> FinishReason | None:
@@ -187,7 +189,7 @@ class ReplyAccumulator(msgspec.Struct):
         finish = self._finish()
         error = self.error or self._error_of_finish(finish)
         usage = self.usage or Usage(api_calls=1, unmeasured_calls=1)
-        return ModelResponse(
+        return _make_response(
             parts=tuple(self.parts),
             refusal="".join(self.refusal) or None,
             usage=usage,

@@ -40,8 +40,8 @@ from upshot.wire.headers import (
 )
 
 # What is read from headers has the right types: each reply has some of these.
-_make_window = unchecked(RateLimitWindow)
-_make_state = unchecked(RateLimitState)
+_make_window = unchecked(RateLimitWindow())
+_make_state = unchecked(RateLimitState())
 _PARTS = frozenset({"limit", "remaining", "reset"})
 # Month and year have no fixed length, so their windows get no estimated reset.
 _LENGTH_S = {
