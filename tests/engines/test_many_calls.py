@@ -1,14 +1,19 @@
 """A reply with thousands of calls lets other tasks of the loop go on."""
 
 import asyncio
+import json
 import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
 from types import FrameType
 from typing import Any
 
-from upshot import Agent, Budget, ModelResponse, ScriptedModel, ToolCall, run, tool
+from upshot import Agent, Budget, Model, ModelResponse, ScriptedModel, ToolCall, run, tool
 from upshot.contract.model_calls import ModelReplied
 from upshot.journal.event_codec import to_entry
 from upshot.journal.memory_journal import MemoryJournal
+from upshot.models.registry import resolve
+from upshot.models.transport import Answered, Timeouts
 
 
 @tool(effect="read")
@@ -39,9 +44,9 @@ class Counter:
         self.count += event == "call"
 
 
-async def most_between_two_turns(count: int) -> int:
+async def most_between_two_turns(count: int, model: Model) -> int:
     """The most function calls for which another task of the loop had to wait."""
-    agent = Agent("a", model=ScriptedModel([reply_of(count), "done"]), tools=[look])
+    agent = Agent("a", model=model, tools=[look])
     whole = Budget(max_tool_calls=None)
     running = asyncio.create_task(run(agent, "go", journal=MemoryJournal(), budget=whole))
     most = 0
@@ -56,7 +61,11 @@ async def most_between_two_turns(count: int) -> int:
 
 
 async def test_others_wait_no_longer_for_a_longer_reply() -> None:
-    few, many = await most_between_two_turns(2_000), await most_between_two_turns(6_000)
+    def scripted(count: int) -> Model:
+        return ScriptedModel([reply_of(count), "done"])
+
+    few = await most_between_two_turns(2_000, scripted(2_000))
+    many = await most_between_two_turns(6_000, scripted(6_000))
     assert many < 1.5 * few
 
 
@@ -67,3 +76,33 @@ def test_a_long_reply_is_checked_for_the_log_in_one_pass() -> None:
     with Counter() as counter:
         to_entry(event, "r", 1, 0)
     assert counter.count < 100
+
+
+class Replies:
+    """A transport: a reply with *count* calls, and an answer after it."""
+
+    def __init__(self, count: int) -> None:
+        calls = [
+            {"id": f"c{n}", "function": {"name": "look", "arguments": f'{{"key": "k{n}"}}'}}
+            for n in range(count)
+        ]
+        self._messages: list[dict[str, Any]] = [{"tool_calls": calls}, {"content": "done"}]
+
+    @asynccontextmanager
+    async def send(
+        self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, timeouts: Timeouts
+    ) -> AsyncGenerator[Answered]:
+        message = self._messages.pop(0)
+        said = json.dumps({"choices": [{"message": message, "finish_reason": "stop"}]}).encode()
+
+        async def chunks() -> AsyncGenerator[bytes]:
+            for start in range(0, len(said), 2**14):
+                yield said[start : start + 2**14]
+
+        yield 200, [("content-type", "application/json")], chunks()
+
+
+async def test_what_a_server_sends_is_read_beside_the_loop_and_sent_again_bit_by_bit() -> None:
+    model = resolve("openai:m", base_url="http://localhost", transport=Replies(12_000))
+    # Only the one message with all calls is still encoded in one piece, at six for each.
+    assert await most_between_two_turns(12_000, model) < 7 * 12_000

@@ -18,7 +18,7 @@ from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
 from upshot.contract.base.secrets import Secrets, credentials_in
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import AgentError
-from upshot.contract.message import MessageList, Part
+from upshot.contract.message import Message, MessageList, Part
 from upshot.contract.model_calls import ModelInput, ModelRequest, ModelResponse, ToolCallDelta
 from upshot.contract.protocols import Clock, StreamItem
 from upshot.contract.settings import ModelSettings
@@ -403,7 +403,7 @@ class HttpModel:
             return self._unasked(headers, asked, started_s)
         reply: _Reply | None = None
         # Not within the try: a request that cannot be encoded is the caller's mistake, and raises.
-        body, renamed = self._encode(asked, stream=False), Renamed(asked.tools)
+        body, renamed = await self._encode(asked, stream=False), Renamed(asked.tools)
         try:
             async with self._send(headers, body, stream=False) as answered:
                 if not self._has_prices:
@@ -417,7 +417,7 @@ class HttpModel:
                         reply.take(chunk)
                     if reply.is_over:
                         break
-                response = renamed(reply.end())
+                response = await reply.ended(renamed)
         # Here, and in stream, a network failure becomes a value: transports raise, models do not.
         # Misuse is the caller's mistake and goes up; a cancellation is not an Exception.
         except UpshotError:
@@ -434,7 +434,7 @@ class HttpModel:
         if isinstance(headers, AgentError):
             yield self._unasked(headers, asked, started_s)
             return
-        body, renamed = self._encode(asked, stream=True), Renamed(asked.tools)
+        body, renamed = await self._encode(asked, stream=True), Renamed(asked.tools)
         reply: _Reply | None = None
         try:
             async with self._send(headers, body, stream=True) as answered:
@@ -450,7 +450,7 @@ class HttpModel:
                             yield self._show(piece, renamed)
                     if reply.is_over:
                         break
-                response = renamed(reply.end())
+                response = await reply.ended(renamed)
         except UpshotError:
             raise
         except Exception as exception:
@@ -464,20 +464,15 @@ class HttpModel:
             await loading
         self._has_prices = True
 
-    def _encode(self, request: ModelRequest, *, stream: bool) -> bytes:
+    async def _encode(self, request: ModelRequest, *, stream: bool) -> bytes:
         messages = request.messages
-        encoder: RequestEncoder | None = None
-        if isinstance(messages, MessageList):
-            encoder = cast("RequestEncoder | None", messages.encoded.get(self._form))
-        # A view of an earlier moment shares what was encoded, and may be behind it.
-        if encoder is None or encoder.count > len(messages):
-            encoder = make_request_encoder(self._surface, provider=self._provider)
-            if isinstance(messages, MessageList):
-                # The encoder of the growing conversation stays: it has more messages than this
-                # view.
-                messages.encoded.setdefault(self._form, encoder)
-        for place in range(encoder.count, len(messages)):
-            encoder.append(messages[place])
+        encoder = self._encoder_of(messages)
+        while encoder.count < len(messages):
+            encoder.append(messages[encoder.count])
+            if encoder.count % _TURN_MESSAGES == 0:
+                await asyncio.sleep(0)
+                # A longer view may have been encoded meanwhile.
+                encoder = self._encoder_of(messages)
         return encoder.body(
             model=self._model,
             system=request.system,
@@ -486,6 +481,17 @@ class HttpModel:
             settings=self._settings.merge(request.settings),
             stream=stream,
         )
+
+    def _encoder_of(self, messages: Sequence[Message]) -> RequestEncoder:
+        """What encodes *messages*: one that has encoded no more than these, and perhaps a part."""
+        kept = messages.encoded if isinstance(messages, MessageList) else dict[object, object]()
+        encoder = cast("RequestEncoder | None", kept.get(self._form))
+        # A view of an earlier moment shares what was encoded, and may be behind it.
+        if encoder is None or encoder.count > len(messages):
+            encoder = make_request_encoder(self._surface, provider=self._provider)
+            # The encoder of the growing conversation stays: it has more messages than this view.
+            kept.setdefault(self._form, encoder)
+        return encoder
 
     def _send(
         self, headers: dict[str, str], body: bytes, *, stream: bool
@@ -588,6 +594,9 @@ def _to_fields(pairs: Iterable[tuple[str, str]]) -> _Fields:
 
 # Parsing more at once would keep other tasks of the loop waiting.
 _TURN_BYTES = 2**15
+_TURN_MESSAGES = 1_000
+# A document is read in one piece; the loop shall not wait while one of so many bytes is.
+_LARGE_BYTES = 2**18
 
 
 class _Reply:
@@ -665,6 +674,13 @@ class _Reply:
             details={"phase": "answered", "limit": limit, "allowed": allowed},
         )
         return []
+
+    async def ended(self, renamed: Renamed) -> ModelResponse:
+        """The response, when the body is over; a large one is read beside the loop."""
+        if self._size < _LARGE_BYTES:
+            return renamed(self.end())
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(None, lambda: renamed(self.end()))
 
     def end(self) -> ModelResponse:
         """The response, when the body is over."""

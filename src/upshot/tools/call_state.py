@@ -285,7 +285,7 @@ class CallState:
         call_id: The model's id of the call.
         tool_name: The tool as the model named it.
         turn: The tool turn that it belongs to.
-        names_on_offer: Gives the names of the tools on offer.
+        names_on_offer: The names of the tools on offer where it names none of them, else ().
         label: What the caller of ``dispatch`` called the turn.
         step: The key of the step in whose body it was made, "" for none.
         found: The tool of that name that is on offer, None for none.
@@ -412,7 +412,7 @@ class CallState:
         *,
         turn: TurnState,
         found: Tool | None,
-        names_on_offer: Callable[[], tuple[str, ...]],
+        names_on_offer: tuple[str, ...],
         label: int,
         opened: float,
         step: str,
@@ -421,7 +421,7 @@ class CallState:
         self.call_id: str = call.id
         self.tool_name: str = call.name
         self.turn: TurnState = turn
-        self.names_on_offer: Callable[[], tuple[str, ...]] = names_on_offer
+        self.names_on_offer: tuple[str, ...] = names_on_offer
         self.label: int = label
         self.opened: float = opened
         self.step: str = step
@@ -432,7 +432,7 @@ class CallState:
         self.arguments: JsonObject | None = None
         self.values: dict[str, object] = {}
         self.coercions: tuple[Coercion, ...] = ()
-        self.trace: list[GateVerdict] = []
+        self.trace: tuple[GateVerdict, ...] = ()
         self.asks: str = ""
         self.refused: Refused | None = None
         self.mended: str | JsonObject | None = None

@@ -504,7 +504,7 @@ class Toolbox:
             outcome=mask(outcome) if isinstance(outcome, ToolDenied) else None,
             pending=mask(opened.pending),
             arguments=mask(opened.arguments),
-            trace=mask(tuple(opened.trace)),
+            trace=mask(opened.trace),
         )
 
     def content_of(self, outcome: ToolOutcome) -> str:

@@ -44,6 +44,8 @@ class Batch:
         self._is_taken_back = False
         self._counted: set[Hashable] = set()
         # Reads that came often in this reply, by digest, and which ones each waits for.
+        # The first call of each digest, and all of those that have equals.
+        self._firsts: dict[str, CallState] = {}
         self._equals: dict[str, list[CallState]] = {}
         self._before: dict[CallState, tuple[CallState, ...]] = {}
 
@@ -173,11 +175,13 @@ class Batch:
         self._locks.enter(claim)
         if count > TOLD_AT and not tool.may_write and not tool.repeatable:
             call.is_equal_of = True
-            equals = self._equals.setdefault(call.digest, [])
-            if len(equals) >= TOLD_AT:
-                # The one before has itself waited for those between.
-                self._before[call] = (*equals[:TOLD_AT], equals[-1])
-            equals.append(call)
+            first = self._firsts.setdefault(call.digest, call)
+            if first is not call:
+                equals = self._equals.setdefault(call.digest, [first])
+                if len(equals) >= TOLD_AT:
+                    # The one before has itself waited for those between.
+                    self._before[call] = (*equals[:TOLD_AT], equals[-1])
+                equals.append(call)
         if tool.may_write:
             # Here and not when the body starts: a read further down the reply must not be answered
             # by one that this write overtakes.

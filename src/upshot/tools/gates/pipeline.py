@@ -131,14 +131,16 @@ class GatePipeline:
             if tool is None or not isinstance(gate, StandardGate) or gate.concerns(tool):
                 kept.append(gate)
         self._gates = tuple(kept)
-        self._passes = tuple(_pass_of(gate.name) for gate in kept)
+        passes = tuple(_pass_of(gate.name) for gate in kept)
+        # The traces of calls that were let pass so far, as most are: they share them.
+        self._passed = tuple(passes[:count] for count in range(len(passes) + 1))
         kept_again = [gate for gate in asked_again if tool is None or gate.concerns(tool)]
         self._at_count = tuple(one for one in kept_again if _has_own(one, "check_count"))
         self._at_start = tuple(one for one in kept_again if _has_own(one, "check_start"))
 
     def ask(self, call: CallState) -> None:
         """Ask on until a gate denies, parks or has to wait, or all let the call pass."""
-        gates, trace = self._gates, call.trace
+        gates = self._gates
         if call.id_conflict:
             self.deny_id(call)
         goes_on = call.is_open
@@ -152,8 +154,7 @@ class GatePipeline:
                 verdict = _failed(gate, error)
             # Most gates let most calls pass: that is told first, and at once.
             if verdict is None:
-                trace.append(self._passes[call.place])
-                call.place += 1
+                self._let_pass(call)
                 continue
             if inspect.isawaitable(verdict):
                 # Begun at once, so that the hooks of all calls of a reply wait side by side.
@@ -206,11 +207,18 @@ class GatePipeline:
             denial = Denial(DeniedReason.DEADLINE, "the turn's deadline has passed")
         _deny(call, "cancelled", denial)
 
+    def _let_pass(self, call: CallState) -> None:
+        passed, place = self._passed, call.place
+        call.place = place + 1
+        if call.trace is passed[place]:
+            call.trace = passed[place + 1]
+        else:
+            call.trace += passed[place + 1][-1:]
+
     def _note(self, call: CallState, gate: Gate, verdict: Verdict) -> None:
         match verdict:
             case None:
-                call.trace.append(self._passes[call.place])
-                call.place += 1
+                self._let_pass(call)
                 return
             case Denial():
                 _deny(call, gate.name, verdict)
@@ -251,7 +259,7 @@ def _deny(call: CallState, gate: str, denial: Denial) -> None:
 
 
 def _trace(call: CallState, gate: str, verdict: str, detail: str) -> None:
-    call.trace.append(GateVerdict(gate=gate, verdict=verdict, detail=detail))
+    call.trace += (GateVerdict(gate=gate, verdict=verdict, detail=detail),)
 
 
 def _verdict_of(waiting: asyncio.Future[object], gate: Gate, *, ended: bool) -> Verdict:

@@ -230,7 +230,7 @@ class KnownGate(StandardGate):
             return None
         # A model gone astray may write pages where a name is due.
         name = call.tool_name[:_NAME_CHARS]
-        on_offer = call.names_on_offer()
+        on_offer = call.names_on_offer
         # In the wrong case it is most often the same name all the same.
         by_lower = {one.lower(): one for one in on_offer}
         near = [by_lower[one] for one in nearest(name.lower(), by_lower, count=3)]
