@@ -2873,7 +2873,8 @@ export interface RunSummary {
    */
   agent_id?: string;
   /**
-   * Of its last session; "running" while no session has settled.
+   * Of its last session; "running" while no session has settled; "queued" of a run that was
+   * submitted and has not begun.
    * @defaultValue `"running"`
    */
   status?: string;

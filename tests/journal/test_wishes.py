@@ -14,8 +14,8 @@ import pytest
 from tests.places import Place
 from upshot.contract import Answer, RunStarted
 from upshot.journal import MemoryJournal, SqliteJournal
+from upshot.journal.shared import Wish
 from upshot.journal.sqlite.salvage import salvage_file
-from upshot.journal.wishes import Wish
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from upshot import Event, Journal, Message, ModelResponse, ToolCall, Usage
 from upshot.journal import MemoryJournal
-from upshot.journal.wishes import Wish
+from upshot.journal.shared import Wish
 from upshot.state.stored_events import states
 
 ADD = ToolCall("call-1", "add", {"a": 1, "b": 2})

@@ -263,7 +263,8 @@ class RunSummary(Value, frozen=True, kw_only=True):
     Attributes:
         run_id: The run.
         agent_id: The agent that worked on it.
-        status: Of its last session; "running" while no session has settled.
+        status: Of its last session; "running" while no session has settled; "queued" of a run that
+            was submitted and has not begun.
         started_at: When it began.
         updated_at: Time of the last event.
         events: How many durable events it has.
@@ -296,7 +297,7 @@ class RunSummary(Value, frozen=True, kw_only=True):
     @property
     def ended(self) -> bool:
         """Whether nothing is left to resume."""
-        return self.status not in ("running", Status.INPUT_REQUIRED)
+        return self.status not in ("running", "queued", Status.INPUT_REQUIRED)
 
 
 class RunFilters(TypedDict, total=False):

@@ -41,7 +41,7 @@ from upshot.entry.resume import read_on, read_past
 from upshot.entry.run_lease import is_at_work, taken
 from upshot.errors import JournalError, Misuse
 from upshot.journal.opening import open_journal
-from upshot.journal.wishes import Wish, WishKeeper, keeps_wishes, wish_keeper
+from upshot.journal.shared import SharedJournal, Wish, needs_shared, shared_journal
 from upshot.runs.plan import Where
 from upshot.runs.recorder import Recorder
 from upshot.runs.redaction import Redaction, lift_secrets, marks_for, name_marks
@@ -109,7 +109,7 @@ async def answer_run(
                 "edit() of an item of result.pending, or give its digest"
             )
     async with open_journal(journal, create=False) as opened:
-        keeper, seen = wish_keeper(opened), None
+        keeper, seen = needs_shared(opened), None
         while True:
             past = await read_past(run_id, opened)
             waits = await _waits_for(answers, past, run_id, opened)
@@ -129,7 +129,7 @@ async def answer_run(
 
 
 async def _place(
-    answer: AnyAnswer, wait: _Wait, past: RunState, journal: Journal, keeper: WishKeeper
+    answer: AnyAnswer, wait: _Wait, past: RunState, journal: Journal, keeper: SharedJournal
 ) -> Taken | Outdated | None:
     """Have an answer kept, unless another one stands; None if the run went on meanwhile."""
     item = wait.item if isinstance(answer, Answer) else answer.digest
@@ -168,7 +168,7 @@ def _preceded(answer: AnyAnswer, standing: Wish) -> str:
 
 async def open_wishes(past: RunState, run_id: str, journal: Journal) -> list[Wish]:
     """The answers that were placed for open questions of a run, and are not in its log yet."""
-    keeper = keeps_wishes(journal)
+    keeper = shared_journal(journal)
     if keeper is None or past.ended or not (past.asked or past.waits):
         return []
     waits = [one for one in _waits_of(past, run_id) if not (one.closed or one.has_answer)]
@@ -217,7 +217,7 @@ async def _settle(
     Returns:
         All that is to be logged of this run, and why some of *answers* are not.
     """
-    keeper = keeps_wishes(journal)
+    keeper = shared_journal(journal)
     if keeper is None or past.started is None:
         return [*answers], []
     redaction = Redaction(secrets, name=marks_for(secrets, past.started) or name_marks())

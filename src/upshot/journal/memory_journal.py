@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import math
 from asyncio import get_running_loop
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
 from os import PathLike, fspath
-from typing import Unpack
+from typing import NamedTuple, Unpack
+
+from msgspec.structs import replace
 
 from upshot.contract.base.enums import Status
 from upshot.contract.codec import encode
 from upshot.contract.conversation import Conversation, ConversationSummary
 from upshot.contract.events import Event, RunSettled, RunStarted, SeedReference
 from upshot.contract.message import Message
+from upshot.contract.model_calls import Request
 from upshot.contract.protocols import RunFilters, RunSummary
 from upshot.contract.usage import NO_USAGE, Cost, Usage
 from upshot.errors import JournalError, Misuse
@@ -41,11 +44,11 @@ from upshot.journal.run_list import (
     choose_removal,
     no_such_page,
 )
-from upshot.journal.wishes import Wish
+from upshot.journal.shared import QUEUED, DueRun, Submission, Wish, is_past_key, taken_id
 from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, child_id
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import with_seed
-from upshot.state.summary import RUNNING, SummaryChange, summary_change
+from upshot.state.summary import REQUEST_CHARS, RUNNING, SummaryChange, summary_change
 from upshot.state.turns import (
     ConversationState,
     KeptTurns,
@@ -147,6 +150,13 @@ class _Log:
         return filter(None, map(summary_change, events))
 
 
+class _Due(NamedTuple):
+    """Since when a run has to be taken up, and why."""
+
+    at: datetime
+    reason: str
+
+
 class MemoryJournal:
     """Keeps runs in memory; plays the role Journal.
 
@@ -174,6 +184,11 @@ class MemoryJournal:
         self._committed = KeptTurns()
         # By run and question.
         self._wishes: dict[str, dict[str, Wish]] = {}
+        self._submissions: dict[str, Submission] = {}
+        self._submitted_at: dict[str, datetime] = {}
+        # By key, also of runs that were removed; then when.
+        self._keys: dict[str, tuple[Submission, datetime | None]] = {}
+        self._due: dict[str, _Due] = {}
         self._closed = False
 
     def __repr__(self) -> str:
@@ -200,6 +215,7 @@ class MemoryJournal:
             log.ends = {**log.ends, log.epoch: len(log.events)}
         log.epoch += 1
         log.loop = None
+        self._due.pop(run_id, None)
         return log.epoch
 
     async def claim_turn(
@@ -260,6 +276,8 @@ class MemoryJournal:
         log = self._logs.get(run_id)
         if log is not None and log.epoch == epoch:
             log.loop = None
+            if run_id in self._submissions and not log.is_over:
+                self._make_due(run_id, "released")
 
     def append(self, event: Event, *, epoch: int | None = None) -> None:
         """Take a durable event; returns at once.
@@ -289,7 +307,9 @@ class MemoryJournal:
             self._note(event, log)
 
     def _note(self, event: Event, log: _Log) -> None:
-        """Note what the first and the last event of a session change of a turn."""
+        """Note what the first and the last event of a session change of a turn, and what is due."""
+        if self._due and not self._is_open(event.run_id, log):
+            self._due.pop(event.run_id, None)
         if isinstance(event, RunStarted):
             if TURN_OPTION in event.options and (change := summary_change(event)) is not None:
                 log.turn = TurnClaim(change.context_id or "", change.turn or "")
@@ -393,7 +413,11 @@ class MemoryJournal:
 
     def _listed(self) -> list[RunSummary]:
         latest_first = reversed(self._open().items())
-        listed = [log.summary(run_id) for run_id, log in latest_first if log.events]
+        listed = [
+            self._summary(run_id, log)
+            for run_id, log in latest_first
+            if log.events or run_id in self._submissions
+        ]
         listed.sort(key=_started_at, reverse=True)
         return listed
 
@@ -448,16 +472,115 @@ class MemoryJournal:
         )
 
     async def place_wish(self, wish: Wish, *, seq: int = 0) -> Wish | None:
-        """See ``WishKeeper.place_wish``."""
+        """See ``SharedJournal.place_wish``."""
         log, kept = self._open().get(wish.run_id), self._wishes.setdefault(wish.run_id, {})
-        if wish.item not in kept and seq and (log is None or len(log.events) != seq):
-            return None
+        if wish.item not in kept and seq:
+            if log is None or len(log.events) != seq:
+                return None
+            self._make_due(self._root_of(wish.run_id), "answered")
         return kept.setdefault(wish.item, wish)
 
     async def wishes(self, run_id: str) -> Sequence[Wish]:
-        """See ``WishKeeper.wishes``."""
+        """See ``SharedJournal.wishes``."""
         self._open()
         return [*self._wishes.get(run_id, {}).values()]
+
+    async def submit(self, new: Submission) -> Submission:
+        """See ``SharedJournal.submit``."""
+        logs = self._open()
+        if new.key and (standing := self._standing(new.key)) is not None:
+            return standing
+        if new.run_id in logs:
+            raise taken_id(new.run_id)
+        if new.key:
+            self._keys[new.key] = new, None
+        logs[checked_id(new.run_id)] = _Log()
+        now = self._submitted_at[new.run_id] = datetime.now(UTC)
+        self._submissions[new.run_id] = new
+        self._due[new.run_id] = _Due(new.at or now, "submitted")
+        return new
+
+    def _standing(self, key: str) -> Submission | None:
+        """The submission that has a key; None where it is no longer known."""
+        found, ended_at = self._keys.get(key, (None, None))
+        if found is None:
+            return None
+        log = self._logs.get(found.run_id)
+        if log is not None and log.is_over and not self._is_open(found.run_id, log):
+            ended_at = log.summary(found.run_id).updated_at
+        return None if is_past_key(ended_at, datetime.now(UTC)) else found
+
+    async def submission(self, run_id: str) -> Submission | None:
+        """See ``SharedJournal.submission``."""
+        self._open()
+        return self._submissions.get(run_id)
+
+    async def due_runs(
+        self, agent_ids: Collection[str] | None = None, *, limit: int | None = None
+    ) -> Sequence[DueRun]:
+        """See ``SharedJournal.due_runs``."""
+        logs, now = self._open(), datetime.now(UTC)
+        found: list[DueRun] = []
+        for run_id, due in self._due.items():
+            summary = self._summary(run_id, logs[run_id])
+            is_wanted = agent_ids is None or summary.agent_id in agent_ids
+            if is_wanted and due.at <= now and not self.is_begun(run_id):
+                new = self._submissions.get(run_id)
+                one = DueRun(
+                    run_id=run_id,
+                    agent_id=summary.agent_id,
+                    conversation=summary.context_id,
+                    reason=due.reason,
+                    priority=0 if new is None else new.priority,
+                    at=due.at,
+                    has_begun=bool(logs[run_id].events),
+                )
+                found.append(one)
+        found.sort(key=lambda one: (-one.priority, one.at))
+        return found[:limit]
+
+    async def make_due(self, run_id: str, reason: str, *, delay_s: float = 0) -> None:
+        """See ``SharedJournal.make_due``."""
+        self._open()
+        self._due.pop(run_id, None)
+        self._make_due(run_id, reason, delay_s)
+
+    def _make_due(self, run_id: str, reason: str, delay_s: float = 0) -> None:
+        log = self._logs.get(run_id)
+        if log is not None and self._is_open(run_id, log):
+            at = datetime.now(UTC) + timedelta(seconds=delay_s)
+            self._due.setdefault(run_id, _Due(at, reason))
+
+    def _is_open(self, run_id: str, log: _Log) -> bool:
+        """Whether it was submitted or has begun, has not ended, and is no other run's."""
+        is_known = bool(log.events) or run_id in self._submissions
+        return is_known and not self._summary(run_id, log).ended and not self._parent_of(run_id)
+
+    def _parent_of(self, run_id: str) -> str:
+        """The run that waits for a run, "" where none does."""
+        log = self._logs.get(run_id)
+        parent_id = "" if log is None else log.summary(run_id).parent_run_id
+        parent = self._logs.get(parent_id)
+        return "" if parent is None or parent.summary(parent_id).ended else parent_id
+
+    def _root_of(self, run_id: str) -> str:
+        while parent_id := self._parent_of(run_id):
+            run_id = parent_id
+        return run_id
+
+    def _summary(self, run_id: str, log: _Log) -> RunSummary:
+        """A line in the list of runs; a run that was submitted may have no event yet."""
+        new = None if log.events else self._submissions.get(run_id)
+        if new is None:
+            return log.summary(run_id)
+        return RunSummary(
+            run_id=run_id,
+            agent_id=new.agent_id,
+            status=QUEUED,
+            started_at=self._submitted_at[run_id],
+            request=new.request.text[:REQUEST_CHARS],
+            context_id=new.request.context_id,
+        )
 
     async def remove_runs(
         self,
@@ -495,6 +618,11 @@ class MemoryJournal:
             for run_id in gone:
                 del logs[run_id]
                 self._wishes.pop(run_id, None)
+                self._due.pop(run_id, None)
+                new = self._submissions.pop(run_id, None)
+                if new is not None and new.key:
+                    bare = replace(new, request=Request(""), options={}, marks={})
+                    self._keys[new.key] = bare, datetime.now(UTC)
             self.artifacts.drop(one.id for one in artifacts)
         return RemovedRuns(
             run_ids=tuple(gone),
@@ -550,7 +678,7 @@ class MemoryJournal:
     async def aclose(self) -> None:
         """Forget everything; may be called again."""
         self._closed = True
-        self._logs, self._wishes = {}, {}
+        self._logs, self._wishes, self._submissions, self._keys, self._due = {}, {}, {}, {}, {}
 
     def _open(self) -> dict[str, _Log]:
         if self._closed:

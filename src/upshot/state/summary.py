@@ -18,7 +18,8 @@ from upshot.contract.usage import Cost, Usage
 from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, origins_of
 
 RUNNING: str = RunSummary().status
-_REQUEST_CHARS = 200
+REQUEST_CHARS = 200
+"""So much of the text of a request is listed."""
 
 
 class SummaryChange(NamedTuple):
@@ -71,7 +72,7 @@ def _started(event: RunStarted) -> SummaryChange:
     return SummaryChange(
         RUNNING,
         agent_id=clean_text(event.agent.id),
-        request=without_nul(clean_text(request.text[:_REQUEST_CHARS])),
+        request=without_nul(clean_text(request.text[:REQUEST_CHARS])),
         parent_run_id=clean_text(event.parent_run_id),
         context_id=clean_text(request.context_id),
         started_at=event.time,

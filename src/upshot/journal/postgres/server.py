@@ -79,6 +79,7 @@ _WORDS = (
     ("coalesce(CAST(body AS BLOB), x'')", "body"),
     ("CAST(kind AS BLOB)", "convert_to(kind, 'UTF8')"),
     (" NOT INDEXED", ""),
+    ("now_us()", "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"),
     (
         "CAST(holder AS TEXT)",
         """(holder || chr(10) || coalesce((SELECT extract(epoch FROM until - clock_timestamp())

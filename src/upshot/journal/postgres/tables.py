@@ -35,7 +35,10 @@ STEPS: tuple[tuple[str, ...], ...] = (
             is_chained boolean NOT NULL DEFAULT false,
             revision bigint NOT NULL DEFAULT 0,
             spent text,
-            holder text COLLATE "C"
+            holder text COLLATE "C",
+            priority bigint NOT NULL DEFAULT 0,
+            due_at bigint,
+            due_reason text NOT NULL DEFAULT ''
         )""",
         "CREATE INDEX runs_by_start ON upshot.runs (started_at, run_no)",
         "CREATE INDEX runs_by_status ON upshot.runs (status, started_at, run_no)",
@@ -44,6 +47,8 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX runs_of_parent ON upshot.runs (parent_run_id, started_at) "
         "WHERE parent_run_id <> ''",
         "CREATE INDEX runs_held ON upshot.runs (holder) WHERE holder IS NOT NULL",
+        "CREATE INDEX runs_due ON upshot.runs (priority DESC, due_at, run_no) "
+        "WHERE due_at IS NOT NULL",
         """CREATE TABLE upshot.forks (
             origin_run_id text COLLATE "C" NOT NULL,
             run_id text COLLATE "C" NOT NULL,
@@ -83,6 +88,12 @@ STEPS: tuple[tuple[str, ...], ...] = (
             item text COLLATE "C" NOT NULL,
             body text NOT NULL,
             PRIMARY KEY (run_id, item)
+        )""",
+        """CREATE TABLE upshot.submissions (
+            run_id text COLLATE "C" PRIMARY KEY,
+            key text COLLATE "C" UNIQUE,
+            until bigint,
+            body text NOT NULL
         )""",
         # Which processes live, by their own word: they renew it while they hold a run.
         """CREATE TABLE upshot.leases (

@@ -15,19 +15,26 @@ from upshot.journal.event_codec import Damage, Entry, damage_error, epoch_error,
 from upshot.journal.lease_holder import NOBODY, LeaseHolder, read_holder, this_process
 from upshot.journal.run_list import TurnClaim, TurnInTheWay
 from upshot.journal.sql.connection import Connection, WriteConnection, keys_of
+from upshot.journal.sql.due import IS_OPEN, NOW_US
 from upshot.journal.sql.queries import number_of, read_entries, scan_run
 from upshot.state.summary import RUNNING, SUMMARY_KINDS, summary_change
 
 _HOLDER = "SELECT CAST(epoch AS BIGINT), CAST(holder AS TEXT) FROM runs WHERE run_id = ?"
 _HOLDERS = "SELECT CAST(run_id AS TEXT), CAST(holder AS TEXT) FROM runs WHERE holder IS NOT NULL"
 _TAKE = """INSERT INTO runs (run_id, epoch, last_seq, holder) VALUES (?1, ?2, ?3, ?4)
-    ON CONFLICT (run_id) DO UPDATE SET epoch = ?2, last_seq = ?3, holder = ?4"""
+    ON CONFLICT (run_id) DO UPDATE SET epoch = ?2, last_seq = ?3, holder = ?4,
+    due_at = NULL"""
 _CUT = f"""UPDATE runs SET status = ?, revision = CASE WHEN ? = '{RUNNING}' THEN 0 ELSE revision END
     WHERE run_no = ?"""
 _TAKE_TURN = "UPDATE runs SET context_id = ?, turn = ? WHERE run_id = ?"
 _OPEN_TURNS = f"""SELECT CAST(run_id AS TEXT), CAST(status AS TEXT), last_seq, CAST(holder AS TEXT)
     FROM runs WHERE context_id <> '' AND context_id = ? AND turn NOT IN ('', ?) AND run_id <> ?
     AND status IN ('{RUNNING}', '{Status.INPUT_REQUIRED}') ORDER BY run_no"""
+# Whoever took a root run that has begun, or was submitted, leaves it to others.
+_RELEASE = f"""UPDATE runs SET holder = '{NOBODY}',
+    due_at = coalesce(due_at, CASE WHEN {IS_OPEN} THEN {NOW_US} END),
+    due_reason = CASE WHEN due_at IS NULL THEN 'released' ELSE due_reason END
+    WHERE run_id = ? AND epoch = ?"""
 _HOLD = "UPDATE runs SET holder = ? WHERE run_id = ? AND epoch = ?"
 
 
@@ -99,7 +106,7 @@ def hold_run(connection: WriteConnection, run_id: str, epoch: int) -> None:
 
 def release_runs(connection: WriteConnection, claims: Iterable[tuple[str, int]]) -> None:
     """Note that this process has stopped working on runs that did not settle."""
-    connection.executemany(_HOLD, [(NOBODY, *claim) for claim in claims])
+    connection.executemany(_RELEASE, claims)
 
 
 def read_holders(connection: Connection) -> dict[str, LeaseHolder]:

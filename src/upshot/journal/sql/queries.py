@@ -14,6 +14,7 @@ from upshot.journal.artifact_store import StoredArtifact
 from upshot.journal.event_codec import Damage, Entry, checksum, damage_error, from_micros
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.run_list import RunQuery, already_there, no_such_page
+from upshot.journal.shared import QUEUED
 from upshot.journal.sql.connection import (
     NEVER,
     SEQ_BITS,
@@ -77,7 +78,7 @@ _SUMMARIES = f"""SELECT CAST(run_id AS TEXT), CAST(agent_id AS TEXT), CAST(statu
     coalesce((SELECT max(id) & {SEQ_MASK} FROM events WHERE id {_RANGE}), 0),
     CAST(request AS TEXT), CAST(parent_run_id AS TEXT), CAST(context_id AS TEXT),
     CAST(turn AS TEXT), is_chained, CAST(revision AS INTEGER), CAST(spent AS TEXT)
-    FROM runs WHERE last_seq > 0"""
+    FROM runs WHERE (last_seq > 0 OR status = '{QUEUED}')"""
 
 
 class EventPage(NamedTuple):
@@ -224,7 +225,7 @@ def epoch_of(connection: Connection, run_id: str, seq: int) -> int:
 
 
 def read_summaries(connection: Connection, wanted: RunQuery) -> list[RunSummary]:
-    """The runs that have events, newest first; only those that are *wanted*."""
+    """The runs that have events or were submitted, newest first; only those that are *wanted*."""
     conditions: list[str] = []
     values: list[object] = []
 

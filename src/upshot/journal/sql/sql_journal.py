@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -37,6 +37,7 @@ from upshot.journal.run_list import (
     check_removal,
     choose_removal,
 )
+from upshot.journal.shared import DueRun, Submission, Wish
 from upshot.journal.sql.connection import Connection, WriteConnection, forks, keys_of
 from upshot.journal.sql.conversations import (
     committed_of,
@@ -45,6 +46,13 @@ from upshot.journal.sql.conversations import (
     read_turns,
     store_snapshot,
     used_elsewhere,
+)
+from upshot.journal.sql.due import (
+    forget_submission,
+    make_due,
+    read_due,
+    read_submission,
+    submit_run,
 )
 from upshot.journal.sql.leases import (
     Lease,
@@ -58,7 +66,6 @@ from upshot.journal.sql.queries import Reader, export_run, import_run
 from upshot.journal.sql.sql_artifacts import SqlArtifactStore
 from upshot.journal.sql.wishes import place_wish, read_wishes
 from upshot.journal.sql.writer import Writer
-from upshot.journal.wishes import Wish
 from upshot.state.turns import ConversationState, KeptTurns, Lift
 
 T = TypeVar("T")
@@ -457,12 +464,33 @@ class SqlJournal:
         return await self.read(lambda connection: used_elsewhere(connection, id, without=without))
 
     async def place_wish(self, wish: Wish, *, seq: int = 0) -> Wish | None:
-        """See ``WishKeeper.place_wish``."""
+        """See ``SharedJournal.place_wish``."""
         return await self.write(lambda connection: place_wish(connection, wish, seq))
 
     async def wishes(self, run_id: str) -> Sequence[Wish]:
-        """See ``WishKeeper.wishes``."""
+        """See ``SharedJournal.wishes``."""
         return await self.read(lambda connection: read_wishes(connection, run_id))
+
+    async def submit(self, new: Submission) -> Submission:
+        """See ``SharedJournal.submit``."""
+        request = new.request
+        self.check_text(new.run_id, new.agent_id, new.key, request.context_id)
+        return await self.write(lambda connection: submit_run(connection, new))
+
+    async def submission(self, run_id: str) -> Submission | None:
+        """See ``SharedJournal.submission``."""
+        return await self.read(lambda connection: read_submission(connection, run_id))
+
+    async def due_runs(
+        self, agent_ids: Collection[str] | None = None, *, limit: int | None = None
+    ) -> Sequence[DueRun]:
+        """See ``SharedJournal.due_runs``."""
+        await self.flush()
+        return await self.read(lambda connection: read_due(connection, agent_ids, limit))
+
+    async def make_due(self, run_id: str, reason: str, *, delay_s: float = 0) -> None:
+        """See ``SharedJournal.make_due``."""
+        await self.write(lambda connection: make_due(connection, run_id, reason, delay_s))
 
     async def remove_runs(
         self,
@@ -705,4 +733,5 @@ def _remove(connection: WriteConnection, run_id: str) -> None:
     connection.execute(_FORGET, (run_id,))
     connection.execute("DELETE FROM forks WHERE run_id = ?", (run_id,))
     connection.execute("DELETE FROM wishes WHERE run_id = ?", (run_id,))
+    forget_submission(connection, run_id)
     connection.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))

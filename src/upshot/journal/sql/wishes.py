@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from upshot.contract.codec import decode, encode
 from upshot.journal.lease_holder import read_holder
+from upshot.journal.shared import Wish
 from upshot.journal.sql.connection import Connection, WriteConnection
+from upshot.journal.sql.due import make_due_soon
 from upshot.journal.sql.queries import last_seq
-from upshot.journal.wishes import Wish
 
 _READ = "SELECT CAST(body AS TEXT) FROM wishes WHERE run_id = ?"
 _ADD = "INSERT INTO wishes (run_id, item, body) VALUES (?, ?, ?)"
@@ -14,7 +15,7 @@ _HELD = "SELECT CAST(holder AS TEXT) FROM runs WHERE run_id = ?"
 
 
 def place_wish(connection: WriteConnection, wish: Wish, seq: int) -> Wish | None:
-    """Keep a wish within a transaction; see ``WishKeeper.place_wish``."""
+    """Keep a wish within a transaction; see ``SharedJournal.place_wish``."""
     connection.lock_run(wish.run_id)
     for one in read_wishes(connection, wish.run_id):
         if one.item == wish.item:
@@ -22,6 +23,8 @@ def place_wish(connection: WriteConnection, wish: Wish, seq: int) -> Wish | None
     if seq and (_is_held(connection, wish.run_id) or last_seq(connection, wish.run_id) != seq):
         return None
     connection.execute(_ADD, (wish.run_id, wish.item, encode(wish).decode()))
+    if seq:
+        make_due_soon(connection, wish.run_id, "answered")
     return wish
 
 

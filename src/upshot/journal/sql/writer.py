@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from upshot.contract.base.enums import Status
 from upshot.errors import JournalError
 from upshot.journal.event_codec import Entry, epoch_error, gap_error, logger, to_micros
 from upshot.journal.sql.connection import WriteConnection
@@ -29,7 +30,9 @@ _CHANGE = f"""UPDATE runs SET status = ?1, agent_id = coalesce(?2, agent_id),
     revision = CASE WHEN ?10 AND turn <> '' AND revision = 0 AND NOT (?11 AND is_chained) THEN (
         SELECT max(one.revision) + 1 FROM runs AS one
         WHERE one.context_id <> '' AND one.context_id = runs.context_id) ELSE revision END,
-    holder = CASE WHEN ?1 = '{RUNNING}' THEN holder END WHERE run_no = ?12"""
+    holder = CASE WHEN ?1 = '{RUNNING}' THEN holder END,
+    due_at = CASE WHEN ?1 IN ('{RUNNING}', '{Status.INPUT_REQUIRED}') THEN due_at END
+    WHERE run_no = ?12"""
 _HOLDER = "SELECT holder FROM runs WHERE run_no = ?"
 # Until the next run of its turn has an event, the turn is kept for the same process.
 _HAND_ON = """INSERT INTO runs (run_id, context_id, turn, is_chained, holder)

@@ -22,12 +22,13 @@ from upshot.contract.base.structs import Value
 from upshot.contract.codec import decode
 from upshot.errors import JournalError, Misuse
 from upshot.journal.event_codec import Damage, Entry, checksum, read_event
+from upshot.journal.shared import Submission, Wish
 from upshot.journal.sql.connection import SEQ_BITS
+from upshot.journal.sql.due import make_due_soon, queue_run, read_submission
 from upshot.journal.sql.leases import cut_run
-from upshot.journal.sql.queries import read_entries, scan_run
+from upshot.journal.sql.queries import number_of, read_entries, scan_run
 from upshot.journal.sql.writer import note_changes
 from upshot.journal.sqlite.tables import Database, open_database, peek
-from upshot.journal.wishes import Wish
 from upshot.state.summary import SUMMARY_KINDS, summary_change
 
 _MAGIC = b"SQLite format 3\x00"
@@ -42,7 +43,9 @@ _EVENT = """INSERT INTO events (id, epoch, kind, time, body, crc)
     crc = excluded.crc WHERE excluded.epoch > epoch"""
 _ARTIFACT = f"INSERT OR IGNORE INTO artifacts VALUES ({', '.join('?' * 10)})"
 _WISH = "INSERT OR IGNORE INTO wishes VALUES (?, ?, ?)"
-_RUN_COLUMNS, _EVENT_COLUMNS, _ARTIFACT_COLUMNS, _WISH_COLUMNS = 15, 6, 10, 3
+_SUBMISSION = "INSERT OR IGNORE INTO submissions VALUES (?, ?, ?, ?)"
+_RUN_COLUMNS, _EVENT_COLUMNS, _ARTIFACT_COLUMNS, _WISH_COLUMNS = 18, 6, 10, 3
+_SUBMISSION_COLUMNS = 4
 
 
 class Salvaged(Value, frozen=True, kw_only=True):
@@ -210,6 +213,8 @@ def _copy(connection: Database, pages: _Pages) -> None:
             connection.execute(_ARTIFACT, values)
         elif len(values) == _WISH_COLUMNS and _is_wish(values):
             connection.execute(_WISH, values)
+        elif len(values) == _SUBMISSION_COLUMNS and _is_submission(values):
+            connection.execute(_SUBMISSION, values)
 
 
 def _is_artifact(values: list[Any]) -> bool:
@@ -223,6 +228,14 @@ def _is_wish(values: list[Any]) -> bool:
     except Misuse:
         return False
     return [wish.run_id, wish.item] == values[:2]
+
+
+def _is_submission(values: list[Any]) -> bool:
+    try:
+        new = decode(values[3], Submission)
+    except Misuse:
+        return False
+    return [new.run_id, new.key or None] == values[:2]
 
 
 def _copy_event(connection: Database, run_id: str, key: int, values: list[Any]) -> None:
@@ -261,6 +274,12 @@ def _settle(connection: Database) -> Salvaged:
     # The turns of a conversation are counted in the order in which they ended.
     for run_no, entries, last_seq in sorted(runs, key=_ended_at):
         note_changes(connection, run_no, entries, last_seq)
+    for (run_id,) in connection.execute("SELECT run_id FROM submissions").fetchall():
+        new = read_submission(connection, run_id)
+        if new is not None and number_of(connection, run_id) is None:
+            queue_run(connection, new)
+    for (run_id,) in connection.execute("SELECT DISTINCT run_id FROM wishes").fetchall():
+        make_due_soon(connection, run_id, "answered")
     (artifacts,) = connection.execute("SELECT count(*) FROM artifacts").fetchone()
     events = sum(last_seq for _, _, last_seq in runs)
     return Salvaged(runs=len(runs), events=events, artifacts=artifacts, damages=tuple(damages))

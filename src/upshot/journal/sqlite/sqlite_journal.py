@@ -18,6 +18,7 @@ from upshot.journal.sqlite.batch import FileCommitter
 from upshot.journal.sqlite.tables import (
     BUSY_S,
     FILE_ERRORS,
+    add_clock,
     is_read_only,
     open_database,
     open_to_read,
@@ -105,4 +106,5 @@ def _connect(path: str) -> sqlite3.Connection:
         path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
     )
     connection.execute("PRAGMA query_only = ON")
+    add_clock(connection)
     return connection

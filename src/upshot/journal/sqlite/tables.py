@@ -119,13 +119,17 @@ _TABLES = (
         is_chained INTEGER NOT NULL DEFAULT 0,
         revision INTEGER NOT NULL DEFAULT 0,
         spent TEXT,
-        holder TEXT
+        holder TEXT,
+        priority INTEGER NOT NULL DEFAULT 0,
+        due_at INTEGER,
+        due_reason TEXT NOT NULL DEFAULT ''
     )""".replace("{NEVER}", str(NEVER)),
     "CREATE INDEX runs_by_start ON runs (started_at)",
     "CREATE INDEX runs_by_status ON runs (status, started_at)",
     "CREATE INDEX runs_of_context ON runs (context_id, started_at) WHERE context_id <> ''",
     "CREATE INDEX runs_of_parent ON runs (parent_run_id, started_at) WHERE parent_run_id <> ''",
     "CREATE INDEX runs_held ON runs (run_no) WHERE holder IS NOT NULL",
+    "CREATE INDEX runs_due ON runs (priority DESC, due_at, run_no) WHERE due_at IS NOT NULL",
     """CREATE TABLE forks (
         origin_run_id TEXT NOT NULL,
         run_id TEXT NOT NULL,
@@ -164,6 +168,12 @@ _TABLES = (
         item TEXT NOT NULL,
         body TEXT NOT NULL,
         UNIQUE (run_id, item)
+    )""",
+    """CREATE TABLE submissions (
+        run_id TEXT PRIMARY KEY,
+        key TEXT UNIQUE,
+        until INTEGER,
+        body TEXT NOT NULL
     )""",
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {FORMAT}",
@@ -327,6 +337,11 @@ def open_database(path: str, *, create: bool = True) -> Database:
             os.remove(path)
 
 
+def add_clock(connection: sqlite3.Connection) -> None:
+    """Give statements ``now_us()``, the time in microseconds."""
+    connection.create_function("now_us", 0, lambda: time.time_ns() // 1_000)
+
+
 def is_read_only(path: str) -> bool:
     """Whether there is a file that may not be written, as on a read-only file system."""
     return os.path.isfile(path) and not os.access(path, os.W_OK)
@@ -356,6 +371,7 @@ def _connect_to_read(url: str, path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
         url, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False
     )
+    add_clock(connection)
     try:
         if _is_fresh(connection, path):
             raise Misuse(f"{path} is not a journal: it has no tables")
@@ -409,6 +425,7 @@ def _open_counts(path: str, *, create: bool) -> Database:
         let_go(file)
         raise
     connection.path, connection.file = path, file
+    add_clock(connection)
     connection.turn = FileLock(f"{path}-lock")
     try:
         _prepare(connection, path, create=create)
