@@ -221,6 +221,8 @@ with lazy_imports(globals()):
         RunFailed as RunFailed,
         UpshotError as UpshotError,
     )
+    from upshot.fleet.app import App as App
+    from upshot.fleet.submission import SubmitOptions as SubmitOptions
     from upshot.journal.opening import open_journal as open_journal
     from upshot.models.fallback import Fallback as Fallback
     from upshot.models.prices import Prices as Prices

@@ -8,10 +8,18 @@ that it is found again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from itertools import count
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -45,6 +53,8 @@ from upshot.runs.plan import Child, ResumeOptions, RunOptions, Where
 from upshot.state.child_runs import CHAIN_OPTION, child_id
 from upshot.state.turns import turn_of
 
+OnLive: TypeAlias = Callable[[LiveRun[Any]], None]
+
 
 class AgentRegistry:
     """The agents that may get the request, by id."""
@@ -68,6 +78,7 @@ class AgentRegistry:
         if start is None and not listed:
             raise Misuse("run_with_handoffs needs an agent: give [Agent(...), ...]")
         first = listed[0].id if start is None else start if isinstance(start, str) else start.id
+        self.by_id: Mapping[str, Agent[Any]] = self._by_id
         if first not in self._by_id:
             raise Misuse(f"start is {first!r}: there are {', '.join(self._by_id)}")
         self.first: Agent[Any] = self._by_id[first]
@@ -211,7 +222,7 @@ class LiveHandoffs:
         self._runs: list[LiveRun[Any]] = []
         self._wake = asyncio.Event()
         self._stop: Callable[[LiveRun[Any]], None] | None = None
-        relay.on_live = self._take
+        relay.on_live, relay.watches = self._take, True
         self._task = asyncio.get_running_loop().create_task(relay.go())
         self._task.add_done_callback(lambda _: self._wake.set())
 
@@ -287,10 +298,12 @@ class Relay:
     """One request that is handed from agent to agent.
 
     Attributes:
-        on_live: Told of each run as it begins, and then watches it; None watches none.
+        on_live: Told of each run as it begins; None tells nobody.
+        watches: Whether the events of the runs are kept for a reader.
     """
 
-    on_live: Callable[[LiveRun[Any]], None] | None = None
+    on_live: OnLive | None = None
+    watches: bool = False
 
     def __init__(
         self,
@@ -399,7 +412,7 @@ class Relay:
             agent,
             self._request,
             self._options,
-            watch=self.on_live is not None,
+            watch=self.watches,
             child=self._child,
             handoff_messages=handed,
             extra_logged={CHAIN_OPTION: noted},
@@ -411,9 +424,7 @@ class Relay:
             return await self._finish(live)
 
     async def _finish(self, live: LiveRun[Any]) -> AgentResult[Any]:
-        if self.on_live is not None:
-            self.on_live(live)
-        return await live.finish()
+        return await finished(live, self.on_live)
 
     async def _next(
         self, agent: Agent[Any], handed: Sequence[Message], journal: Journal | None
@@ -439,7 +450,7 @@ class Relay:
             journal,
             self.answers,
             options,
-            watch=self.on_live is not None,
+            watch=self.watches,
             child=self._child,
             take_over=self.take_over,
             continue_stopped=self.continue_stopped,
@@ -484,6 +495,17 @@ class Relay:
         self._options = cast("RunOptions", options)
 
 
+async def finished(
+    live: LiveRun[Any] | AgentResult[Any], on_live: OnLive | None
+) -> AgentResult[Any]:
+    """Wait for the result of a run, after *on_live* was told of it; one that has ended has it."""
+    if isinstance(live, AgentResult):
+        return live
+    if on_live is not None:
+        on_live(live)
+    return await live.finish()
+
+
 async def resume_any(
     run_id: str,
     agents: Agent[Any] | AgentSpec | Iterable[Agent[Any]],
@@ -494,8 +516,9 @@ async def resume_any(
     child: Child,
     take_over: bool,
     continue_stopped: bool,
+    on_live: OnLive | None = None,
 ) -> AgentResult[Any]:
-    """Go on with a run, and with the relay that it may be in."""
+    """Go on with a run, and with the relay that it may be in; *on_live* is told of each run."""
     check_run_id(run_id)
     check_options(options, also=RESUME_NAMES)
     async with open_journal(journal, create=False) as opened:
@@ -507,13 +530,13 @@ async def resume_any(
             more["continue_stopped"] = continue_stopped
             going = go_on(run_id, agent, opened, answers, options, **more)
             async with going as live:
-                return live if isinstance(live, AgentResult) else await live.finish()
+                return await finished(live, on_live)
         listed = () if isinstance(agents, Agent | AgentSpec) else tuple(agents)
         known = AgentRegistry([one for one in listed if one.id != agent.id], agent, is_whole=False)
         relay_ = Relay(known, started.request, chain, _options_of(started, options, opened), child)
         chain.budget = options.get("budget") or chain.budget
         relay_.answers, relay_.take_over = answers, take_over
-        relay_.continue_stopped = continue_stopped
+        relay_.continue_stopped, relay_.on_live = continue_stopped, on_live
         outer = started.parent_run_id
         if outer and run_id != child_id(CHAIN_OPTION, outer):
             relay_.name_outer(outer)

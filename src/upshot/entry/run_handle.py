@@ -18,6 +18,7 @@ from upshot.entry.option_checks import check_run_id
 from upshot.entry.resume import read_on, read_past
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
+from upshot.journal.shared import shared_journal
 from upshot.runs.plan import Where
 from upshot.runs.redaction import lift_secrets
 from upshot.state.run_state import RunState
@@ -29,22 +30,22 @@ Until = Literal["ended", "parked"]
 
 
 class RunHandle:
-    """A run of a journal; ``attach`` makes one. It neither takes the run nor works on it.
+    """A run of a journal; ``attach`` and an App make one. It neither takes the run nor works on it.
 
     Args:
         run_id: The run.
         journal: Where its log is, open.
 
     Attributes:
-        run_id: The run.
+        id: The run.
     """
 
     def __init__(self, run_id: str, journal: Journal) -> None:
-        self.run_id = run_id
+        self.id = run_id
         self._journal = journal
 
     def __repr__(self) -> str:
-        return f"RunHandle({self.run_id})"
+        return f"RunHandle({self.id})"
 
     async def events(self, *, after: int = 0, until: Until = "ended") -> AsyncGenerator[Event]:
         """The durable events of the run, as they come; those that are there already first.
@@ -63,7 +64,7 @@ class RunHandle:
         check_whole("after", after)
         if until not in ("ended", "parked"):
             raise Misuse(f"until must be 'ended' or 'parked', got {shown(until)}")
-        past = await read_past(self.run_id, self._journal)
+        past = await _read(self.id, self._journal)
         async with aclosing(self._stored()) as stored:
             whole = states(stored, read=lift_secrets(), seeds=seeds_of(self._journal))
             async for event, state in whole:
@@ -76,7 +77,7 @@ class RunHandle:
 
     async def answer(self, *answers: AnyAnswer) -> tuple[Taken | Outdated, ...]:
         """Answer what the run waits for; see ``upshot.answer``."""
-        return await answer_run(self.run_id, answers, journal=self._journal)
+        return await answer_run(self.id, answers, journal=self._journal)
 
     async def result(self, timeout_s: float | None = None) -> AgentResult[Json] | None:
         """Wait until the run ends or parks.
@@ -92,26 +93,39 @@ class RunHandle:
             JournalError: The log is damaged or cannot be read.
         """
         check_amount("timeout_s", timeout_s, none="as long as it takes")
-        past = await read_past(self.run_id, self._journal)
+        past = await _read(self.id, self._journal)
         try:
             async with asyncio.timeout(timeout_s):
                 while past.last_settled is None:
                     await self._rest()
-                    await read_on(past, self.run_id, self._journal)
+                    await read_on(past, self.id, self._journal)
         except TimeoutError:
             return None
+        return result_of(await self._shown(past.seq))
+
+    async def state(self) -> RunState:
+        """What the log says of the run up to now, its secrets masked; nothing of a queued run.
+
+        Raises:
+            Misuse: There is no such run.
+            JournalError: The log is damaged or cannot be read.
+        """
+        return await self._shown((await _read(self.id, self._journal)).seq)
+
+    async def _shown(self, seq: int) -> RunState:
+        """The state after an event, its secrets masked."""
         state = RunState()
-        events = self._journal.events(self.run_id)
+        events = self._journal.events(self.id)
         async for _, state in states(events, read=lift_secrets(), seeds=seeds_of(self._journal)):
-            if state.seq == past.seq:
+            if state.seq == seq:
                 break
-        return result_of(state)
+        return state
 
     async def _stored(self) -> AsyncGenerator[Event]:
         """The events as they are stored, without an end."""
         last = 0
         while True:
-            async for event in self._journal.events(self.run_id, after=last):
+            async for event in self._journal.events(self.id, after=last):
                 last = event.seq
                 yield event
             await self._rest()
@@ -123,7 +137,25 @@ class RunHandle:
 @asynccontextmanager
 async def attached(run_id: str, journal: Where) -> AsyncGenerator[RunHandle]:
     """See ``attach``."""
-    check_run_id(run_id)
     async with open_journal(journal, create=False) as opened:
-        await read_past(run_id, opened)
-        yield RunHandle(run_id, opened)
+        yield await handle_of(run_id, opened)
+
+
+async def handle_of(run_id: str, journal: Journal) -> RunHandle:
+    """The handle of a run that is there."""
+    check_run_id(run_id)
+    await _read(run_id, journal)
+    return RunHandle(run_id, journal)
+
+
+async def _read(run_id: str, journal: Journal) -> RunState:
+    """Fold the log of a run, which is empty of one that was submitted and has not begun.
+
+    Raises:
+        Misuse: There is no such run.
+    """
+    past, shared = RunState(), shared_journal(journal)
+    await read_on(past, run_id, journal)
+    if past.started is not None or (shared and await shared.submission(run_id)):
+        return past
+    return await read_past(run_id, journal)

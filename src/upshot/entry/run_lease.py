@@ -15,8 +15,7 @@ from typing import cast
 from weakref import ref
 
 from upshot.contract.protocols import InstantJournal, Journal
-from upshot.errors import JournalError
-from upshot.journal.lease_holder import LeaseHolder
+from upshot.journal.lease_holder import LeaseHolder, RunHeld
 from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.run_list import TurnClaim, TurnInTheWay
 from upshot.runs.run_context import current_run
@@ -188,8 +187,8 @@ def _place_of(journal: Journal, run_id: str) -> _Place:
     return (path if isinstance(path, str) and "://" in path else id(journal)), run_id
 
 
-def _busy(run_id: str) -> JournalError:
-    return JournalError(
+def _busy(run_id: str) -> RunHeld:
+    return RunHeld(
         f"run {run_id} is being worked on in this process: wait for its result and then answer "
         "what it still waits for, or give take_over=True",
         run_id=run_id,

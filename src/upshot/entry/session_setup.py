@@ -312,7 +312,7 @@ async def _plan_new(
         await _refuse_known(plan, journal)
         if _is_chosen(plan) and is_at_work(plan.run_id, journal):
             # It is about to begin, and its log has no event yet.
-            raise Misuse(_known(plan.run_id))
+            raise KnownRun(plan.run_id)
     return plan
 
 

@@ -120,13 +120,17 @@ def read_holder(text: str | None) -> LeaseHolder | None:
         return None
 
 
-def held_error(run_id: str, holder: LeaseHolder) -> JournalError:
+class RunHeld(JournalError):
+    """Another session works on the run."""
+
+
+def held_error(run_id: str, holder: LeaseHolder) -> RunHeld:
     """The exception for a run that another living process works on."""
     where, onward = "this machine", "wait for its end, stop that process"
     if not holder.is_near and holder.lease_s is not None:
         where = f"{holder.host or 'another machine'}, whose lease ends in {holder.lease_s:.0f} s"
         onward = "wait for its end, or until the lease ends unrenewed"
-    return JournalError(
+    return RunHeld(
         f"run {run_id} is being worked on by process {holder.pid} on {where}: {onward}, or give "
         "take_over=True / --take-over",
         run_id=run_id,
