@@ -5,10 +5,18 @@ from __future__ import annotations
 import asyncio
 import math
 from asyncio import get_running_loop
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from datetime import UTC, datetime, timedelta
 from os import PathLike, fspath
-from typing import NamedTuple, Unpack
+from typing import NamedTuple, TypeVar, Unpack
 
 from msgspec.structs import replace
 
@@ -44,7 +52,16 @@ from upshot.journal.run_list import (
     choose_removal,
     no_such_page,
 )
-from upshot.journal.shared import QUEUED, DueRun, Submission, Wish, is_past_key, taken_id
+from upshot.journal.shared import (
+    QUEUED,
+    DueRun,
+    MemoryValues,
+    SharedValues,
+    Submission,
+    Wish,
+    is_past_key,
+    taken_id,
+)
 from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, child_id
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import with_seed
@@ -60,6 +77,7 @@ from upshot.state.turns import (
     used_in_all,
 )
 
+T = TypeVar("T")
 _NO_ENDS: dict[int, int] = {}
 _NO_TURN = TurnClaim("", "")
 _NOTED = frozenset[type]((RunStarted, RunSettled))
@@ -189,6 +207,7 @@ class MemoryJournal:
         # By key, also of runs that were removed; then when.
         self._keys: dict[str, tuple[Submission, datetime | None]] = {}
         self._due: dict[str, _Due] = {}
+        self._values = MemoryValues()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -544,6 +563,21 @@ class MemoryJournal:
         self._open()
         self._due.pop(run_id, None)
         self._make_due(run_id, reason, delay_s)
+
+    async def change_values(self, change: Callable[[SharedValues], T]) -> T:
+        """See ``SharedJournal.change_values``."""
+        self._open()
+        return self._values.change(change)
+
+    async def settle_claim(self, run_id: str) -> None:
+        """See ``SharedJournal.settle_claim``."""
+
+    def append_changing(
+        self, event: Event, change: Callable[[SharedValues], T], *, epoch: int | None = None
+    ) -> Awaitable[T]:
+        """See ``SharedJournal.append_changing``."""
+        self.append(event, epoch=epoch)
+        return self.change_values(change)
 
     def _make_due(self, run_id: str, reason: str, delay_s: float = 0) -> None:
         log = self._logs.get(run_id)

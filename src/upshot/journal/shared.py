@@ -12,15 +12,20 @@ holder from then on, who is known to be dead if it dies.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Protocol, cast
+from threading import Lock
+from typing import Protocol, TypeVar, cast
 
 from upshot.contract.base.structs import JsonObject, Moment, Value
+from upshot.contract.events import Event
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import AnyAnswer
 from upshot.contract.protocols import Journal
 from upshot.errors import Misuse
+
+T = TypeVar("T")
 
 QUEUED = "queued"
 """The status of a run that was submitted and has no log yet."""
@@ -96,6 +101,65 @@ class DueRun(Value, frozen=True, kw_only=True):
     has_begun: bool = False
 
 
+class SharedValues(Protocol):
+    """Small texts by name that several processes change, within a transaction.
+
+    Attributes:
+        now_us: The moment by the journal's clock, in microseconds since 1970.
+    """
+
+    @property
+    def now_us(self) -> int: ...
+
+    def read(self, name: str) -> str:
+        """The text, "" where there is none; nobody else changes it until the transaction ends."""
+        ...
+
+    def write(self, name: str, body: str) -> None:
+        """Replace a text that was read."""
+        ...
+
+    def forget(self, first: str, end: str) -> None:
+        """Drop those whose names come from *first* on and before *end*."""
+        ...
+
+
+class MemoryValues:
+    """The values of one process; plays the role SharedValues."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+        self._lock = Lock()
+
+    def change(self, change: Callable[[SharedValues], T]) -> T:
+        """Do *change*, by one thread at a time; where it raises, nothing is changed."""
+        with self._lock:
+            before = self._texts.copy()
+            try:
+                return change(self)
+            except BaseException:
+                self._texts = before
+                raise
+
+    @property
+    def now_us(self) -> int:
+        """The moment by this machine's clock."""
+        return time.time_ns() // 1_000
+
+    def read(self, name: str) -> str:
+        """See ``SharedValues.read``."""
+        return self._texts.get(name, "")
+
+    def write(self, name: str, body: str) -> None:
+        """See ``SharedValues.write``."""
+        self._texts[name] = body
+
+    def forget(self, first: str, end: str) -> None:
+        """See ``SharedValues.forget``."""
+        for name in [name for name in self._texts if first <= name < end]:
+            del self._texts[name]
+
+
 class SharedJournal(Protocol):
     """A journal through which processes that do not work on a run reach it."""
 
@@ -149,6 +213,27 @@ class SharedJournal(Protocol):
 
     async def make_due(self, run_id: str, reason: str, *, delay_s: float = 0) -> None:
         """Have a run that nobody works on taken up, or a due one only after *delay_s* seconds."""
+        ...
+
+    async def change_values(self, change: Callable[[SharedValues], T]) -> T:
+        """Change values in a transaction; returns what *change* gave once that is committed.
+
+        *change* may be called again where a connection is lost, and in any thread.
+        """
+        ...
+
+    async def settle_claim(self, run_id: str) -> None:
+        """Wait until a claim of the run that is under way has ended."""
+        ...
+
+    def append_changing(
+        self, event: Event, change: Callable[[SharedValues], T], *, epoch: int | None = None
+    ) -> Awaitable[T]:
+        """Append *event* and change values, both in one transaction; no claim is under way.
+
+        Returns:
+            What *change* gave, once all is safe. Where it raises, the event stays.
+        """
         ...
 
 

@@ -95,6 +95,12 @@ STEPS: tuple[tuple[str, ...], ...] = (
             until bigint,
             body text NOT NULL
         )""",
+        # What several processes change, such as how much of a quota is used. Rows change often, so
+        # room is left for them in their page.
+        """CREATE TABLE upshot.shared_values (
+            name text COLLATE "C" PRIMARY KEY,
+            body text NOT NULL
+        ) WITH (fillfactor = 50)""",
         # Which processes live, by their own word: they renew it while they hold a run.
         """CREATE TABLE upshot.leases (
             holder text COLLATE "C" PRIMARY KEY,

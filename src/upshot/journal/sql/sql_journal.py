@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -37,7 +37,7 @@ from upshot.journal.run_list import (
     check_removal,
     choose_removal,
 )
-from upshot.journal.shared import DueRun, Submission, Wish
+from upshot.journal.shared import DueRun, SharedValues, Submission, Wish
 from upshot.journal.sql.connection import Connection, WriteConnection, forks, keys_of
 from upshot.journal.sql.conversations import (
     committed_of,
@@ -63,6 +63,7 @@ from upshot.journal.sql.leases import (
     release_runs,
 )
 from upshot.journal.sql.queries import Reader, export_run, import_run
+from upshot.journal.sql.shared_values import StoredValues
 from upshot.journal.sql.sql_artifacts import SqlArtifactStore
 from upshot.journal.sql.wishes import place_wish, read_wishes
 from upshot.journal.sql.writer import Writer
@@ -491,6 +492,23 @@ class SqlJournal:
     async def make_due(self, run_id: str, reason: str, *, delay_s: float = 0) -> None:
         """See ``SharedJournal.make_due``."""
         await self.write(lambda connection: make_due(connection, run_id, reason, delay_s))
+
+    async def change_values(self, change: Callable[[SharedValues], T]) -> T:
+        """See ``SharedJournal.change_values``."""
+        return await self.write(lambda connection: change(StoredValues(connection)))
+
+    async def settle_claim(self, run_id: str) -> None:
+        """See ``SharedJournal.settle_claim``."""
+        while (taking := self._takings.get(run_id)) is not None:
+            await taking.ended.wait()
+
+    def append_changing(
+        self, event: Event, change: Callable[[SharedValues], T], *, epoch: int | None = None
+    ) -> Awaitable[T]:
+        """See ``SharedJournal.append_changing``."""
+        with self._writer.together():
+            self.append(event, epoch=epoch)
+            return self._writer.begin(lambda connection: change(StoredValues(connection)))
 
     async def remove_runs(
         self,

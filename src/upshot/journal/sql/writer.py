@@ -7,7 +7,7 @@ import contextlib
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
@@ -309,6 +309,8 @@ class Writer:
         self._calls: SimpleQueue[None] = SimpleQueue()
         self.asleep: bool = False
         self._hurried = self._stopping = False
+        # Held while the queue is emptied, so that what is put in together is written together.
+        self._emptying = threading.Lock()
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
 
@@ -352,10 +354,20 @@ class Writer:
             JournalError: The database cannot be written.
             Exception: What *work* raised; then it is undone.
         """
+        return await self.begin(work)
+
+    def begin(self, work: Callable[[WriteConnection], T]) -> asyncio.Future[T]:
+        """Queue *work* as ``work`` does; returns at once what to await."""
         future: asyncio.Future[T] = self._loop.create_future()
         self._items.append(Job(work, resolve(future)))
         self._hurry()
-        return await future
+        return future
+
+    @contextlib.contextmanager
+    def together(self) -> Generator[None]:
+        """Have all that is queued within the block written in one transaction."""
+        with self._emptying:
+            yield
 
     def post(self, work: Callable[[WriteConnection], None], size_bytes: int) -> None:
         """Queue *work*, which keeps *size_bytes* in memory; returns at once."""
@@ -432,12 +444,13 @@ class Writer:
         self._hurried = False
         items: list[Item] = []
         waiters: list[asyncio.Future[None]] = []
-        while self._items:
-            item = self._items.popleft()
-            if isinstance(item, asyncio.Future):
-                waiters.append(item)
-            else:
-                items.append(item)
+        with self._emptying:
+            while self._items:
+                item = self._items.popleft()
+                if isinstance(item, asyncio.Future):
+                    waiters.append(item)
+                else:
+                    items.append(item)
         if items:
             self._write(committer, items)
         if waiters:

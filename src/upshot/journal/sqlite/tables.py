@@ -175,6 +175,10 @@ _TABLES = (
         until INTEGER,
         body TEXT NOT NULL
     )""",
+    """CREATE TABLE shared_values (
+        name TEXT PRIMARY KEY,
+        body TEXT NOT NULL
+    ) WITHOUT ROWID""",
     f"PRAGMA application_id = {_APPLICATION_ID}",
     f"PRAGMA user_version = {FORMAT}",
 )
