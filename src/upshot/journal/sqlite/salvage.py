@@ -16,7 +16,7 @@ import os
 import struct
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from upshot.contract.base.structs import Value
 from upshot.contract.codec import decode
@@ -31,6 +31,7 @@ from upshot.journal.sql.writer import note_changes
 from upshot.journal.sqlite.tables import Database, open_database, peek
 from upshot.state.summary import SUMMARY_KINDS, summary_change
 
+T = TypeVar("T")
 _MAGIC = b"SQLite format 3\x00"
 _LEAF = 13
 _HEADER_BYTES = 100
@@ -223,19 +224,21 @@ def _is_artifact(values: list[Any]) -> bool:
 
 
 def _is_wish(values: list[Any]) -> bool:
-    try:
-        wish = decode(values[2], Wish)
-    except Misuse:
-        return False
-    return [wish.run_id, wish.item] == values[:2]
+    wish = _read(values[2], Wish)
+    return wish is not None and [wish.run_id, wish.item] == values[:2]
 
 
 def _is_submission(values: list[Any]) -> bool:
+    new = _read(values[3], Submission)
+    return new is not None and [new.run_id, new.key or None] == values[:2]
+
+
+def _read(body: object, kind: type[T]) -> T | None:
+    """What a row holds; None where a damaged page only looks like one."""
     try:
-        new = decode(values[3], Submission)
+        return decode(body, kind) if isinstance(body, str) else None
     except Misuse:
-        return False
-    return [new.run_id, new.key or None] == values[:2]
+        return None
 
 
 def _copy_event(connection: Database, run_id: str, key: int, values: list[Any]) -> None:
