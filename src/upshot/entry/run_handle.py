@@ -19,13 +19,12 @@ from upshot.entry.resume import read_on, read_past
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
 from upshot.journal.shared import shared_journal
+from upshot.journal.watching import of_run, watch
 from upshot.runs.plan import Where
 from upshot.runs.redaction import lift_secrets
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import result_of, seeds_of, states
 
-# How often a journal is asked that does not say by ``watch_s`` how often it may be.
-_WATCH_S = 0.25
 Until = Literal["ended", "parked"]
 
 
@@ -96,9 +95,11 @@ class RunHandle:
         past = await _read(self.id, self._journal)
         try:
             async with asyncio.timeout(timeout_s):
-                while past.last_settled is None:
-                    await self._rest()
-                    await read_on(past, self.id, self._journal)
+                with watch(self._journal, of_run(self.id)) as changes:
+                    while past.last_settled is None:
+                        await read_on(past, self.id, self._journal)
+                        if past.last_settled is None:
+                            await changes.changed()
         except TimeoutError:
             return None
         return result_of(await self._shown(past.seq))
@@ -124,14 +125,12 @@ class RunHandle:
     async def _stored(self) -> AsyncGenerator[Event]:
         """The events as they are stored, without an end."""
         last = 0
-        while True:
-            async for event in self._journal.events(self.id, after=last):
-                last = event.seq
-                yield event
-            await self._rest()
-
-    async def _rest(self) -> None:
-        await asyncio.sleep(getattr(self._journal, "watch_s", _WATCH_S))
+        with watch(self._journal, of_run(self.id)) as changes:
+            while True:
+                async for event in self._journal.events(self.id, after=last):
+                    last = event.seq
+                    yield event
+                await changes.changed()
 
 
 @asynccontextmanager

@@ -62,6 +62,7 @@ from upshot.journal.shared import (
     is_past_key,
     taken_id,
 )
+from upshot.journal.watching import DUE, Changes, Watch, of_run, wishes_of
 from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, child_id
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import with_seed
@@ -189,8 +190,6 @@ class MemoryJournal:
     """
 
     is_safe_at_append: bool = True
-    # How often those who wait for events may look.
-    watch_s: float = 0.05
 
     def __init_subclass__(cls) -> None:
         if not {"claim", "durable"}.isdisjoint(vars(cls)):
@@ -208,6 +207,8 @@ class MemoryJournal:
         self._keys: dict[str, tuple[Submission, datetime | None]] = {}
         self._due: dict[str, _Due] = {}
         self._values = MemoryValues()
+        self._changes = Changes()
+        self._watches = self._changes.watches
         self._closed = False
 
     def __repr__(self) -> str:
@@ -324,6 +325,8 @@ class MemoryJournal:
         events.append(event)
         if kind in _NOTED:
             self._note(event, log)
+        if self._watches:
+            self._changes.tell([of_run(event.run_id)])
 
     def _note(self, event: Event, log: _Log) -> None:
         """Note what the first and the last event of a session change of a turn, and what is due."""
@@ -372,6 +375,12 @@ class MemoryJournal:
         self._logs[run_id] = log
         log.events.append(event)
         self._note(event, log)
+        self._changes.tell([of_run(run_id)])
+
+    def watch(self, *topics: str) -> Watch:
+        """See ``SharedJournal.watch``."""
+        self._open()
+        return self._changes.watch(*topics)
 
     async def durable(self, run_id: str, seq: int, *, epoch: int | None = None) -> None:
         """Wait until every event of the run up to *seq* is safe; here they always are.
@@ -497,6 +506,7 @@ class MemoryJournal:
             if log is None or len(log.events) != seq:
                 return None
             self._make_due(self._root_of(wish.run_id), "answered")
+        self._changes.tell([wishes_of(wish.run_id)])
         return kept.setdefault(wish.item, wish)
 
     async def wishes(self, run_id: str) -> Sequence[Wish]:
@@ -517,6 +527,7 @@ class MemoryJournal:
         now = self._submitted_at[new.run_id] = datetime.now(UTC)
         self._submissions[new.run_id] = new
         self._due[new.run_id] = _Due(new.at or now, "submitted")
+        self._changes.tell([DUE])
         return new
 
     def _standing(self, key: str) -> Submission | None:
@@ -584,6 +595,7 @@ class MemoryJournal:
         if log is not None and self._is_open(run_id, log):
             at = datetime.now(UTC) + timedelta(seconds=delay_s)
             self._due.setdefault(run_id, _Due(at, reason))
+            self._changes.tell([DUE])
 
     def _is_open(self, run_id: str, log: _Log) -> bool:
         """Whether it was submitted or has begun, has not ended, and is no other run's."""
@@ -712,6 +724,7 @@ class MemoryJournal:
     async def aclose(self) -> None:
         """Forget everything; may be called again."""
         self._closed = True
+        await self._changes.aclose()
         self._logs, self._wishes, self._submissions, self._keys, self._due = {}, {}, {}, {}, {}
 
     def _open(self) -> dict[str, _Log]:

@@ -24,6 +24,7 @@ from upshot.contract.model_calls import Request
 from upshot.contract.pending import AnyAnswer
 from upshot.contract.protocols import Journal
 from upshot.errors import Misuse
+from upshot.journal.watching import Watcher
 
 T = TypeVar("T")
 
@@ -162,6 +163,14 @@ class MemoryValues:
 
 class SharedJournal(Protocol):
     """A journal through which processes that do not work on a run reach it."""
+
+    def watch(self, *topics: str) -> Watcher:
+        """Begin to wait for changes; to be used as a context manager.
+
+        Args:
+            topics: Of what: ``DUE``, or what ``of_run`` and ``wishes_of`` of ``watching`` give.
+        """
+        ...
 
     async def place_wish(self, wish: Wish, *, seq: int = 0) -> Wish | None:
         """Keep *wish*, unless there is one for the same question; the root run becomes due.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import secrets
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from typing import ClassVar, NamedTuple
 
 from upshot.errors import JournalError
 from upshot.journal.event_codec import Entry, checksum, gap_error
+from upshot.journal.postgres.listening import payload_of
 from upshot.journal.postgres.rows import COLUMN_OIDS, NUMBERS_OID, ROWS, columns_of, numbers
 from upshot.journal.postgres.server import (
     DRIVER_ERRORS,
@@ -22,21 +22,24 @@ from upshot.journal.postgres.server import (
 )
 from upshot.journal.sql.connection import SEQ_BITS, SEQ_MASK
 from upshot.journal.sql.writer import Batch, Committed, Item, misfit, misplaced, note_entries
+from upshot.journal.watching import of_run
 
 _RENEW_S = 0.3 * LEASE_S
 # The runs are locked in the order of their numbers, so that no two groups wait for each other. A
 # run is written to if its epoch is that of the writer, and its log ends with the event that the
-# writer knows. What stands in no transaction is one.
+# writer knows. What stands in no transaction is one. It gives the runs that were written to, with
+# the lowest bit set for those that anybody watches: the row is read again once it is locked, so
+# that a watcher who has written his word there before he looks misses no commit.
 _APPEND = f"""WITH given AS MATERIALIZED (
         SELECT * FROM unnest(%b, %b, %b) AS g(last, epoch, crc)
         WHERE current_setting('synchronous_commit') IN ('on', 'remote_apply')
         OR set_config('synchronous_commit', 'on', true) = 'on'
     ), held AS MATERIALIZED (
-        SELECT r.run_no FROM upshot.runs AS r
+        SELECT r.run_no, r.watched_until FROM upshot.runs AS r
         JOIN given ON r.run_no = given.last >> {SEQ_BITS} AND r.epoch = given.epoch
         ORDER BY r.run_no FOR UPDATE OF r
     ), fit AS MATERIALIZED (
-        SELECT run_no FROM held JOIN given ON run_no = last >> {SEQ_BITS}
+        SELECT run_no, watched_until FROM held JOIN given ON run_no = last >> {SEQ_BITS}
         WHERE (last & {SEQ_MASK} = 0
             OR EXISTS (SELECT FROM upshot.events AS e WHERE e.id = last AND e.crc = given.crc))
         AND NOT EXISTS (SELECT FROM upshot.events AS e WHERE e.id = last + 1)
@@ -44,7 +47,7 @@ _APPEND = f"""WITH given AS MATERIALIZED (
         INSERT INTO upshot.events (id, epoch, kind, time, body, crc)
         SELECT e.* FROM {ROWS} JOIN fit ON run_no = e.id >> {SEQ_BITS}
     )
-    SELECT run_no FROM fit"""
+    SELECT run_no << 1 | CASE WHEN watched_until > clock_timestamp() THEN 1 ELSE 0 END FROM fit"""
 _NUMBERS = count(1)
 _SENT = re.sub("%b", lambda _: f"${next(_NUMBERS)}", _APPEND).encode()
 _KINDS = [*[NUMBERS_OID] * 3, *COLUMN_OIDS]
@@ -95,7 +98,6 @@ class ServerCommitter:
         self._line = line
         # Where the logs end that were written to, as it was acknowledged.
         self._ends: dict[str, RunEnd] = {}
-        self._id = secrets.token_hex(16)
         self._count = 0
         self._is_leasing = False
         self._renewed_at = 0.0
@@ -118,7 +120,7 @@ class ServerCommitter:
                 batches.append(batch)
                 return
             connection.begin()
-            if not connection.do(_NUMBERED, [self._id, self._count]).rowcount:
+            if not connection.do(_NUMBERED, [self._line.server.writer, self._count]).rowcount:
                 # The last try that got so far was committed; its answer was lost.
                 connection.do(b"ROLLBACK")
                 return
@@ -138,6 +140,15 @@ class ServerCommitter:
             self.rest()
         return done.committed
 
+    def announce(self, committed: Committed) -> None:
+        """See ``Committer.announce``."""
+        topics = {*committed.told, *map(of_run, committed.watched)}
+        if topics:
+            # Who does not hear of it looks again after a while.
+            with suppress(*DRIVER_ERRORS):
+                payload = payload_of(self._line.server.writer, topics)
+                self._line.try_once(lambda connection: connection.notify(payload))
+
     def rest(self) -> None:
         """Renew the lease, while any run is held."""
         self._renewed_at = time.monotonic()
@@ -149,7 +160,9 @@ class ServerCommitter:
         """Close the connection."""
         with suppress(*DRIVER_ERRORS):
             if self._count:
-                self._line.try_once(lambda connection: connection.do(_FORGET, [self._id]))
+                self._line.try_once(
+                    lambda connection: connection.do(_FORGET, [self._line.server.writer])
+                )
         self._line.drop()
 
 
@@ -200,7 +213,7 @@ class ServerBatch(Batch):
             for run_id, (end, entries) in fitting.items():
                 if end.run_no in written:
                     del left[run_id]
-                    self._take(run_id, end, entries)
+                    self._take(run_id, end, entries, is_watched=written[end.run_no])
         if left and self._is_again:
             # An earlier try may have come to its end between the look and the write.
             self._pass_written(left)
@@ -228,10 +241,13 @@ class ServerBatch(Batch):
         # Another claim, of a run that was removed in between perhaps, makes it void.
         return None if end is None or misfit(first, end.epoch, end.last_seq) else end
 
-    def _insert(self, fitting: dict[str, tuple[RunEnd, list[Entry]]]) -> set[int]:
-        """Write the entries of each run that nobody else wrote to or took; returns their numbers.
+    def _insert(self, fitting: dict[str, tuple[RunEnd, list[Entry]]]) -> dict[int, int]:
+        """Write the entries of each run that nobody else wrote to or took.
 
         Of each run all is written or nothing.
+
+        Returns:
+            Those runs by number, with 1 where anybody watches.
         """
         ends = [end for end, _ in fitting.values()]
         rows = ((end.run_no, entry) for end, entries in fitting.values() for entry in entries)
@@ -242,10 +258,13 @@ class ServerBatch(Batch):
             *columns_of(rows),
         )
         written = self._connection.send(_SENT, values, _KINDS)
-        return {int.from_bytes(run_no, signed=True) for run_no in written}
+        found = (int.from_bytes(one, signed=True) for one in written)
+        return {one >> 1: one & 1 for one in found}
 
-    def _take(self, run_id: str, end: RunEnd, entries: list[Entry]) -> None:
+    def _take(self, run_id: str, end: RunEnd, entries: list[Entry], *, is_watched: int) -> None:
         """Note what was written."""
+        if is_watched:
+            self.committed.watched.add(run_id)
         last = entries[-1]
         if not all(map(_is_plain, entries)):
             note_entries(self._connection, end.run_no, entries)
@@ -273,6 +292,7 @@ class ServerBatch(Batch):
         )
         for run_id, run_no in self._connection.do(_WRITTEN, values).fetchall():
             entries = left.pop(run_id)
+            self.committed.watched.add(run_id)
             self._go_on(run_id, run_no, entries[-1])
             self.note(run_id, entries, None)
 

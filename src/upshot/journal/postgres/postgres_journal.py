@@ -10,6 +10,7 @@ from upshot.contract.message import Unknown
 from upshot.errors import JournalError
 from upshot.journal.event_codec import stamp_of
 from upshot.journal.postgres.batch import ServerCommitter
+from upshot.journal.postgres.listening import ServerListener
 from upshot.journal.postgres.server import DRIVER_ERRORS, Line, Server, ServerConnection, nul_error
 from upshot.journal.postgres.tables import is_read_only, prepare
 from upshot.journal.sql.connection import Connection
@@ -35,7 +36,6 @@ class PostgresJournal(SqlJournal):
     """
 
     _errors: ClassVar[tuple[type[Exception], ...]] = DRIVER_ERRORS
-    watch_s: float = 0.25
 
     @classmethod
     async def open(cls, url: str, *, create: bool = True, upgrade: bool = False) -> PostgresJournal:
@@ -43,7 +43,8 @@ class PostgresJournal(SqlJournal):
 
         Args:
             url: ``postgresql://user:password@host:port/database``; parts that are missing come
-                from libpq's environment variables.
+                from libpq's environment variables. Where it leads to a pooler, ``?listen=URL``
+                names a direct way to the same database, percent-encoded.
             create: Whether a database without a journal gets its tables, in the schema ``upshot``;
                 if not, that is misuse.
             upgrade: Whether tables of an older version are brought to this one.
@@ -61,7 +62,8 @@ class PostgresJournal(SqlJournal):
             connection = await opener.call(lambda: _connect(server, create=create, upgrade=upgrade))
         finally:
             opener.stop()
-        writer, reader = Writer(server.name), Reader(ServerSource(server))
+        writer = Writer(server.name, lambda: ServerListener(server))
+        reader = Reader(ServerSource(server))
         if connection is None:
             return cls(server.name, writer, reader, read_only=True)
         await writer.open(lambda: ServerCommitter(Line(server, connection)))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import secrets
+import selectors
+import socket
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -22,7 +25,7 @@ from psycopg.pq import DiagnosticField, ExecStatus, Format
 from upshot.errors import JournalError, Misuse, UpshotError
 from upshot.journal.event_codec import Entry
 from upshot.journal.postgres.rows import ARRAYS, INSERT, columns_of
-from upshot.journal.postgres.urls import shown_place, without_password
+from upshot.journal.postgres.urls import shown_place, split_listen, without_password
 from upshot.journal.sql.leases import this_holder
 
 T = TypeVar("T")
@@ -72,6 +75,8 @@ _BEGIN = (
     "BEGIN; SET LOCAL search_path = upshot; "
     f"SET LOCAL idle_in_transaction_session_timeout = '{LEASE_S} s'; SELECT {_SYNC}"
 )
+# Told in the transaction itself it would hold up the commits of all others until the disk has it.
+_NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify('upshot', %s)"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = upshot"
 # What of the shared statements PostgreSQL says in another way. Under a holder stands how many
 # seconds are left of its lease, less than 0 if it ended.
@@ -109,7 +114,9 @@ class ServerConnection:
     """One connection; plays the roles Connection and WriteConnection."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self.told: set[str] = set()
         self._connection = connection
+        self._heard: list[str] = []
         for array in ARRAYS:
             connection.adapters.register_dumper(*array)
 
@@ -212,6 +219,34 @@ class ServerConnection:
                 self.do(old)
         return bool(renewed.rowcount)
 
+    def notify(self, payload: str) -> None:
+        """Tell who listens; nothing waits for the disk, and other commits not for this one."""
+        self.do(_NOTIFY, [payload])
+
+    def listen(self) -> None:
+        """Take what others tell from now on; ``hear`` gives it."""
+        self._connection.add_notify_handler(lambda told: self._heard.append(told.payload))
+        self.do(b"LISTEN upshot")
+
+    def hear(self, bell: socket.socket, timeout_s: float | None) -> list[str]:
+        """Wait until others tell something or *bell* can be read, at most *timeout_s* seconds.
+
+        Raises:
+            psycopg.Error: The connection was lost.
+        """
+        libpq = self._connection.pgconn
+        # What came with an answer stands here already.
+        if not self._heard:
+            with selectors.DefaultSelector() as selector:
+                selector.register(libpq.socket, selectors.EVENT_READ)
+                selector.register(bell, selectors.EVENT_READ)
+                selector.select(timeout_s)
+            libpq.consume_input()
+            while (told := libpq.notifies()) is not None:
+                self._heard.append(told.extra.decode())
+        heard, self._heard = self._heard, []
+        return heard
+
     def close(self) -> None:
         """Close it; what is not committed is undone."""
         with suppress(psycopg.Error):
@@ -230,31 +265,36 @@ class Server:
 
     Attributes:
         name: The URL without the password.
+        writer: Names who writes by this object, among all processes.
     """
 
     def __init__(self, url: str) -> None:
         self.name: str = shown_place(url)
-        self._url = url
+        self.writer: str = secrets.token_hex(16)
+        self._url, listen = split_listen(url)
+        self._conninfo = self._read(self._url)
+        self._listen = self._read(listen)
+
+    def _read(self, url: str) -> str:
         try:
             given = conninfo.conninfo_to_dict(url)
         except psycopg.Error as error:
             said = without_password(reason_of(error), url)
             raise Misuse(
-                f"{self.name} is not the URL of a journal: {said}; the form is "
+                f"{shown_place(url)} is not the URL of a journal: {said}; the form is "
                 "postgresql://user:password@host:port/database"
             ) from None
         missing = {name: value for name, value in _DEFAULTS.items() if name not in given}
-        self._conninfo = conninfo.make_conninfo(url, **missing, client_encoding="utf8")
+        return conninfo.make_conninfo(url, **missing, client_encoding="utf8")
 
-    def connect(self) -> ServerConnection:
-        """Make a connection.
+    def connect(self, *, listen: bool = False) -> ServerConnection:
+        """Make a connection, for listening past a pooler if the URL names a way.
 
         Raises:
             psycopg.Error: That is not possible now.
         """
-        return ServerConnection(
-            psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
-        )
+        where = self._listen if listen else self._conninfo
+        return ServerConnection(psycopg.connect(where, autocommit=True, prepare_threshold=None))
 
     def check(self, connection: ServerConnection) -> None:
         """Refuse a server or database that cannot hold a journal.
@@ -283,7 +323,7 @@ class Line:
     """A connection to a server that is made again where it is lost; belongs to one thread."""
 
     def __init__(self, server: Server, connection: ServerConnection | None = None) -> None:
-        self._server = server
+        self.server = server
         self._connection: ServerConnection | None = connection
 
     def carry(self, work: Callable[[ServerConnection, int], T]) -> T:
@@ -300,7 +340,7 @@ class Line:
         while True:
             try:
                 if self._connection is None:
-                    self._connection = self._server.connect()
+                    self._connection = self.server.connect()
                 return work(self._connection, tries)
             except UpshotError:
                 raise
@@ -309,7 +349,7 @@ class Line:
                 tries += 1
                 if time.monotonic() > deadline:
                     raise JournalError(
-                        f"the journal {self._server.name} cannot be reached any more: "
+                        f"the journal {self.server.name} cannot be reached any more: "
                         f"{reason_of(error)}"
                     ) from error
             except BaseException:
@@ -329,7 +369,7 @@ class Line:
         """
         try:
             if self._connection is None:
-                self._connection = self._server.connect()
+                self._connection = self.server.connect()
             return work(self._connection)
         except psycopg.Error:
             self.drop()

@@ -38,7 +38,8 @@ STEPS: tuple[tuple[str, ...], ...] = (
             holder text COLLATE "C",
             priority bigint NOT NULL DEFAULT 0,
             due_at bigint,
-            due_reason text NOT NULL DEFAULT ''
+            due_reason text NOT NULL DEFAULT '',
+            watched_until timestamptz
         )""",
         "CREATE INDEX runs_by_start ON upshot.runs (started_at, run_no)",
         "CREATE INDEX runs_by_status ON upshot.runs (status, started_at, run_no)",

@@ -39,7 +39,13 @@ class Connection(Protocol):
 
 
 class WriteConnection(Connection, Protocol):
-    """Reads and writes within a transaction."""
+    """Reads and writes within a transaction.
+
+    Attributes:
+        told: Topics whose watchers are woken once this is committed.
+    """
+
+    told: set[str]
 
     def executemany(self, statement: str, values: Iterable[Sequence[Any]], /) -> object: ...
 

@@ -19,6 +19,7 @@ from upshot.journal.run_list import RunQuery
 from upshot.journal.shared import KEY_LIFE, QUEUED, DueRun, Submission, is_past_key, taken_id
 from upshot.journal.sql.connection import Connection, WriteConnection
 from upshot.journal.sql.queries import number_of, read_summaries
+from upshot.journal.watching import DUE
 from upshot.state.summary import REQUEST_CHARS, RUNNING
 
 NOW_US = "now_us()"
@@ -82,6 +83,7 @@ def queue_run(connection: WriteConnection, new: Submission) -> None:
         to_micros(new.at),
     )
     connection.execute(_QUEUE, row)
+    connection.told.add(DUE)
 
 
 def _standing(connection: Connection, key: str) -> Submission | None:
@@ -151,6 +153,7 @@ def _due_run(row: tuple[str, str, str, str, int, int | None, int, str]) -> DueRu
 def make_due(connection: WriteConnection, run_id: str, reason: str, delay_s: float) -> None:
     """Have a run taken up; see ``SharedJournal.make_due``."""
     connection.execute(_MAKE_DUE, (round(delay_s * 1_000_000), reason, run_id))
+    connection.told.add(DUE)
 
 
 def make_due_soon(connection: WriteConnection, run_id: str, reason: str) -> None:
@@ -158,3 +161,4 @@ def make_due_soon(connection: WriteConnection, run_id: str, reason: str) -> None
     while (parent := connection.execute(_PARENT, (run_id,)).fetchone()) is not None:
         (run_id,) = parent
     connection.execute(_SOON, (0, reason, run_id))
+    connection.told.add(DUE)

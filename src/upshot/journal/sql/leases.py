@@ -17,6 +17,7 @@ from upshot.journal.run_list import TurnClaim, TurnInTheWay
 from upshot.journal.sql.connection import Connection, WriteConnection, keys_of
 from upshot.journal.sql.due import IS_OPEN, NOW_US
 from upshot.journal.sql.queries import number_of, read_entries, scan_run
+from upshot.journal.watching import DUE
 from upshot.state.summary import RUNNING, SUMMARY_KINDS, summary_change
 
 _HOLDER = "SELECT CAST(epoch AS BIGINT), CAST(holder AS TEXT) FROM runs WHERE run_id = ?"
@@ -107,6 +108,7 @@ def hold_run(connection: WriteConnection, run_id: str, epoch: int) -> None:
 def release_runs(connection: WriteConnection, claims: Iterable[tuple[str, int]]) -> None:
     """Note that this process has stopped working on runs that did not settle."""
     connection.executemany(_RELEASE, claims)
+    connection.told.add(DUE)
 
 
 def read_holders(connection: Connection) -> dict[str, LeaseHolder]:

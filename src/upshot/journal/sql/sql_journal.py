@@ -67,6 +67,7 @@ from upshot.journal.sql.shared_values import StoredValues
 from upshot.journal.sql.sql_artifacts import SqlArtifactStore
 from upshot.journal.sql.wishes import place_wish, read_wishes
 from upshot.journal.sql.writer import Writer
+from upshot.journal.watching import Watch
 from upshot.state.turns import ConversationState, KeptTurns, Lift
 
 T = TypeVar("T")
@@ -112,8 +113,6 @@ class SqlJournal:
 
     # What a driver raises of a statement that fails.
     _errors: ClassVar[tuple[type[Exception], ...]]
-    # How often those who wait for events may look.
-    watch_s: float = 0.05
 
     def __init__(
         self, path: str, writer: Writer, reader: Reader, *, read_only: bool = False
@@ -464,6 +463,13 @@ class SqlJournal:
         await self.flush()
         return await self.read(lambda connection: used_elsewhere(connection, id, without=without))
 
+    def watch(self, *topics: str) -> Watch:
+        """See ``SharedJournal.watch``."""
+        if self._closed:
+            raise JournalError(f"the journal {self.path} is closed")
+        self._check_process()
+        return self._writer.changes.watch(*topics)
+
     async def place_wish(self, wish: Wish, *, seq: int = 0) -> Wish | None:
         """See ``SharedJournal.place_wish``."""
         return await self.write(lambda connection: place_wish(connection, wish, seq))
@@ -589,6 +595,7 @@ class SqlJournal:
         for run_id, hold in self._holds.items():
             self.release(run_id, hold.epoch)
         self._closed = True
+        await self._writer.changes.aclose()
         await self._reader.aclose()
         if not self._is_read_only:
             await self._writer.aclose()

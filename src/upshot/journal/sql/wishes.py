@@ -8,6 +8,7 @@ from upshot.journal.shared import Wish
 from upshot.journal.sql.connection import Connection, WriteConnection
 from upshot.journal.sql.due import make_due_soon
 from upshot.journal.sql.queries import last_seq
+from upshot.journal.watching import wishes_of
 
 _READ = "SELECT CAST(body AS TEXT) FROM wishes WHERE run_id = ?"
 _ADD = "INSERT INTO wishes (run_id, item, body) VALUES (?, ?, ?)"
@@ -23,6 +24,7 @@ def place_wish(connection: WriteConnection, wish: Wish, seq: int) -> Wish | None
     if seq and (_is_held(connection, wish.run_id) or last_seq(connection, wish.run_id) != seq):
         return None
     connection.execute(_ADD, (wish.run_id, wish.item, encode(wish).decode()))
+    connection.told.add(wishes_of(wish.run_id))
     if seq:
         make_due_soon(connection, wish.run_id, "answered")
     return wish

@@ -18,6 +18,7 @@ from upshot.contract.base.enums import Status
 from upshot.errors import JournalError
 from upshot.journal.event_codec import Entry, epoch_error, gap_error, logger, to_micros
 from upshot.journal.sql.connection import WriteConnection
+from upshot.journal.watching import Changes, Listener, of_run
 from upshot.state.child_runs import CHAIN_OPTION, child_id
 from upshot.state.summary import RUNNING
 
@@ -62,6 +63,8 @@ class Committed:
         written: The last seq written, by run.
         failed: Why nothing was written, by run.
         settled: Each job with its result or what it raised.
+        told: Topics that jobs changed.
+        watched: The runs among those written that any process watches.
     """
 
     written: dict[str, int] = field(default_factory=dict[str, int])
@@ -69,6 +72,8 @@ class Committed:
     settled: list[tuple[Job, Any, Exception | None]] = field(
         default_factory=list[tuple[Job, Any, Exception | None]]
     )
+    told: set[str] = field(default_factory=set[str])
+    watched: set[str] = field(default_factory=set[str])
 
 
 class Batch(ABC):
@@ -95,6 +100,7 @@ class Batch(ABC):
                 self._flush()
                 self._do(item)
         self._flush()
+        self.committed.told, self._writing.told = self._writing.told, set()
 
     @abstractmethod
     def append(self, groups: dict[str, list[Entry]]) -> None:
@@ -146,6 +152,10 @@ class Committer(Protocol):
         Raises:
             Exception: Nothing at all was written, and nothing will be.
         """
+        ...
+
+    def announce(self, committed: Committed) -> None:
+        """Have other processes hear of what they watch in a commit; never raises."""
         ...
 
     def rest(self) -> None:
@@ -289,15 +299,18 @@ class Writer:
 
     Args:
         place: The journal's file or server, for messages.
+        listen: Makes what hears of the commits of other processes.
 
     Attributes:
+        changes: Who waits for what is committed.
         written: Seq of the last event that is safe, by run.
         failed: Why a run's events are no longer written, by run.
         broken: Why nothing is written any more, None while all is well.
         asleep: Whether the thread has nothing to do, and will look only when it is called.
     """
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, listen: Callable[[], Listener] | None = None) -> None:
+        self.changes: Changes = Changes(listen)
         self.written: dict[str, int] = {}
         self.failed: dict[str, JournalError] = {}
         self.broken: JournalError | None = None
@@ -451,17 +464,21 @@ class Writer:
                     waiters.append(item)
                 else:
                     items.append(item)
-        if items:
-            self._write(committer, items)
+        committed = self._write(committer, items) if items else None
         if waiters:
             # The loop may be closed, and then no caller waits any more.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(_wake, waiters)
+        if committed is not None:
+            # After who waited to go on: it costs none of them a moment.
+            if self.changes.watches:
+                self.changes.tell({*committed.told, *map(of_run, committed.written)})
+            committer.announce(committed)
 
-    def _write(self, committer: Committer, items: list[Item]) -> None:
+    def _write(self, committer: Committer, items: list[Item]) -> Committed | None:
         if self.broken is not None:
             _refuse(items, self.broken)
-            return
+            return None
         try:
             committed = committer.commit(items)
         # The promise kept: whatever stops the writing is raised in all callers that wait for it.
@@ -473,7 +490,7 @@ class Writer:
             self.broken = JournalError(message)
             logger.error("%s", message)
             _refuse(items, self.broken)
-            return
+            return None
         # The first failure is the cause; what comes after follows from it.
         for run_id, failure in committed.failed.items():
             self.failed.setdefault(run_id, failure)
@@ -481,6 +498,7 @@ class Writer:
         self.written.update(committed.written)
         for job, result, error in committed.settled:
             job.done(result, error)
+        return committed
 
 
 def _refuse(items: list[Item], error: JournalError) -> None:

@@ -51,6 +51,9 @@ class FileCommitter:
         self._database.check_place()
         return batch.committed
 
+    def announce(self, committed: Committed) -> None:
+        """Other processes see for themselves that the file has changed."""
+
     def rest(self) -> None:
         """Nothing has to be done."""
 

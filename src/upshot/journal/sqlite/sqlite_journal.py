@@ -15,6 +15,7 @@ from upshot.journal.sql.queries import Reader
 from upshot.journal.sql.sql_journal import SqlJournal
 from upshot.journal.sql.writer import Writer
 from upshot.journal.sqlite.batch import FileCommitter
+from upshot.journal.sqlite.listening import FileListener
 from upshot.journal.sqlite.tables import (
     BUSY_S,
     FILE_ERRORS,
@@ -59,8 +60,10 @@ class SqliteJournal(SqlJournal):
             JournalError: The file is damaged, or written by a newer version.
         """
         name = os.path.abspath(str(path))
-        writer = Writer(name)
-        if read_only or is_read_only(name):
+        is_fixed = read_only or is_read_only(name)
+        connect = open_to_read if is_fixed else _connect
+        writer = Writer(name, lambda: FileListener(name, connect))
+        if is_fixed:
             reader = Reader(FileSource(name, open_to_read))
             journal = cls(name, writer, reader, read_only=True)
             try:

@@ -266,6 +266,7 @@ class Database(sqlite3.Connection):
     path: str
     file: Identity
     turn: FileLock
+    told: set[str]
     _log: Identity | None = None
     _folder_changed: int | None = None
 
@@ -428,7 +429,7 @@ def _open_counts(path: str, *, create: bool) -> Database:
     except BaseException:
         let_go(file)
         raise
-    connection.path, connection.file = path, file
+    connection.path, connection.file, connection.told = path, file, set()
     add_clock(connection)
     connection.turn = FileLock(f"{path}-lock")
     try:
