@@ -26,6 +26,8 @@ from upshot import (
     run,
     tool,
 )
+from upshot.contract.run_control import Checkpoint
+from upshot.entry.resume import read_past
 from upshot.journal import MemoryJournal
 
 
@@ -277,3 +279,45 @@ def test_an_agent_says_in_its_spec_when_it_compacts() -> None:
     assert spec.omitted == ()
     function = agent.but(compaction=Compaction(at_tokens=9, summarise=broken)).spec()
     assert function.omitted == ("compaction",)
+
+
+async def test_a_run_from_a_checkpoint_sends_what_was_left_there() -> None:
+    journal = MemoryJournal()
+    agent, _ = looker(*LONG, said("Done."))
+    run_id = (await run(agent, "Look around.", journal=journal)).run_id
+    board = (await read_past(run_id, journal)).board
+    board.append(Message("user", "And the garden?"))
+    point = Checkpoint(run_id, "turn", board.snapshot())
+    later, model = looker(said("Again."))
+    later_journal = MemoryJournal()
+    result = await run(later, "Look around.", resume_from=point, journal=later_journal)
+    assert result.content == "Again."
+    assert [*model.calls[0].messages] == board.sent()
+    assert len(board.sent()) < len(board.messages())
+    # And so it stands in the log of that run.
+    assert (await read_past(run_id, later_journal)).board.sent()[: len(board.sent())] == (
+        board.sent()
+    )
+
+
+class Asking:
+    """An engine that asks until the model calls no tool, and compacts as the loop does."""
+
+    async def execute(self, run: Any, host: Any, board: Any) -> None:
+        while True:
+            await run.compact()
+            reply = await run.call_model(board.sent())
+            board.append(Message("assistant", reply.parts))
+            if not reply.tool_calls:
+                return
+            for call in reply.tool_calls:
+                board.append(Message("tool", "fine", tool_call_id=call.id, name=call.name))
+
+
+async def test_an_engine_of_ones_own_compacts_where_it_asks_for_it() -> None:
+    agent, looped = looker(*LONG, said("Done."))
+    assert (await run(agent, "Look around.", engine=Asking())).content == "Done."
+    own = [len(call.messages) for call in looped.calls]
+    agent, looped = looker(*LONG, said("Done."))
+    await run(agent, "Look around.")
+    assert own == [len(call.messages) for call in looped.calls] == [1, 3, 3, 3, 3]
