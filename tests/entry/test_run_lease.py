@@ -227,6 +227,21 @@ def test_from_a_suspended_process_a_run_is_taken_and_it_can_write_no_more(
 
 
 @pytest.mark.skipif(this_process().started is None, reason="nothing is told of processes here")
+def test_who_was_suspended_and_has_lost_its_run_ends_what_it_does_in_it(
+    tmp_path: Path, place: Place, worker: Callable[..., Worker]
+) -> None:
+    other = worker()
+    assert other.line() == "working"
+    asyncio.run(all_logged(place))
+    other.process.send_signal(signal.SIGSTOP)
+    os.waitpid(other.pid, os.WUNTRACED)
+    assert asyncio.run(go_on(tmp_path, place)).content == "Done."
+    other.process.send_signal(signal.SIGCONT)
+    # Its tool still waits for a line, which never comes.
+    assert other.line().startswith("failed")
+
+
+@pytest.mark.skipif(this_process().started is None, reason="nothing is told of processes here")
 def test_that_nothing_was_paid_is_not_believed_of_a_process_that_is_only_suspended(
     tmp_path: Path, place: Place, worker: Callable[..., Worker]
 ) -> None:

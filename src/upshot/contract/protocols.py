@@ -7,7 +7,7 @@ Any layer may depend on a protocol, and none on the layer that implements it. ``
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from typing import Any, Never, Protocol, TypeAlias, TypedDict, Unpack, cast
@@ -521,6 +521,39 @@ class InstantJournal(Journal, Protocol):
     def release(self, run_id: str, epoch: int) -> None:
         """Release the run, unless it has been taken again since."""
         ...
+
+
+class Lapsing(Protocol):
+    """A lease that ends unless it is renewed."""
+
+    @property
+    def safe_until(self) -> float:
+        """From when on nothing may be started under it, in seconds since the machine's start."""
+        ...
+
+
+class LeasingJournal(Journal, Protocol):
+    """A journal whose runs belong to a process for as long as that renews its lease.
+
+    Attributes:
+        on_lost: Called where another process has taken a run, by run.
+    """
+
+    on_lost: dict[str, Callable[[], None]]
+
+    @property
+    def lease(self) -> Lapsing:
+        """That of this process on all runs that it holds."""
+        ...
+
+    async def renew_lease(self, run_id: str) -> None:
+        """Renew the lease before something is started in a run that this process holds."""
+        ...
+
+
+def as_leasing(journal: Journal) -> LeasingJournal | None:
+    """*journal*, if it has leases."""
+    return cast("LeasingJournal", journal) if hasattr(journal, "renew_lease") else None
 
 
 def as_instant(where: object) -> InstantJournal | None:

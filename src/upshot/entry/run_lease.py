@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from typing import cast
 from weakref import ref
 
-from upshot.contract.protocols import InstantJournal, Journal
+from upshot.contract.protocols import InstantJournal, Journal, as_leasing
 from upshot.journal.lease_holder import LeaseHolder, RunHeld
 from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.run_list import TurnClaim, TurnInTheWay
@@ -49,6 +49,11 @@ class RunLease:
         self._session = ref(session)
         self.let_know()
         return session
+
+    def lose(self) -> None:
+        """End what works on the run, which another process has taken."""
+        if self._session is not None and (session := self._session()) is not None:
+            session.lose()
 
     def let_know(self) -> None:
         """Wake those who wait for ``session``."""
@@ -94,6 +99,9 @@ def drop(hold: RunLease, run_id: str, journal: Journal) -> None:
     if hold.epoch and release is not None:
         release(run_id, hold.epoch)
     hold.let_know()
+    leasing = as_leasing(journal)
+    if leasing is not None and leasing.on_lost.get(run_id) == hold.lose:
+        del leasing.on_lost[run_id]
     place = _place_of(journal, run_id)
     with _lock:
         # A session that took it over since keeps it.
@@ -133,6 +141,8 @@ async def taken(
                 hold.in_the_way = taken_turn
             else:
                 hold.epoch = taken_turn
+        if (leasing := as_leasing(journal)) is not None:
+            leasing.on_lost[run_id] = hold.lose
         yield hold
     finally:
         drop(hold, run_id, journal)

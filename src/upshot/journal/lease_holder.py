@@ -6,9 +6,12 @@ process has ended; on others only the epoch protects the log.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
-from functools import lru_cache
+import time
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Literal
 
 import msgspec
@@ -19,6 +22,19 @@ from upshot.errors import JournalError
 
 NOBODY = ""
 """What is stored for a run that was released before it settled."""
+LEASE_S = 10.0
+"""So long a process has the runs that it holds after it last renewed its lease."""
+RENEW_S = 3.0
+"""So often it does that."""
+MARGIN_S = 2.0
+"""So long before the end of its lease it starts nothing any more."""
+
+# It goes on while the machine is suspended, which the monotonic clock of Linux does not.
+_BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+boot_s: Callable[[], float] = (
+    time.monotonic if _BOOT_CLOCK is None else partial(time.clock_gettime, _BOOT_CLOCK)
+)
+"""Seconds since the machine was started, suspended ones included."""
 
 _PROC = "/proc"
 _ENDED_STATES = ("Z", "X")
@@ -74,7 +90,9 @@ class LeaseHolder(Value, frozen=True, kw_only=True):
     def may_work(self) -> bool:
         """Whether it may be at work: nothing says that it has ended, nor has its lease lapsed."""
         state = self.state
-        return state != "gone" and (state != "unknown" or self.lease_s is None)
+        if state in ("lives", "gone"):
+            return state == "lives"
+        return self.lease_s is None or self.lease_s > 0
 
     @property
     def is_this_process(self) -> bool:
@@ -101,6 +119,14 @@ class _Seen(msgspec.Struct, frozen=True):
 def this_process() -> LeaseHolder:
     """The process that asks."""
     return _describe(os.getpid())
+
+
+def lease_left_s(holder: str, until: float | None) -> float:
+    """What is left of a lease that ends at *until* on the clock of ``boot_s``.
+
+    That of an earlier start of the machine is over.
+    """
+    return -math.inf if until is None or this_process().boot not in holder else until - boot_s()
 
 
 def read_holder(text: str | None) -> LeaseHolder | None:

@@ -19,8 +19,16 @@ from upshot.contract.error import RunWarning
 from upshot.contract.events import DELTAS, AttemptEnded, Event, RunSettled, Warned
 from upshot.contract.message import Unknown
 from upshot.contract.model_calls import ModelResponse
-from upshot.contract.protocols import Clock, Journal, is_safe_at_append, until_safe
+from upshot.contract.protocols import (
+    Clock,
+    Journal,
+    LeasingJournal,
+    as_leasing,
+    is_safe_at_append,
+    until_safe,
+)
 from upshot.errors import JournalError, Misuse
+from upshot.journal.lease_holder import boot_s
 from upshot.runs.callbacks import is_closing, raised
 from upshot.runs.plan import Plan
 from upshot.runs.redaction import Redaction
@@ -194,6 +202,7 @@ class Recorder:
     is_heard: bool = False
     is_settled: bool = False
     is_lost: bool = False
+    _leasing: LeasingJournal | None = None
     _part: int = 0
     # Those that wait to be told, one after another.
     _untold: deque[Event] | None = None
@@ -220,6 +229,8 @@ class Recorder:
         self._append = None
         if journal is not None:
             self._append, self.is_heard = journal.append, True
+            if epoch is not None:
+                self._leasing = as_leasing(journal)
         self._is_safe_at_append: bool = journal is not None and is_safe_at_append(journal)
         self._epoch = epoch
         self._redaction = redaction
@@ -409,11 +420,14 @@ class Recorder:
         self.warn(RunWarning(code="listener_failed", message=message, origin=Origin.OBSERVER))
 
     async def barrier(self) -> None:
-        """Wait until everything that was emitted is safe."""
+        """Wait until everything that was emitted is safe, and the lease on the run holds."""
         if self._journal is None or self._is_safe_at_append:
             return
         try:
             await until_safe(self._journal, self.run_id, self.seq, epoch=self._epoch)
+            # Only now: the wait for the disk may have been longer than the lease.
+            if self._leasing is not None and boot_s() > self._leasing.lease.safe_until:
+                await self._leasing.renew_lease(self.run_id)
         except JournalError:
             self.is_lost = True
             raise

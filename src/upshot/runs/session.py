@@ -275,6 +275,10 @@ class Session:
             # Nothing of a run is logged before its beginning.
             self._early = self._early or interrupt
 
+    def lose(self) -> None:
+        """Cancel the work, since another process has taken the run; the log takes no more of it."""
+        self.context.supervisor.end("caller")
+
     def _begin_to_stop(self, interrupt: Interrupt) -> None:
         """Begin to stop, whoever asked for it: only the first request comes by here."""
         context = self.context

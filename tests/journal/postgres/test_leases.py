@@ -18,6 +18,7 @@ from upshot.journal.postgres.server import Line, Server
 from upshot.journal.run_list import TurnClaim, TurnInTheWay
 from upshot.journal.sql.connection import WriteConnection
 from upshot.journal.sql.leases import claim_run, release_runs
+from upshot.journal.sql.own_lease import OwnLease
 from upshot.journal.sql.writer import Job
 
 OTHER = LeaseHolder(pid=7, host="elsewhere", boot="another boot", space="pid:[1]", started=5)
@@ -31,7 +32,7 @@ async def held(postgres: PostgresServer, database: str, left: str) -> PostgresJo
     await journal.durable("r", 1)
     text = msgspec.json.encode(OTHER).decode()
     postgres.do(f"UPDATE runs SET holder = '{text}'", database)
-    postgres.do(f"UPDATE leases SET holder = '{text}', until = now() + interval '{left}'", database)
+    postgres.do(f"INSERT INTO leases VALUES ('{text}', now() + interval '{left}')", database)
     return journal
 
 
@@ -63,7 +64,8 @@ async def test_a_lease_is_renewed_while_a_run_is_held_and_no_longer(
     postgres: PostgresServer, database: str
 ) -> None:
     journal = await PostgresJournal.open(postgres.url(database))
-    committer = ServerCommitter(Line(Server(postgres.url(database))))
+    own, told = OwnLease(), list[frozenset[str]]()
+    committer = ServerCommitter(Line(Server(postgres.url(database))), own, told.append)
     assert committer.rest_s is None
 
     def commit(work: Callable[[WriteConnection], Any]) -> Any:
@@ -71,8 +73,8 @@ async def test_a_lease_is_renewed_while_a_run_is_held_and_no_longer(
         assert error is None
         return result
 
-    lease = commit(lambda connection: claim_run(connection, "r", cut=False, take_over=False))
-    assert committer.rest_s is not None
+    lease = commit(lambda connection: claim_run(connection, "r", own, cut=False, take_over=False))
+    assert committer.rest_s is not None and 2 < committer.rest_s <= 3
     postgres.do("UPDATE leases SET until = now()", database)
     committer.rest()
     (holder,) = (await journal.holders()).values()
@@ -80,6 +82,7 @@ async def test_a_lease_is_renewed_while_a_run_is_held_and_no_longer(
     commit(lambda connection: release_runs(connection, [("r", lease.epoch)]))
     committer.rest()
     assert committer.rest_s is None
+    assert told == [{"r"}, frozenset()]
     committer.close()
     await journal.aclose()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import count
@@ -15,16 +14,23 @@ from upshot.journal.postgres.listening import payload_of
 from upshot.journal.postgres.rows import COLUMN_OIDS, NUMBERS_OID, ROWS, columns_of, numbers
 from upshot.journal.postgres.server import (
     DRIVER_ERRORS,
-    LEASE_S,
     PASSING,
     Line,
     ServerConnection,
 )
 from upshot.journal.sql.connection import SEQ_BITS, SEQ_MASK
-from upshot.journal.sql.writer import Batch, Committed, Item, misfit, misplaced, note_entries
+from upshot.journal.sql.own_lease import OwnLease
+from upshot.journal.sql.writer import (
+    Batch,
+    Committed,
+    Item,
+    TellHeld,
+    misfit,
+    misplaced,
+    note_entries,
+)
 from upshot.journal.watching import of_run
 
-_RENEW_S = 0.3 * LEASE_S
 # The runs are locked in the order of their numbers, so that no two groups wait for each other. A
 # run is written to if its epoch is that of the writer, and its log ends with the event that the
 # writer knows. What stands in no transaction is one. It gives the runs that were written to, with
@@ -94,18 +100,18 @@ _NOWHERE = RunEnd(0, 0, 0, 0)
 class ServerCommitter:
     """Writes to a server; plays the role Committer."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, lease: OwnLease, tell: TellHeld) -> None:
         self._line = line
+        self._lease = lease
+        self._tell = tell
         # Where the logs end that were written to, as it was acknowledged.
         self._ends: dict[str, RunEnd] = {}
         self._count = 0
-        self._is_leasing = False
-        self._renewed_at = 0.0
 
     @property
     def rest_s(self) -> float | None:
         """While a run may be held, the lease has to be renewed."""
-        return _RENEW_S if self._is_leasing else None
+        return self._lease.due_s
 
     def commit(self, items: Sequence[Item]) -> Committed:
         """See ``Committer.commit``."""
@@ -133,11 +139,7 @@ class ServerCommitter:
         self._ends.update(done.ends)
         for run_id in done.over:
             self._ends.pop(run_id, None)
-        if not is_plain and not self._is_leasing:
-            # Perhaps a claim, which has begun it.
-            self._is_leasing, self._renewed_at = True, time.monotonic()
-        elif self._is_leasing and time.monotonic() - self._renewed_at > _RENEW_S:
-            self.rest()
+        self._lease.commit()
         return done.committed
 
     def announce(self, committed: Committed) -> None:
@@ -151,10 +153,20 @@ class ServerCommitter:
 
     def rest(self) -> None:
         """Renew the lease, while any run is held."""
-        self._renewed_at = time.monotonic()
+        self._lease.begin_renewal()
         # A server that cannot be reached is no harm yet: the next commit waits for it.
         with suppress(*DRIVER_ERRORS):
-            self._is_leasing = self._line.try_once(ServerConnection.renew_lease)
+            held = self._line.try_once(self._renew)
+            self._lease.commit()
+            self._tell(held)
+
+    def _renew(self, connection: ServerConnection) -> frozenset[str]:
+        connection.begin()
+        held = self._lease.renew(connection)
+        if not held:
+            connection.forget_leases()
+        connection.do(b"COMMIT")
+        return held
 
     def close(self) -> None:
         """Close the connection."""

@@ -66,7 +66,9 @@ class PostgresJournal(SqlJournal):
         reader = Reader(ServerSource(server))
         if connection is None:
             return cls(server.name, writer, reader, read_only=True)
-        await writer.open(lambda: ServerCommitter(Line(server, connection)))
+        await writer.open(
+            lambda: ServerCommitter(Line(server, connection), writer.lease, writer.tell_held)
+        )
         return cls(server.name, writer, reader)
 
     def append(self, event: Event, *, epoch: int | None = None) -> None:

@@ -24,14 +24,14 @@ from psycopg.pq import DiagnosticField, ExecStatus, Format
 
 from upshot.errors import JournalError, Misuse, UpshotError
 from upshot.journal.event_codec import Entry
+from upshot.journal.lease_holder import LEASE_S
 from upshot.journal.postgres.rows import ARRAYS, INSERT, columns_of
 from upshot.journal.postgres.urls import shown_place, split_listen, without_password
-from upshot.journal.sql.leases import this_holder
+from upshot.journal.sql.connection import HOLDER
 
 T = TypeVar("T")
 
 DRIVER_ERRORS: tuple[type[Exception], ...] = (psycopg.Error,)
-LEASE_S = 10
 # What another try may mend: a lost connection, a server that starts or is not the primary any
 # more, a deadlock, and a place in a log that another writer took between two looks.
 PASSING: tuple[type[Exception], ...] = (
@@ -73,7 +73,7 @@ _SYNC = (
 # A process that is suspended in a transaction must not keep its locks for longer than its lease.
 _BEGIN = (
     "BEGIN; SET LOCAL search_path = upshot; "
-    f"SET LOCAL idle_in_transaction_session_timeout = '{LEASE_S} s'; SELECT {_SYNC}"
+    f"SET LOCAL idle_in_transaction_session_timeout = '{LEASE_S:.0f} s'; SELECT {_SYNC}"
 )
 # Told in the transaction itself it would hold up the commits of all others until the disk has it.
 _NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify('upshot', %s)"
@@ -86,7 +86,7 @@ _WORDS = (
     (" NOT INDEXED", ""),
     ("now_us()", "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"),
     (
-        "CAST(holder AS TEXT)",
+        HOLDER,
         """(holder || chr(10) || coalesce((SELECT extract(epoch FROM until - clock_timestamp())
         FROM leases WHERE leases.holder = runs.holder), -1))""",
     ),
@@ -204,20 +204,10 @@ class ServerConnection:
             [holder],
         )
 
-    def renew_lease(self) -> bool:
-        """Renew the lease of this process if it holds any run; returns whether it does."""
-        holder = this_holder()
-        renewed = self.do(
-            f"UPDATE upshot.leases SET until = {_LEASE} WHERE holder = %s "
-            "AND EXISTS (SELECT FROM upshot.runs WHERE holder = %s)",
-            [holder, holder],
-        )
-        if not renewed.rowcount:
-            # What processes that are long gone have left.
-            for table, moment in (("leases", "until"), ("commits", "at")):
-                old = f"DELETE FROM upshot.{table} WHERE {moment} < now() - interval '1 day'"
-                self.do(old)
-        return bool(renewed.rowcount)
+    def forget_leases(self) -> None:
+        """Remove what processes that are long gone have left."""
+        for table, moment in (("leases", "until"), ("commits", "at")):
+            self.do(f"DELETE FROM {table} WHERE {moment} < now() - interval '1 day'")
 
     def notify(self, payload: str) -> None:
         """Tell who listens; nothing waits for the disk, and other commits not for this one."""

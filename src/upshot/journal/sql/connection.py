@@ -15,6 +15,8 @@ from upshot.journal.event_codec import Entry
 # Below it in the key of an event stands its seq, above it the number of its run.
 SEQ_BITS = 32
 SEQ_MASK: int = (1 << SEQ_BITS) - 1
+HOLDER = "holder_of(holder, (SELECT until FROM leases WHERE leases.holder = runs.holder))"
+"""Who holds a run, as ``read_holder`` reads it, with what is left of the lease."""
 NEVER: int = -(1 << 62)
 """Stands for the start of a run that has none, so that the index holds every run."""
 
@@ -62,7 +64,7 @@ class WriteConnection(Connection, Protocol):
         ...
 
     def keep_lease(self, holder: str) -> None:
-        """Note that *holder*, who takes a run, lives, where that cannot be seen otherwise."""
+        """Note that *holder* has the runs that it takes or took, for the time of a lease."""
         ...
 
     def insert_events(self, run_no: int, entries: Sequence[Entry]) -> bool:

@@ -17,7 +17,7 @@ from upshot.journal.event_codec import from_micros, to_micros
 from upshot.journal.lease_holder import read_holder
 from upshot.journal.run_list import RunQuery
 from upshot.journal.shared import KEY_LIFE, QUEUED, DueRun, Submission, is_past_key, taken_id
-from upshot.journal.sql.connection import Connection, WriteConnection
+from upshot.journal.sql.connection import HOLDER, Connection, WriteConnection
 from upshot.journal.sql.queries import number_of, read_summaries
 from upshot.journal.watching import DUE
 from upshot.state.summary import REQUEST_CHARS, RUNNING
@@ -39,8 +39,8 @@ _FORGET = "DELETE FROM submissions WHERE key = ?"
 _QUEUE = f"""INSERT INTO runs (run_id, agent_id, status, request, context_id, started_at, priority,
     due_at, due_reason) VALUES (?, ?, '{QUEUED}', ?, ?, {NOW_US}, ?, coalesce(?, {NOW_US}),
     'submitted') ON CONFLICT DO NOTHING"""
-_COLUMNS = """SELECT CAST(run_id AS TEXT), CAST(agent_id AS TEXT), CAST(context_id AS TEXT),
-    CAST(due_reason AS TEXT), priority, due_at, last_seq, CAST(holder AS TEXT) FROM runs"""
+_COLUMNS = f"""SELECT CAST(run_id AS TEXT), CAST(agent_id AS TEXT), CAST(context_id AS TEXT),
+    CAST(due_reason AS TEXT), priority, due_at, last_seq, {HOLDER} FROM runs"""
 _DUE = f"{_COLUMNS} WHERE due_at IS NOT NULL AND due_at <= {NOW_US}"
 _ORDER = " ORDER BY priority DESC, due_at, run_no"
 _DIED = f"{_COLUMNS} WHERE holder IS NOT NULL AND due_at IS NULL AND {IS_OPEN}"

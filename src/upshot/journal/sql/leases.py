@@ -12,23 +12,24 @@ import msgspec
 from upshot.contract.base.enums import Status
 from upshot.errors import JournalError
 from upshot.journal.event_codec import Damage, Entry, damage_error, epoch_error, logger, read_event
-from upshot.journal.lease_holder import NOBODY, LeaseHolder, read_holder, this_process
+from upshot.journal.lease_holder import NOBODY, LeaseHolder, read_holder
 from upshot.journal.run_list import TurnClaim, TurnInTheWay
-from upshot.journal.sql.connection import Connection, WriteConnection, keys_of
+from upshot.journal.sql.connection import HOLDER, Connection, WriteConnection, keys_of
 from upshot.journal.sql.due import IS_OPEN, NOW_US
+from upshot.journal.sql.own_lease import OwnLease, this_holder
 from upshot.journal.sql.queries import number_of, read_entries, scan_run
 from upshot.journal.watching import DUE
 from upshot.state.summary import RUNNING, SUMMARY_KINDS, summary_change
 
-_HOLDER = "SELECT CAST(epoch AS BIGINT), CAST(holder AS TEXT) FROM runs WHERE run_id = ?"
-_HOLDERS = "SELECT CAST(run_id AS TEXT), CAST(holder AS TEXT) FROM runs WHERE holder IS NOT NULL"
+_HOLDER = f"SELECT CAST(epoch AS BIGINT), {HOLDER} FROM runs WHERE run_id = ?"
+_HOLDERS = f"SELECT CAST(run_id AS TEXT), {HOLDER} FROM runs WHERE holder IS NOT NULL"
 _TAKE = """INSERT INTO runs (run_id, epoch, last_seq, holder) VALUES (?1, ?2, ?3, ?4)
     ON CONFLICT (run_id) DO UPDATE SET epoch = ?2, last_seq = ?3, holder = ?4,
     due_at = NULL"""
 _CUT = f"""UPDATE runs SET status = ?, revision = CASE WHEN ? = '{RUNNING}' THEN 0 ELSE revision END
     WHERE run_no = ?"""
 _TAKE_TURN = "UPDATE runs SET context_id = ?, turn = ? WHERE run_id = ?"
-_OPEN_TURNS = f"""SELECT CAST(run_id AS TEXT), CAST(status AS TEXT), last_seq, CAST(holder AS TEXT)
+_OPEN_TURNS = f"""SELECT CAST(run_id AS TEXT), CAST(status AS TEXT), last_seq, {HOLDER}
     FROM runs WHERE context_id <> '' AND context_id = ? AND turn NOT IN ('', ?) AND run_id <> ?
     AND status IN ('{RUNNING}', '{Status.INPUT_REQUIRED}') ORDER BY run_no"""
 # Whoever took a root run that has begun, or was submitted, leaves it to others.
@@ -50,6 +51,7 @@ class Lease(NamedTuple):
 def claim_run(
     connection: WriteConnection,
     run_id: str,
+    own: OwnLease,
     *,
     cut: bool,
     take_over: bool,
@@ -76,9 +78,8 @@ def claim_run(
     row = connection.execute(_HOLDER, (run_id,)).fetchone()
     # The epochs of the events are under their checksums, that of the run is not.
     epoch = max(scan.epoch, row[0] or 0 if row else 0) + 1
-    holding = this_holder()
-    connection.keep_lease(holding)
-    connection.execute(_TAKE, (run_id, epoch, scan.last_seq, holding))
+    own.keep(connection)
+    connection.execute(_TAKE, (run_id, epoch, scan.last_seq, this_holder()))
     if turn is not None:
         connection.execute(_TAKE_TURN, (turn.conversation, turn.head, run_id))
     return Lease(epoch, scan.last_seq, damage)
@@ -115,11 +116,6 @@ def read_holders(connection: Connection) -> dict[str, LeaseHolder]:
     """The processes that took runs which have not settled since, by run."""
     read = ((run_id, read_holder(text)) for run_id, text in connection.execute(_HOLDERS))
     return {run_id: holder for run_id, holder in read if holder is not None}
-
-
-def this_holder() -> str:
-    """This process, as a run's row has it."""
-    return msgspec.json.encode(this_process()).decode()
 
 
 def _other_holder(connection: Connection, run_id: str) -> LeaseHolder | None:

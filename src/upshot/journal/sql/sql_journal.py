@@ -28,7 +28,7 @@ from upshot.journal.event_codec import (
     stamp_of,
     to_entry,
 )
-from upshot.journal.lease_holder import LeaseHolder, held_error
+from upshot.journal.lease_holder import LeaseHolder, boot_s, held_error
 from upshot.journal.run_list import (
     RemovedRuns,
     RunQuery,
@@ -62,6 +62,7 @@ from upshot.journal.sql.leases import (
     read_holders,
     release_runs,
 )
+from upshot.journal.sql.own_lease import OwnLease, claimed_epoch
 from upshot.journal.sql.queries import Reader, export_run, import_run
 from upshot.journal.sql.shared_values import StoredValues
 from upshot.journal.sql.sql_artifacts import SqlArtifactStore
@@ -109,6 +110,8 @@ class SqlJournal:
     Attributes:
         path: The place: a file, or the URL of a server, without a password.
         artifacts: The store of large outputs, in the same place.
+        lease: That of this process on the runs that it holds.
+        on_lost: Called where another process has taken a run, by run.
     """
 
     # What a driver raises of a statement that fails.
@@ -127,10 +130,14 @@ class SqlJournal:
         # Claims under way, one a run, and the tasks of all that were begun.
         self._takings: dict[str, Taking] = {}
         self._claims: set[asyncio.Task[Claimed]] = set()
+        self._losses: set[asyncio.Task[None]] = set()
         self._cuts: dict[str, Damage] = {}
         # Only the reader's thread touches it.
         self._committed = KeptTurns()
         self._closed = False
+        self.lease: OwnLease = writer.lease
+        self.on_lost: dict[str, Callable[[], None]] = {}
+        writer.on_renewed = self._look_for_lost
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path!r}{', closed' if self._closed else ''})"
@@ -231,6 +238,45 @@ class SqlJournal:
         if self.usable:
             self.post(lambda connection: release_runs(connection, [(run_id, epoch)]), 0)
 
+    async def renew_lease(self, run_id: str) -> None:
+        """Renew the lease before something is started in a run that this process holds.
+
+        Raises:
+            JournalError: Another process has taken the run, or the database cannot be reached.
+        """
+        while boot_s() > self.lease.safe_until:
+            held = await self.write(self.lease.renew)
+            if run_id not in held:
+                await self._lose([run_id])
+                break
+        self._check(run_id)
+
+    def _look_for_lost(self, held: frozenset[str]) -> None:
+        """Look for runs that another process has taken, since they are not among those *held*."""
+        lost = [
+            run_id
+            for run_id, hold in self._holds.items()
+            if hold.taken and not hold.settled and run_id not in held
+        ]
+        if lost and not self._closed:
+            task = asyncio.create_task(self._lose(lost))
+            self._losses.add(task)
+            task.add_done_callback(self._losses.discard)
+            # A database that cannot be read tells more at the next append.
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def _lose(self, run_ids: Sequence[str]) -> None:
+        """Let those runs go that another process has taken."""
+        for run_id in run_ids:
+            hold = self._holds.get(run_id)
+            epoch = await self.read(lambda connection: claimed_epoch(connection, run_id))  # noqa: B023  # awaited
+            if hold is None or epoch == hold.epoch or self._holds.get(run_id) is not hold:
+                continue
+            error = epoch_error(run_id, hold.epoch, epoch, hold.last_seq)
+            self._writer.failed.setdefault(run_id, error)
+            if (lose := self.on_lost.get(run_id)) is not None:
+                lose()
+
     async def _claim(
         self, run_id: str, *, cut: bool, take_over: bool, turn: TurnClaim | None = None
     ) -> Claimed:
@@ -257,7 +303,7 @@ class SqlJournal:
         try:
             claim = await self.write(
                 lambda connection: claim_run(
-                    connection, run_id, cut=cut, take_over=take_over, turn=turn
+                    connection, run_id, self.lease, cut=cut, take_over=take_over, turn=turn
                 )
             )
             if isinstance(claim, Lease):
@@ -583,9 +629,9 @@ class SqlJournal:
 
     async def aclose(self) -> None:
         """Write what is queued and close the file; may be called again."""
-        while self._claims:
+        while under_way := self._claims | self._losses:
             # One that was cancelled is let go in the end.
-            await asyncio.wait(self._claims)
+            await asyncio.wait(under_way)
         if self._closed:
             return
         if self._forks != forks():

@@ -5,14 +5,14 @@ from __future__ import annotations
 from upshot.contract.codec import decode, encode
 from upshot.journal.lease_holder import read_holder
 from upshot.journal.shared import Wish
-from upshot.journal.sql.connection import Connection, WriteConnection
+from upshot.journal.sql.connection import HOLDER, Connection, WriteConnection
 from upshot.journal.sql.due import make_due_soon
 from upshot.journal.sql.queries import last_seq
 from upshot.journal.watching import wishes_of
 
 _READ = "SELECT CAST(body AS TEXT) FROM wishes WHERE run_id = ?"
 _ADD = "INSERT INTO wishes (run_id, item, body) VALUES (?, ?, ?)"
-_HELD = "SELECT CAST(holder AS TEXT) FROM runs WHERE run_id = ?"
+_HELD = f"SELECT {HOLDER} FROM runs WHERE run_id = ?"
 
 
 def place_wish(connection: WriteConnection, wish: Wish, seq: int) -> Wish | None:

@@ -18,6 +18,7 @@ from upshot.contract.base.enums import Status
 from upshot.errors import JournalError
 from upshot.journal.event_codec import Entry, epoch_error, gap_error, logger, to_micros
 from upshot.journal.sql.connection import WriteConnection
+from upshot.journal.sql.own_lease import OwnLease
 from upshot.journal.watching import Changes, Listener, of_run
 from upshot.state.child_runs import CHAIN_OPTION, child_id
 from upshot.state.summary import RUNNING
@@ -227,6 +228,8 @@ def _row_change(run_no: int, entry: Entry) -> tuple[object, ...]:
 
 
 T = TypeVar("T")
+TellHeld: TypeAlias = Callable[[frozenset[str]], None]
+"""Told in the writer's thread which runs this process held when its lease was renewed."""
 _Call: TypeAlias = tuple[Callable[[], Any], Callable[[Any, Exception | None], None]]
 
 
@@ -307,6 +310,8 @@ class Writer:
         failed: Why a run's events are no longer written, by run.
         broken: Why nothing is written any more, None while all is well.
         asleep: Whether the thread has nothing to do, and will look only when it is called.
+        lease: That of this process on the runs that it holds.
+        on_renewed: Told in the event loop which runs those were when it was renewed.
     """
 
     def __init__(self, place: str, listen: Callable[[], Listener] | None = None) -> None:
@@ -324,6 +329,8 @@ class Writer:
         self._hurried = self._stopping = False
         # Held while the queue is emptied, so that what is put in together is written together.
         self._emptying = threading.Lock()
+        self.lease: OwnLease = OwnLease()
+        self.on_renewed: TellHeld | None = None
         self._loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = self._loop.create_future()
 
@@ -386,6 +393,12 @@ class Writer:
         """Queue *work*, which keeps *size_bytes* in memory; returns at once."""
         self._items.append(Job(work, _forget))
         self._stir(size_bytes)
+
+    def tell_held(self, held: frozenset[str]) -> None:
+        """Tell the event loop which runs are held; called in the thread."""
+        if self.on_renewed is not None:
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self.on_renewed, held)
 
     async def aclose(self) -> None:
         """Write what is queued, close the database and end the thread."""
@@ -474,6 +487,9 @@ class Writer:
             if self.changes.watches:
                 self.changes.tell({*committed.told, *map(of_run, committed.written)})
             committer.announce(committed)
+            # While it is kept busy it never sleeps.
+            if committer.rest_s == 0:
+                committer.rest()
 
     def _write(self, committer: Committer, items: list[Item]) -> Committed | None:
         if self.broken is not None:

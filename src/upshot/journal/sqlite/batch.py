@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 from upshot.errors import JournalError
 from upshot.journal.event_codec import Entry, gap_error
 from upshot.journal.sql.connection import SEQ_BITS, SEQ_MASK
-from upshot.journal.sql.writer import Batch, Committed, Item, misfit, misplaced, note_entries
+from upshot.journal.sql.own_lease import OwnLease
+from upshot.journal.sql.writer import (
+    Batch,
+    Committed,
+    Item,
+    TellHeld,
+    misfit,
+    misplaced,
+    note_entries,
+)
 from upshot.journal.sqlite.tables import Database
 
 _END = f"""SELECT run_no, epoch, coalesce((SELECT max(id) & {SEQ_MASK} FROM events
@@ -36,10 +45,10 @@ class RunEnd(NamedTuple):
 class FileCommitter:
     """Writes to a journal's file; plays the role Committer."""
 
-    rest_s: float | None = None
-
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, lease: OwnLease, tell: TellHeld) -> None:
         self._database = database
+        self._lease = lease
+        self._tell = tell
         self._ends: dict[str, RunEnd] = {}
 
     def commit(self, items: Sequence[Item]) -> Committed:
@@ -47,6 +56,7 @@ class FileCommitter:
         batch = FileBatch(self._database, self._ends)
         with self._database.turn:
             batch.write(items)
+        self._lease.commit()
         # SQLite writes into a file that was deleted or replaced without a word.
         self._database.check_place()
         return batch.committed
@@ -54,8 +64,23 @@ class FileCommitter:
     def announce(self, committed: Committed) -> None:
         """Other processes see for themselves that the file has changed."""
 
+    @property
+    def rest_s(self) -> float | None:
+        """While a run may be held, the lease has to be renewed."""
+        return self._lease.due_s
+
     def rest(self) -> None:
-        """Nothing has to be done."""
+        """Renew the lease, while any run is held."""
+        database, lease = self._database, self._lease
+        lease.begin_renewal()
+        # A file that is kept by another process is no harm yet: the next renewal waits for it.
+        with contextlib.suppress(sqlite3.Error), database.turn:
+            with _transaction(database):
+                held = lease.renew(database)
+                if not held:
+                    database.forget_leases()
+            lease.commit()
+            self._tell(held)
 
     def close(self) -> None:
         """Close the file."""
@@ -81,20 +106,13 @@ class FileBatch(Batch):
         Raises:
             sqlite3.Error: Nothing at all was written.
         """
-        database = self._database
         try:
-            # With the lock from the start: SQLite refuses it at once to a reader that then wants
-            # to write.
-            database.execute("BEGIN IMMEDIATE")
-            self.fill(items)
-            database.execute("COMMIT")
+            with _transaction(self._database):
+                self.fill(items)
         except BaseException:
             # What was known of the runs may have been written by the transaction that is rolled
             # back.
             self._ends.clear()
-            if database.in_transaction:
-                with contextlib.suppress(sqlite3.Error):
-                    database.execute("ROLLBACK")
             raise
 
     def append(self, groups: dict[str, list[Entry]]) -> None:
@@ -138,3 +156,19 @@ class FileBatch(Batch):
             # A run that is not claimed begins with its first event.
             row = (self._database.execute(_BEGIN_RUN, (run_id,)).lastrowid, 0, 0)
         return RunEnd._make(row or (0, 0, 0))
+
+
+@contextlib.contextmanager
+def _transaction(database: Database) -> Generator[None]:
+    """A transaction that writes, committed in the end, or undone."""
+    try:
+        # With the lock from the start: SQLite refuses it at once to a reader that then wants to
+        # write.
+        database.execute("BEGIN IMMEDIATE")
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                database.execute("ROLLBACK")
+        raise

@@ -72,7 +72,11 @@ class SqliteJournal(SqlJournal):
                 await journal.aclose()
                 raise
             return journal
-        await writer.open(lambda: FileCommitter(open_database(name, create=create)))
+        await writer.open(
+            lambda: FileCommitter(
+                open_database(name, create=create), writer.lease, writer.tell_held
+            )
+        )
         return cls(name, writer, Reader(FileSource(name, _connect)))
 
 

@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 from upshot.errors import JournalError, Misuse
 from upshot.journal.event_codec import FORMAT, Entry, checksum
+from upshot.journal.lease_holder import LEASE_S, boot_s, lease_left_s
 from upshot.journal.sql.connection import NEVER, SEQ_BITS
 
 try:
@@ -103,6 +104,9 @@ BUSY_S = 30.0
 _FILE_MODE = 0o600
 _TICK_NS = 2_000_000_000
 
+_KEEP_LEASE = """INSERT INTO leases (holder, until) VALUES (?, ?)
+    ON CONFLICT (holder) DO UPDATE SET until = excluded.until"""
+
 _TABLES = (
     """CREATE TABLE runs (
         run_no INTEGER PRIMARY KEY,
@@ -169,6 +173,11 @@ _TABLES = (
         body TEXT NOT NULL,
         UNIQUE (run_id, item)
     )""",
+    # Until when the processes that hold runs have them, on the clock of the machine's start.
+    """CREATE TABLE leases (
+        holder TEXT PRIMARY KEY,
+        until REAL NOT NULL
+    ) WITHOUT ROWID""",
     """CREATE TABLE submissions (
         run_id TEXT PRIMARY KEY,
         key TEXT UNIQUE,
@@ -280,7 +289,12 @@ class Database(sqlite3.Connection):
         """A transaction that writes has the whole file."""
 
     def keep_lease(self, holder: str) -> None:
-        """Processes are looked at."""
+        """See ``WriteConnection.keep_lease``."""
+        self.execute(_KEEP_LEASE, (holder, boot_s() + LEASE_S))
+
+    def forget_leases(self) -> None:
+        """Remove those of processes that are long gone."""
+        self.execute("DELETE FROM leases WHERE lease_left_s(holder, until) < -60")
 
     def insert_events(self, run_no: int, entries: Sequence[Entry]) -> bool:
         """Write events of one run and epoch; returns whether the run has that epoch."""
@@ -343,8 +357,14 @@ def open_database(path: str, *, create: bool = True) -> Database:
 
 
 def add_clock(connection: sqlite3.Connection) -> None:
-    """Give statements ``now_us()``, the time in microseconds."""
+    """Give statements ``now_us()``, the time in microseconds, and what is left of a lease."""
     connection.create_function("now_us", 0, lambda: time.time_ns() // 1_000)
+    connection.create_function("lease_left_s", 2, lease_left_s)
+    connection.create_function("holder_of", 2, _holder_of)
+
+
+def _holder_of(holder: str | None, until: float | None) -> str | None:
+    return holder and f"{holder}\n{lease_left_s(holder, until)}"
 
 
 def is_read_only(path: str) -> bool:

@@ -1,0 +1,79 @@
+"""The lease of this process on the runs that it holds."""
+
+from __future__ import annotations
+
+import msgspec
+
+from upshot.journal.lease_holder import LEASE_S, MARGIN_S, RENEW_S, boot_s, this_process
+from upshot.journal.sql.connection import Connection, WriteConnection
+
+_HELD = "SELECT CAST(run_id AS TEXT) FROM runs WHERE holder = ?"
+_EPOCH = "SELECT epoch FROM runs WHERE run_id = ?"
+# So soon a renewal that failed is tried again.
+_AGAIN_S = 0.5
+
+
+class OwnLease:
+    """The lease of this process on all runs that it holds in one journal.
+
+    It is counted from before it was sent, and holds once that is committed. The writer's thread
+    renews it; the event loop looks at it.
+
+    Attributes:
+        is_held: Whether it has to be renewed.
+        until: When it ends, on the clock of ``boot_s``.
+        safe_until: From when on nothing may be started under it.
+    """
+
+    __slots__ = ("_next_s", "_sent_s", "is_held", "safe_until", "until")
+
+    def __init__(self) -> None:
+        self.is_held: bool = False
+        self.until: float = 0.0
+        self.safe_until: float = 0.0
+        self._sent_s: float | None = None
+        self._next_s = 0.0
+
+    @property
+    def due_s(self) -> float | None:
+        """In how many seconds it has to be renewed; None where no run is held."""
+        return max(0.0, self._next_s - boot_s()) if self.is_held else None
+
+    def keep(self, connection: WriteConnection) -> None:
+        """Note in a transaction that takes a run that this process lives."""
+        if boot_s() > self._next_s:
+            self._send(connection)
+        self.is_held = True
+
+    def begin_renewal(self) -> None:
+        """Note that it is about to be renewed; where that fails, it is tried again soon."""
+        self._next_s = boot_s() + _AGAIN_S
+
+    def renew(self, connection: WriteConnection) -> frozenset[str]:
+        """Renew it for all runs in a transaction, if there is any; returns which there are."""
+        held = frozenset(run_id for (run_id,) in connection.execute(_HELD, (this_holder(),)))
+        if held:
+            self._send(connection)
+        self.is_held = bool(held)
+        return held
+
+    def _send(self, connection: WriteConnection) -> None:
+        self._sent_s = boot_s()
+        connection.keep_lease(this_holder())
+
+    def commit(self) -> None:
+        """Count what was sent in the transaction, which has been committed."""
+        if self._sent_s is not None:
+            self.until, self._next_s = self._sent_s + LEASE_S, self._sent_s + RENEW_S
+            self.safe_until, self._sent_s = self.until - MARGIN_S, None
+
+
+def this_holder() -> str:
+    """This process, as a run's row has it."""
+    return msgspec.json.encode(this_process()).decode()
+
+
+def claimed_epoch(connection: Connection, run_id: str) -> int:
+    """The epoch of a run's last claim, 0 for none."""
+    row = connection.execute(_EPOCH, (run_id,)).fetchone()
+    return row[0] if row else 0
