@@ -18,6 +18,7 @@ from upshot.journal.event_codec import checksum
 from upshot.journal.postgres.batch import ServerCommitter
 from upshot.journal.postgres.server import Line, Server
 from upshot.journal.sql.leases import claim_run
+from upshot.journal.sql.own_lease import OwnLease
 from upshot.journal.sql.writer import Job
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ async def _measure(server: PostgresServer, tool: upshot.Tool) -> list[float]:
     database = server.new_database()
     ours = await PostgresJournal.open(server.url(database))
     spent: list[list[float]] = [[], [], [], []]
-    committer = ServerCommitter(Line(Server(server.url(database))))
+    lease = OwnLease()
+    committer = ServerCommitter(Line(Server(server.url(database))), lease, lambda held: None)
     with psycopg.connect(server.url(database), prepare_threshold=None) as connection:
         connection.execute(_TABLE)
         connection.commit()
@@ -103,8 +105,9 @@ def _insert(connection: psycopg.Connection[tuple[object, ...]], tape: Tape) -> N
 
 def _commit(committer: ServerCommitter, tape: Tape) -> None:
     run_id = f"{tape.groups[0][0].run_id}-apart"
+    own = OwnLease()
     take = Job(
-        lambda it: claim_run(it, run_id, cut=False, take_over=True), lambda lease, error: None
+        lambda it: claim_run(it, run_id, own, cut=False, take_over=True), lambda lease, error: None
     )
     committer.commit([take])
     for group in tape.groups:
