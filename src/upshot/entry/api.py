@@ -335,13 +335,14 @@ def reopen(
 
 
 async def cancel(run_id: str, *, journal: Where) -> AgentResult[Any]:
-    """End a run that waits, or whose process died, without its agent; nothing is called.
+    """End a run that waits, was not begun, or whose process died, without its agent.
 
-    What was under way when its process died is told in the result: of a call that may write it is
-    unknown what it did. A turn of a conversation is in the way no more.
+    A run that is worked on is ended by whoever works on it, in any process. What was under way when
+    a process died is told in the result: of a call that may write it is unknown what it did. A turn
+    of a conversation is in the way no more.
 
     Args:
-        run_id: The run. One that is under way in this event loop is cancelled too.
+        run_id: The run.
         journal: Where its log is: a path or an open journal.
 
     Returns:
@@ -349,7 +350,8 @@ async def cancel(run_id: str, *, journal: Where) -> AgentResult[Any]:
 
     Raises:
         Misuse: There is no such run, or it has ended.
-        JournalError: The journal cannot be opened or read, or a live process works on the run.
+        JournalError: The journal cannot be opened or read, or a live process works on the run and
+            has not ended it within 10 s; it will when it can.
     """
     from upshot.entry.session_setup import canceled
 

@@ -29,6 +29,7 @@ from upshot.errors import Misuse
 from upshot.journal.artifact_store import StoredArtifact
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.opening import open_journal
+from upshot.journal.shared import shared_journal
 from upshot.runs.callbacks import call, raised
 from upshot.runs.plan import UNLOGGED, Plan, RunOptions, Where
 from upshot.runs.redaction import lift_secrets, shown_by
@@ -60,6 +61,19 @@ async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = (
         hint = did_you_mean(run_id, ids, "`upshot runs` lists those it has")
         raise Misuse(f"the journal has no run {run_id!r}: {hint}")
     return past
+
+
+async def read_begun(run_id: str, journal: Journal) -> RunState:
+    """Fold the log of a run, which is empty of one that was submitted and has not begun.
+
+    Raises:
+        Misuse: There is no such run.
+    """
+    past, shared = RunState(), shared_journal(journal)
+    await read_on(past, run_id, journal)
+    if past.started is not None or (shared and await shared.submission(run_id)):
+        return past
+    return await read_past(run_id, journal)
 
 
 async def read_on(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Literal
 
 from upshot.contract.base.checks import check_amount, check_whole, shown
+from upshot.contract.base.enums import InterruptCause
 from upshot.contract.base.structs import Json
 from upshot.contract.events import Event, RunSettled
 from upshot.contract.pending import AnyAnswer, Outdated, Taken
@@ -15,10 +16,13 @@ from upshot.contract.protocols import Journal
 from upshot.contract.result import AgentResult
 from upshot.entry.answers import answer_run
 from upshot.entry.option_checks import check_run_id
-from upshot.entry.resume import read_on, read_past
+from upshot.entry.resume import read_begun, read_on
+from upshot.entry.session_setup import end_canceled
+from upshot.entry.stops import place_stop, stop_of
 from upshot.errors import Misuse
+from upshot.journal.lease_holder import RunHeld
 from upshot.journal.opening import open_journal
-from upshot.journal.shared import shared_journal
+from upshot.journal.shared import needs_shared
 from upshot.journal.watching import of_run, watch
 from upshot.runs.plan import Where
 from upshot.runs.redaction import lift_secrets
@@ -63,7 +67,7 @@ class RunHandle:
         check_whole("after", after)
         if until not in ("ended", "parked"):
             raise Misuse(f"until must be 'ended' or 'parked', got {shown(until)}")
-        past = await _read(self.id, self._journal)
+        past = await read_begun(self.id, self._journal)
         async with aclosing(self._stored()) as stored:
             whole = states(stored, read=lift_secrets(), seeds=seeds_of(self._journal))
             async for event, state in whole:
@@ -77,6 +81,36 @@ class RunHandle:
     async def answer(self, *answers: AnyAnswer) -> tuple[Taken | Outdated, ...]:
         """Answer what the run waits for; see ``upshot.answer``."""
         return await answer_run(self.id, answers, journal=self._journal)
+
+    async def interrupt(self, cause: str = InterruptCause.USER_CANCEL, detail: str = "") -> None:
+        """Wish that the run stop at its next safe point; it ends as interrupted.
+
+        Whoever works on it takes the wish up; one that is parked or queued becomes due for it. A
+        run that has ended stays as it is. Of several wishes the first one stands.
+
+        Args:
+            cause: Whose wish it is: a word of ``InterruptCause`` or one of your own.
+            detail: More of it, for people.
+
+        Raises:
+            Misuse: There is no such run, or the cause is no text.
+            JournalError: The journal cannot be read or written.
+        """
+        stop = stop_of(self.id, cause, detail)
+        if not (await read_begun(self.id, self._journal)).ended:
+            await place_stop(stop, self._journal, needs_shared(self._journal))
+
+    async def cancel(self) -> None:
+        """End the run as canceled, whoever works on it; see ``upshot.cancel``.
+
+        A run that has ended stays as it is. Where its holder does not answer, the wish is kept.
+
+        Raises:
+            Misuse: There is no such run.
+            JournalError: The journal cannot be read or written.
+        """
+        with suppress(RunHeld):
+            await end_canceled(self.id, self._journal)
 
     async def result(self, timeout_s: float | None = None) -> AgentResult[Json] | None:
         """Wait until the run ends or parks.
@@ -92,7 +126,7 @@ class RunHandle:
             JournalError: The log is damaged or cannot be read.
         """
         check_amount("timeout_s", timeout_s, none="as long as it takes")
-        past = await _read(self.id, self._journal)
+        past = await read_begun(self.id, self._journal)
         try:
             async with asyncio.timeout(timeout_s):
                 with watch(self._journal, of_run(self.id)) as changes:
@@ -111,7 +145,7 @@ class RunHandle:
             Misuse: There is no such run.
             JournalError: The log is damaged or cannot be read.
         """
-        return await self._shown((await _read(self.id, self._journal)).seq)
+        return await self._shown((await read_begun(self.id, self._journal)).seq)
 
     async def _shown(self, seq: int) -> RunState:
         """The state after an event, its secrets masked."""
@@ -143,18 +177,5 @@ async def attached(run_id: str, journal: Where) -> AsyncGenerator[RunHandle]:
 async def handle_of(run_id: str, journal: Journal) -> RunHandle:
     """The handle of a run that is there."""
     check_run_id(run_id)
-    await _read(run_id, journal)
+    await read_begun(run_id, journal)
     return RunHandle(run_id, journal)
-
-
-async def _read(run_id: str, journal: Journal) -> RunState:
-    """Fold the log of a run, which is empty of one that was submitted and has not begun.
-
-    Raises:
-        Misuse: There is no such run.
-    """
-    past, shared = RunState(), shared_journal(journal)
-    await read_on(past, run_id, journal)
-    if past.started is not None or (shared and await shared.submission(run_id)):
-        return past
-    return await read_past(run_id, journal)

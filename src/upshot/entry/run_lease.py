@@ -68,6 +68,11 @@ class RunLease:
         return self._session and self._session()
 
     @property
+    def known(self) -> Session | None:
+        """What works on the run, None where that is not known yet."""
+        return self._session and self._session()
+
+    @property
     def is_near(self) -> bool:
         """Whether it belongs to the event loop that runs now."""
         return self._loop() is asyncio.get_running_loop()
@@ -152,6 +157,15 @@ def is_at_work(run_id: str, journal: Journal) -> bool:
     """Whether this process works on a run."""
     hold = _holds.get(_place_of(journal, run_id))
     return hold is not None and hold.is_at_work
+
+
+def sessions_of(journal: Journal) -> dict[str, Session]:
+    """The sessions of this event loop that work on runs of a journal."""
+    place = _place_of(journal, "")[0]
+    with _lock:
+        held = [(run_id, hold) for (where, run_id), hold in _holds.items() if where == place]
+    found = {run_id: hold.known for run_id, hold in held if hold.is_near and hold.is_at_work}
+    return {run_id: session for run_id, session in found.items() if session is not None}
 
 
 async def session_at_work(run_id: str, journal: Journal) -> Session | None:

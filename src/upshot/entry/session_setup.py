@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Unpack, cast
 
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from upshot.contract.agent_spec import AgentSpec
 from upshot.contract.base.enums import Origin
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import RunWarning
+from upshot.contract.events import RunStarted
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import AnyAnswer
@@ -35,6 +36,7 @@ from upshot.entry.planning import plan_again, plan_run, secrets_of, to_agent, us
 from upshot.entry.resume import (
     check_onward,
     check_unlogged,
+    read_begun,
     read_children,
     read_on,
     read_past,
@@ -48,10 +50,14 @@ from upshot.entry.run_lease import (
     take_new,
     taken,
 )
+from upshot.entry.stops import place_stop, stop_of, told_kept, watch_stops
 from upshot.errors import Misuse
+from upshot.journal.lease_holder import RunHeld
 from upshot.journal.opening import ends_with_user, open_journal
+from upshot.journal.shared import Submission, shared_journal
 from upshot.runs.live_run import LiveRun, live_through
 from upshot.runs.plan import Child, OutputType, Plan, ResumeOptions, RunOptions, Where
+from upshot.runs.redaction import shown_by
 from upshot.runs.run_context import current_run
 from upshot.runs.session import Session
 from upshot.state.run_state import STOPPED, RunState
@@ -112,7 +118,11 @@ async def begin(
         plan = await _plan_new(agent, request, options, journal, **more)
         new = _taken_anew(plan, options, journal, head=head, sees=sees)
         async with new as (plan, hold):
-            yield LiveRun(hold.give(Session(plan, epoch=hold.epoch)), watch=watch)
+            session = Session(plan, epoch=hold.epoch)
+            if _is_chosen(plan):
+                # Another process may know of it already.
+                await told_kept(session, journal)
+            yield LiveRun(hold.give(session), watch=watch)
 
 
 async def run_whole(
@@ -260,12 +270,17 @@ async def go_on(
                     )
                     plan = replace(plan, warnings=(*told, *outdated_warnings(outdated)))
                     session = Session(plan, past=past, answers=tuple(own), epoch=hold.epoch)
-                    yield LiveRun(hold.give(session), watch=watch)
+                    yield LiveRun(hold.give(await told_kept(session, opened)), watch=watch)
                     return
         if (result := result_of(past)) is not None:
             if late := too_late(answers, run_id):
                 result = replace(result, warnings=(*result.warnings, *late))
             yield typed(result, to_agent(agent, options.get("engine")))
+
+
+# So long whoever works on a run is given to end it, and so often that is looked at.
+_HOLDER_S = 10.0
+_LOOK_S = 0.1
 
 
 class _Waiting:
@@ -279,14 +294,48 @@ class _Waiting:
 async def canceled(run_id: str, journal: Where) -> AgentResult[Json]:
     """See ``cancel``."""
     async with open_journal(journal, create=False) as opened:
-        past = await read_past(run_id, opened)
+        past = await read_begun(run_id, opened)
+        if past.last_settled is not None and past.ended:
+            raise Misuse(f"run {run_id} has ended: it is {past.last_settled.result.status}")
+        return await end_canceled(run_id, opened)
+
+
+async def end_canceled(run_id: str, journal: Journal) -> AgentResult[Json]:
+    """End a run as canceled, or wait until its holder does; one that has ended gives its result.
+
+    Raises:
+        Misuse: There is no such run.
+        RunHeld: Its holder has not ended it in time; the wish is kept.
+    """
+    past, shared = await read_begun(run_id, journal), shared_journal(journal)
+    if shared is not None and not past.ended:
+        await place_stop(stop_of(run_id), journal, shared)
+    until = asyncio.get_running_loop().time() + (_HOLDER_S if shared else 0)
+    while True:
         agent = Agent[Any](past.agent.id or run_id, engine=_Waiting())
-        going = go_on(run_id, agent, opened, (), {}, watch=False, child=run_child)
-        async with going as live:
-            if isinstance(live, AgentResult):
-                raise Misuse(f"run {run_id} has ended: it is {live.status}")
-            live.cancel()
-            return await live.finish()
+        new = await shared.submission(run_id) if shared and past.started is None else None
+        going = go_on(run_id, agent, journal, (), {}, watch=False, child=run_child)
+        try:
+            async with going if new is None else _begun_to_end(new, journal) as live:
+                if isinstance(live, AgentResult):
+                    return live
+                live.cancel()
+                return await live.finish()
+        except (RunHeld, KnownRun):
+            if asyncio.get_running_loop().time() > until:
+                raise
+        await asyncio.sleep(_LOOK_S)
+        past = await read_begun(run_id, journal)
+
+
+def _begun_to_end(new: Submission, journal: Journal) -> AbstractAsyncContextManager[LiveRun[Any]]:
+    """A run that was submitted, begun only to be ended; it is no turn of its conversation."""
+    # Nobody here knows its secrets.
+    hide = shown_by((), RunStarted(run_id=new.run_id, seq=1, options=new.marks))
+    request = replace(new.request if hide is None else hide(new.request), run_id=new.run_id)
+    agent = Agent[Any](new.agent_id, engine=_Waiting())
+    options = RunOptions(journal=journal, remember=False)
+    return begin(agent, request, options, watch=False, child=run_child)
 
 
 async def _plan_new(
@@ -328,6 +377,7 @@ async def _taken_anew(
         if hold.in_the_way is not None:
             yield await conflicting(plan, journal, hold.in_the_way), hold
             return
+        watch_stops(journal)
         # Another process may have begun it, and be through with it, since it was looked up.
         await _refuse_known(plan, journal)
         yield (plan if part is None else await joined(plan, options, journal, part)), hold
@@ -342,6 +392,7 @@ async def _taken_again(
     async with taken(run_id, journal, take_over=take_over, turn=turn) as hold:
         if turn is not None and hold.in_the_way is not None:
             raise taken_error(run_id, turn.conversation, hold.in_the_way)
+        watch_stops(journal)
         yield hold
 
 

@@ -57,6 +57,7 @@ from upshot.journal.shared import (
     DueRun,
     MemoryValues,
     SharedValues,
+    Stop,
     Submission,
     Wish,
     is_past_key,
@@ -201,6 +202,7 @@ class MemoryJournal:
         self._committed = KeptTurns()
         # By run and question.
         self._wishes: dict[str, dict[str, Wish]] = {}
+        self._stops: dict[str, dict[str, Stop]] = {}
         self._submissions: dict[str, Submission] = {}
         self._submitted_at: dict[str, datetime] = {}
         # By key, also of runs that were removed; then when.
@@ -514,6 +516,21 @@ class MemoryJournal:
         self._open()
         return [*self._wishes.get(run_id, {}).values()]
 
+    async def place_stop(self, stop: Stop) -> None:
+        """See ``SharedJournal.place_stop``."""
+        self._open()
+        self._stops.setdefault(stop.run_id, {}).setdefault(stop.kind, stop)
+        self._changes.tell([wishes_of(stop.run_id)])
+        self._make_due(self._root_of(stop.run_id), stop.kind)
+
+    async def stops(self, run_ids: Sequence[str]) -> Sequence[Stop]:
+        """See ``SharedJournal.stops``."""
+        return [stop for run_id in run_ids for stop in self._stops.get(run_id, {}).values()]
+
+    async def drop_stops(self, run_id: str) -> None:
+        """See ``SharedJournal.drop_stops``."""
+        self._stops.pop(run_id, None)
+
     async def submit(self, new: Submission) -> Submission:
         """See ``SharedJournal.submit``."""
         logs = self._open()
@@ -664,6 +681,7 @@ class MemoryJournal:
             for run_id in gone:
                 del logs[run_id]
                 self._wishes.pop(run_id, None)
+                self._stops.pop(run_id, None)
                 self._due.pop(run_id, None)
                 new = self._submissions.pop(run_id, None)
                 if new is not None and new.key:
@@ -725,7 +743,8 @@ class MemoryJournal:
         """Forget everything; may be called again."""
         self._closed = True
         await self._changes.aclose()
-        self._logs, self._wishes, self._submissions, self._keys, self._due = {}, {}, {}, {}, {}
+        self._logs, self._wishes, self._stops, self._due = {}, {}, {}, {}
+        self._submissions, self._keys = {}, {}
 
     def _open(self) -> dict[str, _Log]:
         if self._closed:

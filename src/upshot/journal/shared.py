@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from threading import Lock
-from typing import Protocol, TypeVar, cast
+from typing import Literal, Protocol, TypeVar, cast
 
 from upshot.contract.base.structs import JsonObject, Moment, Value
 from upshot.contract.events import Event
@@ -49,6 +49,24 @@ class Wish(Value, frozen=True, kw_only=True):
     run_id: str
     item: str
     answer: AnyAnswer
+    at: Moment
+
+
+class Stop(Value, frozen=True, kw_only=True):
+    """The wish that a run stop; it holds until the run has ended.
+
+    Attributes:
+        run_id: The run.
+        kind: "interrupt" stops it at its next safe point, "cancel" at once.
+        cause: Why it is interrupted, a word of ``InterruptCause`` or another one.
+        detail: More of it, for people.
+        at: When it was said.
+    """
+
+    run_id: str
+    kind: Literal["interrupt", "cancel"]
+    cause: str = ""
+    detail: str = ""
     at: Moment
 
 
@@ -87,7 +105,7 @@ class DueRun(Value, frozen=True, kw_only=True):
         run_id: The run.
         agent_id: Its agent.
         conversation: Its conversation, "" for none.
-        reason: Why: "submitted", "answered", "released", "died" and others.
+        reason: Why: "submitted", "answered", "interrupt", "cancel", "released", "died" and others.
         priority: Those with a larger one come first.
         at: Since when; None of one whose holder died.
         has_begun: Whether it has a log.
@@ -188,6 +206,20 @@ class SharedJournal(Protocol):
 
     async def wishes(self, run_id: str) -> Sequence[Wish]:
         """All that were kept for a run."""
+        ...
+
+    async def place_stop(self, stop: Stop) -> None:
+        """Keep *stop*, unless there is one of its kind, and have a root run that has not ended
+        taken up for it.
+        """
+        ...
+
+    async def stops(self, run_ids: Sequence[str]) -> Sequence[Stop]:
+        """Those that were kept for runs, and not dropped since."""
+        ...
+
+    async def drop_stops(self, run_id: str) -> None:
+        """Forget those of a run that goes on although it was stopped."""
         ...
 
     async def submit(self, new: Submission) -> Submission:

@@ -37,7 +37,7 @@ from upshot.journal.run_list import (
     check_removal,
     choose_removal,
 )
-from upshot.journal.shared import DueRun, SharedValues, Submission, Wish
+from upshot.journal.shared import DueRun, SharedValues, Stop, Submission, Wish
 from upshot.journal.sql.connection import Connection, WriteConnection, forks, keys_of
 from upshot.journal.sql.conversations import (
     committed_of,
@@ -66,7 +66,7 @@ from upshot.journal.sql.own_lease import OwnLease, claimed_epoch
 from upshot.journal.sql.queries import Reader, export_run, import_run
 from upshot.journal.sql.shared_values import StoredValues
 from upshot.journal.sql.sql_artifacts import SqlArtifactStore
-from upshot.journal.sql.wishes import place_wish, read_wishes
+from upshot.journal.sql.wishes import drop_stops, place_stop, place_wish, read_stops, read_wishes
 from upshot.journal.sql.writer import Writer
 from upshot.journal.watching import Watch
 from upshot.state.turns import ConversationState, KeptTurns, Lift
@@ -523,6 +523,18 @@ class SqlJournal:
     async def wishes(self, run_id: str) -> Sequence[Wish]:
         """See ``SharedJournal.wishes``."""
         return await self.read(lambda connection: read_wishes(connection, run_id))
+
+    async def place_stop(self, stop: Stop) -> None:
+        """See ``SharedJournal.place_stop``."""
+        await self.write(lambda connection: place_stop(connection, stop))
+
+    async def stops(self, run_ids: Sequence[str]) -> Sequence[Stop]:
+        """See ``SharedJournal.stops``."""
+        return await self.read(lambda connection: read_stops(connection, run_ids))
+
+    async def drop_stops(self, run_id: str) -> None:
+        """See ``SharedJournal.drop_stops``."""
+        await self.write(lambda connection: drop_stops(connection, run_id))
 
     async def submit(self, new: Submission) -> Submission:
         """See ``SharedJournal.submit``."""

@@ -22,7 +22,7 @@ from upshot.contract.base.structs import Value
 from upshot.contract.codec import decode
 from upshot.errors import JournalError, Misuse
 from upshot.journal.event_codec import Damage, Entry, checksum, read_event
-from upshot.journal.shared import Submission, Wish
+from upshot.journal.shared import Stop, Submission, Wish
 from upshot.journal.sql.connection import SEQ_BITS
 from upshot.journal.sql.due import make_due_soon, queue_run, read_submission
 from upshot.journal.sql.leases import cut_run
@@ -47,6 +47,7 @@ _WISH = "INSERT OR IGNORE INTO wishes VALUES (?, ?, ?)"
 _SUBMISSION = "INSERT OR IGNORE INTO submissions VALUES (?, ?, ?, ?)"
 _RUN_COLUMNS, _EVENT_COLUMNS, _ARTIFACT_COLUMNS, _WISH_COLUMNS = 18, 6, 10, 3
 _SUBMISSION_COLUMNS = 4
+_STOPS = ("cancel", "interrupt")
 
 
 class Salvaged(Value, frozen=True, kw_only=True):
@@ -224,6 +225,9 @@ def _is_artifact(values: list[Any]) -> bool:
 
 
 def _is_wish(values: list[Any]) -> bool:
+    if values[1] in _STOPS:
+        stop = _read(values[2], Stop)
+        return stop is not None and [stop.run_id, stop.kind] == values[:2]
     wish = _read(values[2], Wish)
     return wish is not None and [wish.run_id, wish.item] == values[:2]
 

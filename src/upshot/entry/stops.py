@@ -1,0 +1,118 @@
+"""Stopping a run that any process may work on: its holder takes the wish up.
+
+The wish is a row beside the log. A session that goes on with a run looks for it first; while it
+works, one timer for each journal looks for those of all runs that this process has, since no other
+process can reach a session. A run that nobody has is ended at once, if it is canceled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from upshot.clock import SYSTEM_CLOCK
+from upshot.contract.base.enums import InterruptCause
+from upshot.contract.protocols import Journal
+from upshot.contract.run_control import Interrupt
+from upshot.entry.run_lease import sessions_of
+from upshot.errors import JournalError, Misuse
+from upshot.journal.memory_journal import MemoryJournal
+from upshot.journal.shared import SharedJournal, Stop, needs_shared, shared_journal
+from upshot.runs.session import Session
+
+# So often a process looks whether others want its runs to stop.
+_LOOK_S = 0.25
+
+_watched: WeakKeyDictionary[Any, asyncio.TimerHandle] = WeakKeyDictionary()
+_looks: set[asyncio.Task[None]] = set()
+
+
+async def place_stop(stop: Stop, journal: Journal, shared: SharedJournal) -> bool:
+    """Keep the wish that a run stop, and tell the session of this event loop that has it.
+
+    Returns:
+        Whether there was one.
+    """
+    await shared.place_stop(stop)
+    session = sessions_of(journal).get(stop.run_id)
+    if session is not None:
+        tell(session, stop)
+    return session is not None
+
+
+def stop_of(run_id: str, cause: object = None, detail: str = "") -> Stop:
+    """The wish that a run stop: a cancel without a *cause*, else an interrupt.
+
+    Raises:
+        Misuse: The cause is no text.
+    """
+    if cause is None:
+        return Stop(run_id=run_id, kind="cancel", at=SYSTEM_CLOCK.now())
+    if not isinstance(cause, str):
+        raise Misuse(f"the cause of an interrupt must be a text, got {type(cause).__name__}")
+    wish = Interrupt(InterruptCause(cause), detail)
+    return Stop(
+        run_id=run_id,
+        kind="interrupt",
+        cause=str(wish.cause.value),
+        detail=wish.detail,
+        at=SYSTEM_CLOCK.now(),
+    )
+
+
+def tell(session: Session, stop: Stop) -> None:
+    """Have a session stop as is wished; again, nothing more comes of it."""
+    if stop.kind == "cancel":
+        session.context.supervisor.end("cancel")
+    else:
+        session.interrupt(Interrupt(InterruptCause(stop.cause), stop.detail))
+
+
+async def told_kept(session: Session, journal: Journal) -> Session:
+    """A session that is about to begin, which was told what was wished before.
+
+    One that goes on with a run although that was stopped has it forgotten.
+    """
+    shared, run_id = shared_journal(journal), session.plan.run_id
+    if shared is not None and session.plan.continue_stopped:
+        await shared.drop_stops(run_id)
+    elif shared is not None:
+        for stop in await shared.stops([run_id]):
+            tell(session, stop)
+    return session
+
+
+def watch_stops(journal: Journal) -> None:
+    """Look for wishes of other processes for as long as this event loop works on runs."""
+    if journal in _watched or isinstance(journal, MemoryJournal):
+        return
+    if shared_journal(journal) is not None:
+        _look_later(journal)
+
+
+def _look_later(journal: Journal) -> None:
+    loop = asyncio.get_running_loop()
+    _watched[journal] = loop.call_later(_LOOK_S, _begin_to_look, journal)
+
+
+def _begin_to_look(journal: Journal) -> None:
+    if not sessions_of(journal):
+        _watched.pop(journal, None)
+        return
+    look = asyncio.get_running_loop().create_task(_look(journal))
+    _looks.add(look)
+    look.add_done_callback(_looks.discard)
+
+
+async def _look(journal: Journal) -> None:
+    sessions = sessions_of(journal)
+    try:
+        stops = await needs_shared(journal).stops([*sessions])
+    except JournalError:
+        # Whoever works on a run meets it too, and says so.
+        _watched.pop(journal, None)
+        return
+    for stop in stops:
+        tell(sessions[stop.run_id], stop)
+    _look_later(journal)
