@@ -1439,6 +1439,7 @@ export type Event =
   | Committed
   | Warned
   | Lagged
+  | RunReleased
   | RunSettled
   | Unknown;
 
@@ -2690,6 +2691,55 @@ export interface RunInterrupted {
   interrupt?: Interrupt;
 }
 
+/** The last event of a session that left its run to another one, before an end or a park. */
+export interface RunReleased {
+  kind: "run_released";
+  /** The version of the schema it was written with; always written. */
+  schema_version: number;
+  /**
+   * The run.
+   * @defaultValue `""`
+   */
+  run_id?: string;
+  /**
+   * The attempt that it belongs to, from 1; 0 before the first.
+   * @defaultValue `0`
+   */
+  attempt?: number;
+  /** When it happened, UTC. */
+  time?: Moment | null;
+  /**
+   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * @defaultValue `0`
+   */
+  seq?: number;
+  /**
+   * 0 on durable events; 1, 2, ... on the deltas that follow one.
+   * @defaultValue `0`
+   */
+  part?: number;
+  /**
+   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
+   * be derived from earlier events; empty elsewhere.
+   * @defaultValue `[]`
+   */
+  literal?: string[];
+  /**
+   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
+   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /**
+   * "drain" of a worker that ends, "due" of a wait, "other_version" of code that the run did not
+   * begin with; "outer" of a child run whose parent was released.
+   * @defaultValue `"drain"`
+   */
+  reason?: "drain" | "due" | "other_version" | "outer";
+  /** From when on the run is to be taken up again, null for a child run. */
+  at?: Moment | null;
+}
+
 /** A run that was parked, or whose process died, continues. */
 export interface RunResumed {
   kind: "run_resumed";
@@ -2743,7 +2793,7 @@ export interface RunResumed {
   interrupted_calls?: string[];
 }
 
-/** The last event of a session: the result so far. */
+/** The last event of a session that ends or parks the run: the result so far. */
 export interface RunSettled {
   kind: "run_settled";
   /** The version of the schema it was written with; always written. */
@@ -3072,6 +3122,7 @@ export type Standalone =
   | Committed
   | Warned
   | Lagged
+  | RunReleased
   | RunSettled;
 
 /** How a run ended, or that it is parked. Closed. */

@@ -30,7 +30,7 @@ from upshot.contract import (
 from upshot.contract.base.structs import to_snake
 
 KINDS = (
-    "run_started run_resumed attempt_started model_started model_retried text_delta "
+    "run_started run_released run_resumed attempt_started model_started model_retried text_delta "
     "reasoning_delta tool_call_delta model_replied tool_started tool_progress tool_settled "
     "artifact_stored approval_requested approval_answered question_asked question_answered "
     "board_changed step_started step_settled interrupted checkpoint_saved handoff decided "

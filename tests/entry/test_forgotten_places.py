@@ -108,10 +108,10 @@ ENDS = "RunInterrupted Warned HandoffEvent"
 CALLS = "ModelReplied ModelRetried ModelStarted ToolSettled ToolStarted"
 # The modules that read all events of a run, and the events that mean nothing to each.
 PASSED_OVER = {
-    "state.run_state": DELTAS,
+    "state.run_state": f"{DELTAS} RunReleased",
     # These are stored whole, for no earlier event says a part of them.
     "state.stored_events": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ENDS} "
-    "ArtifactStored Compacted RunStarted Tainted UsageReported",
+    "ArtifactStored Compacted RunReleased RunStarted Tainted UsageReported",
     "state.summary": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ATTEMPTS} {ENDS} {CALLS} "
     "ApprovalRequested ArtifactStored BoardChanged Compacted Tainted UsageReported",
     # It reads usage, warnings and artifacts from the state.
@@ -120,8 +120,8 @@ PASSED_OVER = {
     "telemetry.spans": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ATTEMPTS} {ENDS} "
     "ApprovalRequested ArtifactStored BoardChanged Compacted Tainted UsageReported",
     "runs.replay.comparison": f"{DELTAS} {ANSWERS} ApprovalRequested ArtifactStored "
-    "CheckpointSaved Committed Compacted ModelRetried RunInterrupted StepSettled Tainted "
-    "UsageReported",
+    "CheckpointSaved Committed Compacted ModelRetried RunInterrupted RunReleased StepSettled "
+    "Tainted UsageReported",
 }
 
 

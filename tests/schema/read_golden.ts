@@ -203,6 +203,8 @@ function saysEvent(event: Event): string {
       return `${event.decider} says ${event.decision?.verdict ?? "accept"}`;
     case "attempt_ended":
       return `attempt ${event.line?.attempt ?? 1} ${event.line?.status ?? "completed"}`;
+    case "run_released":
+      return `${event.reason ?? "drain"}: ${event.at ?? ""}`;
     case "committed":
       return `${event.committed ?? true}: ${event.reason}`;
     case "warning":

@@ -22,6 +22,7 @@ from upshot.contract.events import (
     QuestionAnswered,
     QuestionAsked,
     RunInterrupted,
+    RunReleased,
     RunResumed,
     RunSettled,
     RunStarted,
@@ -321,6 +322,11 @@ class Activity:
         lost = count(len(event.interrupted_calls), "call") if event.interrupted_calls else ""
         self._mark("resumed", at_s, f"{lost} had no outcome" if lost else "")
 
+    def _run_released(self, event: RunReleased, at_s: float) -> None:
+        self._mark("released", at_s, event.reason)
+        for key in list(self._open):
+            self._end(key, at_s, CUT_OFF)
+
     def _attempt_started(self, event: AttemptStarted, at_s: float) -> None:
         if event.attempt > 1:
             self._mark(f"attempt {event.attempt}", at_s, event.feedback)
@@ -464,6 +470,7 @@ _APPLY: dict[type[Any], Callable[[Activity, Any, float], None]] = {
     QuestionAnswered: Activity._answered,  # pyright: ignore[reportPrivateUsage]
     RunInterrupted: Activity._interrupted,  # pyright: ignore[reportPrivateUsage]
     HandoffEvent: Activity._handoff,  # pyright: ignore[reportPrivateUsage]
+    RunReleased: Activity._run_released,  # pyright: ignore[reportPrivateUsage]
     RunSettled: Activity._run_settled,  # pyright: ignore[reportPrivateUsage]
 }
 

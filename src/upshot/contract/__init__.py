@@ -100,6 +100,7 @@ with lazy_imports(globals()):
         QuestionAnswered as QuestionAnswered,
         QuestionAsked as QuestionAsked,
         RunInterrupted as RunInterrupted,
+        RunReleased as RunReleased,
         RunResumed as RunResumed,
         RunSettled as RunSettled,
         RunStarted as RunStarted,

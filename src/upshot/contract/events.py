@@ -7,11 +7,11 @@ reasoning, tool call, progress) has the ``seq`` of the durable event before it a
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from upshot.contract.agent_spec import AgentSpec, HandoffEvent
 from upshot.contract.base.enums import Effect
-from upshot.contract.base.structs import Json, JsonObject, RunEvent, Value
+from upshot.contract.base.structs import Json, JsonObject, Moment, RunEvent, Value
 from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.message import MAIN_CHANNEL, File, Message, Unknown
 from upshot.contract.model_calls import (
@@ -34,6 +34,8 @@ from upshot.contract.pending import (
 from upshot.contract.result import AgentResult, AttemptLine
 from upshot.contract.run_control import Compacted, FinalizeDecision, Interrupt
 from upshot.contract.tool_calls import ToolCall, ToolRecord
+
+ReleaseReason: TypeAlias = Literal["drain", "due", "other_version", "outer"]
 
 
 class ToolStarted(RunEvent, frozen=True, kw_only=True, gc=False):
@@ -382,8 +384,23 @@ class Lagged(RunEvent, frozen=True, kw_only=True):
     missed: int = 0
 
 
+class RunReleased(RunEvent, frozen=True, kw_only=True):
+    """The last event of a session that left its run to another one, before an end or a park.
+
+    The log goes on from it as it does where a process died.
+
+    Attributes:
+        reason: "drain" of a worker that ends, "due" of a wait, "other_version" of code that the
+            run did not begin with; "outer" of a child run whose parent was released.
+        at: From when on the run is to be taken up again, None for a child run.
+    """
+
+    reason: ReleaseReason = "drain"
+    at: Moment | None = None
+
+
 class RunSettled(RunEvent, frozen=True, kw_only=True):
-    """The last event of a session: the result so far.
+    """The last event of a session that ends or parks the run: the result so far.
 
     Attributes:
         result: The result that the caller gets.
@@ -424,6 +441,7 @@ Event: TypeAlias = (
     | Committed
     | Warned
     | Lagged
+    | RunReleased
     | RunSettled
     | Unknown
 )

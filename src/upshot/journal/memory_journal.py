@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from upshot.contract.base.enums import Status
 from upshot.contract.codec import encode
 from upshot.contract.conversation import Conversation, ConversationSummary
-from upshot.contract.events import Event, RunSettled, RunStarted, SeedReference
+from upshot.contract.events import Event, RunReleased, RunSettled, RunStarted, SeedReference
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
 from upshot.contract.protocols import RunFilters, RunSummary
@@ -82,7 +82,7 @@ from upshot.state.turns import (
 T = TypeVar("T")
 _NO_ENDS: dict[int, int] = {}
 _NO_TURN = TurnClaim("", "")
-_NOTED = frozenset[type]((RunStarted, RunSettled))
+_NOTED = frozenset[type]((RunStarted, RunReleased, RunSettled))
 
 
 class _Log:
@@ -334,7 +334,9 @@ class MemoryJournal:
         """Note what the first and the last event of a session change of a turn, and what is due."""
         if self._due and not self._is_open(event.run_id, log):
             self._due.pop(event.run_id, None)
-        if isinstance(event, RunStarted):
+        if isinstance(event, RunReleased) and event.at is not None:
+            self._due[event.run_id] = _Due(event.at, event.reason)
+        elif isinstance(event, RunStarted):
             if TURN_OPTION in event.options and (change := summary_change(event)) is not None:
                 log.turn = TurnClaim(change.context_id or "", change.turn or "")
                 log.is_chained = change.is_chained

@@ -6,12 +6,13 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
 from upshot.contract.base.enums import InterruptCause
 from upshot.contract.base.structs import RunEvent, path_of
-from upshot.contract.events import Event, Lagged, RunSettled, ToolProgress
+from upshot.contract.events import Event, Lagged, ReleaseReason, RunSettled, ToolProgress
 from upshot.contract.model_calls import (
     ModelReplied,
     ModelStarted,
@@ -132,6 +133,18 @@ class LiveRun(Generic[T]):
     def cancel(self) -> None:
         """Stop the run at once; it ends as canceled."""
         self._tell(lambda: self._session.context.supervisor.end("cancel"))
+
+    def release(
+        self, reason: ReleaseReason, *, grace_s: float = 0.0, at: datetime | None = None
+    ) -> None:
+        """Leave the run to another session, as a worker does that ends; see ``RunReleased``.
+
+        Args:
+            reason: Why.
+            grace_s: So long steps in hand may end by themselves, in seconds.
+            at: From when on the run may be taken up, timezone-aware; None is at once.
+        """
+        self._tell(lambda: self._session.release(reason, grace_s=grace_s, at=at))
 
     def _tell(self, word: Callable[[], object]) -> None:
         """Say *word* in the loop of the run: at once there, soon from another thread."""

@@ -13,10 +13,18 @@ from typing import Any, TypeAlias, get_args
 from msgspec.structs import force_setattr
 
 from upshot.contract.agent_spec import HandoffEvent
-from upshot.contract.base.enums import Origin
+from upshot.contract.base.enums import Effect, Origin
 from upshot.contract.base.structs import RunEvent, path_of
 from upshot.contract.error import RunWarning
-from upshot.contract.events import DELTAS, AttemptEnded, Event, RunSettled, Warned
+from upshot.contract.events import (
+    DELTAS,
+    AttemptEnded,
+    Event,
+    RunReleased,
+    RunSettled,
+    ToolSettled,
+    Warned,
+)
 from upshot.contract.message import Unknown
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.protocols import (
@@ -167,7 +175,8 @@ _DELTAS = frozenset(DELTAS)
 _ENDS = frozenset({AttemptEnded, RunSettled})
 # Those that need nothing but to be logged and folded, while nobody watches; a hand-off is shown
 # in the result, with its run and its time.
-_PLAIN = frozenset[type](get_args(Event)) - _DELTAS - {RunSettled, HandoffEvent, Unknown}
+_LAST = frozenset[type]({RunSettled, RunReleased})
+_PLAIN = frozenset[type](get_args(Event)) - _DELTAS - _LAST - {HandoffEvent, Unknown}
 _NONE = frozenset[type]()
 # Bound once: this runs for every event of every run.
 _set = force_setattr
@@ -195,6 +204,8 @@ class Recorder:
         is_heard: Whether events are logged, or told to anybody.
         is_lost: Whether the log could not be written; others may raise JournalError too.
         is_settled: Whether the last event of the session was emitted; none comes after it.
+        is_muted: Whether nothing is taken, since the run is being left to another session.
+        held: Never set; where it is there, what would begin a step waits for it.
     """
 
     attempt: int = 0
@@ -202,6 +213,9 @@ class Recorder:
     is_heard: bool = False
     is_settled: bool = False
     is_lost: bool = False
+    is_muted: bool = False
+    held: asyncio.Event | None = None
+    _keeps_unknown: bool = False
     _leasing: LeasingJournal | None = None
     _part: int = 0
     # Those that wait to be told, one after another.
@@ -296,7 +310,7 @@ class Recorder:
             fold(self.state, event)
         if not is_plain:
             self._part = 0
-            if kind is RunSettled:
+            if kind in _LAST:
                 self.is_settled, self._plain = True, _NONE
             if self._watchers:
                 self._tell(event)
@@ -314,9 +328,29 @@ class Recorder:
         _set(event, "time", self.now())
         _set(event, "seq", seq)
 
+    def mute(self, *, keeps_unknown: bool) -> None:
+        """Take nothing more of the run, which another session goes on with.
+
+        Args:
+            keeps_unknown: Whether outcomes of bodies are taken that may have done something.
+        """
+        self.is_muted, self._keeps_unknown, self._plain = True, keeps_unknown, _NONE
+
+    def unmute(self) -> None:
+        """Take events again."""
+        self.is_muted = False
+
+    def _is_unknown(self, event: Event) -> bool:
+        """Whether *event* tells that a body was cut off that may have done something."""
+        if not (self._keeps_unknown and isinstance(event, ToolSettled)):
+            return False
+        return event.record.effect is Effect.UNKNOWN and event.call_id in self.state.unsettled
+
     def _takes(self, event: Event) -> bool:
         """Whether *event* is durable and comes in time; a delta is shown at once."""
         if self.is_settled or not isinstance(event, RunEvent):
+            return False
+        if self.is_muted and not self._is_unknown(event):
             return False
         if type(event) in _DELTAS:
             self.show(event)

@@ -14,7 +14,7 @@ import msgspec
 
 from upshot.contract.agent_spec import RunInfo
 from upshot.contract.base.structs import JsonObject
-from upshot.contract.events import Event, RunStarted, Tainted
+from upshot.contract.events import Event, RunReleased, RunStarted, Tainted
 from upshot.contract.pending import TaintOrigin
 from upshot.contract.run_control import Interrupt
 from upshot.errors import JournalError
@@ -28,6 +28,11 @@ from upshot.runs.task_supervisor import TaskSupervisor
 from upshot.state.request_digests import RequestDigester
 from upshot.state.run_state import RunState, acts_in
 from upshot.tools.toolbox import Toolbox
+
+HOLD = Interrupt("hold")
+"""Tells a child run to begin nothing any more, since its parent is left to another session."""
+CUT = Interrupt("cut")
+"""Tells it to end without a word, and to go on there."""
 
 
 class ParentLink(msgspec.Struct, frozen=True, eq=False):
@@ -96,6 +101,8 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
                 hear(asked)
 
         leave = self.context.supervisor.admit(hear)
+        if self.context.recorder.held is not None:
+            hear(HOLD)
         if self.is_near:
             look()
         else:
@@ -146,9 +153,11 @@ class RunContext:
         toolbox: Its tools, None until they are first needed.
         dependencies: What its tools and its engine are given, None until a factory has made them.
         opened: What that factory opened, and is left at the end of the session; None before.
+        release: Why the run is left to another session, None if it is not.
         digester: Makes the digests of its requests, None until one is needed.
     """
 
+    release: RunReleased | None = None
     digester: RequestDigester | None = None
     opened: contextlib.AsyncExitStack | None = None
 

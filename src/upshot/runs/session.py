@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from msgspec.structs import force_setattr, replace
 
 from upshot.contract.agent_spec import HANDOFF_STATE_KEY
-from upshot.contract.base.enums import Origin, Status
+from upshot.contract.base.enums import ErrorCode, Origin, Status
 from upshot.contract.base.json_values import to_free_json
-from upshot.contract.error import RunWarning
+from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import (
     AttemptEnded,
     AttemptStarted,
     Committed,
+    ReleaseReason,
     RunInterrupted,
+    RunReleased,
     RunResumed,
     RunSettled,
     RunStarted,
@@ -54,7 +57,7 @@ from upshot.runs.redaction import COUNT_OPTION, MARKS_OPTION, in_order, marks_fo
 from upshot.runs.replay.recording import Recording
 from upshot.runs.result_builder import attempt_line, build_result, missing_channels, refused_modes
 from upshot.runs.resumption import changes_since, log_answers, restore, taint_in
-from upshot.runs.run_context import RunContext, current_run
+from upshot.runs.run_context import CUT, HOLD, RunContext, current_run
 from upshot.runs.services import hooks
 from upshot.runs.services.hooks import (
     ACCEPTED,
@@ -101,6 +104,7 @@ class Cue(_Word):
     WAITS = "waits"
     REVISED = "revised"
     DECIDED = "decided"
+    RELEASED = "released"
     DISPOSED = "disposed"
     TOLD = "told"
     CLOSED = "closed"
@@ -117,6 +121,7 @@ WORKED = Cue.WORKED
 WAITS = Cue.WAITS
 REVISED = Cue.REVISED
 DECIDED = Cue.DECIDED
+RELEASED = Cue.RELEASED
 DISPOSED = Cue.DISPOSED
 TOLD = Cue.TOLD
 CLOSED = Cue.CLOSED
@@ -156,6 +161,7 @@ ROWS = (
     Row(Phase.PREPARING, BROKEN, Phase.ENDING, _BROKEN),
     Row(Phase.ATTEMPTING, WORKED, Phase.DECIDING, "the engine ended, well or not"),
     Row(Phase.ATTEMPTING, WAITS, Phase.ENDING, "the run waits for an answer"),
+    Row(Phase.ATTEMPTING, RELEASED, Phase.CLOSING, "the run is left to another session"),
     Row(Phase.ATTEMPTING, BROKEN, Phase.ENDING, _BROKEN),
     Row(Phase.DECIDING, REVISED, Phase.PREPARING, "a decider wants a revision; an attempt is left"),
     Row(Phase.DECIDING, DECIDED, Phase.COMMITTING, "otherwise"),
@@ -165,9 +171,9 @@ ROWS = (
     Row(Phase.ENDING, TOLD, Phase.CLOSING, "observers were told of the end"),
     Row(Phase.ENDING, BROKEN, Phase.CLOSING, f"{_BROKEN}; no observer is called twice"),
     Row(Phase.CLOSING, CLOSED, Phase.SETTLED, "the result is in the log, and final"),
-    Row(Phase.CLOSING, WAITS, Phase.PARKED, "the result is in the log: input_required"),
+    Row(Phase.CLOSING, WAITS, Phase.PARKED, "the log says that it waits, or was released"),
     Row(Phase.CLOSING, BROKEN, Phase.SETTLED, "the log could not be written to its end"),
-    Row(Phase.PARKED, RESUMED, Phase.OPENING, "answers have come, in another session"),
+    Row(Phase.PARKED, RESUMED, Phase.OPENING, "it is taken up again, in another session"),
 )
 
 # Where the cues of each phase lead.
@@ -232,6 +238,11 @@ class Session:
     _result: AgentResult[Any]
     # Set at the end, where others than who lives it wait for that.
     _ended: asyncio.Event | None = None
+    # Ends the grace of steps in hand where the run is left to another session.
+    _cut_off: asyncio.TimerHandle | None = None
+    _is_left: bool = False
+    # How many models earlier sessions asked in vain.
+    _lost_before: int = 0
 
     def __init__(
         self,
@@ -277,7 +288,67 @@ class Session:
 
     def lose(self) -> None:
         """Cancel the work, since another process has taken the run; the log takes no more of it."""
+        self.context.supervisor.tell_inside(CUT)
         self.context.supervisor.end("caller")
+
+    def release(
+        self, reason: ReleaseReason, *, grace_s: float = 0.0, at: datetime | None = None
+    ) -> None:
+        """Leave the run to another session, unless it is about to end.
+
+        Nothing is begun any more. Steps in hand may end by themselves; then the rest is cancelled.
+
+        Args:
+            reason: As ``RunReleased`` has it.
+            grace_s: So long they may; where there are child runs, these wait for its end.
+            at: From when on the run may be taken up, None for at once.
+        """
+        context = self.context
+        if context.release is None and self._is_before_end:
+            now = context.plan.clock.now()
+            context.release = RunReleased(reason=reason, at=at or now)
+            self._hold()
+            context.recorder.watch(self._look_for_rest)
+            self._cut_off = asyncio.get_running_loop().call_later(grace_s, self._cut)
+            self._look_for_rest()
+
+    @property
+    def _is_before_end(self) -> bool:
+        return self.phase in (Phase.OPENING, Phase.PREPARING, Phase.ATTEMPTING)
+
+    def _hold(self) -> None:
+        """Have what would begin a step wait for good."""
+        recorder, tools = self.context.recorder, self.context.toolbox
+        recorder.held = asyncio.Event()
+        if tools is not None:
+            tools.hold(recorder.held)
+        self.context.supervisor.tell_inside(HOLD)
+
+    def _look_for_rest(self, _: object = None) -> None:
+        """End the work if no step is in hand."""
+        state, inside = self.context.state, self.context.supervisor.has_inside
+        is_asking = state.lost_calls > self._lost_before
+        if not (inside or is_asking or state.unsettled or state.steps_started):
+            self._cut()
+
+    def _cut(self) -> None:
+        """End the work; of what was in hand the log has only that nobody knows what came of it."""
+        supervisor, recorder = self.context.supervisor, self.context.recorder
+        if self.phase is Phase.ATTEMPTING and not recorder.is_muted:
+            # A call that has a child run inside goes on with that.
+            recorder.mute(keeps_unknown=not supervisor.has_inside)
+            supervisor.tell_inside(CUT)
+            supervisor.end("caller")
+
+    def _hear(self, word: Interrupt) -> None:
+        """Follow what the parent run is asked, or tells."""
+        if word is HOLD:
+            self.context.release = RunReleased(reason="outer")
+            self._hold()
+        elif word is CUT:
+            self._cut()
+        else:
+            self.interrupt(word)
 
     def _begin_to_stop(self, interrupt: Interrupt) -> None:
         """Begin to stop, whoever asked for it: only the first request comes by here."""
@@ -401,7 +472,7 @@ class Session:
         if self._early is not None:
             self.interrupt(self._early)
         if parent is not None:
-            self._leave_parent = parent.follow(self.interrupt)
+            self._leave_parent = parent.follow(self._hear)
         if self._has_hooks:
             await hooks.tell(context, "on_run_start", self.plan.request)
         state = context.state
@@ -442,6 +513,7 @@ class Session:
         """Log that the run goes on, and what was answered since."""
         plan, context, state = self.plan, self.context, self.context.state
         started = state.started or RunStarted()
+        self._lost_before = state.lost_calls
         changes = (*plan.warnings, *changes_since(state, plan))
         self._take_up()
         context.recorder.emit(
@@ -551,7 +623,12 @@ class Session:
     async def _work(self) -> Cue:
         """Have the engine work on the board."""
         context, supervisor = self.context, self.context.supervisor
+        if context.release is not None:
+            # Before this attempt began.
+            return await self._leave()
         _, error = await supervisor.drive(work_on(context, self._run, self._host))
+        if context.recorder.is_muted:
+            return await self._leave()
         if supervisor.abandoned:
             message = "the engine ignored its cancellation and was left behind"
             warning = RunWarning(code="abandoned", message=message, origin=Origin.ENGINE)
@@ -577,6 +654,23 @@ class Session:
             result = self._keep(replace(result, state=dict(context.facts)))
             await self._end_attempt(result)
         return cue
+
+    async def _leave(self) -> Cue:
+        """Leave the run to another session: no hook is called, and nothing is concluded."""
+        context, release = self.context, self.context.release or RunReleased()
+        if self._cut_off is not None:
+            self._cut_off.cancel()
+        if context.opened is not None:
+            await close_dependencies(context)
+        message = f"the run goes on in another session: {release.reason}"
+        error = AgentError(ErrorCode.INTERRUPTED, message, origin=Origin.HOST)
+        left = Ending(
+            status=Status.INTERRUPTED, error=error, interrupt=Interrupt("released", release.reason)
+        )
+        self._keep(build_result(context, left))
+        context.recorder.unmute()
+        self._is_left = True
+        return RELEASED
 
     def _show_handoff(self) -> None:
         """Put the hand-off that was taken into the facts, or take an earlier one away."""
@@ -730,14 +824,15 @@ class Session:
         context, warnings = self.context, self.context.state.warnings
         if len(warnings) != len(self._result.warnings):
             self._keep(replace(self._result, warnings=tuple(warnings)))
-        cue = WAITS if self._result.status is _PARKED else CLOSED
+        released = context.release if self._is_left else None
+        cue = WAITS if released is not None or self._result.status is _PARKED else CLOSED
         try:
-            context.recorder.emit(RunSettled(result=self._result))
+            context.recorder.emit(released or RunSettled(result=self._result))
             await context.recorder.barrier()
         except JournalError as error:
             # Watchers learn of the end all the same.
             cue = self._take_fault(error)
-        if context.parent is not None:
+        if context.parent is not None and released is None:
             tools = context.budget.tool_calls
             taint = context.state.taint
             taint = None if taint is None else taint.seen_from(context.info.run_id)

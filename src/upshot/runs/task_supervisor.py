@@ -79,6 +79,11 @@ class TaskSupervisor:
         inside.add(interrupt)
         return lambda: inside.discard(interrupt)
 
+    @property
+    def has_inside(self) -> bool:
+        """Whether a run inside is under way."""
+        return bool(self._inside)
+
     def tell_inside(self, wish: Interrupt) -> None:
         """Hand a wish to stop on to the runs inside."""
         for interrupt in [*self._inside]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from upshot.contract.base.json_values import clean_text, without_nul
 from upshot.contract.base.structs import JsonObject
-from upshot.contract.events import Event, RunResumed, RunSettled, RunStarted
+from upshot.contract.events import Event, RunReleased, RunResumed, RunSettled, RunStarted
 from upshot.contract.protocols import RunSummary
 from upshot.contract.usage import Cost, Usage
 from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, origins_of
@@ -39,6 +39,8 @@ class SummaryChange(NamedTuple):
         handed_over: Whether it handed its request over.
         usage: What its sessions used.
         cost: The money for that, None where nothing had a price.
+        due_at: From when on it is to be taken up again, None where this does not say so.
+        due_reason: Why it is.
     """
 
     status: str
@@ -54,6 +56,8 @@ class SummaryChange(NamedTuple):
     handed_over: bool = False
     usage: Usage | None = None
     cost: Cost | None = None
+    due_at: datetime | None = None
+    due_reason: str | None = None
 
     @property
     def is_end(self) -> bool:
@@ -91,6 +95,10 @@ def _resumed(event: RunResumed) -> SummaryChange:
     return SummaryChange(RUNNING)
 
 
+def _released(event: RunReleased) -> SummaryChange:
+    return SummaryChange(RUNNING, due_at=event.at, due_reason=event.at and event.reason)
+
+
 def _settled(event: RunSettled) -> SummaryChange:
     result = event.result
     return SummaryChange(
@@ -105,6 +113,7 @@ def _settled(event: RunSettled) -> SummaryChange:
 _CHANGES: dict[type, Callable[[Any], SummaryChange]] = {
     RunStarted: _started,
     RunResumed: _resumed,
+    RunReleased: _released,
     RunSettled: _settled,
 }
 # The kinds of these events, as they stand in stored rows.

@@ -24,6 +24,7 @@ from upshot.contract.base.structs import RunEvent
 from upshot.contract.error import AgentError
 from upshot.contract.events import (
     Event,
+    RunReleased,
     RunResumed,
     RunSettled,
     RunStarted,
@@ -87,6 +88,7 @@ class SessionTelemetry:
             ModelReplied: self._end_call,
             ToolStarted: self._start_tool,
             ToolSettled: self._end_tool,
+            RunReleased: self._leave,
             RunSettled: self._settle,
         }
 
@@ -128,7 +130,19 @@ class SessionTelemetry:
 
     def _settle(self, event: RunSettled) -> None:
         result, ended = event.result, _moment(event)
-        why = "" if result.error is None else str(result.error.code)
+        self._close_open(ended, "" if result.error is None else str(result.error.code))
+        self._end_run(result, ended)
+
+    def _leave(self, event: RunReleased) -> None:
+        ended = _moment(event)
+        self._close_open(ended, "interrupted")
+        if self._run is not None:
+            self._run.span.set_attribute("upshot.run.released", event.reason)
+            self._close(self._run, ended)
+            self._run = None
+
+    def _close_open(self, ended: int, why: str) -> None:
+        """Close the calls that have not come to an end."""
         for call in self._calls.values():
             if call.began <= ended:
                 # The reply never came. A retry that still waits has not begun and is not closed.
@@ -136,7 +150,6 @@ class SessionTelemetry:
         for tool in self._tools.values():
             tool.span.set_attribute("error.type", why or "interrupted")
             self._close(tool, ended)
-        self._end_run(result, ended)
 
     def _end_run(self, result: AnyResult, ended: int) -> None:
         run, self._run = self._run, None

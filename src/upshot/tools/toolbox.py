@@ -438,6 +438,10 @@ class Toolbox:
         for batch in tuple(self._batches):
             batch.cancel(running=running)
 
+    def hold(self, held: asyncio.Event | None) -> None:
+        """Have every call that has not started wait for *held* first; None has none wait."""
+        self._state.held = held
+
     def cancel_call(self, call_id: str) -> bool:
         """End one running or waiting call, as ``cancel`` ends all.
 

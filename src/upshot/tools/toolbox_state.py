@@ -139,6 +139,7 @@ class ToolboxState:
         earlier_may_work: Whether who began the calls that are taken up may still be at work.
         turn: The tool turn.
         offers_reader: Whether ``read_artifact`` is offered: from the first stored output on.
+        held: What a call waits for before it starts, None for nothing.
         told: Warnings that were given already.
         made: How often a call with the same id and arguments was made.
         asked: What the user was asked about calls that are not settled, by call id.
@@ -170,6 +171,7 @@ class ToolboxState:
     earlier_may_work: bool
     turn: TurnState
     offers_reader: bool = False
+    held: asyncio.Event | None = None
     told: set[str] = field(default_factory=set[str])
     made: Counter[str] = field(default_factory=Counter[str])
     asked: dict[str, PendingApproval] = field(default_factory=dict[str, PendingApproval])

@@ -33,8 +33,9 @@ _CHANGE = f"""UPDATE runs SET status = ?1, agent_id = coalesce(?2, agent_id),
         SELECT max(one.revision) + 1 FROM runs AS one
         WHERE one.context_id <> '' AND one.context_id = runs.context_id) ELSE revision END,
     holder = CASE WHEN ?1 = '{RUNNING}' THEN holder END,
-    due_at = CASE WHEN ?1 IN ('{RUNNING}', '{Status.INPUT_REQUIRED}') THEN due_at END
-    WHERE run_no = ?12"""
+    due_at = CASE WHEN ?1 IN ('{RUNNING}', '{Status.INPUT_REQUIRED}') THEN
+        coalesce(?12, due_at) END,
+    due_reason = coalesce(?13, due_reason) WHERE run_no = ?14"""
 _HOLDER = "SELECT holder FROM runs WHERE run_no = ?"
 # Until the next run of its turn has an event, the turn is kept for the same process.
 _HAND_ON = """INSERT INTO runs (run_id, context_id, turn, is_chained, holder)
@@ -224,7 +225,8 @@ def _row_change(run_no: int, entry: Entry) -> tuple[object, ...]:
     spent = None if change.usage is None else _encoder.encode((change.usage, change.cost)).decode()
     started_at = to_micros(change.started_at)
     turn = (change.turn, change.is_chained, spent, change.committed, change.handed_over)
-    return (*change[:5], started_at, *turn, run_no)
+    due = (to_micros(change.due_at), change.due_reason)
+    return (*change[:5], started_at, *turn, *due, run_no)
 
 
 T = TypeVar("T")

@@ -224,11 +224,7 @@ class Steps:
                 f"step {key!r} began before the process ended and what came of it is unknown: "
                 "make it idempotent, or look what it did and resume with another key",
             )
-        recorder.check_open()
-        recorder.emit(StepStarted(key=key, effect=effect))
-        # Intent before effect: after a crash the log has to say that this may have happened.
-        if effect is not Effect.READ:
-            await recorder.barrier()
+        await _begin(key, effect, recorder)
         token = current_body.set(CurrentStep(recorder.run_id, recorder.attempt, key))
         try:
             value, lossy = to_free_json(await call(body))
@@ -292,6 +288,17 @@ class Steps:
         kept = None if self._raised is None else self._raised.get(key)
         made = None if kept is None else _copy(kept)
         return _recalled(error) if made is None else made
+
+
+async def _begin(key: str, effect: Effect, recorder: Recorder) -> None:
+    """Log the intent of a step, and wait until it is on disk where the step may write."""
+    recorder.check_open()
+    if recorder.held is not None:
+        await recorder.held.wait()
+    recorder.emit(StepStarted(key=key, effect=effect))
+    # Intent before effect: after a crash the log has to say that this may have happened.
+    if effect is not Effect.READ:
+        await recorder.barrier()
 
 
 def _put_off(key: str, parked: Parked) -> StepSettled:

@@ -94,8 +94,10 @@ async def call_model(
     """
     recorder, budget, interrupt = context.recorder, context.budget, context.interrupt
     recorder.check_open()
-    if budget.look_elsewhere is not None:
-        await budget.look_elsewhere()
+    # Of a run that is left to another session nothing is asked any more.
+    first = budget.look_elsewhere if recorder.held is None else recorder.held.wait
+    if first is not None:
+        await first()
     # Ahead of the deciders, who need not be asked about what cannot be sent anyway.
     spent = budget.spent()
     if spent is not None:

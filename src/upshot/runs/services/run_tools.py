@@ -30,6 +30,7 @@ def toolbox_of(context: RunContext) -> Toolbox:
         # Both may have come before there was a toolbox that could be told.
         if context.interrupt is not None:
             tools.cancel(running=False)
+        tools.hold(context.recorder.held)
         if context.state.taint is not None:
             tools.distrust(context.state.taint)
     return tools

@@ -63,6 +63,9 @@ async def run_call(state: ToolboxState, call: CallState) -> ToolOutcome:
     Raises:
         JournalError: The intent could not be logged; the body did not start.
     """
+    if state.held is not None:
+        # The run is left to another session, which makes this call.
+        await state.held.wait()
     # The intent before the effect: after a crash the log knows what may have happened.
     await _log_intent(state, call)
     began = state.clock.monotonic()
