@@ -100,10 +100,11 @@ async def test_a_submitted_run_is_due_until_it_is_taken(journal: Any) -> None:
 async def test_a_run_that_is_let_go_before_its_end_is_due_again(journal: Any) -> None:
     await journal.submit(submission())
     journal.release("r", await journal.claim("r"))
-    assert await due(journal) == [("r", "released")]
+    (found,) = await journal.due_runs()
+    assert (found.reason, found.has_begun, found.epoch) == ("released", False, 1)
     await write(journal, started())
-    ((found),) = await journal.due_runs()
-    assert (found.reason, found.has_begun) == ("released", True)
+    (found,) = await journal.due_runs()
+    assert (found.reason, found.has_begun, found.epoch) == ("released", True, 2)
 
 
 async def test_what_is_due_comes_by_priority_then_by_time(journal: Any) -> None:
@@ -120,6 +121,9 @@ async def test_what_is_due_comes_by_priority_then_by_time(journal: Any) -> None:
     assert [run_id for run_id, _ in await due(journal, "b")] == ["other"]
     assert await due(journal, "nobody") == []
     assert [one.run_id for one in await journal.due_runs(limit=1)] == ["high"]
+    assert [one.run_id for one in await journal.due_runs(run_id="early")] == ["early"]
+    assert await journal.due_runs(run_id="later") == []
+    assert await journal.due_runs(["b"], run_id="early") == []
 
 
 async def test_a_key_gives_one_run_until_a_month_after_its_end(journal: Any) -> None:

@@ -5,6 +5,7 @@ journal and returns; whoever takes it up works on it. The parts:
 
 - ``app`` has ``App``: submitting, watching and answering runs, and ``activate``, by which one due
   run is taken up and worked on until it ends or parks.
+- ``restate`` has Restate drive the runs of an App, on as many machines as there are services.
 - ``submission`` makes of a request and its options what a journal can keep, and reads it back.
 
 The life of a submitted run: ``submit`` puts it into the list of runs as queued, under an id that
@@ -25,3 +26,10 @@ What always holds:
 Traps: a turn of a conversation that finds another one under way cannot begin; it is put off, and
 taken up again soon after. An App belongs to the event loop in which its journal was opened.
 """
+
+from upshot.lazy import lazy_imports
+
+with lazy_imports(globals()):
+    from upshot.fleet.app import App as App
+    from upshot.fleet.restate import restate_service as restate_service
+    from upshot.fleet.submission import SubmitOptions as SubmitOptions

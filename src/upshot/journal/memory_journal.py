@@ -565,24 +565,31 @@ class MemoryJournal:
         return self._submissions.get(run_id)
 
     async def due_runs(
-        self, agent_ids: Collection[str] | None = None, *, limit: int | None = None
+        self,
+        agent_ids: Collection[str] | None = None,
+        *,
+        run_id: str | None = None,
+        limit: int | None = None,
     ) -> Sequence[DueRun]:
         """See ``SharedJournal.due_runs``."""
         logs, now = self._open(), datetime.now(UTC)
         found: list[DueRun] = []
-        for run_id, due in self._due.items():
-            summary = self._summary(run_id, logs[run_id])
+        for one_id, due in self._due.items():
+            if run_id not in (None, one_id):
+                continue
+            summary = self._summary(one_id, logs[one_id])
             is_wanted = agent_ids is None or summary.agent_id in agent_ids
-            if is_wanted and due.at <= now and not self.is_begun(run_id):
-                new = self._submissions.get(run_id)
+            if is_wanted and due.at <= now and not self.is_begun(one_id):
+                new = self._submissions.get(one_id)
                 one = DueRun(
-                    run_id=run_id,
+                    run_id=one_id,
                     agent_id=summary.agent_id,
                     conversation=summary.context_id,
                     reason=due.reason,
                     priority=0 if new is None else new.priority,
                     at=due.at,
-                    has_begun=bool(logs[run_id].events),
+                    has_begun=bool(logs[one_id].events),
+                    epoch=logs[one_id].epoch,
                 )
                 found.append(one)
         found.sort(key=lambda one: (-one.priority, one.at))

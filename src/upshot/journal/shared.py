@@ -109,6 +109,7 @@ class DueRun(Value, frozen=True, kw_only=True):
         priority: Those with a larger one come first.
         at: Since when; None of one whose holder died.
         has_begun: Whether it has a log.
+        epoch: How often it was taken up before.
     """
 
     run_id: str
@@ -118,6 +119,7 @@ class DueRun(Value, frozen=True, kw_only=True):
     priority: int = 0
     at: Moment | None = None
     has_begun: bool = False
+    epoch: int = 0
 
 
 class SharedValues(Protocol):
@@ -238,12 +240,17 @@ class SharedJournal(Protocol):
         ...
 
     async def due_runs(
-        self, agent_ids: Collection[str] | None = None, *, limit: int | None = None
+        self,
+        agent_ids: Collection[str] | None = None,
+        *,
+        run_id: str | None = None,
+        limit: int | None = None,
     ) -> Sequence[DueRun]:
         """The root runs that somebody has to take up now and nobody works on.
 
         Args:
             agent_ids: Only those of these agents; None is all.
+            run_id: Only this run, if it is due; None is all.
             limit: The most that are due; those whose holder died come beside them.
 
         Returns:

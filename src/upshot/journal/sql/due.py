@@ -40,7 +40,8 @@ _QUEUE = f"""INSERT INTO runs (run_id, agent_id, status, request, context_id, st
     due_at, due_reason) VALUES (?, ?, '{QUEUED}', ?, ?, {NOW_US}, ?, coalesce(?, {NOW_US}),
     'submitted') ON CONFLICT DO NOTHING"""
 _COLUMNS = f"""SELECT CAST(run_id AS TEXT), CAST(agent_id AS TEXT), CAST(context_id AS TEXT),
-    CAST(due_reason AS TEXT), priority, due_at, last_seq, {HOLDER} FROM runs"""
+    CAST(due_reason AS TEXT), priority, due_at, last_seq, CAST(epoch AS BIGINT),
+    {HOLDER} FROM runs"""
 _DUE = f"{_COLUMNS} WHERE due_at IS NOT NULL AND due_at <= {NOW_US}"
 _ORDER = " ORDER BY priority DESC, due_at, run_no"
 _DIED = f"{_COLUMNS} WHERE holder IS NOT NULL AND due_at IS NULL AND {IS_OPEN}"
@@ -118,11 +119,16 @@ def forget_submission(connection: WriteConnection, run_id: str) -> None:
 
 
 def read_due(
-    connection: Connection, agent_ids: Collection[str] | None, limit: int | None
+    connection: Connection,
+    agent_ids: Collection[str] | None,
+    run_id: str | None,
+    limit: int | None,
 ) -> list[DueRun]:
     """The runs that somebody has to take up now; see ``SharedJournal.due_runs``."""
     names = [] if agent_ids is None else [*agent_ids]
     only = "" if agent_ids is None else f" AND agent_id IN ({', '.join('?' * len(names))})"
+    if run_id is not None:
+        names, only = [*names, run_id], f"{only} AND run_id = ?"
     found: list[DueRun] = []
     for row in connection.execute(_DUE + only + _ORDER, names):
         holder = read_holder(row[-1])
@@ -137,8 +143,8 @@ def read_due(
     return found
 
 
-def _due_run(row: tuple[str, str, str, str, int, int | None, int, str]) -> DueRun:
-    run_id, agent_id, conversation, reason, priority, due_at, last_seq, _ = row
+def _due_run(row: tuple[str, str, str, str, int, int | None, int, int, str]) -> DueRun:
+    run_id, agent_id, conversation, reason, priority, due_at, last_seq, epoch, _ = row
     return DueRun(
         run_id=run_id,
         agent_id=agent_id,
@@ -147,6 +153,7 @@ def _due_run(row: tuple[str, str, str, str, int, int | None, int, str]) -> DueRu
         priority=priority,
         at=from_micros(due_at),
         has_begun=last_seq > 0,
+        epoch=epoch,
     )
 
 

@@ -547,11 +547,15 @@ class SqlJournal:
         return await self.read(lambda connection: read_submission(connection, run_id))
 
     async def due_runs(
-        self, agent_ids: Collection[str] | None = None, *, limit: int | None = None
+        self,
+        agent_ids: Collection[str] | None = None,
+        *,
+        run_id: str | None = None,
+        limit: int | None = None,
     ) -> Sequence[DueRun]:
         """See ``SharedJournal.due_runs``."""
         await self.flush()
-        return await self.read(lambda connection: read_due(connection, agent_ids, limit))
+        return await self.read(lambda connection: read_due(connection, agent_ids, run_id, limit))
 
     async def make_due(self, run_id: str, reason: str, *, delay_s: float = 0) -> None:
         """See ``SharedJournal.make_due``."""
