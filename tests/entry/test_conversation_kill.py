@@ -176,7 +176,7 @@ async def test_of_two_processes_of_which_one_is_killed_nothing_is_lost(
         process.stdin.flush()
     dying.communicate()
     async with open_journal(place.where) as journal:
-        open_runs = [one.run_id for one in await journal.runs("running")]
+        open_runs = [one.run_id for one in await journal.runs("died")]
         for run_id in open_runs:
             holder = (await journal.holders()).get(run_id)
             if holder is not None and holder.state == "gone":

@@ -32,6 +32,7 @@ from upshot import (
     ScriptedModel,
     ScriptEngine,
     Status,
+    Taken,
     ToolCall,
     ToolContext,
     open_journal,
@@ -234,6 +235,55 @@ async def test_of_many_that_take_up_a_run_one_begins_it(journal: Any) -> None:
     assert kinds.count("run_settled") == 1
 
 
+async def test_an_app_lists_what_is_where(journal: Any) -> None:
+    async with App([asker(), speaker("a")], journal=journal) as app:
+        waits = await app.submit("till", "Pay.", conversation="c")
+        queued = await app.submit("a", "Hi?")
+        await app.activate(waits.id)
+        (item,) = await app.inbox()
+        assert (item.run_id, item.conversation, item.agent_id) == (waits.id, "c", "till")
+        assert isinstance(item.pending, PendingApproval)
+        assert await app.inbox(conversation="other") == ()
+        assert [one.run_id for one in await app.runs("parked")] == [waits.id]
+        assert [one.run_id for one in await app.runs("queued", agent="a")] == [queued.id]
+        assert [one.run_id for one in await app.runs(conversation="c")] == [waits.id]
+        assert [one.run_id for one in await app.runs(limit=1)] == [waits.id]
+        assert len((await app.conversation("c")).pending) == 1
+        (told,) = await app.answer(waits.id, item.pending.deny("No.", by="ann"))
+        assert isinstance(told, Taken)
+        assert [one.run_id for one in await app.runs("due")] == [waits.id]
+        assert await app.inbox() == ()
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["plain", "it fails"])
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+async def test_whoever_is_to_be_notified_hears_of_what_waits(
+    *, is_async: bool, fails: bool
+) -> None:
+    heard: list[Any] = []
+
+    def note(items: Any) -> None:
+        heard.extend(items)
+        if fails:
+            raise ValueError("no post today")
+
+    async def note_later(items: Any) -> None:
+        note(items)
+
+    notify = note_later if is_async else note
+    async with App([asker()], journal="memory:", notify=notify) as app:
+        handle = await app.submit("till", "Pay.")
+        result = await app.activate(handle.id)
+        assert result is not None and result.status == Status.INPUT_REQUIRED
+        (item,) = heard
+        assert (item.run_id, item.pending) == (handle.id, result.pending[0])
+        warnings = [one.message for one in result.warnings if one.code == "notify_failed"]
+        assert warnings == (["notify raised ValueError: no post today"] if fails else [])
+        await handle.answer(item.pending.approve(by="ann"))
+        assert (await app.activate(handle.id)) is not None
+        assert len(heard) == 1
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
@@ -245,6 +295,7 @@ async def test_of_many_that_take_up_a_run_one_begins_it(journal: Any) -> None:
         ({"agents": [speaker()], "model": 5}, "model of an App must be 'provider:name'"),
         ({"agents": [speaker()], "policy": "ask"}, "policy of an App must be a Policy"),
         ({"agents": [speaker()], "secrets": "s"}, "secrets of an App must be a list of strings"),
+        ({"agents": [speaker()], "notify": 1}, "notify of an App must be a function"),
         ({"agents": [speaker()], "version": 1}, "version of an App must be a string"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

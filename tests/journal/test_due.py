@@ -28,6 +28,7 @@ from upshot.contract import (
 from upshot.contract.agent_spec import AgentSpec
 from upshot.errors import Misuse
 from upshot.journal import MemoryJournal, SqliteJournal, open_journal
+from upshot.journal.run_list import PHASES
 from upshot.journal.shared import Submission, Wish
 from upshot.journal.sqlite.salvage import salvage_file
 
@@ -221,6 +222,50 @@ async def test_salvage_saves_what_was_submitted_and_answered(tmp_path: Path) -> 
     assert sorted(await due(saved)) == [("queued", "submitted"), ("r", "answered")]
     assert (await saved.submit(submission("again", key="k"))).run_id == "queued"
     await saved.aclose()
+
+
+async def test_each_run_is_in_one_phase(place: Place) -> None:
+    journal, other = await place.open(), await place.open()
+    late = datetime.now(UTC) + timedelta(hours=1)
+    await journal.submit(submission("queued", at=late))
+    await journal.submit(submission("taken"))
+    await journal.claim("taken")
+    for run_id, status in {
+        "parked": Status.INPUT_REQUIRED,
+        "answered": Status.INPUT_REQUIRED,
+        "later": Status.INPUT_REQUIRED,
+        "done": Status.COMPLETED,
+    }.items():
+        await write(journal, started(run_id), settled(run_id, 2, status))
+    await journal.make_due("answered", "answered")
+    await journal.make_due("later", "wait", delay_s=3600)
+    await write(journal, started("left"))
+    await write(journal, started("waits"))
+    await journal.make_due("waits", "wait", delay_s=3600)
+    epoch = await journal.claim("working")
+    journal.append(started("working"), epoch=epoch)
+    await write(journal, started("dead"))
+    await journal.flush()
+    gone = '{"pid":4194305,"host":"h","boot":"b"}'
+    place.do(f"UPDATE runs SET holder = '{gone}', due_at = NULL WHERE run_id = 'dead'")
+    # On another machine, whose lease has lapsed.
+    lapsed = "INSERT INTO leases (holder, until) VALUES ('{}', {})"
+    moment = "now() - interval '1 minute'" if "://" in place.where else "1"
+    place.do(lapsed.format(gone, moment))
+    found = {phase: sorted(one.run_id for one in await other.runs(phase)) for phase in PHASES}
+    assert found == {
+        "queued": ["queued"],
+        "running": ["taken", "working"],
+        "due": ["answered", "left"],
+        "parked": ["later", "parked", "waits"],
+        "died": ["dead"],
+        "ended": ["done"],
+    }
+    assert [one.run_id for one in await other.runs("parked", limit=1)] != []
+    assert await other.runs("ended", agent_id="b") == []
+    assert len(await other.runs("ended", agent_id="a")) == 1
+    await other.aclose()
+    await journal.aclose()
 
 
 STEPS = st.sampled_from(["submit", "claim", "begin", "park", "end", "release", "answer", "put off"])

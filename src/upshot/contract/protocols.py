@@ -310,6 +310,7 @@ class RunFilters(TypedDict, total=False):
         parent_run_id: Only child runs of this run; "" gives root runs.
         run_id: Only this run.
         prefix: Only runs whose id begins with this.
+        agent_id: Only runs of this agent.
     """
 
     limit: int | None
@@ -318,6 +319,7 @@ class RunFilters(TypedDict, total=False):
     parent_run_id: str | None
     run_id: str
     prefix: str
+    agent_id: str
 
 
 class Journal(Protocol):
@@ -371,7 +373,10 @@ class Journal(Protocol):
         """The runs, newest first by the time they started.
 
         Args:
-            status: Only runs with this status.
+            status: Only runs with this status. A journal through which processes share runs takes a
+                phase too: "queued" (submitted), "running" (worked on, as far as is known), "due"
+                (to be taken up again), "parked" (waits for answers, or for a time), "died" (its
+                process did), "ended".
             filters: Which of them; see :class:`RunFilters`.
 
         Raises:

@@ -63,6 +63,12 @@ async def read_inbox(
     return tuple(found)
 
 
+async def items_of(run_id: str, journal: Journal) -> tuple[InboxItem, ...]:
+    """What a run waits for and nobody has answered; empty where it does not wait."""
+    (summary,) = await journal.runs(run_id=run_id)
+    return tuple(await _items_of(summary, journal))
+
+
 async def _parked(journal: Journal, before: str, conversation: str) -> AsyncGenerator[RunSummary]:
     """The runs that wait, newest first; a child run is shown by the run that waits for it."""
     while True:

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self, Unpack, cast
+from typing import Any, Self, TypeAlias, Unpack, cast
 
 from msgspec.structs import replace
 
 from upshot.contract.agent import Agent, DependencyFactory
 from upshot.contract.base.checks import Allowed, check_argument, did_you_mean
-from upshot.contract.base.enums import ErrorCode
+from upshot.contract.base.enums import ErrorCode, Origin, Status
 from upshot.contract.codec import encode
+from upshot.contract.conversation import Conversation
+from upshot.contract.error import RunWarning
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
-from upshot.contract.protocols import Journal, Model
+from upshot.contract.pending import AnyAnswer, Outdated, Taken
+from upshot.contract.protocols import Journal, Model, RunSummary
 from upshot.contract.result import AgentResult
 from upshot.contract.settings import Policy
+from upshot.entry.answers import answer_run
 from upshot.entry.conversations import with_conversation
 from upshot.entry.handoff_loop import AgentRegistry, OnLive, finished, relay, resume_any
+from upshot.entry.inbox import InboxItem, items_of, read_inbox
 from upshot.entry.option_checks import OPTIONS, check_run_id, to_request
 from upshot.entry.planning import known_of, new_run_id
 from upshot.entry.run_handle import RunHandle, handle_of
@@ -38,15 +43,20 @@ from upshot.fleet.submission import (
     to_data,
 )
 from upshot.journal.lease_holder import RunHeld
+from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.opening import open_journal
 from upshot.journal.shared import DueRun, Submission, needs_shared
+from upshot.runs.callbacks import call, raised
 from upshot.runs.dependencies import MadeBy
 from upshot.runs.plan import ResumeOptions, RunOptions, Where
+
+Notify: TypeAlias = Callable[[Sequence[InboxItem]], Awaitable[None] | None]
 
 _FACTORY = Allowed("a function of the RunInfo that makes them", methods=("__call__",))
 _AGENTS = Allowed("a list of Agents, App(agents=[...])", items=Allowed("an Agent", (Agent,)))
 _NAMED = Allowed("an agent of the App, or its id", (str, Agent))
 _WHOLE = Allowed("a whole number", (int,), but=(bool,))
+_NOTIFY = Allowed("a function of the items", methods=("__call__",))
 _STRING = Allowed("a string", (str,))
 _MOMENT = Allowed("a moment, such as datetime.now(UTC)", (datetime, type(None)))
 _DIGEST_CHARS = 12
@@ -71,6 +81,8 @@ class App:
         model: "provider:name" or a Model, in place of those of the agents.
         policy: Rules on tools, for runs that are submitted without rules of their own.
         secrets: Texts that are masked in the journal and in what is shown; a worker needs the same.
+        notify: Called with what a run waits for whenever one parks here with something to answer;
+            plain or async. What it raises is a warning of the result.
         version: Names the code; None is a digest of agents, instructions and tool schemas.
 
     Attributes:
@@ -91,6 +103,7 @@ class App:
         model: str | Model | None = None,
         policy: Policy | None = None,
         secrets: Iterable[str] = (),
+        notify: Notify | None = None,
         version: str | None = None,
     ) -> None:
         given: dict[str, Any] = {"secrets": secrets, "model": model, "policy": policy}
@@ -99,11 +112,14 @@ class App:
             check_argument(f"{name} of an App", value, OPTIONS[name])
         if dependencies is not None:
             check_argument("dependencies of an App", dependencies, _FACTORY)
+        if notify is not None:
+            check_argument("notify of an App", notify, _NOTIFY)
         if version is not None:
             check_argument("version of an App", version, _STRING)
         self.agents: Mapping[str, Agent[Any]] = AgentRegistry(_listed(agents), None).by_id
         self.journal: Where | None = journal
         self.version: str = _digest(self.agents.values()) if version is None else version
+        self._notify = notify
         self._secrets: tuple[str, ...] = tuple(secrets)
         given["secrets"] = self._secrets
         if dependencies is not None:
@@ -222,6 +238,52 @@ class App:
         check_run_id(run_id)
         return await handle_of(run_id, await self.open())
 
+    async def answer(self, run_id: str, *answers: AnyAnswer) -> tuple[Taken | Outdated, ...]:
+        """Answer what a parked run waits for; see ``upshot.answer``."""
+        return await answer_run(run_id, answers, journal=await self.open())
+
+    async def inbox(
+        self, *, limit: int | None = 20, before: str = "", conversation: str = ""
+    ) -> tuple[InboxItem, ...]:
+        """All that the runs wait for and nobody has answered; see ``upshot.inbox``."""
+        journal = await self.open()
+        return await read_inbox(journal, limit=limit, before=before, conversation=conversation)
+
+    async def runs(
+        self,
+        status: str | None = None,
+        *,
+        agent: str = "",
+        conversation: str = "",
+        before: str = "",
+        limit: int | None = 100,
+    ) -> Sequence[RunSummary]:
+        """The runs of the journal, newest first.
+
+        Args:
+            status: Only those of this status, or in this phase: "queued", "running", "due",
+                "parked", "died" or "ended".
+            agent: Only those of this agent.
+            conversation: Only those of this conversation.
+            before: Only those that come after this one: the last of the previous page.
+            limit: The most to give, from 1; None gives all.
+
+        Raises:
+            Misuse: *limit* is not a positive whole number, or there is no run *before*.
+            JournalError: The journal cannot be read.
+        """
+        return await (await self.open()).runs(
+            status, agent_id=agent, context_id=conversation, before=before, limit=limit
+        )
+
+    async def conversation(self, id: str) -> Conversation:
+        """What the runs of a conversation come to.
+
+        Raises:
+            JournalError: A log of it is damaged.
+        """
+        return await cast("MemoryJournal", await self.open()).conversation(id)
+
     async def due(self, *, limit: int | None = None) -> Sequence[DueRun]:
         """The runs of its agents that somebody has to take up now, by ``activate``.
 
@@ -275,25 +337,50 @@ class App:
         """
         check_run_id(run_id)
         journal = await self.open()
-        shared = needs_shared(journal)
         if is_at_work(run_id, journal):
             return None
-        new = await shared.submission(run_id)
         try:
-            if await has_log(run_id, journal):
-                return await self._go_on(run_id, new, journal, on_live)
-            if new is None:
-                raise Misuse(f"the journal has no run {run_id!r} to take up")
-            result = await self._begin(new, journal, on_live)
+            result = await self._work_on(run_id, journal, on_live)
         except (RunHeld, KnownRun):
             # Another session was faster.
             return None
+        is_parked = result.status == Status.INPUT_REQUIRED
+        if is_parked and self._notify is not None:
+            return await self._notified(result, journal, self._notify)
         if result.error is None or result.error.code != ErrorCode.CONFLICT:
             return result
         if await has_log(run_id, journal):
             return result
-        await shared.make_due(run_id, "conversation", delay_s=_TURN_WAIT_S)
+        await needs_shared(journal).make_due(run_id, "conversation", delay_s=_TURN_WAIT_S)
         return None
+
+    async def _notified(
+        self, result: AgentResult[Any], journal: Journal, notify: Notify
+    ) -> AgentResult[Any]:
+        """Tell what a run waits for that has parked."""
+        run_id = result.run_id
+        items = await items_of(run_id, journal)
+        if not items:
+            return result
+        try:
+            await call(notify, items)
+        except Exception as error:
+            # The caller's function; the run is parked all the same.
+            message = raised("notify", error)
+            warning = RunWarning(code="notify_failed", message=message, origin=Origin.HOST)
+            return replace(result, warnings=(*result.warnings, warning))
+        return result
+
+    async def _work_on(
+        self, run_id: str, journal: Journal, on_live: OnLive | None
+    ) -> AgentResult[Any]:
+        """Begin a run, or go on with it."""
+        new = await needs_shared(journal).submission(run_id)
+        if await has_log(run_id, journal):
+            return await self._go_on(run_id, new, journal, on_live)
+        if new is None:
+            raise Misuse(f"the journal has no run {run_id!r} to take up")
+        return await self._begin(new, journal, on_live)
 
     async def _begin(
         self, new: Submission, journal: Journal, on_live: OnLive | None

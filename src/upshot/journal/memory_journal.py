@@ -441,7 +441,22 @@ class MemoryJournal:
             if wanted.before not in ids:
                 raise no_such_page(wanted.before)
             listed = listed[ids.index(wanted.before) + 1 :]
-        return [run for run in listed if wanted.holds(run)][: wanted.limit]
+        return [
+            run for run in listed if wanted.holds(run) and wanted.phase in ("", self._phase(run))
+        ][: wanted.limit]
+
+    def _phase(self, run: RunSummary) -> str:
+        """In which of ``PHASES`` a run is; here none is known to have died."""
+        if run.ended:
+            return "ended"
+        if self.is_begun(run.run_id):
+            return "running"
+        due = self._due.get(run.run_id)
+        if run.status == QUEUED:
+            return QUEUED
+        if due is not None:
+            return "due" if due.at <= datetime.now(UTC) else "parked"
+        return "parked" if run.status == Status.INPUT_REQUIRED else "running"
 
     def _listed(self) -> list[RunSummary]:
         latest_first = reversed(self._open().items())

@@ -13,6 +13,9 @@ from upshot.contract.base.structs import Value
 from upshot.contract.protocols import RunSummary
 from upshot.errors import JournalError, Misuse
 
+PHASES = ("queued", "running", "due", "parked", "died", "ended")
+"""What may be asked for in place of a status: each run is in one of them."""
+
 
 class RunQuery(NamedTuple):
     """Which runs are wanted; what is not given does not matter."""
@@ -24,15 +27,22 @@ class RunQuery(NamedTuple):
     parent_run_id: str | None = None
     run_id: str = ""
     prefix: str = ""
+    agent_id: str = ""
+
+    @property
+    def phase(self) -> str:
+        """The phase that is wanted, "" for a status, or any."""
+        return self.status if self.status in PHASES else ""
 
     def check(self) -> None:
         """Refuse a limit that is none."""
         check_whole("limit", self.limit, least=1, none="all")
 
     def holds(self, run: RunSummary) -> bool:
-        """Whether *run* is one of those; limit and place are not looked at."""
-        return (
-            self.status in (None, run.status)
+        """Whether *run* is one of those; limit, place and phase are not looked at."""
+        return bool(
+            (self.phase or self.status in (None, run.status))
+            and self.agent_id in ("", run.agent_id)
             and self.context_id in ("", run.context_id)
             and self.parent_run_id in (None, run.parent_run_id)
             and self.run_id in ("", run.run_id)

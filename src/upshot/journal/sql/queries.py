@@ -7,15 +7,18 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from upshot.contract.base.enums import Status
 from upshot.contract.protocols import RunSummary
 from upshot.contract.usage import NO_USAGE, Cost, Usage
 from upshot.errors import JournalError
 from upshot.journal.artifact_store import StoredArtifact
 from upshot.journal.event_codec import Damage, Entry, checksum, damage_error, from_micros
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
+from upshot.journal.lease_holder import NOBODY, read_holder
 from upshot.journal.run_list import RunQuery, already_there, no_such_page
 from upshot.journal.shared import QUEUED
 from upshot.journal.sql.connection import (
+    HOLDER,
     NEVER,
     SEQ_BITS,
     SEQ_MASK,
@@ -25,9 +28,23 @@ from upshot.journal.sql.connection import (
 )
 from upshot.journal.sql.sql_artifacts import insert_artifact, read_artifacts
 from upshot.journal.sql.writer import Worker, note_entries
+from upshot.state.summary import RUNNING
 
 T = TypeVar("T")
 _spent = msgspec.json.Decoder(tuple[Usage, Cost | None])
+
+
+_FREE = f"(holder IS NULL OR holder = '{NOBODY}')"
+_PHASES = {
+    "queued": f"status = '{QUEUED}' AND {_FREE}",
+    "due": f"due_at <= now_us() AND status <> '{QUEUED}' AND {_FREE}",
+    "parked": f"""(status = '{Status.INPUT_REQUIRED}' AND holder IS NULL AND due_at IS NULL
+        OR due_at > now_us() AND status <> '{QUEUED}' AND {_FREE})""",
+    "ended": f"status NOT IN ('{QUEUED}', '{RUNNING}', '{Status.INPUT_REQUIRED}')",
+}
+# Of a run that was never taken nobody knows who works on it.
+_UNHELD = f"(status = '{RUNNING}' AND holder IS NULL)"
+_HELD_RUNS = f"SELECT CAST(run_id AS TEXT), {HOLDER}, due_at FROM runs WHERE holder IS NOT NULL"
 
 
 class Source(Protocol):
@@ -226,34 +243,63 @@ def epoch_of(connection: Connection, run_id: str, seq: int) -> int:
 
 def read_summaries(connection: Connection, wanted: RunQuery) -> list[RunSummary]:
     """The runs that have events or were submitted, newest first; only those that are *wanted*."""
-    conditions: list[str] = []
+    conditions: list[str] = [_SUMMARIES]
     values: list[object] = []
-
-    def add(condition: str, *given: object) -> None:
+    for condition, *given in _conditions(connection, wanted):
         conditions.append(condition)
-        values.extend(given)
-
-    if wanted.status is not None:
-        add("status = ?", wanted.status)
-    if wanted.run_id:
-        add("run_id = ?", wanted.run_id)
-    if wanted.prefix:
-        # Between two texts, for only so the index is used.
-        add("run_id >= ? AND run_id < ?", wanted.prefix, f"{wanted.prefix}\U0010ffff")
-    if wanted.context_id:
-        add("context_id <> '' AND context_id = ?", wanted.context_id)
-    if wanted.parent_run_id:
-        add("parent_run_id <> '' AND parent_run_id = ?", wanted.parent_run_id)
-    elif wanted.parent_run_id is not None:
-        # So that the index is not used, for nearly all runs are such.
-        add("parent_run_id || '' = ''")
-    if wanted.before:
-        add("(started_at, run_no) < (?, ?)", *_place_in_list(connection, wanted.before))
-    query = " AND ".join((_SUMMARIES, *conditions)) + " ORDER BY started_at DESC, run_no DESC"
+        values += given
+    query = " AND ".join(conditions) + " ORDER BY started_at DESC, run_no DESC"
     if wanted.limit is not None:
         query += " LIMIT ?"
         values.append(wanted.limit)
     return [_summary(row) for row in connection.execute(query, values).fetchall()]
+
+
+def _conditions(connection: Connection, wanted: RunQuery) -> Iterator[tuple[Any, ...]]:
+    """What holds for the runs that are wanted, with the values for each."""
+    if wanted.phase:
+        yield _in_phase(connection, wanted.phase)
+    elif wanted.status is not None:
+        yield "status = ?", wanted.status
+    for condition, value in (
+        ("run_id = ?", wanted.run_id),
+        ("agent_id = ?", wanted.agent_id),
+        ("context_id <> '' AND context_id = ?", wanted.context_id),
+        ("parent_run_id <> '' AND parent_run_id = ?", wanted.parent_run_id),
+    ):
+        if value:
+            yield condition, value
+    if wanted.prefix:
+        # Between two texts, for only so the index is used.
+        yield "run_id >= ? AND run_id < ?", wanted.prefix, f"{wanted.prefix}\U0010ffff"
+    if wanted.parent_run_id == "":
+        # So that the index is not used, for nearly all runs are such.
+        yield ("parent_run_id || '' = ''",)
+    if wanted.before:
+        yield "(started_at, run_no) < (?, ?)", *_place_in_list(connection, wanted.before)
+
+
+def _in_phase(connection: Connection, phase: str) -> tuple[str, *tuple[str, ...]]:
+    """What holds for the runs in a phase, with the values for it."""
+    if phase in _PHASES:
+        return (_PHASES[phase],)
+    alive, dead = _held_runs(connection)
+    run_ids, other = (dead, "false") if phase == "died" else (alive, _UNHELD)
+    # With nothing in it a list is no SQL.
+    return f"({other} OR run_id IN ({', '.join(('NULL', *'?' * len(run_ids)))}))", *run_ids
+
+
+def _held_runs(connection: Connection) -> tuple[list[str], list[str]]:
+    """The runs that were taken and have not settled since: worked on, and those that died."""
+    alive: list[str] = []
+    dead: list[str] = []
+    for run_id, text, due_at in connection.execute(_HELD_RUNS):
+        holder = read_holder(text)
+        if holder is not None and holder.may_work:
+            alive.append(run_id)
+        elif due_at is None:
+            dead.append(run_id)
+    return alive, dead
 
 
 def read_latest(
