@@ -56,8 +56,8 @@ async def listening(place: Place) -> AsyncGenerator[Changes]:
 
     def listen() -> Listener:
         if is_url(place.where):
-            return ServerListener(Server(place.where), net_s=1e6)
-        return FileListener(place.where, sqlite3.connect)
+            return ServerListener(Server(place.where), lambda rows: None, net_s=1e6)
+        return FileListener(place.where, sqlite3.connect, lambda rows: None)
 
     changes = Changes(listen)
     yield changes
@@ -231,6 +231,9 @@ async def test_a_server_that_passes_nothing_on_is_looked_into(
     other = await PostgresJournal.open(deaf)
     with caplog.at_level(logging.WARNING, logger="upshot.journal"):
         await see_every_change(own, other, last=4)
+        with other.watch(DUE) as changes:
+            # The first time it has been tried.
+            assert await changes.changed(30)
     await own.aclose()
     await other.aclose()
     (record,) = caplog.records

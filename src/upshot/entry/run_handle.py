@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Literal
 
-from upshot.contract.base.checks import check_amount, check_whole, shown
+from upshot.contract.base.checks import check_amount, shown
 from upshot.contract.base.enums import InterruptCause
 from upshot.contract.base.structs import Json
-from upshot.contract.events import Event, RunSettled
+from upshot.contract.events import Event, RunResumed, RunSettled
+from upshot.contract.message import Unknown
+from upshot.contract.model_calls import ModelRetried
 from upshot.contract.pending import AnyAnswer, Outdated, Taken
 from upshot.contract.protocols import Journal
 from upshot.contract.result import AgentResult
@@ -22,12 +24,13 @@ from upshot.entry.stops import place_stop, stop_of
 from upshot.errors import Misuse
 from upshot.journal.lease_holder import RunHeld
 from upshot.journal.opening import open_journal
-from upshot.journal.shared import needs_shared
+from upshot.journal.pieces import parse_cursor, pieces_of
+from upshot.journal.shared import needs_shared, shared_journal
 from upshot.journal.watching import of_run, watch
 from upshot.runs.plan import Where
 from upshot.runs.redaction import lift_secrets
 from upshot.state.run_state import RunState
-from upshot.state.stored_events import result_of, seeds_of, states
+from upshot.state.stored_events import next_event, result_of, seeds_of, states
 
 Until = Literal["ended", "parked"]
 
@@ -50,33 +53,64 @@ class RunHandle:
     def __repr__(self) -> str:
         return f"RunHandle({self.id})"
 
-    async def events(self, *, after: int = 0, until: Until = "ended") -> AsyncGenerator[Event]:
-        """The durable events of the run, as they come; those that are there already first.
+    async def events(
+        self, *, after: int | str = 0, until: Until = "ended", deltas: bool = False
+    ) -> AsyncGenerator[Event]:
+        """The events of the run, as they come; the durable ones that are there already first.
 
         Any number of readers may watch, each from where it likes; secrets are masked.
 
         Args:
-            after: Only those with a larger ``seq``: that of the last event that was seen.
+            after: Only those after this place: the ``seq`` of a durable event, or
+                ``f"{seq}.{part}"`` of a delta.
             until: Where to stop: "ended" is the end of the run, over any parks; "parked" stops at
                 the first park too, unless the run has gone on since.
+            deltas: Whether to yield pieces of replies and tools' progress too, put together to one
+                each 100 ms, those since the last durable event first. A call of a model that
+                begins while nobody wants them has none. A reply whose pieces are void, since
+                another session asks anew, is told by a ``ModelRetried`` that has a ``part``.
 
         Raises:
             Misuse: There is no such run, or an argument is wrong.
             JournalError: The log is damaged or cannot be read.
         """
-        check_whole("after", after)
+        place = parse_cursor(after)
         if until not in ("ended", "parked"):
             raise Misuse(f"until must be 'ended' or 'parked', got {shown(until)}")
         past = await read_begun(self.id, self._journal)
-        async with aclosing(self._stored()) as stored:
-            whole = states(stored, read=lift_secrets(), seeds=seeds_of(self._journal))
-            async for event, state in whole:
-                if event.seq > after:
-                    yield event
-                # One before that was followed by more.
-                is_last = isinstance(event, RunSettled) and event.seq >= past.seq
-                if is_last and (state.ended or until == "parked"):
-                    return
+        state, read = RunState(), lift_secrets()
+        shows = shared_journal(self._journal) if deltas else None
+        topics = [of_run(self.id), *([] if shows is None else [pieces_of(self.id)])]
+        with watch(self._journal, *topics) as changes:
+            while True:
+                async for stored in self._journal.events(self.id, after=state.seq):
+                    if isinstance(stored, RunResumed) and state.seq == place[0] and place[1]:
+                        yield self._void(state, place[1] + 1)
+                    event = await next_event(state, stored, read, seeds_of(self._journal))
+                    if event.seq > place[0]:
+                        place = event.seq, 0
+                        yield event
+                    # One before that was followed by more.
+                    is_last = isinstance(event, RunSettled) and event.seq >= past.seq
+                    if is_last and (state.ended or until == "parked"):
+                        return
+                if shows is not None and state.seq == place[0]:
+                    for piece in shows.pieces(self.id, *place):
+                        if not isinstance(piece, Unknown):
+                            place = piece.seq, piece.part
+                            yield piece
+                await changes.changed()
+
+    def _void(self, state: RunState, part: int) -> ModelRetried:
+        """The word that what was shown of the reply under way is void."""
+        started = next(reversed(state.models.values()), None)
+        return ModelRetried(
+            run_id=self.id,
+            seq=state.seq,
+            part=part,
+            model="" if started is None else started.model,
+            turn=0 if started is None else started.turn,
+        )
 
     async def answer(self, *answers: AnyAnswer) -> tuple[Taken | Outdated, ...]:
         """Answer what the run waits for; see ``upshot.answer``."""
@@ -155,16 +189,6 @@ class RunHandle:
             if state.seq == seq:
                 break
         return state
-
-    async def _stored(self) -> AsyncGenerator[Event]:
-        """The events as they are stored, without an end."""
-        last = 0
-        with watch(self._journal, of_run(self.id)) as changes:
-            while True:
-                async for event in self._journal.events(self.id, after=last):
-                    last = event.seq
-                    yield event
-                await changes.changed()
 
 
 @asynccontextmanager

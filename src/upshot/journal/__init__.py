@@ -9,7 +9,8 @@ Parts:
     ``event_codec`` says how one event is stored: a row with a checksum, whose body repeats no
     column, and refuses events that could not be read back. ``export_file`` reads and
     writes runs as JSON lines. ``run_list`` has what is common to all lists of runs, and which runs
-    may be removed. ``watching`` wakes who waits for a change.
+    may be removed. ``watching`` wakes who waits for a change; ``pieces``
+    are for who watches replies.
     ``artifact_store`` keeps large outputs. ``lease_holder`` says whether the
     process that took a run still lives. ``memory_journal`` and ``sqlite`` are the two journals;
     ``open_journal`` gives one for a place, shared by all in an event loop that have it open.

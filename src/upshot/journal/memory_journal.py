@@ -42,6 +42,7 @@ from upshot.journal.event_codec import (
 )
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.lease_holder import LeaseHolder
+from upshot.journal.pieces import Pieces
 from upshot.journal.run_list import (
     RemovedRuns,
     RunQuery,
@@ -211,6 +212,7 @@ class MemoryJournal:
         self._values = MemoryValues()
         self._changes = Changes()
         self._watches = self._changes.watches
+        self._pieces = Pieces(self._changes, None)
         self._closed = False
 
     def __repr__(self) -> str:
@@ -385,6 +387,18 @@ class MemoryJournal:
         """See ``SharedJournal.watch``."""
         self._open()
         return self._changes.watch(*topics)
+
+    def is_shown(self, run_id: str) -> bool:
+        """See ``SharedJournal.is_shown``."""
+        return self._pieces.is_shown(run_id)
+
+    def show(self, event: Event) -> None:
+        """See ``SharedJournal.show``."""
+        self._pieces.show(event)
+
+    def pieces(self, run_id: str, seq: int, part: int) -> Sequence[Event]:
+        """See ``SharedJournal.pieces``."""
+        return self._pieces.after(run_id, seq, part)
 
     async def durable(self, run_id: str, seq: int, *, epoch: int | None = None) -> None:
         """Wait until every event of the run up to *seq* is safe; here they always are.

@@ -188,7 +188,23 @@ class SharedJournal(Protocol):
         """Begin to wait for changes; to be used as a context manager.
 
         Args:
-            topics: Of what: ``DUE``, or what ``of_run`` and ``wishes_of`` of ``watching`` give.
+            topics: Of what: ``DUE``, or what ``of_run`` and ``wishes_of`` of ``watching`` and
+                ``pieces_of`` of ``pieces`` give.
+        """
+        ...
+
+    def is_shown(self, run_id: str) -> bool:
+        """Whether anybody watches the pieces of a run's replies, as of its last commit."""
+        ...
+
+    def show(self, event: Event) -> None:
+        """Take an event of a run that is worked on here; pieces are handed on to who watches."""
+        ...
+
+    def pieces(self, run_id: str, seq: int, part: int) -> Sequence[Event]:
+        """The pieces after the event *seq*, and of those the ones after *part*.
+
+        They come only while the topic of the run's pieces is watched.
         """
         ...
 

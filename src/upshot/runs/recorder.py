@@ -224,6 +224,8 @@ class Recorder:
     # Those of them that are told what child runs tell, too.
     _watchers_inside: tuple[Callable[[Event], None], ...] = ()
     _subscribers: tuple[Subscriber, ...] = ()
+    # Takes what is shown for the watchers in other processes, once there are any.
+    _feed: Callable[[Event], None] | None = None
 
     def __init__(
         self,
@@ -262,6 +264,15 @@ class Recorder:
             self._watchers_inside += (watcher,)
         self.watched = self.is_heard = True
         self._plain = _NONE
+
+    def find_watchers(self) -> None:
+        """Show what comes to other processes that watch the run, as far as that is known."""
+        if self._feed is None and self._journal is not None:
+            is_shown = getattr(self._journal, "is_shown", None)
+            if is_shown is not None and is_shown(self.run_id):
+                feed: Callable[[Event], None] = getattr(self._journal, "show")  # noqa: B009  # no part of Journal
+                self._feed = feed
+                self.watch(feed)
 
     def unwatch(self, watcher: Callable[[Event], None]) -> None:
         """Call *watcher* no more."""

@@ -229,18 +229,21 @@ async def states(
             and does not give the right messages.
     """
     state = RunState()
-
-    async def take(event: Event) -> Event:
-        event = await with_seed(event if read is None else read(event), seeds, state)
-        event = read_event(state, event)
-        return filled(state, event) if type(event) is RunSettled else event
-
     if isinstance(events, AsyncIterable):
         async for event in events:
-            yield await take(event), state
+            yield await next_event(state, event, read, seeds), state
     else:
         for event in events:
-            yield await take(event), state
+            yield await next_event(state, event, read, seeds), state
+
+
+async def next_event(
+    state: RunState, event: Event, read: Callable[[Event], Event] | None, seeds: Seeds | None
+) -> Event:
+    """Fold the next event of a log; returns it whole. See ``states``."""
+    event = await with_seed(event if read is None else read(event), seeds, state)
+    event = read_event(state, event)
+    return filled(state, event) if type(event) is RunSettled else event
 
 
 def result_of(state: RunState) -> AgentResult[Json] | None:

@@ -34,18 +34,20 @@ from upshot.journal.watching import of_run
 # The runs are locked in the order of their numbers, so that no two groups wait for each other. A
 # run is written to if its epoch is that of the writer, and its log ends with the event that the
 # writer knows. What stands in no transaction is one. It gives the runs that were written to, with
-# the lowest bit set for those that anybody watches: the row is read again once it is locked, so
+# the lowest bit set for those that anybody watches, and the next one
+# where he wants pieces: the row is read again once it is locked, so
 # that a watcher who has written his word there before he looks misses no commit.
 _APPEND = f"""WITH given AS MATERIALIZED (
         SELECT * FROM unnest(%b, %b, %b) AS g(last, epoch, crc)
         WHERE current_setting('synchronous_commit') IN ('on', 'remote_apply')
         OR set_config('synchronous_commit', 'on', true) = 'on'
     ), held AS MATERIALIZED (
-        SELECT r.run_no, r.watched_until FROM upshot.runs AS r
+        SELECT r.run_no, r.watched_until, r.shown_until FROM upshot.runs AS r
         JOIN given ON r.run_no = given.last >> {SEQ_BITS} AND r.epoch = given.epoch
         ORDER BY r.run_no FOR UPDATE OF r
     ), fit AS MATERIALIZED (
-        SELECT run_no, watched_until FROM held JOIN given ON run_no = last >> {SEQ_BITS}
+        SELECT run_no, watched_until, shown_until FROM held JOIN given
+        ON run_no = last >> {SEQ_BITS}
         WHERE (last & {SEQ_MASK} = 0
             OR EXISTS (SELECT FROM upshot.events AS e WHERE e.id = last AND e.crc = given.crc))
         AND NOT EXISTS (SELECT FROM upshot.events AS e WHERE e.id = last + 1)
@@ -53,7 +55,8 @@ _APPEND = f"""WITH given AS MATERIALIZED (
         INSERT INTO upshot.events (id, epoch, kind, time, body, crc)
         SELECT e.* FROM {ROWS} JOIN fit ON run_no = e.id >> {SEQ_BITS}
     )
-    SELECT run_no << 1 | CASE WHEN watched_until > clock_timestamp() THEN 1 ELSE 0 END FROM fit"""
+    SELECT run_no << 2 | CASE WHEN shown_until > clock_timestamp() THEN 3
+        WHEN watched_until > clock_timestamp() THEN 1 ELSE 0 END FROM fit"""
 _NUMBERS = count(1)
 _SENT = re.sub("%b", lambda _: f"${next(_NUMBERS)}", _APPEND).encode()
 _KINDS = [*[NUMBERS_OID] * 3, *COLUMN_OIDS]
@@ -259,7 +262,7 @@ class ServerBatch(Batch):
         Of each run all is written or nothing.
 
         Returns:
-            Those runs by number, with 1 where anybody watches.
+            Those runs by number, with 1 where anybody watches, 3 where he wants pieces too.
         """
         ends = [end for end, _ in fitting.values()]
         rows = ((end.run_no, entry) for end, entries in fitting.values() for entry in entries)
@@ -271,12 +274,14 @@ class ServerBatch(Batch):
         )
         written = self._connection.send(_SENT, values, _KINDS)
         found = (int.from_bytes(one, signed=True) for one in written)
-        return {one >> 1: one & 1 for one in found}
+        return {one >> 2: one & 3 for one in found}
 
     def _take(self, run_id: str, end: RunEnd, entries: list[Entry], *, is_watched: int) -> None:
         """Note what was written."""
         if is_watched:
             self.committed.watched.add(run_id)
+        if is_watched > 1:
+            self.committed.shown |= {run_id}
         last = entries[-1]
         if not all(map(_is_plain, entries)):
             note_entries(self._connection, end.run_no, entries)

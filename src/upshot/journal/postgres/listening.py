@@ -10,7 +10,7 @@ import logging
 import secrets
 import socket
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -22,7 +22,9 @@ from psycopg.errors import (
 )
 
 from upshot.errors import UpshotError
-from upshot.journal.postgres.server import Server, ServerConnection
+from upshot.journal.pieces import Keep, PieceRow, pieces_of, shown_run
+from upshot.journal.postgres.rows import numbers
+from upshot.journal.postgres.server import Line, Server, ServerConnection
 from upshot.journal.watching import POLL_S, run_of
 
 logger = logging.getLogger("upshot.journal")
@@ -35,9 +37,24 @@ _RENEW_S = 5.0
 # A commit whose word was lost, with the process or the connection that had it, is found so late.
 NET_S = 2.0
 _PROOF_S = 2.0
-_WATCH = f"""UPDATE upshot.runs SET watched_until = clock_timestamp() + interval '{_WATCHED_S} s'
-    FROM set_config('synchronous_commit', 'off', true) WHERE run_id = %s AND
-    (watched_until > clock_timestamp() + interval '{_WATCHED_S / 2} s') IS NOT TRUE"""
+_UNTIL = f"""UPDATE upshot.runs SET %s = clock_timestamp() + interval '{_WATCHED_S} s'
+    FROM set_config('synchronous_commit', 'off', true) WHERE run_id = %%s AND
+    (%s > clock_timestamp() + interval '{_WATCHED_S / 2} s') IS NOT TRUE"""
+_WATCH = _UNTIL % (2 * ("watched_until",))
+_WANT = _UNTIL % (2 * ("shown_until",))
+_READ = """SELECT p.run_id, p.seq, p.part, p.body FROM upshot.pieces AS p
+    JOIN unnest(%s::text[], %b, %b) AS g(run_id, seq, part) ON p.run_id = g.run_id
+    WHERE (p.seq, p.part) > (g.seq, g.part) ORDER BY p.run_id, p.seq, p.part"""
+_PUT = """WITH given AS (
+        SELECT * FROM unnest(%s::text[], %b, %b, %b::bytea[]) AS g(run_id, seq, part, body)
+    ), gone AS (
+        DELETE FROM upshot.pieces AS p USING given WHERE p.run_id = given.run_id
+        AND p.seq < given.seq
+    ), put AS (
+        INSERT INTO upshot.pieces (run_id, seq, part, body) SELECT * FROM given WHERE body <> ''
+        ON CONFLICT DO NOTHING
+    )
+    SELECT set_config('synchronous_commit', 'off', true), pg_notify('upshot', %s)"""
 
 
 def payload_of(writer: str, topics: Iterable[str]) -> str:
@@ -51,11 +68,15 @@ class ServerListener:
 
     Args:
         server: Where.
+        keep: Takes the pieces that other processes show.
         net_s: After so many seconds everything may have changed, although nothing was told.
     """
 
-    def __init__(self, server: Server, *, net_s: float = NET_S) -> None:
+    def __init__(self, server: Server, keep: Keep, *, net_s: float = NET_S) -> None:
         self._server = server
+        self._keep = keep
+        # The place of the last piece of each run that was handed on.
+        self._places: dict[str, tuple[int, int]] = {}
         self._net_s = net_s
         self._connection: ServerConnection | None = None
         # Whether what others tell does not come here, as through a pooler.
@@ -74,8 +95,11 @@ class ServerListener:
                 # Whatever was told until now was not heard.
                 return None
             if new := self._subscribe(topics):
+                self._read_pieces(None)
                 return new
-            return self._hear(is_watched=bool(topics))
+            told = self._hear(is_watched=bool(topics))
+            self._read_pieces(told)
+            return told
         except (psycopg.Error, UpshotError):
             self._drop()
             self._pause(is_watched=bool(topics))
@@ -132,12 +156,27 @@ class ServerListener:
         is_due = now > self._renew_at
         if is_due:
             self._renew_at = now + _RENEW_S
-        if self._connection is not None and not self._is_deaf:
+        shown = filter(None, map(shown_run, topics))
+        self._places = {run_id: self._places.get(run_id, (0, 0)) for run_id in shown}
+        if self._connection is not None:
             for topic in topics if is_due else new:
-                run_id = run_of(topic)
-                if run_id is not None:
+                if (run_id := shown_run(topic)) is not None:
+                    self._connection.do(_WANT, [run_id])
+                elif (run_id := run_of(topic)) is not None and not self._is_deaf:
                     self._connection.do(_WATCH, [run_id])
         return new
+
+    def _read_pieces(self, told: Collection[str] | None) -> None:
+        """Hand on the pieces of the runs of which that was told; None is all that are watched."""
+        wanted = self._places if told is None else [*filter(None, map(shown_run, told))]
+        if not wanted or self._connection is None:
+            return
+        seqs = numbers([self._places[run_id][0] for run_id in wanted])
+        parts = numbers([self._places[run_id][1] for run_id in wanted])
+        found = self._connection.do(_READ, [[*wanted], seqs, parts])
+        rows = [*map(PieceRow._make, found)]
+        self._places.update((row.run_id, (row.seq, row.part)) for row in rows)
+        self._keep(rows)
 
     def _hear(self, *, is_watched: bool) -> Collection[str] | None:
         """What others told; None is anything."""
@@ -174,6 +213,27 @@ class ServerListener:
         self._known = set()
         if connection is not None:
             connection.close()
+
+
+class ServerPieces:
+    """Keeps pieces in a table; plays the role PieceStore."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._line = Line(server)
+
+    def put(self, rows: Sequence[PieceRow]) -> None:
+        """See ``PieceStore.put``."""
+        run_ids, seqs, parts, bodies = map(list, zip(*rows, strict=True))
+        payload = payload_of(self._server.writer, map(pieces_of, run_ids))
+        values = [run_ids, numbers(seqs), numbers(parts), bodies, payload]
+        # What was shown may be missed; the log says it all.
+        with suppress(psycopg.Error):
+            self._line.try_once(lambda connection: connection.do(_PUT, values))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._line.drop()
 
 
 def _parsed(payload: str) -> list[str]:

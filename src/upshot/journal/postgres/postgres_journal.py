@@ -10,7 +10,7 @@ from upshot.contract.message import Unknown
 from upshot.errors import JournalError
 from upshot.journal.event_codec import stamp_of
 from upshot.journal.postgres.batch import ServerCommitter
-from upshot.journal.postgres.listening import ServerListener
+from upshot.journal.postgres.listening import ServerListener, ServerPieces
 from upshot.journal.postgres.server import DRIVER_ERRORS, Line, Server, ServerConnection, nul_error
 from upshot.journal.postgres.tables import is_read_only, prepare
 from upshot.journal.sql.connection import Connection
@@ -62,7 +62,11 @@ class PostgresJournal(SqlJournal):
             connection = await opener.call(lambda: _connect(server, create=create, upgrade=upgrade))
         finally:
             opener.stop()
-        writer = Writer(server.name, lambda: ServerListener(server))
+        writer = Writer(
+            server.name,
+            lambda keep: ServerListener(server, keep),
+            lambda: ServerPieces(server),
+        )
         reader = Reader(ServerSource(server))
         if connection is None:
             return cls(server.name, writer, reader, read_only=True)

@@ -206,7 +206,7 @@ class ServerConnection:
 
     def forget_leases(self) -> None:
         """Remove what processes that are long gone have left."""
-        for table, moment in (("leases", "until"), ("commits", "at")):
+        for table, moment in (("leases", "until"), ("commits", "at"), ("pieces", "at")):
             self.do(f"DELETE FROM {table} WHERE {moment} < now() - interval '1 day'")
 
     def notify(self, payload: str) -> None:

@@ -39,7 +39,17 @@ STEPS: tuple[tuple[str, ...], ...] = (
             priority bigint NOT NULL DEFAULT 0,
             due_at bigint,
             due_reason text NOT NULL DEFAULT '',
-            watched_until timestamptz
+            watched_until timestamptz,
+            shown_until timestamptz
+        )""",
+        # What is shown of replies under way; lost in a crash, and never needed.
+        """CREATE UNLOGGED TABLE upshot.pieces (
+            run_id text COLLATE "C" NOT NULL,
+            seq bigint NOT NULL,
+            part bigint NOT NULL,
+            body bytea NOT NULL,
+            at timestamptz NOT NULL DEFAULT now(),
+            PRIMARY KEY (run_id, seq, part)
         )""",
         "CREATE INDEX runs_by_start ON upshot.runs (started_at, run_no)",
         "CREATE INDEX runs_by_status ON upshot.runs (status, started_at, run_no)",

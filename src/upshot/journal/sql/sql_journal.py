@@ -516,6 +516,18 @@ class SqlJournal:
         self._check_process()
         return self._writer.changes.watch(*topics)
 
+    def is_shown(self, run_id: str) -> bool:
+        """See ``SharedJournal.is_shown``."""
+        return self._writer.pieces.is_shown(run_id)
+
+    def show(self, event: Event) -> None:
+        """See ``SharedJournal.show``."""
+        self._writer.pieces.show(event)
+
+    def pieces(self, run_id: str, seq: int, part: int) -> Sequence[Event]:
+        """See ``SharedJournal.pieces``."""
+        return self._writer.pieces.after(run_id, seq, part)
+
     async def place_wish(self, wish: Wish, *, seq: int = 0) -> Wish | None:
         """See ``SharedJournal.place_wish``."""
         return await self.write(lambda connection: place_wish(connection, wish, seq))
@@ -657,6 +669,7 @@ class SqlJournal:
         for run_id, hold in self._holds.items():
             self.release(run_id, hold.epoch)
         self._closed = True
+        self._writer.pieces.close()
         await self._writer.changes.aclose()
         await self._reader.aclose()
         if not self._is_read_only:

@@ -8,6 +8,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
@@ -17,6 +18,7 @@ import msgspec
 from upshot.contract.base.enums import Status
 from upshot.errors import JournalError
 from upshot.journal.event_codec import Entry, epoch_error, gap_error, logger, to_micros
+from upshot.journal.pieces import Keep, Pieces, PieceStore
 from upshot.journal.sql.connection import WriteConnection
 from upshot.journal.sql.own_lease import OwnLease
 from upshot.journal.watching import Changes, Listener, of_run
@@ -67,6 +69,7 @@ class Committed:
         settled: Each job with its result or what it raised.
         told: Topics that jobs changed.
         watched: The runs among those written that any process watches.
+        shown: Those of which any wants the pieces of replies.
     """
 
     written: dict[str, int] = field(default_factory=dict[str, int])
@@ -76,6 +79,7 @@ class Committed:
     )
     told: set[str] = field(default_factory=set[str])
     watched: set[str] = field(default_factory=set[str])
+    shown: AbstractSet[str] = frozenset()
 
 
 class Batch(ABC):
@@ -304,9 +308,11 @@ class Writer:
 
     Args:
         place: The journal's file or server, for messages.
-        listen: Makes what hears of the commits of other processes.
+        listen: Makes what hears of the commits of other processes, and hands on their pieces.
+        open_store: Opens what keeps pieces for them.
 
     Attributes:
+        pieces: What is shown of replies under way.
         changes: Who waits for what is committed.
         written: Seq of the last event that is safe, by run.
         failed: Why a run's events are no longer written, by run.
@@ -316,8 +322,14 @@ class Writer:
         on_renewed: Told in the event loop which runs those were when it was renewed.
     """
 
-    def __init__(self, place: str, listen: Callable[[], Listener] | None = None) -> None:
-        self.changes: Changes = Changes(listen)
+    def __init__(
+        self,
+        place: str,
+        listen: Callable[[Keep], Listener] | None = None,
+        open_store: Callable[[], PieceStore] | None = None,
+    ) -> None:
+        self.changes: Changes = Changes(listen and (lambda: listen(self.pieces.keep)))
+        self.pieces: Pieces = Pieces(self.changes, open_store)
         self.written: dict[str, int] = {}
         self.failed: dict[str, JournalError] = {}
         self.broken: JournalError | None = None
@@ -514,6 +526,8 @@ class Writer:
             self.failed.setdefault(run_id, failure)
         # Before the waiters are woken, since this is where they look.
         self.written.update(committed.written)
+        if committed.shown or self.pieces.wanted:
+            self.pieces.wanted = (self.pieces.wanted - committed.written.keys()) | committed.shown
         for job, result, error in committed.settled:
             job.done(result, error)
         return committed

@@ -20,6 +20,7 @@ from upshot.journal.sql.writer import (
     misplaced,
     note_entries,
 )
+from upshot.journal.sqlite.live_file import LiveFile
 from upshot.journal.sqlite.tables import Database
 
 _END = f"""SELECT run_no, epoch, coalesce((SELECT max(id) & {SEQ_MASK} FROM events
@@ -50,6 +51,7 @@ class FileCommitter:
         self._lease = lease
         self._tell = tell
         self._ends: dict[str, RunEnd] = {}
+        self._live = LiveFile(database.path)
 
     def commit(self, items: Sequence[Item]) -> Committed:
         """See ``Committer.commit``."""
@@ -59,6 +61,8 @@ class FileCommitter:
         self._lease.commit()
         # SQLite writes into a file that was deleted or replaced without a word.
         self._database.check_place()
+        if wanted := self._live.wanted():
+            batch.committed.shown = wanted & batch.committed.written.keys()
         return batch.committed
 
     def announce(self, committed: Committed) -> None:
@@ -84,6 +88,7 @@ class FileCommitter:
 
     def close(self) -> None:
         """Close the file."""
+        self._live.close()
         self._database.close()
 
 

@@ -16,6 +16,7 @@ from upshot.journal.sql.sql_journal import SqlJournal
 from upshot.journal.sql.writer import Writer
 from upshot.journal.sqlite.batch import FileCommitter
 from upshot.journal.sqlite.listening import FileListener
+from upshot.journal.sqlite.live_file import LiveFile
 from upshot.journal.sqlite.tables import (
     BUSY_S,
     FILE_ERRORS,
@@ -62,7 +63,9 @@ class SqliteJournal(SqlJournal):
         name = os.path.abspath(str(path))
         is_fixed = read_only or is_read_only(name)
         connect = open_to_read if is_fixed else _connect
-        writer = Writer(name, lambda: FileListener(name, connect))
+        writer = Writer(
+            name, lambda keep: FileListener(name, connect, keep), lambda: LiveFile(name)
+        )
         if is_fixed:
             reader = Reader(FileSource(name, open_to_read))
             journal = cls(name, writer, reader, read_only=True)

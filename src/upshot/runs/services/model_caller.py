@@ -115,6 +115,7 @@ async def call_model(
     recorder.emit(ModelStarted(model=name, turn=turn, request=digests, purpose=purpose, step=step))
     # What was done so far must be safe before more money is spent on it.
     await recorder.barrier()
+    recorder.find_watchers()
     call = ModelCall(context, model, request, turn=turn, purpose=purpose, interrupt=interrupt)
     if context.recording is None:
         response = await call.ask()

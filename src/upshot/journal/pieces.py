@@ -1,0 +1,218 @@
+"""Pieces of replies under way, for who watches a run that another process works on.
+
+They are in no log. Whoever works on a run hands its pieces on only while anybody watches them; a
+thread puts those of 100 ms together and into a store beside the log, where the processes of the
+watchers read them. The next durable event of a run makes its pieces void: it says more.
+
+The place of a piece is the ``seq`` of the durable event before it and its ``part``.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import NamedTuple, Protocol, TypeAlias
+
+from msgspec.structs import replace
+
+from upshot.contract.base.structs import RunEvent
+from upshot.contract.codec import decode, decoder_of, encode
+from upshot.contract.events import Event
+from upshot.contract.model_calls import ReasoningDelta, TextDelta
+from upshot.errors import Misuse
+from upshot.journal.watching import Changes
+
+# Digits enough for any number of a database.
+_CURSOR = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,18}))?")
+# So long pieces are put together.
+_TOGETHER_S = 0.1
+
+
+class PieceRow(NamedTuple):
+    """Some pieces of a run as they are stored.
+
+    Attributes:
+        run_id: The run.
+        seq: Of the durable event before them.
+        part: Of the last of them; 0 of a row that says that there is nothing before it.
+        body: The pieces as JSON, b"" for none.
+    """
+
+    run_id: str
+    seq: int
+    part: int
+    body: bytes
+
+
+class PieceStore(Protocol):
+    """Keeps pieces where other processes find them; belongs to one thread."""
+
+    def put(self, rows: Sequence[PieceRow]) -> None:
+        """Keep *rows*, forget those of the same runs with a smaller seq, and tell; never raises."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back."""
+        ...
+
+
+Keep: TypeAlias = Callable[[Iterable[PieceRow]], None]
+
+
+def pieces_of(run_id: str) -> str:
+    """Topic: the pieces of a run's replies."""
+    return f"show:{run_id}"
+
+
+def shown_run(topic: str) -> str | None:
+    """The run whose pieces are the topic, None where it is another one."""
+    kind, _, run_id = topic.partition(":")
+    return run_id if kind == "show" else None
+
+
+class Pieces:
+    """The pieces of the runs that are worked on or watched in this process.
+
+    Args:
+        changes: Who waits for them.
+        open_store: Opens the store, in the thread; None where no other process has the journal.
+
+    Attributes:
+        wanted: Runs whose pieces other processes wanted at their last commit; it is replaced and
+            never changed.
+    """
+
+    def __init__(self, changes: Changes, open_store: Callable[[], PieceStore] | None) -> None:
+        self.wanted: frozenset[str] = frozenset()
+        self._changes = changes
+        self._open_store = open_store
+        # By run, all of one seq; lists are replaced.
+        self._kept: dict[str, list[Event]] = {}
+        # Runs of which pieces were stored.
+        self._begun: set[str] = set()
+        self._queue: deque[tuple[str, Event]] = deque()
+        self._bell = threading.Event()
+        self._end = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def is_shown(self, run_id: str) -> bool:
+        """Whether anybody watches the pieces of a run."""
+        return run_id in self.wanted or pieces_of(run_id) in self._changes.watches
+
+    def show(self, event: Event) -> None:
+        """Take an event of a run that is worked on here; returns at once."""
+        if not isinstance(event, RunEvent):
+            return
+        if not event.part:
+            self._kept.pop(event.run_id, None)
+            if event.run_id not in self._begun:
+                return
+        elif self._open_store is None:
+            self._keep(event.run_id, [event])
+            return
+        else:
+            self._begun.add(event.run_id)
+        self._queue.append((event.run_id, event))
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="upshot-pieces", daemon=True)
+            self._thread.start()
+        self._bell.set()
+
+    def keep(self, rows: Iterable[PieceRow]) -> None:
+        """Take what another process stored."""
+        for row in rows:
+            if pieces_of(row.run_id) in self._changes.watches:
+                self._keep(row.run_id, decode(row.body, _decoder))
+        for run_id in [*self._kept]:
+            if run_id not in self._begun and pieces_of(run_id) not in self._changes.watches:
+                self._kept.pop(run_id, None)
+
+    def after(self, run_id: str, seq: int, part: int) -> list[Event]:
+        """The pieces after the event *seq*, and of those the ones after *part*."""
+        kept = self._kept.get(run_id, [])
+        return [one for one in kept if _place(one)[0] == seq and _place(one)[1] > part]
+
+    def close(self) -> None:
+        """Store what was shown, and end the thread."""
+        self._end.set()
+        self._bell.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _keep(self, run_id: str, events: Sequence[Event]) -> None:
+        before = self._kept.get(run_id, [])
+        if before and _place(before[0])[0] != _place(events[0])[0]:
+            before = []
+        self._kept[run_id] = [*before, *events]
+        self._changes.tell([pieces_of(run_id)])
+
+    def _run(self) -> None:
+        assert self._open_store is not None
+        store = self._open_store()
+        try:
+            while not self._end.is_set():
+                self._bell.wait()
+                self._bell.clear()
+                self._flush(store)
+                self._end.wait(_TOGETHER_S)
+            self._flush(store)
+        finally:
+            store.close()
+
+    def _flush(self, store: PieceStore) -> None:
+        """Put together what is in the queue."""
+        by_run: dict[str, list[Event]] = {}
+        while self._queue:
+            run_id, event = self._queue.popleft()
+            by_run.setdefault(run_id, []).append(event)
+        rows: list[PieceRow] = []
+        for run_id, events in by_run.items():
+            seq, part = _place(events[-1])
+            pieces = together(one for one in events if _place(one)[0] == seq and _place(one)[1])
+            if pieces:
+                self._keep(run_id, pieces)
+            else:
+                self._begun.discard(run_id)
+            body = encode(pieces) if pieces else b""
+            rows.append(PieceRow(run_id, seq, part, body))
+        if rows:
+            store.put(rows)
+
+
+_decoder = decoder_of(list[Event])
+
+
+def _place(event: Event) -> tuple[int, int]:
+    return (event.seq, event.part) if isinstance(event, RunEvent) else (0, 0)
+
+
+def together(pieces: Iterable[Event]) -> list[Event]:
+    """Pieces of which texts that follow one another are one, at the place of the last of them."""
+    found: list[Event] = []
+    for _, group in groupby(pieces, type):
+        same = [*group]
+        last = same[-1]
+        if isinstance(last, TextDelta | ReasoningDelta):
+            text = "".join(one.text for one in same if isinstance(one, TextDelta | ReasoningDelta))
+            same = [replace(last, text=text)]
+        found += same
+    return found
+
+
+def parse_cursor(after: int | str) -> tuple[int, int]:
+    """Read the place of an event: its ``seq``, or ``"seq.part"``.
+
+    Raises:
+        Misuse: It is none.
+    """
+    is_place = isinstance(after, int | str) and not isinstance(after, bool)  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+    found = _CURSOR.fullmatch(str(after)) if is_place else None
+    if found is None:
+        raise Misuse(
+            "after must be the seq of an event, from 0, or the 'seq.part' of a piece, "
+            f"got {after!r:.80}"
+        )
+    return int(found[1]), int(found[2] or 0)
