@@ -204,7 +204,7 @@ async def test_who_stands_still_in_a_transaction_keeps_its_locks_for_a_lease_at_
     connection.begin()
     connection.lock_run("r")
     (limit,) = connection.do("SHOW idle_in_transaction_session_timeout").fetchone() or ()
-    assert limit == f"{LEASE_S}s"
+    assert limit == f"{LEASE_S:g}s"
     # As that setting would do after so long.
     (pid,) = connection.do("SELECT pg_backend_pid()").fetchone() or ()
     claim = asyncio.create_task(journal.claim("r"))
