@@ -36,6 +36,9 @@ ANY = {"dependencies"}
 # Said on resume too, but by a parameter, and what only a run that begins can do.
 OWN = {"conversation", "if_waiting", "journal", "remember"}
 
+# What an option may not be, where 5 is right.
+WRONG = {"max_attempts": 0, "priority": "high"}
+
 
 def hello() -> Agent:
     return Agent("a", model=ScriptedModel(["Hello."]))
@@ -47,8 +50,7 @@ def test_every_option_has_a_row_of_what_it_may_be() -> None:
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in ANY])
 async def test_every_option_of_run_is_checked(name: str) -> None:
-    # max_attempts=5 is right, and nothing else is.
-    wrong: dict[str, Any] = {name: 5 if name != "max_attempts" else 0}
+    wrong: dict[str, Any] = {name: WRONG.get(name, 5)}
     with pytest.raises(Misuse, match=name):
         await run(hello(), "?", **wrong)
 
@@ -57,7 +59,7 @@ async def test_every_option_of_run_is_checked(name: str) -> None:
 async def test_every_option_of_resume_is_checked(name: str) -> None:
     journal = MemoryJournal()
     result = await run(hello(), "?", journal=journal)
-    wrong: dict[str, Any] = {"journal": journal, name: 5 if name != "max_attempts" else 0}
+    wrong: dict[str, Any] = {"journal": journal, name: WRONG.get(name, 5)}
     with pytest.raises(Misuse, match=name):
         await resume(result.run_id, hello(), **wrong)
 

@@ -57,9 +57,9 @@ async def run(
         request: What is asked.
         options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
             conversation, deciders, dependencies, engine, gates, history, host, if_waiting, journal,
-            max_attempts, model, observers, on_pre_tool_use, parent_run_id, policy, prepare, prices,
-            remember, resume_from, retry, secrets, settings, tools. ``help(upshot.RunOptions)``
-            tells of each.
+            max_attempts, model, observers, on_pre_tool_use, pacer, parent_run_id, policy, prepare,
+            prices, priority, remember, resume_from, retry, secrets, settings, tools.
+            ``help(upshot.RunOptions)`` tells of each.
 
     Returns:
         The result. Everything that a model, a tool, a provider, the user or a limit does is in
@@ -87,9 +87,9 @@ def run_sync(
         request: What is asked.
         options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
             conversation, deciders, dependencies, engine, gates, history, host, if_waiting, journal,
-            max_attempts, model, observers, on_pre_tool_use, parent_run_id, policy, prepare, prices,
-            remember, resume_from, retry, secrets, settings, tools. ``help(upshot.RunOptions)``
-            tells of each.
+            max_attempts, model, observers, on_pre_tool_use, pacer, parent_run_id, policy, prepare,
+            prices, priority, remember, resume_from, retry, secrets, settings, tools.
+            ``help(upshot.RunOptions)`` tells of each.
 
     Returns:
         What came of it, as of ``run``.
@@ -116,9 +116,9 @@ def start(
         request: What is asked.
         options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
             conversation, deciders, dependencies, engine, gates, history, host, if_waiting, journal,
-            max_attempts, model, observers, on_pre_tool_use, parent_run_id, policy, prepare, prices,
-            remember, resume_from, retry, secrets, settings, tools. ``help(upshot.RunOptions)``
-            tells of each.
+            max_attempts, model, observers, on_pre_tool_use, pacer, parent_run_id, policy, prepare,
+            prices, priority, remember, resume_from, retry, secrets, settings, tools.
+            ``help(upshot.RunOptions)`` tells of each.
 
     Returns:
         An async context manager of the live run; ``await live.result()`` gives its result.
@@ -316,8 +316,8 @@ def reopen(
         continue_stopped: Go on also with a run that was stopped, as for ``resume``.
         options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
             deciders, dependencies, engine, gates, history, host, max_attempts, model, observers,
-            on_pre_tool_use, parent_run_id, policy, prepare, prices, resume_from, retry, secrets,
-            settings, tools. ``help(upshot.ResumeOptions)`` tells of each.
+            on_pre_tool_use, pacer, parent_run_id, policy, prepare, prices, priority, resume_from,
+            retry, secrets, settings, tools. ``help(upshot.ResumeOptions)`` tells of each.
 
     Returns:
         An async context manager of the live run.

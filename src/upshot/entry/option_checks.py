@@ -29,6 +29,7 @@ from upshot.contract.result import AgentResult
 from upshot.contract.run_control import Checkpoint
 from upshot.contract.settings import Budget, ModelSettings, Policy, Retry
 from upshot.errors import Misuse
+from upshot.runs.limits.pacer import Pacer
 from upshot.runs.plan import RunOptions
 
 RESUME_NAMES = ("answers", "continue_stopped", "journal", "take_over")
@@ -93,9 +94,11 @@ OPTIONS: Mapping[str, Allowed] = {
     "model": Allowed("'provider:name' or a Model", (str,), methods=("call",)),
     "observers": _list_of("observers"),
     "on_pre_tool_use": _FUNCTION,
+    "pacer": Allowed("a Pacer", (Pacer,)),
     "parent_run_id": _STRING,
     "policy": Allowed("a Policy", (Policy,)),
     "prepare": _FUNCTION,
+    "priority": Allowed("a whole number", (int,), but=(bool,)),
     "prices": Allowed(
         "Prices, or a mapping from model names to Price", (Mapping,), methods=("find", "cost_of")
     ),

@@ -52,6 +52,7 @@ HOOKS = {
 # What a call may give and still be planned like the first such one of its agent. A trivial run
 # takes 669,000 instructions with the kept plan and 735,000, 10 % more, without (callgrind).
 _OPTIONS_OF_NO_EFFECT = frozenset({"journal"})
+_GUARDS = ("gates", "on_pre_tool_use", "pacer", "policy", "priority")
 _KEY = "_known"
 _NOTHING = Request("")
 
@@ -275,8 +276,9 @@ def _parent() -> Plan | None:
 
 
 def _guards(options: RunOptions, parent: Plan | None) -> dict[str, Any]:
-    """What holds tool calls back, for child runs too unless they are given another."""
-    guards = {name: options.get(name) for name in ("gates", "on_pre_tool_use", "policy")}
+    """What holds tool and model calls back, for child runs too unless they are given another."""
+    guards = {name: options.get(name) for name in _GUARDS}
+    guards["priority"] = guards["priority"] or 0
     if isinstance(gates := guards["gates"], Iterable):
         # It may be one that can be read only once.
         guards["gates"] = tuple(cast("Iterable[object]", gates))

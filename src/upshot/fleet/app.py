@@ -48,6 +48,7 @@ from upshot.journal.opening import open_journal
 from upshot.journal.shared import DueRun, Submission, needs_shared
 from upshot.runs.callbacks import call, raised
 from upshot.runs.dependencies import MadeBy
+from upshot.runs.limits.pacer import Pacer
 from upshot.runs.plan import ResumeOptions, RunOptions, Where
 
 Notify: TypeAlias = Callable[[Sequence[InboxItem]], Awaitable[None] | None]
@@ -79,6 +80,7 @@ class App:
             what agents have.
         journal: A path, "memory:", a database's URL, or an open journal.
         model: "provider:name" or a Model, in place of those of the agents.
+        pacer: Has the model calls of all runs wait for their turn in the provider's limits.
         policy: Rules on tools, for runs that are submitted without rules of their own.
         secrets: Texts that are masked in the journal and in what is shown; a worker needs the same.
         notify: Called with what a run waits for whenever one parks here with something to answer;
@@ -101,12 +103,18 @@ class App:
         dependencies: DependencyFactory[Any] | None = None,
         journal: Where | None = None,
         model: str | Model | None = None,
+        pacer: Pacer | None = None,
         policy: Policy | None = None,
         secrets: Iterable[str] = (),
         notify: Notify | None = None,
         version: str | None = None,
     ) -> None:
-        given: dict[str, Any] = {"secrets": secrets, "model": model, "policy": policy}
+        given: dict[str, Any] = {
+            "secrets": secrets,
+            "model": model,
+            "pacer": pacer,
+            "policy": policy,
+        }
         given = {name: value for name, value in given.items() if value is not None}
         for name, value in given.items():
             check_argument(f"{name} of an App", value, OPTIONS[name])
@@ -184,7 +192,7 @@ class App:
             at: From when on it may be taken up, timezone-aware; None is at once.
             key: Names the request for you: submitted again with it, it gives the same run, until
                 30 days after its end.
-            priority: Runs with a larger one are taken up first.
+            priority: Runs with a larger one are taken up first, and go first with the pacer.
             options: Options that are data: any of artifacts, attributes, budget, if_waiting,
                 max_attempts, model, policy, remember, retry, settings.
 
@@ -389,6 +397,7 @@ class App:
         agent, new = self.agent_of(new.agent_id), lifted(new, self._secrets)
         request = replace(new.request, run_id=new.run_id)
         given = {**self._options, **from_data(new.options, goes_on=False), "journal": journal}
+        given["priority"] = new.priority
         options = cast("RunOptions", given)
         if agent.handoffs:
             agents = self.agents.values()
@@ -403,6 +412,7 @@ class App:
     ) -> AgentResult[Any]:
         """Go on from the log of a run, and with those that follow it."""
         given = {} if new is None else from_data(lifted(new, self._secrets).options, goes_on=True)
+        given["priority"] = 0 if new is None else new.priority
         return await resume_any(
             run_id,
             [*self.agents.values()],

@@ -126,6 +126,15 @@ class Endpoint:
             return None
         return None if self._key_of_environment() else self.provider.key_variable
 
+    @property
+    def account(self) -> str:
+        """The address and the key, by which limits are counted; the key of a function is not in it.
+
+        A function may give another key each time, for one and the same account.
+        """
+        key = self._key or self._key_of_environment()
+        return f"{self.url} {'' if callable(key) else key.strip()}"
+
     async def headers(self) -> dict[str, str] | AgentError:
         """The headers of the next request, or why it cannot be made."""
         key = self._key or self._key_of_environment()
@@ -382,6 +391,11 @@ class HttpModel:
     def endpoint(self) -> Endpoint:
         """Its address and key."""
         return self._endpoint
+
+    @property
+    def account(self) -> str:
+        """Its address and key, by which its provider counts limits; for digests only."""
+        return self._endpoint.account
 
     @property
     def priced(self) -> bool:

@@ -38,6 +38,7 @@ from upshot.errors import Misuse
 from upshot.models.prices import Prices
 from upshot.models.registry import name_of
 from upshot.runs.callbacks import method
+from upshot.runs.limits.pacer import Pacer
 from upshot.runs.redaction import MARKS_OPTION
 from upshot.state.child_runs import TURN_OPTION
 from upshot.state.run_state import DECLARED_OPTION
@@ -86,6 +87,10 @@ class ResumeOptions(TypedDict, Generic[Deps], total=False):
         max_attempts: How often a decider may have it done, the first included; at least 1.
         retry: Of failed model calls, those of agents in its graph or machine too; None is off.
         budget: Limits; wins over the agent's as a whole.
+        pacer: Has model calls wait for their turn in the provider's limits; those of child runs
+            too, unless they have their own. A resume has to give it again.
+        priority: Of those that wait for the pacer, runs with a larger one go first; below 0 are
+            those that may wait, such as batches. Holds for child runs.
         dependencies: One object for tools and engines, ``ToolContext.dependencies``; wins over what
             ``Agent.dependencies`` makes.
         approve: Asked before a tool that needs approval; True, False, or None to defer.
@@ -122,6 +127,8 @@ class ResumeOptions(TypedDict, Generic[Deps], total=False):
     max_attempts: int
     retry: Retry | None
     budget: Budget | None
+    pacer: Pacer | None
+    priority: int
     dependencies: Deps
     approve: Approver | None
     on_pre_tool_use: PreToolHook | None
@@ -370,6 +377,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     settings: ModelSettings | None = None
     retry: Retry | None = None
     budget: Budget = USUAL_BUDGET
+    pacer: Pacer | None = None
+    priority: int = 0
     tools: tuple[Tool, ...] = ()
     handoffs: tuple[Handoff, ...] = ()
     host: object = None

@@ -31,6 +31,7 @@ from upshot.models.retry import call_with_retry, reply_of, stream_with_retry
 from upshot.runs.budget import money_of, tokens_of
 from upshot.runs.callbacks import blame, raised
 from upshot.runs.engine_api.exceptions import Failed, Interrupted
+from upshot.runs.limits.paced_call import paced_call
 from upshot.runs.redaction import has_marks
 from upshot.runs.run_context import RunContext
 from upshot.runs.services.hooks import before_model
@@ -134,12 +135,7 @@ async def call_model(
     if context.state.taint is not None and context.toolbox is not None:
         # The provider's own tools may have read it.
         context.toolbox.distrust(context.state.taint)
-    _warn_of_reply(context, response, purpose)
-    provider = str(response.provider_data.get("provider", ""))
-    if provider and provider != context.provider:
-        context.provider = provider
-        if len(request.messages) > 1:
-            _warn_of_left_out(context, request, provider)
+    _warn_of_reply(context, request, response, purpose)
     return response
 
 
@@ -207,8 +203,15 @@ _NOT_CACHED = (
 _TRUNCATED = "the reply was cut off at the limit on tokens: raise ModelSettings(max_tokens=)"
 
 
-def _warn_of_reply(context: RunContext, response: ModelResponse, purpose: str) -> None:
-    """Warn of an answer of the engine's that is none, or only the beginning of one."""
+def _warn_of_reply(
+    context: RunContext, request: ModelRequest, response: ModelResponse, purpose: str
+) -> None:
+    """Warn of what another provider was not sent, and of an answer of the engine's that is none."""
+    provider = str(response.provider_data.get("provider", ""))
+    if provider and provider != context.provider:
+        context.provider = provider
+        if len(request.messages) > 1:
+            _warn_of_left_out(context, request, provider)
     if purpose:
         return
     if response.refusal:
@@ -257,6 +260,14 @@ def _with_told(response: ModelResponse, told: Usage | None) -> ModelResponse:
     return msgspec.structs.replace(response, usage=told, cost=told.cost)
 
 
+def _with_shown(response: ModelResponse, whole: str, seen: str) -> ModelResponse:
+    """*response*, which broke off after the text *whole*, with what was *seen* of it."""
+    if response.content not in (None, whole):
+        return response
+    parts = (*response.reasoning, Text(seen), *response.tool_calls)
+    return msgspec.structs.replace(response, parts=parts)
+
+
 class ModelCall:
     """One model call with its tries, while it is under way.
 
@@ -293,6 +304,7 @@ class ModelCall:
         self._in_flight = False
         self._shown: list[str] = []
         self._told: Usage | None = None
+        self._paced = paced_call(context, model, request, interrupt)
 
     async def ask(self) -> ModelResponse:
         """Call or stream until there is an answer, or an error that no try would mend."""
@@ -302,7 +314,7 @@ class ModelCall:
             if context.recorder.watched and callable(stream) and not self._purpose:
                 return await self._show()
             response, _ = await call_with_retry(
-                self._call,
+                self._call if self._paced is None else self._paced.call_by(self._call),
                 context.plan.retry,
                 allow_empty=context.plan.agent.allow_empty,
                 clock=context.supervisor.interruptible_clock,
@@ -327,7 +339,7 @@ class ModelCall:
         context = self._context
         response = ModelResponse()
         items = stream_with_retry(
-            self._stream,
+            self._stream if self._paced is None else self._paced.stream_by(self._stream),
             context.plan.retry,
             allow_empty=context.plan.agent.allow_empty,
             clock=context.supervisor.interruptible_clock,
@@ -347,11 +359,7 @@ class ModelCall:
                 context.recorder.show(item, self)
         response = _with_told(response, self._told)
         if response.error is not None and self._shown:
-            whole, seen = "".join(self._shown), self._shown_text()
-            if response.content in (None, whole):
-                # What was seen of a reply that broke off is kept.
-                parts = (*response.reasoning, Text(seen), *response.tool_calls)
-                response = msgspec.structs.replace(response, parts=parts)
+            response = _with_shown(response, "".join(self._shown), self._shown_text())
         context.recorder.end_pieces(self)
         return response
 
