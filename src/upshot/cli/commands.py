@@ -30,6 +30,7 @@ from upshot.cli.lookup import DEFAULT_JOURNAL, check_run_id, read_inputs, standa
 from upshot.cli.report import Shown
 from upshot.cli.running import cancel_run, fork_run, replay_run, resume_agent, run_agent
 from upshot.cli.terminal import EXIT_CODES, MISUSE, Terminal
+from upshot.cli.work import work_on_app
 from upshot.contract.base.checks import nearest
 from upshot.contract.base.enums import Status
 from upshot.contract.codec import encode
@@ -292,6 +293,37 @@ def cancel(**options: Any) -> int:
     RUN is an id, a beginning of one, or last. A turn of a conversation is in the way no more.
     """
     return _run(cancel_run, **options)
+
+
+@upshot.command(short_help="Work on the runs that are submitted to an App.")
+@click.argument("target", metavar="FILE.py[:APP]")
+@click.option("--journal", default="", metavar="URL", help="In place of the App's own.")
+@click.option(
+    "--concurrency",
+    type=number_from(1),
+    default=50,
+    metavar="N",
+    help="Runs at once, 50 by default.",
+)
+@click.option(
+    "--grace",
+    "grace_s",
+    type=click.FloatRange(min=0),
+    default=25.0,
+    metavar="SECONDS",
+    help="How long steps in hand may go on after a signal, 25 by default.",
+)
+@click.option(
+    "--only-same-version", is_flag=True, help="Leave runs alone that began with other code."
+)
+@click.option("--list", "lists", is_flag=True, help="Print the runs that are due, and end.")
+def work(**options: Any) -> int:
+    """Take up the runs of an App that are due, until SIGTERM or Ctrl-C.
+
+    Then nothing new is taken, steps in hand may end, and the rest is left to other workers. The
+    exit code is 0 if every run was given back.
+    """
+    return _run(work_on_app, **options)
 
 
 @upshot.command(short_help="Begin a new run from a point of another one.")

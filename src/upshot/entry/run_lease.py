@@ -18,6 +18,7 @@ from upshot.contract.protocols import InstantJournal, Journal, as_leasing
 from upshot.journal.lease_holder import LeaseHolder, RunHeld
 from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.run_list import TurnClaim, TurnInTheWay
+from upshot.runs.release import lose
 from upshot.runs.run_context import current_run
 from upshot.runs.session import Session
 
@@ -53,7 +54,7 @@ class RunLease:
     def lose(self) -> None:
         """End what works on the run, which another process has taken."""
         if self._session is not None and (session := self._session()) is not None:
-            session.lose()
+            lose(session)
 
     def let_know(self) -> None:
         """Wake those who wait for ``session``."""

@@ -24,6 +24,7 @@ from upshot.contract.result import AgentResult
 from upshot.contract.run_control import Interrupt
 from upshot.errors import Misuse
 from upshot.runs.recorder import listeners_of
+from upshot.runs.release import release
 from upshot.runs.session import Session
 from upshot.runs.task_supervisor import CALLER_GRACE_S, GRACE_S
 
@@ -144,7 +145,7 @@ class LiveRun(Generic[T]):
             grace_s: So long steps in hand may end by themselves, in seconds.
             at: From when on the run may be taken up, timezone-aware; None is at once.
         """
-        self._tell(lambda: self._session.release(reason, grace_s=grace_s, at=at))
+        self._tell(lambda: release(self._session, reason, grace_s=grace_s, at=at))
 
     def _tell(self, word: Callable[[], object]) -> None:
         """Say *word* in the loop of the run: at once there, soon from another thread."""

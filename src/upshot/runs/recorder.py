@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, get_args
 from msgspec.structs import force_setattr
 
 from upshot.contract.agent_spec import HandoffEvent
-from upshot.contract.base.enums import Effect, Origin
+from upshot.contract.base.enums import Origin
 from upshot.contract.base.structs import RunEvent, path_of
 from upshot.contract.error import RunWarning
 from upshot.contract.events import (
@@ -22,7 +22,6 @@ from upshot.contract.events import (
     Event,
     RunReleased,
     RunSettled,
-    ToolSettled,
     Warned,
 )
 from upshot.contract.message import Unknown
@@ -204,7 +203,7 @@ class Recorder:
         is_heard: Whether events are logged, or told to anybody.
         is_lost: Whether the log could not be written; others may raise JournalError too.
         is_settled: Whether the last event of the session was emitted; none comes after it.
-        is_muted: Whether nothing is taken, since the run is being left to another session.
+        only: Says which events are taken of a run that is left to another session; None is all.
         held: Never set; where it is there, what would begin a step waits for it.
     """
 
@@ -213,9 +212,8 @@ class Recorder:
     is_heard: bool = False
     is_settled: bool = False
     is_lost: bool = False
-    is_muted: bool = False
+    only: Callable[[Event], bool] | None = None
     held: asyncio.Event | None = None
-    _keeps_unknown: bool = False
     _leasing: LeasingJournal | None = None
     _part: int = 0
     # Those that wait to be told, one after another.
@@ -339,29 +337,15 @@ class Recorder:
         _set(event, "time", self.now())
         _set(event, "seq", seq)
 
-    def mute(self, *, keeps_unknown: bool) -> None:
-        """Take nothing more of the run, which another session goes on with.
-
-        Args:
-            keeps_unknown: Whether outcomes of bodies are taken that may have done something.
-        """
-        self.is_muted, self._keeps_unknown, self._plain = True, keeps_unknown, _NONE
-
-    def unmute(self) -> None:
-        """Take events again."""
-        self.is_muted = False
-
-    def _is_unknown(self, event: Event) -> bool:
-        """Whether *event* tells that a body was cut off that may have done something."""
-        if not (self._keeps_unknown and isinstance(event, ToolSettled)):
-            return False
-        return event.record.effect is Effect.UNKNOWN and event.call_id in self.state.unsettled
+    def take_only(self, only: Callable[[Event], bool] | None) -> None:
+        """Take nothing but what *only* says; None takes all again."""
+        self.only, self._plain = only, _NONE
 
     def _takes(self, event: Event) -> bool:
         """Whether *event* is durable and comes in time; a delta is shown at once."""
         if self.is_settled or not isinstance(event, RunEvent):
             return False
-        if self.is_muted and not self._is_unknown(event):
+        if self.only is not None and not self.only(event):
             return False
         if type(event) in _DELTAS:
             self.show(event)

@@ -50,6 +50,17 @@ def refused_modes(
             )
 
 
+def warn_of_artifacts(context: RunContext, result: AgentResult[Any]) -> None:
+    """Warn of those that were asked for and are not there, and of those nobody can take."""
+    plan = context.plan
+    if plan.artifacts and result.status is _COMPLETED:
+        for warning in missing_channels(context.state.board, plan.artifacts):
+            context.recorder.warn(warning)
+    if (config := plan.request.config) is not None:
+        for warning in refused_modes(result.artifacts, config):
+            context.recorder.warn(warning)
+
+
 def missing_channels(board: Board, channels: Iterable[str]) -> Iterator[RunWarning]:
     """Warn of each of *channels* that gives no artifact though one was asked for."""
     there = board.channels()

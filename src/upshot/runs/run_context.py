@@ -154,10 +154,16 @@ class RunContext:
         dependencies: What its tools and its engine are given, None until a factory has made them.
         opened: What that factory opened, and is left at the end of the session; None before.
         release: Why the run is left to another session, None if it is not.
+        is_left: Whether it was.
+        end_grace: Ends the time that steps in hand have.
+        lost_before: How many models earlier sessions asked in vain.
         digester: Makes the digests of its requests, None until one is needed.
     """
 
     release: RunReleased | None = None
+    is_left: bool = False
+    end_grace: Callable[[], None] | None = None
+    lost_before: int = 0
     digester: RequestDigester | None = None
     opened: contextlib.AsyncExitStack | None = None
 

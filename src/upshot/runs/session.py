@@ -8,23 +8,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from typing import Any, NamedTuple
 
 from msgspec.structs import force_setattr, replace
 
 from upshot.contract.agent_spec import HANDOFF_STATE_KEY
-from upshot.contract.base.enums import ErrorCode, Origin, Status
+from upshot.contract.base.enums import Origin, Status
 from upshot.contract.base.json_values import to_free_json
-from upshot.contract.error import AgentError, RunWarning
+from upshot.contract.error import RunWarning
 from upshot.contract.events import (
     AttemptEnded,
     AttemptStarted,
     Committed,
-    ReleaseReason,
     RunInterrupted,
-    RunReleased,
     RunResumed,
     RunSettled,
     RunStarted,
@@ -54,10 +52,11 @@ from upshot.runs.engine_api.run_view import Run
 from upshot.runs.plan import Plan
 from upshot.runs.recorder import anybody_listens
 from upshot.runs.redaction import COUNT_OPTION, MARKS_OPTION, in_order, marks_for
+from upshot.runs.release import hear, leave
 from upshot.runs.replay.recording import Recording
-from upshot.runs.result_builder import attempt_line, build_result, missing_channels, refused_modes
-from upshot.runs.resumption import changes_since, log_answers, restore, taint_in
-from upshot.runs.run_context import CUT, HOLD, RunContext, current_run
+from upshot.runs.result_builder import attempt_line, build_result, warn_of_artifacts
+from upshot.runs.resumption import changes_since, log_answers, taint_in
+from upshot.runs.run_context import RunContext, current_run
 from upshot.runs.services import hooks
 from upshot.runs.services.hooks import (
     ACCEPTED,
@@ -68,7 +67,7 @@ from upshot.runs.services.hooks import (
     with_verdict,
 )
 from upshot.runs.services.model_caller import count_conversation
-from upshot.runs.services.run_tools import toolbox_of
+from upshot.runs.services.run_tools import take_up
 from upshot.state.board import Board
 from upshot.state.child_runs import settled_step, step_of
 from upshot.state.run_state import RunState, acts_in
@@ -238,11 +237,6 @@ class Session:
     _result: AgentResult[Any]
     # Set at the end, where others than who lives it wait for that.
     _ended: asyncio.Event | None = None
-    # Ends the grace of steps in hand where the run is left to another session.
-    _cut_off: asyncio.TimerHandle | None = None
-    _is_left: bool = False
-    # How many models earlier sessions asked in vain.
-    _lost_before: int = 0
 
     def __init__(
         self,
@@ -285,70 +279,6 @@ class Session:
         else:
             # Nothing of a run is logged before its beginning.
             self._early = self._early or interrupt
-
-    def lose(self) -> None:
-        """Cancel the work, since another process has taken the run; the log takes no more of it."""
-        self.context.supervisor.tell_inside(CUT)
-        self.context.supervisor.end("caller")
-
-    def release(
-        self, reason: ReleaseReason, *, grace_s: float = 0.0, at: datetime | None = None
-    ) -> None:
-        """Leave the run to another session, unless it is about to end.
-
-        Nothing is begun any more. Steps in hand may end by themselves; then the rest is cancelled.
-
-        Args:
-            reason: As ``RunReleased`` has it.
-            grace_s: So long they may; where there are child runs, these wait for its end.
-            at: From when on the run may be taken up, None for at once.
-        """
-        context = self.context
-        if context.release is None and self._is_before_end:
-            now = context.plan.clock.now()
-            context.release = RunReleased(reason=reason, at=at or now)
-            self._hold()
-            context.recorder.watch(self._look_for_rest)
-            self._cut_off = asyncio.get_running_loop().call_later(grace_s, self._cut)
-            self._look_for_rest()
-
-    @property
-    def _is_before_end(self) -> bool:
-        return self.phase in (Phase.OPENING, Phase.PREPARING, Phase.ATTEMPTING)
-
-    def _hold(self) -> None:
-        """Have what would begin a step wait for good."""
-        recorder, tools = self.context.recorder, self.context.toolbox
-        recorder.held = asyncio.Event()
-        if tools is not None:
-            tools.hold(recorder.held)
-        self.context.supervisor.tell_inside(HOLD)
-
-    def _look_for_rest(self, _: object = None) -> None:
-        """End the work if no step is in hand."""
-        state, inside = self.context.state, self.context.supervisor.has_inside
-        is_asking = state.lost_calls > self._lost_before
-        if not (inside or is_asking or state.unsettled or state.steps_started):
-            self._cut()
-
-    def _cut(self) -> None:
-        """End the work; of what was in hand the log has only that nobody knows what came of it."""
-        supervisor, recorder = self.context.supervisor, self.context.recorder
-        if self.phase is Phase.ATTEMPTING and not recorder.is_muted:
-            # A call that has a child run inside goes on with that.
-            recorder.mute(keeps_unknown=not supervisor.has_inside)
-            supervisor.tell_inside(CUT)
-            supervisor.end("caller")
-
-    def _hear(self, word: Interrupt) -> None:
-        """Follow what the parent run is asked, or tells."""
-        if word is HOLD:
-            self.context.release = RunReleased(reason="outer")
-            self._hold()
-        elif word is CUT:
-            self._cut()
-        else:
-            self.interrupt(word)
 
     def _begin_to_stop(self, interrupt: Interrupt) -> None:
         """Begin to stop, whoever asked for it: only the first request comes by here."""
@@ -472,7 +402,7 @@ class Session:
         if self._early is not None:
             self.interrupt(self._early)
         if parent is not None:
-            self._leave_parent = parent.follow(self._hear)
+            self._leave_parent = parent.follow(partial(hear, self))
         if self._has_hooks:
             await hooks.tell(context, "on_run_start", self.plan.request)
         state = context.state
@@ -513,9 +443,8 @@ class Session:
         """Log that the run goes on, and what was answered since."""
         plan, context, state = self.plan, self.context, self.context.state
         started = state.started or RunStarted()
-        self._lost_before = state.lost_calls
         changes = (*plan.warnings, *changes_since(state, plan))
-        self._take_up()
+        take_up(context)
         context.recorder.emit(
             RunResumed(
                 agent=plan.spec,
@@ -533,29 +462,6 @@ class Session:
             context.recorder.warn(_OTHER_SECRETS)
         for warning in changes:
             context.recorder.warn(warning)
-
-    def _take_up(self) -> None:
-        """Go on with the budget and the tools where earlier sessions left them."""
-        plan, context, state = self.plan, self.context, self.context.state
-        budget = context.budget
-        # Who has this run inside has counted what it used until now.
-        budget.is_known = plan.is_known
-        # The user's host was told in those sessions.
-        tell, budget.tell = budget.tell, None
-        restore(budget, state)
-        budget.is_known, budget.tell = False, tell
-        context.recorder.attempt = state.attempt
-        if state.records:
-            tools = toolbox_of(context)
-            if earlier := tuple(state.records[: state.records_before]):
-                tools.restore(earlier)
-            tools.new_turn()
-            if later := tuple(state.records[state.records_before :]):
-                tools.restore(later)
-        # A script has a place; it goes on after the replies that the log holds.
-        go_on_after = getattr(plan.model, "go_on_after", None)
-        if callable(go_on_after):
-            go_on_after(state.responses, conversation=state.board.messages())
 
     def _recall(self, line: AttemptLine) -> None:
         """Take up a run whose last attempt had ended when its process did."""
@@ -623,12 +529,12 @@ class Session:
     async def _work(self) -> Cue:
         """Have the engine work on the board."""
         context, supervisor = self.context, self.context.supervisor
-        if context.release is not None:
-            # Before this attempt began.
-            return await self._leave()
-        _, error = await supervisor.drive(work_on(context, self._run, self._host))
-        if context.recorder.is_muted:
-            return await self._leave()
+        error, is_left = None, context.release is not None
+        if not is_left:
+            _, error = await supervisor.drive(work_on(context, self._run, self._host))
+        if is_left or context.recorder.only is not None:
+            self._keep(build_result(context, await leave(context)))
+            return RELEASED
         if supervisor.abandoned:
             message = "the engine ignored its cancellation and was left behind"
             warning = RunWarning(code="abandoned", message=message, origin=Origin.ENGINE)
@@ -654,23 +560,6 @@ class Session:
             result = self._keep(replace(result, state=dict(context.facts)))
             await self._end_attempt(result)
         return cue
-
-    async def _leave(self) -> Cue:
-        """Leave the run to another session: no hook is called, and nothing is concluded."""
-        context, release = self.context, self.context.release or RunReleased()
-        if self._cut_off is not None:
-            self._cut_off.cancel()
-        if context.opened is not None:
-            await close_dependencies(context)
-        message = f"the run goes on in another session: {release.reason}"
-        error = AgentError(ErrorCode.INTERRUPTED, message, origin=Origin.HOST)
-        left = Ending(
-            status=Status.INTERRUPTED, error=error, interrupt=Interrupt("released", release.reason)
-        )
-        self._keep(build_result(context, left))
-        context.recorder.unmute()
-        self._is_left = True
-        return RELEASED
 
     def _show_handoff(self) -> None:
         """Put the hand-off that was taken into the facts, or take an earlier one away."""
@@ -785,7 +674,7 @@ class Session:
         if context.toolbox is not None:
             context.toolbox.warn_of_leftovers()
         if self.plan.artifacts or self.plan.request.config is not None:
-            self._warn_of_artifacts()
+            warn_of_artifacts(context, self._result)
         facts: dict[str, Any] = {"committed": self._committed, "warnings": tuple(state.warnings)}
         if self._result.status is not _PARKED:
             facts["attempt_log"] = tuple(state.lines)
@@ -796,16 +685,6 @@ class Session:
         if self._has_begun and self._has_hooks:
             await hooks.tell(context, "on_run_end", self._result)
         return TOLD
-
-    def _warn_of_artifacts(self) -> None:
-        """Warn of those that were asked for and are not there, and of those nobody can take."""
-        context, artifacts = self.context, self.plan.artifacts
-        if artifacts and self._result.status is Status.COMPLETED:
-            for warning in missing_channels(context.state.board, artifacts):
-                context.recorder.warn(warning)
-        if (config := self.plan.request.config) is not None:
-            for warning in refused_modes(self._result.artifacts, config):
-                context.recorder.warn(warning)
 
     async def _hear_host(self) -> None:
         """Let the user's host finish, so that what it raised of the run is in the result."""
@@ -824,7 +703,7 @@ class Session:
         context, warnings = self.context, self.context.state.warnings
         if len(warnings) != len(self._result.warnings):
             self._keep(replace(self._result, warnings=tuple(warnings)))
-        released = context.release if self._is_left else None
+        released = context.release if context.is_left else None
         cue = WAITS if released is not None or self._result.status is _PARKED else CLOSED
         try:
             context.recorder.emit(released or RunSettled(result=self._result))

@@ -11,6 +11,7 @@ from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.errors import Misuse
 from upshot.runs.engine_api.steps import body_of
 from upshot.runs.plan import Plan
+from upshot.runs.resumption import restore
 from upshot.runs.run_context import RunContext
 from upshot.runs.services.model_caller import call_model
 from upshot.state.child_runs import CHAIN_OPTION, child_id
@@ -184,3 +185,27 @@ class _RunLog:
             context.budget.count_tool(event.call.name)
         if context.plan.handoffs and isinstance(event, ToolSettled):
             context.handoffs.note(event.record)
+
+
+def take_up(context: RunContext) -> None:
+    """Go on with the budget and the tools where earlier sessions left them."""
+    plan, state, budget = context.plan, context.state, context.budget
+    # Who has this run inside has counted what it used until now.
+    budget.is_known = plan.is_known
+    # The user's host was told in those sessions.
+    tell, budget.tell = budget.tell, None
+    restore(budget, state)
+    budget.is_known, budget.tell = False, tell
+    context.recorder.attempt = state.attempt
+    context.lost_before = state.lost_calls
+    if state.records:
+        tools = toolbox_of(context)
+        if earlier := tuple(state.records[: state.records_before]):
+            tools.restore(earlier)
+        tools.new_turn()
+        if later := tuple(state.records[state.records_before :]):
+            tools.restore(later)
+    # A script has a place; it goes on after the replies that the log holds.
+    go_on_after = getattr(plan.model, "go_on_after", None)
+    if callable(go_on_after):
+        go_on_after(state.responses, conversation=state.board.messages())
