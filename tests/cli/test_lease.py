@@ -53,9 +53,7 @@ def test_a_run_is_taken_over_where_that_is_asked_for(folder: Path) -> None:
     assert "no longer held with epoch 1" in err
 
 
-@pytest.mark.parametrize(
-    "command", ["runs", "show", "resume", "approve", "cancel", "fork", "replay"]
-)
+@pytest.mark.parametrize("command", ["runs", "show", "resume", "approve", "stop", "fork", "replay"])
 def test_an_empty_file_is_no_journal_and_stays_empty(tmp_path: Path, command: str) -> None:
     empty = tmp_path / "empty.txt"
     empty.touch()

@@ -28,7 +28,8 @@ from upshot.cli.listing import (
 from upshot.cli.loading import Asked
 from upshot.cli.lookup import DEFAULT_JOURNAL, check_run_id, read_inputs, standard_input
 from upshot.cli.report import Shown
-from upshot.cli.running import cancel_run, fork_run, replay_run, resume_agent, run_agent
+from upshot.cli.running import fork_run, replay_run, resume_agent, run_agent, stop_run
+from upshot.cli.submitting import list_inbox, submit_run
 from upshot.cli.terminal import EXIT_CODES, MISUSE, Terminal
 from upshot.cli.work import work_on_app
 from upshot.contract.base.checks import nearest
@@ -283,16 +284,56 @@ def resume(*, answer: tuple[tuple[str, str], ...], continue_stopped: bool, **opt
     return _run(resume_agent, continue_stopped=continue_stopped, **options)
 
 
-@upshot.command(short_help="End a run that died or waits.")
+@upshot.command(short_help="Stop a run, whoever works on it.")
 @RUN
+@click.option("--now", is_flag=True, help="End it as canceled, and wait for that.")
+@click.option("--reason", default="", metavar="TEXT", help="Why, for its log.")
 @JOURNAL
 @JSON
-def cancel(**options: Any) -> int:
-    """End RUN, whose process died or which waits, as canceled; no agent is needed.
+def stop(**options: Any) -> int:
+    """Stop RUN at its next safe point, whichever process works on it; no agent is needed.
 
-    RUN is an id, a beginning of one, or last. A turn of a conversation is in the way no more.
+    RUN is an id, a beginning of one, or last. With --now it is ended as canceled: also one that
+    is queued or parked, or whose process died. A turn of a conversation is in the way no more.
     """
-    return _run(cancel_run, **options)
+    return _run(stop_run, **options)
+
+
+@upshot.command("submit", short_help="Have a run worked on by whoever takes it up.")
+@click.argument("target", metavar="FILE.py[:NAME]", type=PATH)
+@click.argument("text", metavar="REQUEST")
+@click.option("--agent", default="", metavar="ID", help="Which agent of the App.")
+@click.option("--conversation", default="", metavar="ID", help="Of which it is a turn.")
+@click.option("--at", default="", metavar="MOMENT", help="From when on, such as 2027-01-31T08:00.")
+@click.option("--key", default="", metavar="KEY", help="The same key gives the same run.")
+@click.option("--priority", default=0, type=int, metavar="N", help="Larger ones come first.")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A variable that the run starts with; VALUE is JSON, or else a text. May be given again.",
+)
+@click.option("--run-id", default="", metavar="ID", help="The id of the run.")
+@click.option(
+    "--journal",
+    default=None,
+    type=PATH,
+    metavar="FILE|URL",
+    envvar="UPSHOT_JOURNAL",
+    show_envvar=True,
+    help=f"The log of runs. Default: that of the App, else {DEFAULT_JOURNAL}.",
+)
+@JSON
+def submit(*, text: str, inputs: tuple[str, ...], run_id: str, **options: Any) -> int:
+    """Put REQUEST into the journal for a worker, and print the id of its run.
+
+    FILE.py means its app, else its only App or agent. REQUEST - reads it from stdin.
+    """
+    check_run_id(run_id)
+    text = standard_input() if text == "-" else text
+    request = Request(text, inputs=read_inputs(inputs), run_id=run_id)
+    return _run(submit_run, request=request, **options)
 
 
 @upshot.command(short_help="Work on the runs that are submitted to an App.")
@@ -391,6 +432,31 @@ def approve(**options: Any) -> int:
     """
     given = Given(**{field: options.pop(field) for field in Given.__dataclass_fields__})
     return _run(answer_run, given=given, **options)
+
+
+@click.command(short_help="List what waits for answers, and answer it.")
+@click.option("--conversation", default="", metavar="ID", help="List only those of this one.")
+@click.option(
+    "--limit",
+    type=number_from(0),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="List at most those of so many runs, 0 for all.",
+)
+def inbox(*, wanted: str, conversation: str, limit: int, **options: Any) -> int:
+    """List what waits for answers; with RUN show it, take answers, and go on as approve does."""
+    if wanted:
+        context = click.get_current_context()
+        return context.invoke(approve, wanted=wanted, **options)
+    given = {name: options[name] for name in ("journal", "as_json")}
+    return _run(list_inbox, conversation=conversation, limit=limit, **given)
+
+
+# The same options as those of approve, and where those come from.
+_OWN = click.Argument(["wanted"], metavar="[RUN]", default="")
+inbox.params = [_OWN, *approve.params[1:], *inbox.params]
+upshot.add_command(inbox)
 
 
 @upshot.command(short_help="Show all of a run: facts, timeline, answer.")

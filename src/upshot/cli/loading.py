@@ -30,6 +30,7 @@ from upshot.engines.machine.document import BrokenMachine
 from upshot.engines.machine.loader import load_machine
 from upshot.engines.machine.machine_engine import MachineEngine
 from upshot.errors import Misuse
+from upshot.fleet.app import App
 from upshot.models.registry import missing_key, resolve
 from upshot.runs.dependencies import MadeBy
 from upshot.runs.plan import ResumeOptions
@@ -147,6 +148,36 @@ def load_agent(target: Target, modules: Sequence[Path] = ()) -> AnyAgent:
         known = ", ".join((".py", *AGENT_FILES))
         raise Misuse(f"{shown(path)} is not an agent's file: give one that ends in {known}")
     return choose(target, "agent", _agent, hint=": define one, agent = upshot.Agent(...)")
+
+
+def load_app(target: Target) -> tuple[App, Agent[Any] | None]:
+    """The App that *target* names in its Python file, or one of the agent that it names.
+
+    Without a name it is the file's ``app``, else its only App, else its only Agent.
+
+    Returns:
+        The App, and the agent where one is meant.
+
+    Raises:
+        Misuse: The file has no such thing, or more than one.
+    """
+    module = import_file(target.file)
+    named = cast("dict[str, object]", vars(module)).get("app")
+    if not target.name and isinstance(named, App):
+        return named, None
+    apps = [value for _, value in _values([module]) if isinstance(value, App)]
+    noun = "App" if apps and not target.name else "App or agent"
+    hint = ": define one, app = upshot.App(agents=[...])"
+    found = choose(target, noun, _app if noun == "App" else _app_or_agent, hint=hint, module=module)
+    return (found, None) if isinstance(found, App) else (App([found]), found)
+
+
+def _app(value: object) -> App | None:
+    return value if isinstance(value, App) else None
+
+
+def _app_or_agent(value: object) -> App | Agent[Any] | None:
+    return cast("Any", value) if isinstance(value, App | Agent) else None
 
 
 def _agent(value: object) -> AnyAgent | None:

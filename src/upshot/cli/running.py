@@ -36,7 +36,7 @@ from upshot.contract.model_calls import ModelReplied, ModelRetried, Request, Tex
 from upshot.contract.pending import AnyAnswer
 from upshot.contract.result import AgentResult
 from upshot.engines.loop import LoopEngine
-from upshot.entry.api import cancel, fork, reopen, replay, start
+from upshot.entry.api import attach, cancel, fork, reopen, replay, start
 from upshot.entry.replay_run import Replay
 from upshot.entry.session_setup import has_log
 from upshot.errors import Misuse
@@ -265,14 +265,27 @@ _DIFFERENT = 1
 _MAX_SHOWN = 400
 
 
-async def cancel_run(terminal: Terminal, *, wanted: str, journal: str, as_json: bool) -> int:
-    """End a run that nobody works on, and print what became of it."""
+async def stop_run(
+    terminal: Terminal, *, wanted: str, now: bool, reason: str, journal: str, as_json: bool
+) -> int:
+    """Stop a run, whoever works on it; with *now* print what became of it."""
     async with open_journal(existing_journal(journal), create=False) as log:
-        result = await cancel(await find_run(log, wanted), journal=log)
+        run_id = await find_run(log, wanted)
+        if now:
+            result = await cancel(run_id, journal=log)
+            if as_json:
+                terminal.put_json(encode(result))
+            else:
+                terminal.say(f"{run_id} is {result.status}")
+            return 0
+        async with attach(run_id, journal=log) as run:
+            if (state := await run.state()).ended and state.last_settled is not None:
+                raise Misuse(f"run {run_id} has ended: it is {state.last_settled.result.status}")
+            await run.interrupt(InterruptCause.USER_CANCEL, reason)
     if as_json:
-        terminal.put_json(encode(result))
+        terminal.put_json(encode({"run_id": run_id}))
     else:
-        terminal.say(f"{result.run_id} is {result.status}")
+        terminal.say(f"{run_id} stops at its next safe point, once it is worked on")
     return 0
 
 
