@@ -62,7 +62,7 @@ endef
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: fuzz chaos kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
-  postgres bench schema format clean
+  fleet postgres bench schema format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
@@ -111,6 +111,9 @@ postgres: $(DEV) ## install PostgreSQL and PgBouncer on Debian, and try the jour
 	@$(BIN)/pytest -q -n $(WORKERS) -k 'postgres or Postgres or Pooled' -rs \
 	  tests/journal tests/runs/test_kill.py tests/entry/test_run_lease.py tests/entry/test_inner_kill.py \
 	  tests/cli/test_postgres.py
+
+fleet: $(DEV) ## have many processes work on the runs of one journal, killed, stopped and cut off
+	@UPSHOT_FLEET=1 $(BIN)/pytest -q -n 0 -rs tests/fleet
 
 bench: $(DEV) ## compare with the raw loops; figures, no pass or fail
 	@$(BIN)/python -m bench

@@ -6,7 +6,7 @@ many the first one stands, and is logged once. Fork determinism and recovery det
 that go on from one point apart from each other come to the same. Checkpoint validity: the state at
 a point is that which the log up to there gives.
 
-``UPSHOT_PROCESSES=2,4,8,16`` runs it with so many processes and a death at each event.
+``UPSHOT_FLEET=1`` has 2 to 16 processes, and a death at each event.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from upshot import (
 from upshot.contract import Request
 
 ROOT = Path(__file__).resolve().parents[2]
-ASKED = os.environ.get("UPSHOT_PROCESSES", "")
-COUNTS = [int(one) for one in (ASKED or "3").split(",")]
+IS_LARGE = bool(os.environ.get("UPSHOT_FLEET"))
+COUNTS = [2, 4, 8, 16] if IS_LARGE else [3]
 # Of a run up to its question: where a write has begun, and where it has ended.
-DEATHS = range(2, 23) if ASKED else [9, 16]
+DEATHS = range(2, 23) if IS_LARGE else [9, 16]
 EFFECTS = ["pay 1", "pay 2", "sign 3"]
 
 
