@@ -26,7 +26,7 @@ from upshot import (
 __all__ = ["RUN", "make"]
 
 RUN = "r"
-_ELSEWHERE = ("process", "epoch", "already")
+_ELSEWHERE = ("process", "epoch", "already", "has ended")
 
 
 def make(effects: str) -> Agent[Any]:
@@ -108,8 +108,8 @@ async def main(step: str, *arguments: str) -> None:
     try:
         print(await steps[step](*arguments))
     except (Misuse, JournalError) as error:
-        # Another process has the run, has begun it or has ended it.
-        if not any(word in str(error) for word in (*_ELSEWHERE, "has ended")):
+        # Another process has the run, has begun it or has ended it; nobody else has a fork.
+        if step == "fork" or not any(word in str(error) for word in _ELSEWHERE):
             raise
         print("elsewhere")
 
