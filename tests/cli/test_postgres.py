@@ -66,3 +66,28 @@ def test_a_file_is_not_made_by_init(command: Command) -> None:
 def test_a_database_is_not_salvaged(command: Command) -> None:
     code, _, err = command("salvage", "postgresql://u:geheim@h/db", "new.db")
     assert code == 2 and "salvage reads files" in err and "geheim" not in err
+
+
+def test_the_health_of_a_journal_is_told(
+    command: Command, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert command("journal", "init", url)[0] == 0
+    monkeypatch.setenv("COLUMNS", "80")
+    code, out, err = command("health", "--journal", with_password(url))
+    assert (code, err) == (0, "")
+    assert out.splitlines()[1:] == [
+        "writing   works",
+        "standby   none that commits wait for: a failover may lose what was written",
+        "tables    version 1",
+        "clock     as here",
+        "at work   0 processes with 0 runs",
+        "due       0 runs",
+    ]
+    code, out, err = command("health", "--journal", with_password(url), "--json")
+    assert (code, err) == (0, "") and '"is_writable":true' in out and "geheim" not in out
+
+
+def test_the_health_of_a_journal_that_cannot_be_reached_is_misuse(command: Command) -> None:
+    code, out, err = command("health", "--journal", "postgresql://u:geheim@127.0.0.1:1/db")
+    assert (code, out) == (2, "")
+    assert "Connection refused" in err and "geheim" not in err

@@ -23,6 +23,7 @@ from upshot.cli.listing import (
     make_journal,
     prune_runs,
     salvage_journal,
+    show_health,
     show_run,
 )
 from upshot.cli.loading import Asked
@@ -546,6 +547,17 @@ def init(url: str) -> int:
     that work on runs need only use it.
     """
     return _run(make_journal, url=url)
+
+
+@upshot.command(short_help="Tell whether a journal can be used.")
+@JOURNAL
+@JSON
+def health(**options: Any) -> int:
+    """Tell whether a journal can be written, who works on its runs, and what is due.
+
+    Exit code 1 where it cannot be written.
+    """
+    return _run(show_health, **options)
 
 
 @upshot.command(short_help="Report all that is wrong with a machine.")

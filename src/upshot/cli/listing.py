@@ -34,7 +34,7 @@ from upshot.cli.report import (
     status_style,
     status_words,
 )
-from upshot.cli.terminal import Glyphs, Terminal, clean, count, glyphs_for
+from upshot.cli.terminal import Glyphs, Terminal, clean, count, duration, glyphs_for
 from upshot.cli.timeline import ending, fit, label
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.enums import Status
@@ -43,12 +43,16 @@ from upshot.contract.events import RunStarted
 from upshot.contract.protocols import Journal, RunSummary
 from upshot.errors import Misuse
 from upshot.journal.lease_holder import LeaseHolder
+from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.opening import init_journal, open_journal
 from upshot.journal.postgres.urls import is_url, shown_place
+from upshot.journal.sql.health import JournalHealth
 from upshot.runs.redaction import lift_secrets
 from upshot.state.stored_events import seeds_of, states
 
 _MAX_AGENT_WIDTH = 20
+# A clock that is off by less is that of the network.
+_CLOCK_S = 0.5
 _MIN_REQUEST_WIDTH = 8
 _HEADING = ("run", "status", "agent", "started (UTC)", "request")
 _REQUEST = 4
@@ -377,6 +381,39 @@ async def make_journal(terminal: Terminal, *, url: str) -> int:
     await init_journal(url)
     terminal.say(f"{shown_place(url)} is a journal")
     return 0
+
+
+async def show_health(terminal: Terminal, *, journal: str, as_json: bool) -> int:
+    """Print whether a journal can be used; the exit code is 1 where it cannot be written."""
+    async with open_journal(existing_journal(journal), create=False) as log:
+        if isinstance(log, MemoryJournal):
+            raise Misuse("a journal in memory ends with its process: name a file or a URL")
+        found = await log.health()
+    if as_json:
+        terminal.put_json(encode(found))
+    else:
+        # A place is one line, so that it can be copied.
+        terminal.put(f"{found.place}\n")
+        terminal.say(*(Text(f"{name:<9} {clean(said)}") for name, said in _health_rows(found)))
+    return 0 if found.is_writable else 1
+
+
+def _health_rows(found: JournalHealth) -> Iterator[tuple[str, str]]:
+    yield "writing", "works" if found.is_writable else f"does not work: {found.why_not}"
+    if found.standby == "synchronous":
+        yield "standby", "synchronous: a commit waits for it"
+    elif found.standby:
+        yield "standby", "none that commits wait for: a failover may lose what was written"
+    yield "tables", f"version {found.schema}"
+    ahead_s = found.clock_ahead_s
+    side = "ahead of" if ahead_s > 0 else "behind"
+    is_off = abs(ahead_s) >= _CLOCK_S
+    yield "clock", f"{duration(abs(ahead_s))} {side} this one" if is_off else "as here"
+    processes = count(found.processes, "process", "processes")
+    yield "at work", f"{processes} with {count(found.held, 'run')}"
+    since = f", the oldest for {duration(found.oldest_due_s)}" if found.due else ""
+    died = f"; {count(found.died, 'run')} died" if found.died else ""
+    yield "due", f"{count(found.due, 'run')}{since}{died}"
 
 
 def salvage_journal(terminal: Terminal, *, journal: str, new_path: str, as_json: bool) -> int:

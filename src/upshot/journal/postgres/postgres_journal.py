@@ -36,6 +36,10 @@ class PostgresJournal(SqlJournal):
     """
 
     _errors: ClassVar[tuple[type[Exception], ...]] = DRIVER_ERRORS
+    _facts: ClassVar[str] = """SELECT version, CASE
+        WHEN current_setting('synchronous_standby_names') = '' THEN 'none' ELSE 'synchronous' END
+        FROM journal"""
+    _touch: ClassVar[str] = "UPDATE journal SET version = version"
 
     @classmethod
     async def open(cls, url: str, *, create: bool = True, upgrade: bool = False) -> PostgresJournal:

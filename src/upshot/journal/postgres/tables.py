@@ -159,10 +159,11 @@ def prepare(
                 f"the tables of the journal {name} cannot be made: {reason_of(error)}; have "
                 "a user who may create a schema run `upshot journal init URL`"
             ) from error
-    if version < len(steps):
+    # The tables of the version before are served too, so that new code may come before new tables.
+    if version < max(1, len(steps) - 1):
         raise JournalError(
             f"the tables of the journal {name} are of version {version}, and this upshot needs "
-            f"version {len(steps)}: run `upshot journal init URL` once"
+            f"version {max(1, len(steps) - 1)} or newer: run `upshot journal init URL` once"
         )
     if version > len(steps):
         raise JournalError(

@@ -54,6 +54,7 @@ from upshot.journal.sql.due import (
     read_submission,
     submit_run,
 )
+from upshot.journal.sql.health import JournalHealth, read_facts
 from upshot.journal.sql.leases import (
     Lease,
     Taking,
@@ -116,6 +117,10 @@ class SqlJournal:
 
     # What a driver raises of a statement that fails.
     _errors: ClassVar[tuple[type[Exception], ...]]
+    # Gives the number of the tables, and what stands by for the database; and changes nothing, but
+    # has to be written.
+    _facts: ClassVar[str]
+    _touch: ClassVar[str]
 
     def __init__(
         self, path: str, writer: Writer, reader: Reader, *, read_only: bool = False
@@ -625,6 +630,22 @@ class SqlJournal:
                 self._holds.pop(run_id, None)
                 self._writer.written.pop(run_id, None)
         return removed
+
+    async def health(self) -> JournalHealth:
+        """How the journal is just now; a transaction is committed to find out.
+
+        Raises:
+            JournalError: It cannot be read.
+        """
+        why_not = ""
+        try:
+            await self.write(lambda connection: connection.execute(self._touch))
+        except JournalError as error:
+            why_not = str(error)
+        facts = await self.read(lambda connection: read_facts(connection, self._facts))
+        return JournalHealth(
+            place=self.path, is_writable=not why_not, why_not=why_not, **facts._asdict()
+        )
 
     async def export(self, run_id: str, path: str | PathLike[str]) -> int:
         """Write a run with its artifacts as JSON lines; returns how many events.

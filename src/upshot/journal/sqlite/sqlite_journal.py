@@ -10,6 +10,7 @@ from os import PathLike
 from typing import ClassVar, TypeVar
 
 from upshot.errors import JournalError
+from upshot.journal.event_codec import FORMAT
 from upshot.journal.sql.connection import Connection
 from upshot.journal.sql.queries import Reader
 from upshot.journal.sql.sql_journal import SqlJournal
@@ -43,6 +44,8 @@ class SqliteJournal(SqlJournal):
     """
 
     _errors: ClassVar[tuple[type[Exception], ...]] = FILE_ERRORS
+    _facts: ClassVar[str] = "SELECT user_version, '' FROM pragma_user_version"
+    _touch: ClassVar[str] = f"PRAGMA user_version = {FORMAT}"
 
     @classmethod
     async def open(

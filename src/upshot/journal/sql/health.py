@@ -1,0 +1,88 @@
+"""Whether a journal can be used now, and whether anybody works on what is due."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from upshot.contract.base.structs import Value
+from upshot.journal.sql.connection import Connection
+from upshot.journal.sql.due import IS_OPEN, NOW_US
+from upshot.journal.sql.leases import read_holders
+
+_DUE = f"""SELECT count(*), coalesce({NOW_US} - min(due_at), 0) FROM runs
+    WHERE due_at IS NOT NULL AND due_at <= {NOW_US}"""
+_OPEN = f"SELECT CAST(run_id AS TEXT) FROM runs WHERE holder IS NOT NULL AND {IS_OPEN}"
+
+
+class JournalHealth(Value, frozen=True, kw_only=True):
+    """How a journal is just now.
+
+    Attributes:
+        place: Its file or its URL, without the password.
+        is_writable: Whether a transaction was just committed.
+        why_not: Why none was.
+        standby: Of a server: "synchronous" if a commit waits for a standby, "none" if it does not;
+            "" of a file.
+        schema: The number of the tables.
+        clock_ahead_s: Seconds by which the database's clock is ahead of this machine's.
+        processes: How many processes live that hold runs.
+        held: How many runs are held by them.
+        died: How many runs have a holder that is gone and have not ended.
+        due: How many runs somebody has to take up now; those that died are not among them.
+        oldest_due_s: For how many seconds the oldest of them has been due, 0 for none.
+    """
+
+    place: str
+    is_writable: bool
+    why_not: str = ""
+    standby: str = ""
+    schema: int = 0
+    clock_ahead_s: float = 0.0
+    processes: int = 0
+    held: int = 0
+    died: int = 0
+    due: int = 0
+    oldest_due_s: float = 0.0
+
+
+class Facts(NamedTuple):
+    """What is read of a journal in one transaction; the names are those of ``JournalHealth``."""
+
+    standby: str
+    schema: int
+    clock_ahead_s: float
+    processes: int
+    held: int
+    died: int
+    due: int
+    oldest_due_s: float
+
+
+def read_facts(connection: Connection, statement: str) -> Facts:
+    """Read how a journal is.
+
+    Args:
+        connection: Within a transaction.
+        statement: Gives the number of the tables and what ``standby`` is.
+    """
+    schema, standby = connection.execute(statement).fetchone()
+    before = time.time()
+    (now,) = connection.execute(f"SELECT {NOW_US}").fetchone()
+    ahead_s = now / 1e6 - (before + time.time()) / 2
+    due, oldest = connection.execute(_DUE).fetchone()
+    holders = read_holders(connection)
+    living = {run_id: holder for run_id, holder in holders.items() if holder.may_work}
+    unended = {run_id for (run_id,) in connection.execute(_OPEN)}
+    names = {(one.host, one.boot, one.space, one.pid, one.started) for one in living.values()}
+    died = {one for one, holder in holders.items() if holder.pid and one not in living}
+    return Facts(
+        standby=standby,
+        schema=schema,
+        clock_ahead_s=round(ahead_s, 3),
+        processes=len(names),
+        held=len(living),
+        died=len(died & unended),
+        due=due,
+        oldest_due_s=round(oldest / 1e6, 3),
+    )

@@ -1,0 +1,51 @@
+"""A journal tells whether it can be written, who works on its runs, and what is due."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.places import Place
+from tests.postgres import PostgresServer
+from upshot import Request, open_journal
+from upshot.contract import RunStarted
+from upshot.journal.postgres.tables import STEPS
+from upshot.journal.shared import Submission
+
+
+async def test_what_is_held_and_due_is_counted(place: Place) -> None:
+    journal: Any = await place.open()
+    empty = await journal.health()
+    assert empty.is_writable and empty.place == journal.path
+    assert (empty.processes, empty.held, empty.died, empty.due) == (0, 0, 0, 0)
+    assert abs(empty.clock_ahead_s) < 60
+    for run_id in "rs":
+        epoch = await journal.claim(run_id)
+        journal.append(RunStarted(run_id=run_id, seq=1), epoch=epoch)
+    await journal.submit(Submission(run_id="q", agent_id="a", request=Request("Go.")))
+    found = await journal.health()
+    assert (found.processes, found.held, found.died, found.due) == (1, 2, 0, 1)
+    assert found.oldest_due_s > 0
+    await journal.aclose()
+
+
+async def test_a_server_tells_its_tables_and_its_standby(
+    postgres: PostgresServer, database: str
+) -> None:
+    async with open_journal(postgres.url(database)) as journal:
+        found = await journal.health()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
+        assert (found.schema, found.standby) == (len(STEPS), "none")
+    postgres.do(f'ALTER DATABASE "{database}" SET default_transaction_read_only = on')
+    async with open_journal(postgres.url(database)) as journal:
+        found = await journal.health()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType, reportUnknownMemberType]
+        assert not found.is_writable and "read-only" in found.why_not
+
+
+async def test_a_file_that_may_not_be_written_is_told(tmp_path: Path) -> None:
+    from upshot.journal import SqliteJournal
+
+    await (await SqliteJournal.open(tmp_path / "runs.db")).aclose()
+    journal = await SqliteJournal.open(tmp_path / "runs.db", read_only=True)
+    found = await journal.health()
+    assert (found.is_writable, found.standby, found.schema) == (False, "", 2)
+    await journal.aclose()
