@@ -1404,6 +1404,7 @@ export type ErrorCode =
   | "rate_limit"
   | "server_error"
   | "timeout"
+  | "worker_lost"
   | (string & {});
 
 /** An event, as a run's log and its subscribers get it. */

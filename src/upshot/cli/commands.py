@@ -358,6 +358,7 @@ def submit(*, text: str, inputs: tuple[str, ...], run_id: str, **options: Any) -
 @click.option(
     "--only-same-version", is_flag=True, help="Leave runs alone that began with other code."
 )
+@click.option("--run", "run_id", default="", metavar="RUN", help="Work on this run alone, and end.")
 @click.option("--list", "lists", is_flag=True, help="Print the runs that are due, and end.")
 def work(**options: Any) -> int:
     """Take up the runs of an App that are due, until SIGTERM or Ctrl-C.

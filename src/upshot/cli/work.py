@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from typing import Any
 
 from rich.text import Text
@@ -22,7 +23,7 @@ _HINT = ": define one, app = upshot.App(agents=[...], journal='runs.db')"
 
 
 async def work_on_app(
-    terminal: Terminal, *, target: str, journal: str, lists: bool, **options: Any
+    terminal: Terminal, *, target: str, journal: str, lists: bool, run_id: str, **options: Any
 ) -> int:
     """Take up the runs of the App of a file until a signal; gives the exit code.
 
@@ -31,6 +32,7 @@ async def work_on_app(
         target: Which App of which file.
         journal: Where the runs are, "" where the App says.
         lists: Whether to print what is due, and end.
+        run_id: The only run to work on, "" for all that are due.
         options: Those of ``Worker``.
     """
     chosen = Target(target)
@@ -41,11 +43,19 @@ async def work_on_app(
     async with app:
         if lists:
             return await _list(terminal, app)
+        options["alone"] = _alone(target, journal, options)
         worker, loop = Worker(app, **options), asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, worker.stop)
         terminal.tell(f"working on {', '.join(app.agents)}, version {app.version}")
-        return 0 if await worker.work() else _NOT_CLEAN
+        is_clean = await (worker.work_on(run_id) if run_id else worker.work())
+        return 0 if is_clean else _NOT_CLEAN
+
+
+def _alone(target: str, journal: str, options: dict[str, Any]) -> list[str]:
+    """The command that works on one run alone."""
+    own = [sys.executable, "-m", "upshot", "work", target, "--grace", str(options["grace_s"])]
+    return [*own, *(["--journal", journal] if journal else []), "--run"]
 
 
 async def _list(terminal: Terminal, app: App) -> int:

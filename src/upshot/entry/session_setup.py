@@ -18,7 +18,7 @@ from upshot.contract.events import RunStarted
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import AnyAnswer
-from upshot.contract.protocols import Journal, as_instant
+from upshot.contract.protocols import Engine, Journal, as_instant
 from upshot.contract.result import AgentResult
 from upshot.contract.run_control import Compacted
 from upshot.entry.answers import outdated_warnings, sort_answers, take_answers, too_late
@@ -316,7 +316,7 @@ async def end_canceled(run_id: str, journal: Journal) -> AgentResult[Json]:
         new = await shared.submission(run_id) if shared and past.started is None else None
         going = go_on(run_id, agent, journal, (), {}, watch=False, child=run_child)
         try:
-            async with going if new is None else _begun_to_end(new, journal) as live:
+            async with going if new is None else begin_to_end(new, journal, _Waiting()) as live:
                 if isinstance(live, AgentResult):
                     return live
                 live.cancel()
@@ -328,12 +328,14 @@ async def end_canceled(run_id: str, journal: Journal) -> AgentResult[Json]:
         past = await read_begun(run_id, journal)
 
 
-def _begun_to_end(new: Submission, journal: Journal) -> AbstractAsyncContextManager[LiveRun[Any]]:
-    """A run that was submitted, begun only to be ended; it is no turn of its conversation."""
+def begin_to_end(
+    new: Submission, journal: Journal, engine: Engine
+) -> AbstractAsyncContextManager[LiveRun[Any]]:
+    """A run that was submitted, begun only for *engine* to end; no turn of its conversation."""
     # Nobody here knows its secrets.
     hide = shown_by((), RunStarted(run_id=new.run_id, seq=1, options=new.marks))
     request = replace(new.request if hide is None else hide(new.request), run_id=new.run_id)
-    agent = Agent[Any](new.agent_id, engine=_Waiting())
+    agent = Agent[Any](new.agent_id, engine=engine)
     options = RunOptions(journal=journal, remember=False)
     return begin(agent, request, options, watch=False, child=run_child)
 

@@ -6,13 +6,24 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, cast
 
 from upshot.contract.base.checks import check_amount, check_whole
+from upshot.contract.protocols import Journal
 from upshot.errors import JournalError, Misuse
 from upshot.fleet.app import App
+from upshot.fleet.poisoned import (
+    ALONE_AFTER,
+    Deaths,
+    count_death,
+    forget_deaths,
+    note_alone,
+    set_aside,
+)
 from upshot.journal.event_codec import logger
 from upshot.journal.shared import DueRun, needs_shared
+from upshot.journal.sql.sql_journal import SqlJournal
 from upshot.journal.watching import DUE, Watcher
 from upshot.runs.live_run import LiveRun
 
@@ -39,6 +50,8 @@ class Worker:
         grace_s: How many seconds steps in hand may take to end by themselves after ``stop``.
         only_same_version: Whether runs that began with another version are left alone; otherwise
             they are taken up when nobody else has done so for 5 s.
+        alone: The command of a process that works on one run alone, by ``work_on``; the run's id is
+            added. Without it a run at which its process died twice is not taken up.
 
     Attributes:
         refused: Why runs were not taken up here, by run.
@@ -54,6 +67,7 @@ class Worker:
         concurrency: int = 50,
         grace_s: float = 25.0,
         only_same_version: bool = False,
+        alone: Sequence[str] = (),
     ) -> None:
         check_whole("concurrency", concurrency, least=1)
         check_amount("grace_s", grace_s)
@@ -61,12 +75,14 @@ class Worker:
         self._concurrency = concurrency
         self._grace_s = grace_s
         self._only_same_version = only_same_version
+        self._alone = tuple(alone)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._taken: dict[str, DueRun] = {}
         self._lives: dict[str, LiveRun[Any]] = {}
         # Until when a run is left alone here.
         self._later: dict[str, float] = {}
         self.refused: dict[str, str] = {}
+        self._processes = set[asyncio.subprocess.Process]()
         self._wake = asyncio.Event()
         self._is_stopping = False
 
@@ -136,7 +152,7 @@ class Worker:
         return False
 
     def _take(self, due: DueRun) -> None:
-        task = asyncio.create_task(self._work_on(due.run_id))
+        task = asyncio.create_task(self._work_on(due))
         self._tasks[due.run_id], self._taken[due.run_id] = task, due
         task.add_done_callback(lambda _: self._leave(due.run_id))
 
@@ -145,14 +161,55 @@ class Worker:
             known.pop(run_id, None)
         self._wake.set()
 
-    async def _work_on(self, run_id: str) -> None:
+    async def work_on(self, run_id: str) -> bool:
+        """Work on one run alone, until it ends, parks, or ``stop`` is called; see ``work``."""
+        self._take(DueRun(run_id=run_id, agent_id=""))
+        while self._tasks and not self._is_stopping:
+            self._wake.clear()
+            await self._wake.wait()
+        return await self._drain()
+
+    async def _work_on(self, due: DueRun) -> None:
+        run_id = due.run_id
         self._later.pop(run_id, None)
         try:
-            await self._app.activate(run_id, on_live=self._watched(run_id))
+            journal = await self._app.open()
+            deaths = await self._deaths_of(due, journal)
+            if deaths.is_lost:
+                await set_aside(run_id, journal)
+            elif deaths.count >= ALONE_AFTER:
+                await self._have_alone(run_id, journal)
+                return
+            else:
+                await self._app.activate(run_id, on_live=self._watched(run_id))
+            if deaths.count and not self._is_stopping:
+                await forget_deaths(run_id, journal)
             self.refused.pop(run_id, None)
         except (Misuse, JournalError) as error:
             # What one run lacks, or a log that is damaged, is no reason to leave the others.
             self._refuse(run_id, str(error))
+
+    async def _deaths_of(self, due: DueRun, journal: Journal) -> Deaths:
+        """How often the process of a run died in one place, if it did just now."""
+        if due.reason != "died":
+            return Deaths()
+        holder = (await cast("SqlJournal", journal).holders()).get(due.run_id)
+        if holder is None or holder.pid < 1 or holder.state != "gone":
+            # Its lease lapsed, or it is worked on again.
+            return Deaths()
+        return await count_death(due.run_id, holder, journal)
+
+    async def _have_alone(self, run_id: str, journal: Journal) -> None:
+        """Have a process of its own work on a run."""
+        if not self._alone:
+            raise Misuse("its process died twice: take it up by `upshot work`, which spares others")
+        await note_alone(run_id, journal)
+        process = await asyncio.create_subprocess_exec(*self._alone, run_id)
+        self._processes.add(process)
+        try:
+            await process.wait()
+        finally:
+            self._processes.discard(process)
 
     def _refuse(self, run_id: str, why: str) -> None:
         if self.refused.get(run_id) != why:
@@ -172,6 +229,9 @@ class Worker:
         """Leave all runs to other workers; returns whether that could be done."""
         for live in self._lives.values():
             live.release("drain", grace_s=self._grace_s)
+        for process in self._processes:
+            with suppress(ProcessLookupError):
+                process.terminate()
         if not self._tasks:
             return True
         _, left = await asyncio.wait(self._tasks.values(), timeout=self._grace_s + _ENDING_S)

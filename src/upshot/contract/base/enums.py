@@ -154,6 +154,7 @@ class ErrorCode(OpenWord):
     POLICY_DENIED = "policy_denied"
     NOT_AVAILABLE = "not_available"
     EMPTY_REPLY = "empty_reply"
+    WORKER_LOST = "worker_lost"
 
 
 class Origin(OpenWord):

@@ -1,0 +1,112 @@
+"""A run that kills its worker is set aside, and those beside it complete."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.places import Place
+from tests.processes import watched
+from upshot import Agent, App, ModelResponse, ScriptedModel
+from upshot.fleet.poisoned import ALONE_AFTER, count_death, forget_deaths, note_alone, set_aside
+from upshot.journal.lease_holder import this_process
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+PROGRAM = """
+import os, signal
+from upshot import Agent, App, ModelResponse, ToolCall, tool
+
+@tool(effect="read")
+async def look(step: int) -> str:
+    return "seen"
+
+class Model:
+    async def call(self, request):
+        said = sum(message.role == "assistant" for message in request.messages)
+        if "poison" in request.messages[0].text and said == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if said < 4:
+            return ModelResponse(tool_calls=(ToolCall(f"c{said}", "look", {"step": said}),))
+        return ModelResponse(content="Done.")
+
+app = App([Agent("a", model=Model(), tools=[look])], journal="WHERE", version="1")
+"""
+
+
+class Said:
+    async def call(self, request: Any) -> ModelResponse:
+        return ModelResponse(content="Done.")
+
+
+async def test_a_run_that_kills_its_worker_is_set_aside_and_those_beside_it_complete(
+    tmp_path: Path, place: Place
+) -> None:
+    (tmp_path / "app.py").write_text(PROGRAM.replace("WHERE", place.where))
+    command = [sys.executable, "-m", "upshot", "work", str(tmp_path / "app.py")]
+    env = {**os.environ, "PYTHONPATH": str(SOURCE)}
+    deaths = 0
+    agent = Agent[Any]("a", model=Said())
+    async with App([agent], journal=place.where, version="1") as app, asyncio.timeout(120):
+        runs = [await app.submit("a", "poison" if n == 3 else "plain") for n in range(6)]
+        while (ended := await runs[3].result(0)) is None:
+            with watched(subprocess.Popen(command, env=env)) as worker:
+                while worker.poll() is None and await runs[3].result(0) is None:
+                    await asyncio.sleep(0.02)
+                deaths += worker.returncode is not None
+                results = [await run.result(20) for run in runs if worker.poll() is None]
+                worker.terminate()
+    assert ended.error is not None
+    assert (ended.status, ended.error.code) == ("failed", "worker_lost")
+    # The third death was that of a process of its own.
+    assert deaths == ALONE_AFTER
+    assert [result and result.status for result in results] == ["completed"] * 3 + [
+        "failed",
+        *["completed"] * 2,
+    ]
+
+
+async def test_a_death_is_counted_once_and_only_in_one_place(journal: Any) -> None:
+    async with App([Agent("a", model=ScriptedModel(["Done."]))], journal=journal) as app:
+        run = await app.submit("a", "?")
+        dead = [msgspec.structs.replace(this_process(), pid=pid) for pid in (1, 2, 3)]
+        counts = [
+            (await count_death(run.id, one, journal)).count for one in (dead[0], dead[0], dead[1])
+        ]
+        assert counts == [1, 1, 2]
+        await note_alone(run.id, journal)
+        last = await count_death(run.id, dead[2], journal)
+        assert last.is_lost
+        await app.activate(run.id)
+        after = await count_death(run.id, dead[0], journal)
+        assert (after.count, after.is_lost) == (1, False)
+        await forget_deaths(run.id, journal)
+        assert (await count_death(run.id, dead[0], journal)).count == 1
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+async def test_a_run_is_set_aside_without_its_agent(journal: Any, *, has_begun: bool) -> None:
+    async with App([Agent("a", model=Said())], journal=journal) as app:
+        run = await app.submit("a", "?")
+        if has_begun:
+            live: list[Any] = []
+
+            class Slow:
+                async def call(self, request: Any) -> ModelResponse:
+                    live[0].release("drain")
+                    await asyncio.Event().wait()
+                    raise AssertionError("it is cancelled")
+
+            async with App([Agent("a", model=Slow())], journal=journal) as other:
+                await other.activate(run.id, on_live=live.append)
+        ended = await set_aside(run.id, journal)
+        assert ended is not None and ended.error is not None
+        assert (ended.status, ended.error.code) == ("failed", "worker_lost")
+        assert not ended.committed
+        assert await app.due() == []
