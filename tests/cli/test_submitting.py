@@ -169,3 +169,19 @@ def test_a_run_is_stopped_from_the_command_line(command: Command) -> None:
     for options in ([], ["--now"]):
         code, _, err = command("stop", soon, *options, "--journal", "desk.db")
         assert (code, err) == (2, f"upshot: run {soon} has ended: it is interrupted\n")
+
+
+def test_runs_are_listed_by_what_becomes_of_them(command: Command) -> None:
+    write("desk.py", APP)
+
+    def found(status: str) -> int:
+        code, out, _ = command("runs", "--status", status, "--journal", "desk.db", "--json")
+        assert code == 0
+        return len(json.loads(out))
+
+    assert command("submit", "desk.py", "Pay ann.")[0] == 0
+    assert [found(one) for one in ("queued", "parked", "ended")] == [1, 0, 0]
+    work()
+    assert [found(one) for one in ("queued", "parked", "ended")] == [0, 1, 0]
+    assert command("stop", "last", "--now", "--journal", "desk.db")[0] == 0
+    assert [found(one) for one in ("due", "parked", "ended")] == [0, 0, 1]

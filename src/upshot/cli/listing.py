@@ -154,7 +154,9 @@ def _row(
 
 # The stored status of runs that are shown with another word.
 _SHOWN_FOR = {SUSPENDED: RUNNING, DIED: RUNNING, RUNNING_OR_DIED: RUNNING, FORKED: RUNNING}
-STATUSES = (RUNNING, *_SHOWN_FOR, LEFT_BEHIND, *(status.value for status in Status))
+# What the journal itself tells of a run.
+_TOLD = ("queued", "due", "parked", "ended", *(status.value for status in Status))
+STATUSES = (RUNNING, *_SHOWN_FOR, LEFT_BEHIND, *_TOLD)
 
 
 async def show_run(
@@ -250,7 +252,7 @@ async def _runs_shown_as(
     log: Journal, status: str | None, limit: int | None, holders: Mapping[str, LeaseHolder]
 ) -> list[RunSummary]:
     """The newest runs that are shown with *status*, at most *limit*."""
-    if status is None or status in list(Status):
+    if status is None or status in _TOLD:
         return [*await log.runs(status, limit=limit)]
     # Whether a run died or was left behind is not stored: each candidate is checked.
     stored = [_SHOWN_FOR.get(status, RUNNING)]
