@@ -16,6 +16,9 @@ NODE_SERVERS := @modelcontextprotocol/server-everything @modelcontextprotocol/se
 # So is AgentDojo, which brings the clients of five providers.
 DOJO := .venv-dojo
 SUITES := $(DOJO)/.ready
+# And the server of Restate.
+RESTATE := .venv-restate
+NODES := $(RESTATE)/.ready
 TYPESCRIPT := .venv/node/.ready
 NPM_FILES := $(addprefix tests/schema/,package.json package-lock.json .npmrc)
 CODE := src tests $(wildcard examples bench fuzz kills stress)
@@ -62,7 +65,7 @@ endef
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: fuzz chaos kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
-  fleet postgres bench schema format clean
+  fleet postgres restate bench schema format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
@@ -115,6 +118,10 @@ postgres: $(DEV) ## install PostgreSQL and PgBouncer on Debian, and try the jour
 fleet: $(DEV) ## have many processes work on the runs of one journal, killed, stopped and cut off
 	@UPSHOT_FLEET=1 $(BIN)/pytest -q -n 0 -rs tests/fleet
 
+restate: $(NODES) ## install Restate's server, and kill it and services that it drives
+	@UPSHOT_REAL_RESTATE=1 $(RESTATE)/bin/python -m pytest -q --confcutdir=tests/restate_real \
+	  -o filterwarnings=ignore -rs tests/restate_real
+
 bench: $(DEV) ## compare with the raw loops; figures, no pass or fail
 	@$(BIN)/python -m bench
 
@@ -165,6 +172,12 @@ $(SERVERS): pyproject.toml
 $(SUITES): pyproject.toml
 	$(call environment,$(DOJO),-e . agentdojo==0.1.35)
 	@touch $(SUITES)
+
+# What the server's package tells its makers of when it is installed is left out.
+$(NODES): export SCARF_ANALYTICS := false
+$(NODES): pyproject.toml
+	$(call environment,$(RESTATE),-e '.[postgres,restate]' 'psycopg[binary]' uvicorn,@restatedev/restate-server)
+	@touch $(NODES)
 
 # The demo needs a part of it only, which is there sooner on a fresh clone.
 $(DEMO): pyproject.toml

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, MutableMapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote, urlsplit
@@ -20,6 +21,8 @@ from upshot.journal.watching import DUE
 if TYPE_CHECKING:
     import restate
     from aiohttp import ClientSession
+
+    from upshot.runs.live_run import LiveRun
 
 AsgiEvent = MutableMapping[str, object]
 """A scope or an event of ASGI."""
@@ -35,16 +38,23 @@ HANDLER = "activate"
 INGRESS = "http://127.0.0.1:8080"
 """Where a Restate server takes requests, unless it was told otherwise."""
 
-# So long one activation works on a run; then it sends the next one.
+# So long one activation waits for its run; then it sends the next one, and the run goes on.
 WORK_S = 60.0
+# So long the steps in hand may go on when the server ends.
+_GRACE_S = 25.0
 # Above that: Restate asks what is silent for so long to end, and cuts it off as long again later.
 _SILENT_S = 75.0
 # How often what is due is looked for where no word of it comes.
 _SWEEP_S = 2.0
 # What was sent is sent again after this, should it be due still; so long Restate knows its key.
 _AGAIN_S = 5.0
-_SEND_S = 5.0
+_SEND_S = 2.0
+_AT_ONCE = 20
 _MARGIN_S = 0.2
+# How soon Restate tries again what failed, and how often in all.
+_TRY_S = 0.1
+_TRIES = 10
+_SAID_CHARS = 200
 
 _APP = Allowed("an App", (App,))
 _INGRESS = Allowed("a URL such as 'http://127.0.0.1:8080', or a list of them", (str, list, tuple))
@@ -56,8 +66,9 @@ def restate_service(app: App, *, ingress: str | Iterable[str] = INGRESS) -> Asgi
     """An ASGI service by which Restate drives the runs of an App.
 
     It has one virtual object, ``upshot``, whose key is a run and whose one handler, ``activate``,
-    works on that run until it ends or parks, or for 60 s. While it serves, it sends an activation
-    for each run that is due in the journal. Restate gets nothing but ids of runs.
+    works on that run until it ends or parks; after 60 s it returns, sends itself on, and the run
+    goes on. While it serves, it sends an activation for each run that is due in the journal.
+    Restate gets nothing but ids of runs.
 
     Args:
         app: What the runs are given. Its journal is opened and closed with the service; it should
@@ -67,7 +78,8 @@ def restate_service(app: App, *, ingress: str | Iterable[str] = INGRESS) -> Asgi
 
     Returns:
         The application, for an ASGI server that speaks HTTP/2, or HTTP/1.1 if it is registered
-        with ``use_http_11``. When the server ends, it waits for the runs that are at work.
+        with ``use_http_11``. When the server ends, the runs at work
+        are left to other services after the step in hand, for which they have 25 s.
 
     Raises:
         Misuse: An argument is wrong, or the extra ``restate`` is not installed.
@@ -84,20 +96,28 @@ def restate_service(app: App, *, ingress: str | Iterable[str] = INGRESS) -> Asgi
         import restate
     except ImportError as error:
         raise Misuse(need_of_extra("a Restate service", "restate")) from error
-    driver = _Driver(app, _Ingress(cast("list[str]", urls)))
+    driver = RestateDriver(app, RestateIngress(cast("list[str]", urls)))
     return _served(driver, restate.app([_object(driver)]))
 
 
-def _object(driver: _Driver) -> restate.VirtualObject:
+def _object(driver: RestateDriver) -> restate.VirtualObject:
     """The virtual object whose key is a run."""
-    from restate import ObjectContext, TerminalError, VirtualObject
+    from restate import InvocationRetryPolicy, ObjectContext, TerminalError, VirtualObject
 
     silent = timedelta(seconds=_SILENT_S)
+    # What fails so often is left: the run is due in the journal, and is sent again from there.
+    tries = InvocationRetryPolicy(
+        initial_interval=timedelta(seconds=_TRY_S),
+        max_interval=timedelta(seconds=_SWEEP_S),
+        max_attempts=_TRIES,
+        on_max_attempts="kill",
+    )
     runs = VirtualObject(
         OBJECT,
         inactivity_timeout=silent,
         abort_timeout=silent,
         idempotency_retention=timedelta(seconds=_AGAIN_S),
+        invocation_retry_policy=tries,
     )
 
     async def activate(ctx: ObjectContext) -> None:
@@ -118,7 +138,7 @@ def _object(driver: _Driver) -> restate.VirtualObject:
     return runs
 
 
-def _served(driver: _Driver, engine: Callable[[Any, Any, Any], Awaitable[None]]) -> AsgiApp:
+def _served(driver: RestateDriver, engine: Callable[[Any, Any, Any], Awaitable[None]]) -> AsgiApp:
     """The application: Restate's, and the driver for as long as it is served."""
 
     async def serve(
@@ -133,6 +153,7 @@ def _served(driver: _Driver, engine: Callable[[Any, Any, Any], Awaitable[None]])
         ended: AsgiEvent = {"type": "lifespan.shutdown.complete"}
         try:
             async with driver.at_work():
+                _at_sigterm(driver.begin_end)
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
         except (Misuse, JournalError) as error:
@@ -142,7 +163,27 @@ def _served(driver: _Driver, engine: Callable[[Any, Any, Any], Awaitable[None]])
     return serve
 
 
-class _Ingress:
+def _at_sigterm(begin_end: Callable[[], None]) -> None:
+    """Begin the end when the server is told to end, which lets all requests be answered first.
+
+    Restate's application takes the signal over at its first request, and would keep it from a
+    server that set its handler by ``signal``, as uvicorn does.
+    """
+    from restate.server import install_shutdown_hook
+
+    handler = signal.getsignal(signal.SIGTERM)
+
+    def tell() -> None:
+        begin_end()
+        if callable(handler):
+            handler(signal.SIGTERM, None)
+
+    # As on Windows, or beside the main thread.
+    with suppress(NotImplementedError, RuntimeError, ValueError):
+        install_shutdown_hook(asyncio.get_running_loop(), tell)
+
+
+class RestateIngress:
     """Where Restate takes what is sent to its objects."""
 
     def __init__(self, urls: list[str]) -> None:
@@ -150,7 +191,7 @@ class _Ingress:
         self._urls = [url.rstrip("/") for url in urls]
         self._session: ClientSession | None = None
 
-    async def send(self, run_id: str, wish: str, *, delay_s: float = 0) -> None:
+    async def send(self, run_id: str, key: str, *, delay_s: float = 0) -> None:
         """Have a run activated; what has one key is done once.
 
         Raises:
@@ -159,7 +200,10 @@ class _Ingress:
         from aiohttp import ClientError, ClientSession, ClientTimeout
 
         if self._session is None:
-            self._session = ClientSession(timeout=ClientTimeout(total=_SEND_S))
+            # A handler that takes nothing refuses what says of which type its nothing is.
+            self._session = ClientSession(
+                timeout=ClientTimeout(total=_SEND_S), skip_auto_headers=["content-type"]
+            )
         path = f"/{OBJECT}/{quote(run_id, safe='')}/{HANDLER}/send"
         said = ""
         for url in [*self._urls]:
@@ -167,15 +211,16 @@ class _Ingress:
                 async with self._session.post(
                     url + path,
                     params={"delay": f"{delay_s * 1000:.0f}ms"} if delay_s else {},
-                    headers={"idempotency-key": f"{run_id}:{wish}"},
+                    headers={"idempotency-key": key},
                 ) as reply:
                     if reply.ok:
                         return
-                    said = f"{url} answered {reply.status}"
+                    text = (await reply.text(errors="replace"))[:_SAID_CHARS]
+                    said = f"{url} answered {reply.status}: {text}"
             except (ClientError, TimeoutError) as error:
                 said = f"{url}: {str(error) or type(error).__name__}"
-            self._urls.remove(url)
-            self._urls.append(url)
+            if url == self._urls[0]:
+                self._urls.append(self._urls.pop(0))
         raise ConnectionError(f"Restate takes no request: {said}")
 
     async def aclose(self) -> None:
@@ -185,28 +230,37 @@ class _Ingress:
             self._session = None
 
 
-class _Driver:
+class RestateDriver:
     """Works on the runs that Restate activates, and has it activate those that are due."""
 
-    def __init__(self, app: App, ingress: _Ingress) -> None:
+    def __init__(self, app: App, ingress: RestateIngress) -> None:
         self._app = app
         self._ingress = ingress
         # The sessions at work. A request that is cut off ends none of them.
         self._tasks: dict[str, asyncio.Task[object]] = {}
+        self._live: dict[str, LiveRun[Any]] = {}
+        self._is_ending = False
         # When what is due may be sent again, by the key it was sent under.
         self._sent: dict[str, float] = {}
 
     @asynccontextmanager
     async def at_work(self) -> AsyncGenerator[None]:
-        """Send what is due, and close the App once the runs at work have ended or parked."""
+        """Send what is due; in the end leave the runs at work to others, and close the App."""
         async with self._app:
             sweep = asyncio.create_task(self._sweep())
             try:
                 yield
             finally:
+                self.begin_end()
                 sweep.cancel()
                 await asyncio.wait({sweep, *self._tasks.values()})
                 await self._ingress.aclose()
+
+    def begin_end(self) -> None:
+        """Begin nothing any more, and leave the runs at work to others after the step in hand."""
+        self._is_ending = True
+        for live in self._live.values():
+            live.release("drain", grace_s=_GRACE_S)
 
     async def activate(self, run_id: str) -> None:
         """Work on a run until it ends, parks or waits, or for a while.
@@ -216,31 +270,40 @@ class _Driver:
             JournalError: The journal cannot be read or written.
             ConnectionError: No node took the next activation.
         """
-        task = self._tasks.get(run_id)
-        if task is None:
-            shared = needs_shared(await self._app.open())
-            due = await shared.due_runs(self._app.agents, run_id=run_id)
-            if not due:
-                await self._wait_for_lease(run_id)
-                return
-            task = self._tasks.get(run_id) or asyncio.create_task(self._work(due[0]))
-            self._tasks[run_id] = task
-        done, _ = await asyncio.wait({task}, timeout=WORK_S)
-        if not done:
-            await self._ingress.send(run_id, f"on@{time.time():.0f}")
-        elif await task is None:
+        task = self._tasks.get(run_id) or await self._take_up(run_id)
+        if task is not None:
+            await asyncio.wait({task}, timeout=WORK_S)
+        if task is None or not task.done() or await task is None:
             await self._wait_for_lease(run_id)
+
+    async def _take_up(self, run_id: str) -> asyncio.Task[object] | None:
+        """Begin a session of a run, unless it is not due."""
+        shared = needs_shared(await self._app.open())
+        due = await shared.due_runs(self._app.agents, run_id=run_id)
+        if self._is_ending:
+            raise ConnectionError("the service ends: another one will take the run up")
+        if due and run_id not in self._tasks:
+            self._tasks[run_id] = asyncio.create_task(self._work(due[0]))
+        return self._tasks.get(run_id)
 
     async def _work(self, due: DueRun) -> object:
         """One session of a run; None where another one has it."""
+        run_id = due.run_id
+
+        def on_live(live: LiveRun[Any]) -> None:
+            self._live[run_id] = live
+            if self._is_ending:
+                live.release("drain", grace_s=_GRACE_S)
+
         try:
-            return await self._app.activate(due.run_id)
+            return await self._app.activate(run_id, on_live=on_live)
         except Misuse:
             # Nothing here can change that.
-            self._sent[_wish(due)] = float("inf")
+            self._sent[_key(due)] = float("inf")
             raise
         finally:
-            del self._tasks[due.run_id]
+            self._live.pop(run_id, None)
+            del self._tasks[run_id]
 
     async def _wait_for_lease(self, run_id: str) -> None:
         """Have the run looked at again when the lease of its holder ends, if it has one."""
@@ -250,14 +313,13 @@ class _Driver:
             left_s = _AGAIN_S if holder.lease_s is None else max(holder.lease_s, 0) + _MARGIN_S
             # One for all who find it held at about the same time.
             end = (time.time() + left_s) // _AGAIN_S
-            await self._ingress.send(run_id, f"lease@{end:.0f}", delay_s=left_s)
+            await self._ingress.send(run_id, f"{run_id}::lease@{end:.0f}", delay_s=left_s)
 
     async def _sweep(self) -> None:
         """Send an activation for each run that is due, as soon as that is known."""
         was_refused = False
-        shared = needs_shared(await self._app.open())
-        with shared.watch(DUE) as watch:
-            while True:
+        with needs_shared(await self._app.open()).watch(DUE) as watch:
+            while not self._is_ending:
                 try:
                     await self._send_due()
                     was_refused = False
@@ -270,16 +332,24 @@ class _Driver:
 
     async def _send_due(self) -> None:
         """Send what is due and was not sent just now."""
-        due = {_wish(one): one for one in await self._app.due()}
+        due = {_key(one): one.run_id for one in await self._app.due()}
         now = time.monotonic()
-        self._sent = {wish: until for wish, until in self._sent.items() if wish in due}
-        for wish, one in due.items():
-            if self._sent.get(wish, 0) <= now:
-                await self._ingress.send(one.run_id, wish)
-                self._sent.setdefault(wish, 0)
-                self._sent[wish] = max(self._sent[wish], now + _AGAIN_S)
+        self._sent = {key: until for key, until in self._sent.items() if key in due}
+        room = asyncio.Semaphore(_AT_ONCE)
+
+        async def send(key: str) -> None:
+            async with room:
+                await self._ingress.send(due[key], key)
+                self._sent[key] = max(self._sent.get(key, 0), now + _AGAIN_S)
+
+        # One that no node takes yet keeps none of the others back.
+        wanted = [send(key) for key in due if self._sent.get(key, 0) <= now]
+        for error in await asyncio.gather(*wanted, return_exceptions=True):
+            if error is not None:
+                raise error
 
 
-def _wish(due: DueRun) -> str:
-    """What makes a run due, so that the same is sent under one key by every service."""
-    return f"{due.epoch}:{due.reason}@{'' if due.at is None else due.at.isoformat()}"
+def _key(due: DueRun) -> str:
+    """The run, its epoch and what makes it due, so that every service sends that under one key."""
+    since = "" if due.at is None else due.at.isoformat()
+    return f"{due.run_id}:{due.epoch}:{due.reason}@{since}"
