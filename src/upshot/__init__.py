@@ -154,6 +154,7 @@ with lazy_imports(globals()):
         Compaction as Compaction,
         ModelSettings as ModelSettings,
         Policy as Policy,
+        Quota as Quota,
         Retry as Retry,
     )
     from upshot.contract.tool_calls import (

@@ -84,7 +84,10 @@ async def test_the_clock_of_the_values_goes_on(journal: Any) -> None:
 async def test_an_event_and_its_change_are_kept_together(journal: Any) -> None:
     epoch = await journal.claim("r")
     await journal.settle_claim("r")
-    assert await journal.append_changing(started(), add("n", 5), epoch=epoch) == 5
+    with journal.together():
+        journal.append(started(), epoch=epoch)
+        changing = journal.begin_change(add("n", 5))
+    assert await changing == 5
     await journal.durable("r", 1)
     assert [event.seq async for event in journal.events("r")] == [1]
 
@@ -103,6 +106,9 @@ class Counting:
 
     def rest(self) -> None:
         """Nothing has to be done."""
+
+    def announce(self, committed: Committed) -> None:
+        """Nobody listens."""
 
     def close(self) -> None:
         """Nothing is open."""

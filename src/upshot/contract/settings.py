@@ -15,6 +15,7 @@ from upshot.contract.base.checks import Allowed, check_argument, check_whole
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import (
     ArgumentsMeta,
+    CheckedMeta,
     JsonObject,
     KeywordMeta,
     Value,
@@ -77,6 +78,63 @@ class Budget(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
             # Not below zero, and no NaN either.
             if isinstance(limit, int | float | Decimal) and not limit >= 0:
                 raise Misuse(f"{name} is {limit}: give 0 or more, or None for no limit")
+
+
+class Quota(Value, frozen=True, metaclass=CheckedMeta):
+    """A cap that all runs of a journal share which are given it; None means no limit.
+
+    A call is begun only if the most that it can use is left, so no cap is passed.
+
+    Attributes:
+        name: Names it in the journal and in errors; quotas of one name and scope count together.
+        scope: Whose use is counted: that of "all" runs; of one "run" with its child runs and those
+            that it hands over to; of one "conversation", "agent" or "tenant".
+        attribute: Which attribute of a run names its tenant.
+        max_cost_usd: The most money, in US dollars.
+        max_tokens: The most tokens, in and out.
+        max_runs: The most runs; a run counts with its first model call, and child runs do not.
+        per: Where it begins anew: with each "day" or "month", in UTC; None is never.
+
+    Raises:
+        Misuse: A field is none of these, or there is no limit.
+    """
+
+    name: str
+    scope: Literal["all", "run", "conversation", "agent", "tenant"] = "all"
+    attribute: str = "tenant"
+    max_cost_usd: Decimal | None = None
+    max_tokens: int | None = None
+    max_runs: int | None = None
+    per: Literal["day", "month"] | None = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            name: str,
+            *,
+            scope: Literal["all", "run", "conversation", "agent", "tenant"] = "all",
+            attribute: str = "tenant",
+            max_cost_usd: Decimal | float | str | None = None,
+            max_tokens: int | None = None,
+            max_runs: int | None = None,
+            per: Literal["day", "month"] | None = None,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        if self.max_cost_usd is not None:
+            set_field(self, "max_cost_usd", to_money(self.max_cost_usd))
+        check_types(self)
+        limits = (self.max_cost_usd, self.max_tokens, self.max_runs)
+        if not self.name:
+            raise Misuse("a quota needs a name: Quota('desk', max_cost_usd=5, per='day')")
+        if all(limit is None for limit in limits):
+            raise Misuse(
+                f"the quota {self.name!r} has no limit: give max_cost_usd, max_tokens or max_runs"
+            )
+        for limit in limits:
+            if limit is not None and limit < 0:
+                raise Misuse(f"the quota {self.name!r} has the limit {limit}: give 0 or more")
 
 
 _EFFECTS = (Effect.READ, Effect.WRITE, Effect.DESTRUCTIVE)

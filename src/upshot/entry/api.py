@@ -58,7 +58,7 @@ async def run(
         options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
             conversation, deciders, dependencies, engine, gates, history, host, if_waiting, journal,
             max_attempts, model, observers, on_pre_tool_use, pacer, parent_run_id, policy, prepare,
-            prices, priority, remember, resume_from, retry, secrets, settings, tools.
+            prices, priority, quotas, remember, resume_from, retry, secrets, settings, tools.
             ``help(upshot.RunOptions)`` tells of each.
 
     Returns:
@@ -88,7 +88,7 @@ def run_sync(
         options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
             conversation, deciders, dependencies, engine, gates, history, host, if_waiting, journal,
             max_attempts, model, observers, on_pre_tool_use, pacer, parent_run_id, policy, prepare,
-            prices, priority, remember, resume_from, retry, secrets, settings, tools.
+            prices, priority, quotas, remember, resume_from, retry, secrets, settings, tools.
             ``help(upshot.RunOptions)`` tells of each.
 
     Returns:
@@ -117,7 +117,7 @@ def start(
         options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
             conversation, deciders, dependencies, engine, gates, history, host, if_waiting, journal,
             max_attempts, model, observers, on_pre_tool_use, pacer, parent_run_id, policy, prepare,
-            prices, priority, remember, resume_from, retry, secrets, settings, tools.
+            prices, priority, quotas, remember, resume_from, retry, secrets, settings, tools.
             ``help(upshot.RunOptions)`` tells of each.
 
     Returns:
@@ -316,8 +316,9 @@ def reopen(
         continue_stopped: Go on also with a run that was stopped, as for ``resume``.
         options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
             deciders, dependencies, engine, gates, history, host, max_attempts, model, observers,
-            on_pre_tool_use, pacer, parent_run_id, policy, prepare, prices, priority, resume_from,
-            retry, secrets, settings, tools. ``help(upshot.ResumeOptions)`` tells of each.
+            on_pre_tool_use, pacer, parent_run_id, policy, prepare, prices, priority, quotas,
+            resume_from, retry, secrets, settings, tools. ``help(upshot.ResumeOptions)`` tells of
+            each.
 
     Returns:
         An async context manager of the live run.

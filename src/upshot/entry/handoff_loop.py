@@ -41,13 +41,14 @@ from upshot.contract.settings import Budget
 from upshot.contract.tool_calls import UNTRUSTED
 from upshot.contract.usage import Cost, Usage
 from upshot.entry.conversations import names_conversation
-from upshot.entry.option_checks import RESUME_NAMES, check_options, check_run_id
+from upshot.entry.option_checks import RESUME_NAMES, check_options, check_run_id, items_of
 from upshot.entry.planning import secrets_of, to_agent
 from upshot.entry.resume import read_past
 from upshot.entry.run_lease import taken
 from upshot.entry.session_setup import KnownRun, begin, go_on, has_log, place_of
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
+from upshot.runs.limits.quotas import handed_on, quotas_in
 from upshot.runs.live_run import LiveRun, text_of
 from upshot.runs.plan import Child, ResumeOptions, RunOptions, Where
 from upshot.state.child_runs import CHAIN_OPTION, child_id
@@ -488,6 +489,8 @@ class Relay:
         # The checkpoint is of the first agent's engine.
         left_out = ("resume_from",) if self._chain.sees else ("resume_from", "history")
         options = {name: one for name, one in self._options.items() if name not in left_out}
+        if quotas := items_of(options, "quotas"):
+            options["quotas"] = handed_on(quotas, result.run_id)
         if not self.is_inside:
             options["parent_run_id"] = result.run_id
         if self._chain.budget is not None:
@@ -572,7 +575,8 @@ def _options_of(started: RunStarted, options: ResumeOptions, journal: Journal) -
     """What holds for the runs that come, where the call says nothing: what held for this one."""
     kept = {name: started.options[name] for name in _LASTING if name in started.options}
     attributes = {"attributes": started.attributes} if started.attributes else {}
-    return cast("RunOptions", {**kept, **attributes, **options, "journal": journal})
+    quotas = {"quotas": handed_on(quotas_in(started.options), started.run_id)}
+    return cast("RunOptions", {**kept, **attributes, **quotas, **options, "journal": journal})
 
 
 def _handed_on(

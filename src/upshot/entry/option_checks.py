@@ -27,9 +27,10 @@ from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
 from upshot.contract.result import AgentResult
 from upshot.contract.run_control import Checkpoint
-from upshot.contract.settings import Budget, ModelSettings, Policy, Retry
+from upshot.contract.settings import Budget, ModelSettings, Policy, Quota, Retry
 from upshot.errors import Misuse
 from upshot.runs.limits.pacer import Pacer
+from upshot.runs.limits.quotas import BoundQuota
 from upshot.runs.plan import RunOptions
 
 RESUME_NAMES = ("answers", "continue_stopped", "journal", "take_over")
@@ -102,6 +103,7 @@ OPTIONS: Mapping[str, Allowed] = {
     "prices": Allowed(
         "Prices, or a mapping from model names to Price", (Mapping,), methods=("find", "cost_of")
     ),
+    "quotas": _list_of("Quota objects", Allowed("a Quota", (Quota, BoundQuota))),
     "remember": Allowed("True or False", (bool,)),
     "resume_from": Allowed("a Checkpoint", (Checkpoint,)),
     "retry": Allowed("a Retry", (Retry,)),

@@ -14,19 +14,21 @@ from msgspec.structs import replace
 
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.agent import Agent, handoffs_of
-from upshot.contract.agent_spec import AgentSpec, Handoff
+from upshot.contract.agent_spec import AgentSpec, Handoff, RunInfo
 from upshot.contract.base.structs import JsonObject, Local
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
 from upshot.contract.protocols import Decider, Engine, Journal, Model, Observer
-from upshot.contract.settings import Budget, Compaction, Policy
+from upshot.contract.settings import Budget, Compaction, Policy, Quota
 from upshot.engines.loop import LoopEngine
 from upshot.entry.conversations import asked_before, with_conversation
 from upshot.entry.option_checks import check_hooks, items_of, losses_of, object_of, to_request
 from upshot.entry.resume import check_checkpoint, history_of
 from upshot.errors import Misuse
+from upshot.journal.shared import needs_shared
 from upshot.models.prices import default_prices
 from upshot.models.registry import name_of, resolve
+from upshot.runs.limits.quotas import BoundQuota, bind, quotas_in
 from upshot.runs.plan import (
     POLICY_OPTION,
     USUAL_BUDGET,
@@ -201,6 +203,7 @@ async def plan_run(
     plan = await _plan(
         known, agent, request, options, journal, child=child, handoff_messages=handoff_messages
     )
+    plan = _with_quotas(plan, items_of(options, "quotas"))
     is_usual = not handoff_messages and is_usual_call(options) and current_run.get() is None
     if known.usual is None and known.is_fixed and is_usual:
         known.usual = without_call(plan)
@@ -269,6 +272,24 @@ async def _plan(
     )
 
 
+def _with_quotas(plan: Plan, given: Sequence[Quota | BoundQuota]) -> Plan:
+    """*plan* with its quotas, and those of the parent run."""
+    parent = _parent()
+    outer = () if parent is None else parent.quotas
+    if not (outer or given):
+        return plan
+    if plan.journal is None:
+        raise Misuse("quotas are kept in a journal: give journal=, or Budget(...) for this run")
+    needs_shared(plan.journal)
+    info = RunInfo(
+        agent_id=plan.agent.id,
+        run_id=plan.run_id,
+        context_id=plan.request.context_id,
+        attributes=plan.attributes,
+    )
+    return replace(plan, quotas=tuple(dict.fromkeys((*outer, *bind(given, info)))))
+
+
 def _parent() -> Plan | None:
     """The plan of the run inside which this one is started, None for a root run."""
     link = current_run.get()
@@ -316,6 +337,8 @@ async def plan_again(
     options.setdefault("attributes", started.attributes)
     options.setdefault("max_attempts", logged.get("max_attempts", 1))
     options.setdefault("parent_run_id", started.parent_run_id)
+    if options.get("quotas") is None:
+        options["quotas"] = quotas_in(logged)
     if options.get("budget") is None and "budget" in logged:
         options["budget"] = convert(logged["budget"], Budget)
     if options.get("artifacts") is None:

@@ -22,7 +22,7 @@ from upshot.contract.model_calls import Request
 from upshot.contract.pending import AnyAnswer, Outdated, Taken
 from upshot.contract.protocols import Journal, Model, RunSummary
 from upshot.contract.result import AgentResult
-from upshot.contract.settings import Policy
+from upshot.contract.settings import Policy, Quota
 from upshot.entry.answers import answer_run
 from upshot.entry.conversations import with_conversation
 from upshot.entry.handoff_loop import AgentRegistry, OnLive, finished, relay, resume_any
@@ -82,6 +82,7 @@ class App:
         model: "provider:name" or a Model, in place of those of the agents.
         pacer: Has the model calls of all runs wait for their turn in the provider's limits.
         policy: Rules on tools, for runs that are submitted without rules of their own.
+        quotas: Caps on the money, tokens and runs of all runs.
         secrets: Texts that are masked in the journal and in what is shown; a worker needs the same.
         notify: Called with what a run waits for whenever one parks here with something to answer;
             plain or async. What it raises is a warning of the result.
@@ -105,6 +106,7 @@ class App:
         model: str | Model | None = None,
         pacer: Pacer | None = None,
         policy: Policy | None = None,
+        quotas: Iterable[Quota] = (),
         secrets: Iterable[str] = (),
         notify: Notify | None = None,
         version: str | None = None,
@@ -114,6 +116,7 @@ class App:
             "model": model,
             "pacer": pacer,
             "policy": policy,
+            "quotas": tuple(quotas),
         }
         given = {name: value for name, value in given.items() if value is not None}
         for name, value in given.items():

@@ -14,6 +14,7 @@ from collections.abc import (
     Iterator,
     Sequence,
 )
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from os import PathLike, fspath
 from typing import NamedTuple, TypeVar, Unpack
@@ -638,11 +639,12 @@ class MemoryJournal:
     async def settle_claim(self, run_id: str) -> None:
         """See ``SharedJournal.settle_claim``."""
 
-    def append_changing(
-        self, event: Event, change: Callable[[SharedValues], T], *, epoch: int | None = None
-    ) -> Awaitable[T]:
-        """See ``SharedJournal.append_changing``."""
-        self.append(event, epoch=epoch)
+    def together(self) -> AbstractContextManager[None]:
+        """See ``SharedJournal.together``."""
+        return nullcontext()
+
+    def begin_change(self, change: Callable[[SharedValues], T]) -> Awaitable[T]:
+        """See ``SharedJournal.begin_change``."""
         return self.change_values(change)
 
     def _make_due(self, run_id: str, reason: str, delay_s: float = 0) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from threading import Lock
 from typing import Literal, Protocol, TypeVar, cast
@@ -290,14 +291,15 @@ class SharedJournal(Protocol):
         """Wait until a claim of the run that is under way has ended."""
         ...
 
-    def append_changing(
-        self, event: Event, change: Callable[[SharedValues], T], *, epoch: int | None = None
-    ) -> Awaitable[T]:
-        """Append *event* and change values, both in one transaction; no claim is under way.
+    def together(self) -> AbstractContextManager[None]:
+        """Have what is appended and begun within the block written in one transaction.
 
-        Returns:
-            What *change* gave, once all is safe. Where it raises, the event stays.
+        No claim of the run may be under way, and nothing is awaited within.
         """
+        ...
+
+    def begin_change(self, change: Callable[[SharedValues], T]) -> Awaitable[T]:
+        """Begin what ``change_values`` does, after all that was appended; returns at once."""
         ...
 
 

@@ -42,6 +42,7 @@ from upshot.wire.accumulator import StreamEvent
 from upshot.wire.decoding import with_output
 from upshot.wire.encoding import RequestEncoder, to_wire_name
 from upshot.wire.error_classification import classify_error
+from upshot.wire.pricing import Price
 from upshot.wire.reader import StreamReader, make_request_encoder
 
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
@@ -398,11 +399,21 @@ class HttpModel:
         return self._endpoint.account
 
     @property
+    def settings(self) -> ModelSettings:
+        """Its default settings."""
+        return self._settings
+
+    @property
+    def price(self) -> Price | None:
+        """What its calls cost by the price table, None if that is not known."""
+        return self._prices.find(self._billed)
+
+    @property
     def priced(self) -> bool:
         """Whether the cost of its calls is known, so that a limit on it can be kept."""
         if self._endpoint.provider.reports_cost:
             return True
-        return self._prices.find(self._billed) is not None
+        return self.price is not None
 
     async def call(self, request: ModelInput) -> ModelResponse:
         """Call the model once.

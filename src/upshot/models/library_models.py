@@ -95,9 +95,19 @@ class LibraryModel(ABC):
         return f"{self._library}:{self._model}"
 
     @property
+    def settings(self) -> ModelSettings:
+        """Its default settings."""
+        return self._settings
+
+    @property
+    def price(self) -> Price | None:
+        """What its calls cost by the price table, None if that is not known."""
+        return self._prices.find(self.name)
+
+    @property
     def priced(self) -> bool:
         """Whether the cost of its calls is known, so that a limit on it can be kept."""
-        return self._prices.find(self.name) is not None
+        return self.price is not None
 
     async def call(self, request: ModelInput) -> ModelResponse:
         """Call the model once."""

@@ -32,6 +32,7 @@ from upshot.errors import Misuse
 from upshot.models.prices import default_prices
 from upshot.wire.decoding import with_output
 from upshot.wire.encoding import to_delta
+from upshot.wire.pricing import Price
 
 Reply: TypeAlias = str | ToolCall | Sequence[ToolCall] | ModelResponse | AgentError
 """A text, one call, several calls, a whole response, or a failure."""
@@ -95,6 +96,11 @@ class ScriptedModel:
     def priced(self) -> bool:
         """True: it costs what its replies say, or what the model does that it is named after."""
         return True
+
+    @property
+    def price(self) -> Price | None:
+        """What the model costs that it is named after, None where it is named after none."""
+        return default_prices().find(self._name) if self._is_named else None
 
     @property
     def name(self) -> str:

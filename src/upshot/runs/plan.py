@@ -33,12 +33,13 @@ from upshot.contract.protocols import (
 )
 from upshot.contract.result import AgentResult
 from upshot.contract.run_control import Checkpoint, Compacted
-from upshot.contract.settings import Budget, ModelSettings, Policy, Retry
+from upshot.contract.settings import Budget, ModelSettings, Policy, Quota, Retry
 from upshot.errors import Misuse
 from upshot.models.prices import Prices
 from upshot.models.registry import name_of
 from upshot.runs.callbacks import method
 from upshot.runs.limits.pacer import Pacer
+from upshot.runs.limits.quotas import QUOTAS_OPTION, BoundQuota
 from upshot.runs.redaction import MARKS_OPTION
 from upshot.state.child_runs import TURN_OPTION
 from upshot.state.run_state import DECLARED_OPTION
@@ -91,6 +92,8 @@ class ResumeOptions(TypedDict, Generic[Deps], total=False):
             too, unless they have their own. A resume has to give it again.
         priority: Of those that wait for the pacer, runs with a larger one go first; below 0 are
             those that may wait, such as batches. Holds for child runs.
+        quotas: Caps that runs share; they need a journal, are kept in it, and hold for child runs,
+            hand-offs and later sessions.
         dependencies: One object for tools and engines, ``ToolContext.dependencies``; wins over what
             ``Agent.dependencies`` makes.
         approve: Asked before a tool that needs approval; True, False, or None to defer.
@@ -129,6 +132,7 @@ class ResumeOptions(TypedDict, Generic[Deps], total=False):
     budget: Budget | None
     pacer: Pacer | None
     priority: int
+    quotas: Iterable[Quota]
     dependencies: Deps
     approve: Approver | None
     on_pre_tool_use: PreToolHook | None
@@ -379,6 +383,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     budget: Budget = USUAL_BUDGET
     pacer: Pacer | None = None
     priority: int = 0
+    quotas: tuple[BoundQuota, ...] = ()
     tools: tuple[Tool, ...] = ()
     handoffs: tuple[Handoff, ...] = ()
     host: object = None
@@ -450,6 +455,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             options["budget"] = msgspec.to_builtins(self.budget)
         if self.policy is not None:
             options[POLICY_OPTION] = msgspec.to_builtins(self.policy)
+        if self.quotas:
+            options[QUOTAS_OPTION] = msgspec.to_builtins(self.quotas)
         options.update((name, True) for name in UNLOGGED if self.has(name))
         options |= _declared(self.tools)
         if self.turn is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -587,13 +588,14 @@ class SqlJournal:
         while (taking := self._takings.get(run_id)) is not None:
             await taking.ended.wait()
 
-    def append_changing(
-        self, event: Event, change: Callable[[SharedValues], T], *, epoch: int | None = None
-    ) -> Awaitable[T]:
-        """See ``SharedJournal.append_changing``."""
-        with self._writer.together():
-            self.append(event, epoch=epoch)
-            return self._writer.begin(lambda connection: change(StoredValues(connection)))
+    def together(self) -> AbstractContextManager[None]:
+        """See ``SharedJournal.together``."""
+        return self._writer.together()
+
+    def begin_change(self, change: Callable[[SharedValues], T]) -> Awaitable[T]:
+        """See ``SharedJournal.begin_change``."""
+        self._check("")
+        return self._writer.begin(lambda connection: change(StoredValues(connection)))
 
     async def remove_runs(
         self,

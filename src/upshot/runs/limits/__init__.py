@@ -2,7 +2,8 @@
 
 - ``lane``: what is known of a provider's limits on one key and model, and who may send when. Pure.
 - ``pacer``: the line in which the model calls of a process wait for a lane.
-- ``paced_call``: the tries of one model call, each with its place in the line.
+- ``quotas``: what is reserved of the caller's caps, and what is put in its place.
+- ``held_call``: the tries of one model call, each with what is reserved for it and its place.
 
 A lane is one value that all processes change by ``SharedJournal.change_values``; a change takes
 what came back and gives to those that wait, so no transaction is open while anybody waits or sends.

@@ -31,7 +31,7 @@ from upshot.models.retry import call_with_retry, reply_of, stream_with_retry
 from upshot.runs.budget import money_of, tokens_of
 from upshot.runs.callbacks import blame, raised
 from upshot.runs.engine_api.exceptions import Failed, Interrupted
-from upshot.runs.limits.paced_call import paced_call
+from upshot.runs.limits.held_call import HeldCall, held_call
 from upshot.runs.redaction import has_marks
 from upshot.runs.run_context import RunContext
 from upshot.runs.services.hooks import before_model
@@ -113,11 +113,18 @@ async def call_model(
     if turn is None:
         # Counted anew in each attempt, while the budget counts those of all.
         turn = budget.turns - budget.turns_before
-    recorder.emit(ModelStarted(model=name, turn=turn, request=digests, purpose=purpose, step=step))
-    # What was done so far must be safe before more money is spent on it.
-    await recorder.barrier()
+    started = ModelStarted(model=name, turn=turn, request=digests, purpose=purpose, step=step)
+    held = held_call(context, model, request, interrupt)
+    if held is not None:
+        request = await held.begin(started)
+    else:
+        recorder.emit(started)
+        # What was done so far must be safe before more money is spent on it.
+        await recorder.barrier()
     recorder.find_watchers()
-    call = ModelCall(context, model, request, turn=turn, purpose=purpose, interrupt=interrupt)
+    call = ModelCall(
+        context, model, request, turn=turn, purpose=purpose, interrupt=interrupt, held=held
+    )
     if context.recording is None:
         response = await call.ask()
     else:
@@ -279,6 +286,7 @@ class ModelCall:
         purpose: What for, "" for a turn of the engine's.
         interrupt: The request to stop that was known before: whoever calls in spite of it, say
             for a last word, is let finish.
+        held: What holds its tries back, None where nothing does.
 
     Attributes:
         failed_tries: How many tries failed and were made again.
@@ -293,6 +301,7 @@ class ModelCall:
         turn: int,
         purpose: str,
         interrupt: Interrupt | None,
+        held: HeldCall | None,
     ) -> None:
         self.failed_tries: int = 0
         self._context = context
@@ -304,7 +313,7 @@ class ModelCall:
         self._in_flight = False
         self._shown: list[str] = []
         self._told: Usage | None = None
-        self._paced = paced_call(context, model, request, interrupt)
+        self._held = held
 
     async def ask(self) -> ModelResponse:
         """Call or stream until there is an answer, or an error that no try would mend."""
@@ -314,7 +323,7 @@ class ModelCall:
             if context.recorder.watched and callable(stream) and not self._purpose:
                 return await self._show()
             response, _ = await call_with_retry(
-                self._call if self._paced is None else self._paced.call_by(self._call),
+                self._call if self._held is None else self._held.call_by(self._call),
                 context.plan.retry,
                 allow_empty=context.plan.agent.allow_empty,
                 clock=context.supervisor.interruptible_clock,
@@ -339,7 +348,7 @@ class ModelCall:
         context = self._context
         response = ModelResponse()
         items = stream_with_retry(
-            self._stream if self._paced is None else self._paced.stream_by(self._stream),
+            self._stream if self._held is None else self._held.stream_by(self._stream),
             context.plan.retry,
             allow_empty=context.plan.agent.allow_empty,
             clock=context.supervisor.interruptible_clock,

@@ -1,0 +1,273 @@
+"""What holds a model call back: quotas, and the pacer's line."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from contextvars import Context
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from upshot.contract.error import AgentError
+from upshot.contract.model_calls import ModelReplied, ModelRequest, ModelResponse, ModelStarted
+from upshot.contract.protocols import Clock, Model, StreamItem
+from upshot.contract.run_control import Interrupt
+from upshot.contract.settings import ModelSettings
+from upshot.journal.shared import SharedJournal, SharedValues, needs_shared
+from upshot.models.retry import read_stream
+from upshot.runs.engine_api.exceptions import Failed, Interrupted
+from upshot.runs.limits.pacer import Place
+from upshot.runs.limits.quotas import Bounds, Reservation, bounds_of, reserve, settle, used_by
+
+if TYPE_CHECKING:
+    from upshot.runs.run_context import RunContext
+
+# What is on its way to a journal; a task that nobody refers to may vanish.
+_posted: set[asyncio.Task[None]] = set()
+
+
+def held_call(
+    context: RunContext, model: Model, request: ModelRequest, known: Interrupt | None
+) -> HeldCall | None:
+    """What holds back a model call of a run, None where nothing does."""
+    plan = context.plan
+    if (plan.pacer is None and not plan.quotas) or context.recording is not None:
+        return None
+    return HeldCall(context, model, request, known)
+
+
+class HeldCall:
+    """One model call: what is reserved for each of its tries, and the wait for its turn.
+
+    Args:
+        context: Of the run.
+        model: Which is asked.
+        request: What is to be sent.
+        known: The request to stop that was known before the call, None without one.
+    """
+
+    def __init__(
+        self, context: RunContext, model: Model, request: ModelRequest, known: Interrupt | None
+    ) -> None:
+        self._context = context
+        self._model = model
+        self._request = request
+        self._known = known
+        self._bounds: Bounds | None = None
+        self._reserved: Reservation | None = None
+        self._place: Place | None = None
+        self._sent_s = 0.0
+
+    async def begin(self, started: ModelStarted) -> ModelRequest:
+        """Log that the call begins, with what its first try is allowed to use.
+
+        Returns:
+            What is to be sent: the request, with a limit on its reply where a quota needs one.
+
+        Raises:
+            Failed: A quota does not allow it.
+            JournalError: The journal cannot be written.
+        """
+        context, journal = self._context, self._journal
+        if journal is None:
+            context.recorder.emit(started)
+            await context.recorder.barrier()
+            return self._request
+        bounds = await bounds_of(self._model, self._request, _counted(context))
+        run_id = context.info.run_id
+        new_run = "" if context.state.models else run_id
+        await journal.settle_claim(run_id)
+        # Both are in one transaction, so that a call that was begun has been paid for.
+        with journal.together():
+            context.recorder.emit(started)
+            deciding = journal.begin_change(self._reserving(bounds, new_run))
+        decided = await deciding
+        await context.recorder.barrier()
+        if isinstance(decided, AgentError):
+            response = ModelResponse(error=decided)
+            replied = ModelReplied(
+                model=started.model,
+                turn=started.turn,
+                tries=1,
+                response=response,
+                purpose=started.purpose,
+            )
+            context.recorder.emit(replied)
+            raise Failed(decided)
+        self._reserved, self._bounds = decided, bounds
+        if bounds.max_tokens is None and decided.max_tokens is not None:
+            self._bounds = bounds._replace(max_tokens=decided.max_tokens)
+            settings = ModelSettings(max_tokens=decided.max_tokens)
+            before = self._request.settings
+            settings = settings if before is None else before.merge(settings)
+            self._request = replace(self._request, settings=settings)
+        return self._request
+
+    def call_by(
+        self, call: Callable[[], Awaitable[ModelResponse]]
+    ) -> Callable[[], Awaitable[ModelResponse]]:
+        """*call*, made when it is its turn."""
+
+        async def held() -> ModelResponse:
+            if (refused := await self._enter()) is not None:
+                return refused
+            try:
+                return self._settle(await call())
+            finally:
+                self._abandon()
+
+        return held
+
+    def stream_by(
+        self, stream: Callable[[], AsyncIterator[StreamItem]]
+    ) -> Callable[[], AsyncIterator[StreamItem]]:
+        """*stream*, begun when it is its turn."""
+
+        async def held() -> AsyncIterator[StreamItem]:
+            if (refused := await self._enter()) is not None:
+                yield refused
+                return
+            try:
+                async with aclosing(read_stream(stream)) as items:
+                    async for item in items:
+                        yield self._settle(item) if isinstance(item, ModelResponse) else item
+            finally:
+                self._abandon()
+
+        return held
+
+    @property
+    def _journal(self) -> SharedJournal | None:
+        """Where the quotas are, None without any."""
+        plan = self._context.plan
+        return needs_shared(plan.journal) if plan.quotas and plan.journal is not None else None
+
+    def _reserving(
+        self, bounds: Bounds, new_run: str
+    ) -> Callable[[SharedValues], Reservation | AgentError]:
+        return partial(reserve, quotas=self._context.plan.quotas, bounds=bounds, new_run=new_run)
+
+    async def _enter(self) -> ModelResponse | None:
+        """Reserve what a try may use, and wait for its turn; why it shall not be made, or None.
+
+        Raises:
+            Interrupted: The run was asked to stop meanwhile.
+        """
+        journal = self._journal
+        if journal is not None and self._reserved is None and self._bounds is not None:
+            decided = await journal.change_values(self._reserving(self._bounds, ""))
+            if isinstance(decided, AgentError):
+                return ModelResponse(error=decided)
+            self._reserved = decided
+        is_entered, refusal = False, None
+        try:
+            refusal = await self._wait()
+            is_entered = refusal is None
+        finally:
+            if not is_entered:
+                self._post(ModelResponse(error=AgentError(details={"phase": "unsent"})))
+        return None if refusal is None else ModelResponse(error=refusal)
+
+    async def _wait(self) -> AgentError | None:
+        """Wait for the turn; why it is not waited for, or None."""
+        context, plan = self._context, self._context.plan
+        if plan.pacer is None:
+            return None
+        deadline, clock = context.budget.deadline, plan.clock
+        last = next(reversed(context.state.replies.values()), None)
+        place = plan.pacer.ask(
+            self._model,
+            self._request,
+            journal=plan.journal,
+            last=None if last is None else last.usage,
+            priority=plan.priority,
+            most_s=math.inf if deadline is None else deadline - clock.monotonic(),
+        )
+        try:
+            if context.interrupt is not None and context.interrupt is self._known:
+                # Asked for in spite of the wish to stop.
+                await place.wait(clock)
+            else:
+                await context.supervisor.pause(0, _Turn(place, clock))
+        finally:
+            if not place.is_ready:
+                place.leave()
+        if not place.is_ready:
+            asked = context.interrupt or Interrupt()
+            raise Interrupted(asked.cause, asked.detail)
+        if place.refusal is None:
+            self._place, self._sent_s = place, clock.monotonic()
+        return place.refusal
+
+    def _settle(self, response: ModelResponse) -> ModelResponse:
+        """Tell what came of the try; returns it with how long the try waited for its turn."""
+        self._post(response)
+        place, self._place = self._place, None
+        if place is None:
+            return response
+        place.settle(response, self._context.plan.clock.monotonic() - self._sent_s)
+        waited_ms = round(place.waited_s * 1000)
+        if not waited_ms:
+            return response
+        return replace(response, provider_data={**response.provider_data, "paced_ms": waited_ms})
+
+    def _post(self, response: ModelResponse) -> None:
+        """Settle what was reserved, without waiting for it."""
+        reserved, self._reserved = self._reserved, None
+        journal = self._journal
+        if reserved is None or journal is None:
+            return
+        cost_usd, tokens = used_by(response, reserved)
+        change = partial(settle, reserved=reserved, cost_usd=cost_usd, tokens=tokens)
+        loop = asyncio.get_running_loop()
+        # Of no run, whose end shall not cancel it.
+        task = loop.create_task(_change(journal, change), context=Context())
+        _posted.add(task)
+        task.add_done_callback(_forget)
+
+    def _abandon(self) -> None:
+        """Nobody knows what came of the try, unless that was told: it has used all."""
+        place, self._place, self._reserved = self._place, None, None
+        if place is not None:
+            place.abandon()
+
+
+class _Turn:
+    """A clock whose waits end with the turn of a place."""
+
+    def __init__(self, place: Place, clock: Clock) -> None:
+        self._place = place
+        self._clock = clock
+        self.now: Callable[[], datetime] = clock.now
+        self.monotonic: Callable[[], float] = clock.monotonic
+
+    async def sleep(self, delay_s: float) -> None:
+        """Wait for the turn."""
+        await self._place.wait(self._clock)
+
+
+async def _change(journal: SharedJournal, change: Callable[[SharedValues], None]) -> None:
+    await journal.change_values(change)
+
+
+def _forget(task: asyncio.Task[None]) -> None:
+    _posted.discard(task)
+    # What cannot be written counts whole, which passes no cap.
+    if not task.cancelled():
+        task.exception()
+
+
+def _counted(context: RunContext) -> tuple[int, int]:
+    """The tokens that went into the run's last request, and its messages; zeros for none."""
+    for turn, reply in reversed(context.state.replies.items()):
+        started = context.state.models.get(turn)
+        tokens = reply.usage.input_tokens
+        if started is None or started.request is None or tokens is None:
+            break
+        return tokens, started.request.count
+    return 0, 0

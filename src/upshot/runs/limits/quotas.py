@@ -1,0 +1,392 @@
+"""Quotas: caps on money, tokens and runs that hold for all processes on a journal.
+
+A reservation is an upper bound, and is taken off before a request is sent. What is told afterwards
+is the difference, so whoever dies in between has used all of it. No crash undoes anything here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING, NamedTuple, cast
+from urllib.parse import quote
+
+import msgspec
+
+from upshot.contract.base.enums import ErrorCode, Origin
+from upshot.contract.base.structs import JsonObject
+from upshot.contract.error import AgentError
+from upshot.contract.message import MessageList
+from upshot.contract.model_calls import ModelRequest, ModelResponse
+from upshot.contract.protocols import Model
+from upshot.contract.settings import Quota
+from upshot.errors import Misuse
+from upshot.journal.shared import SharedValues
+from upshot.models.prices import default_prices
+from upshot.models.registry import name_of
+from upshot.runs.budget import money_of, tokens_of
+from upshot.wire.pricing import Price
+
+if TYPE_CHECKING:
+    from upshot.contract.agent_spec import RunInfo
+
+QUOTAS_OPTION = "quotas"
+_ZERO = Decimal(0)
+_MTOK = Decimal(1_000_000)
+# What a file costs that is named by its address: nobody knows its size before it is fetched.
+_LINKED_TOKENS = 100_000
+# Where the settings say nothing. Models refuse to be asked for more than they can generate.
+_MOST_OUTPUT = 8_192
+# Error replies up to this status refused the request, and nobody pays for them.
+_REFUSED = range(400, 500)
+
+
+class BoundQuota(msgspec.Struct, frozen=True):
+    """A quota, and whose use it counts.
+
+    Attributes:
+        quota: The quota.
+        key: The run, conversation, agent or tenant; "" for all.
+        run_id: The run that was given it, which counts as one; not so its child runs.
+    """
+
+    quota: Quota
+    key: str
+    run_id: str
+
+    @property
+    def place(self) -> str:
+        """Where its use stands, without the period."""
+        key = quote(self.key, safe="")
+        return f"quota/{quote(self.quota.name, safe='')}/{self.quota.scope}/{key}/"
+
+
+def bind(quotas: Sequence[Quota | BoundQuota], info: RunInfo) -> tuple[BoundQuota, ...]:
+    """*quotas* for a run; those of a run before it stay that one's.
+
+    Raises:
+        Misuse: The run is of no conversation or tenant, whose use is to be counted.
+    """
+    return tuple(
+        one if isinstance(one, BoundQuota) else BoundQuota(one, _key(one, info), info.run_id)
+        for one in quotas
+    )
+
+
+def _key(quota: Quota, info: RunInfo) -> str:
+    match quota.scope:
+        case "all":
+            return ""
+        case "run":
+            return info.run_id
+        case "agent":
+            return info.agent_id
+        case "conversation":
+            found, missing = info.context_id, "is in no conversation: give conversation="
+        case "tenant":
+            found = info.attributes.get(quota.attribute)
+            missing = f"has no such attribute: give attributes={{{quota.attribute!r}: ...}}"
+    if not isinstance(found, str | int) or not str(found):
+        raise Misuse(f"the quota {quota.name!r} is by {quota.scope}, and the run {missing}")
+    return str(found)
+
+
+class Used(msgspec.Struct):
+    """What of a quota is used or reserved."""
+
+    cost_usd: Decimal = _ZERO
+    tokens: int = 0
+    runs: int = 0
+
+
+class Reservation(NamedTuple):
+    """What was taken off quotas for one request.
+
+    Attributes:
+        places: Where.
+        cost_usd: The most that it can cost.
+        tokens: The most tokens that it can use.
+        max_tokens: The most tokens that it may generate, None for no such cap.
+    """
+
+    places: tuple[str, ...] = ()
+    cost_usd: Decimal = _ZERO
+    tokens: int = 0
+    max_tokens: int | None = None
+
+
+class Bounds(NamedTuple):
+    """What bounds the use of one request.
+
+    Attributes:
+        model: The model, for messages.
+        input: The most tokens that go in, those of all models that may be asked.
+        prices: Those of these models; None where one has none.
+        models: How many they are.
+        max_tokens: As the settings say.
+    """
+
+    model: str
+    input: int
+    prices: tuple[Price, ...] | None
+    models: int = 1
+    max_tokens: int | None = None
+
+    def rates(self) -> tuple[Decimal, Decimal]:
+        """What the request costs at most without an answer, and each token of it."""
+        before, each = _ZERO, _ZERO
+        for price in self.prices or ():
+            tiers = [price, *(tier for start, tier in price.above.items() if start < self.input)]
+            fee = max(tier.per_call or _ZERO for tier in tiers)
+            before += fee + self.input * max(map(_input_rate, tiers)) / _MTOK
+            each += max(map(_output_rate, tiers)) / _MTOK
+        return before, each
+
+
+def _input_rate(price: Price) -> Decimal:
+    return max(
+        price.input_per_mtok,
+        price.cache_write_per_mtok or _ZERO,
+        price.cache_write_1h_per_mtok or _ZERO,
+        price.input_audio_per_mtok or _ZERO,
+    )
+
+
+def _output_rate(price: Price) -> Decimal:
+    return max(price.output_per_mtok, price.output_audio_per_mtok or _ZERO)
+
+
+def reserve(
+    values: SharedValues, quotas: Sequence[BoundQuota], bounds: Bounds, new_run: str
+) -> Reservation | AgentError:
+    """Take the bound of a request off all quotas, or off none.
+
+    Args:
+        values: In a transaction.
+        quotas: What holds for the run.
+        bounds: Of what is to be sent.
+        new_run: The run, if this is its first call, else "".
+    """
+    places = {one: one.place + _period(one.quota, values.now_us) for one in quotas}
+    # In one order everywhere, so that no two processes wait for each other.
+    folders = {place: one.place for one, place in sorted(places.items(), key=lambda one: one[1])}
+    found = {place: _read(values, place, folder) for place, folder in folders.items()}
+    if new_run:
+        for place in {places[one] for one in quotas if one.run_id == new_run}:
+            found[place].runs += 1
+    before, each = bounds.rates()
+    caps = [_most_output(one.quota, found[places[one]], bounds, before, each) for one in quotas]
+    most = min([one for one in caps if one is not None], default=None)
+    output = bounds.max_tokens
+    if output is None and most is not None:
+        output = min(most, _MOST_OUTPUT)
+    for one, place in places.items():
+        error = _refusal(one.quota, found[place], bounds, output, values.now_us)
+        if error is not None:
+            return error
+    cost = before + (output or 0) * each
+    tokens = bounds.models * (bounds.input + (output or 0))
+    for place, used in found.items():
+        used.cost_usd += cost
+        used.tokens += tokens
+        values.write(place, msgspec.json.encode(used).decode())
+    return Reservation(tuple(found), cost, tokens, output)
+
+
+def settle(values: SharedValues, reserved: Reservation, cost_usd: Decimal, tokens: int) -> None:
+    """Put what was used in the place of what was reserved."""
+    for place in reserved.places:
+        # A period that is over may have been forgotten.
+        if body := values.read(place):
+            used = msgspec.json.decode(body, type=Used)
+            used.cost_usd += cost_usd - reserved.cost_usd
+            used.tokens += tokens - reserved.tokens
+            values.write(place, msgspec.json.encode(used).decode())
+
+
+def used_by(response: ModelResponse, reserved: Reservation) -> tuple[Decimal, int]:
+    """The money and tokens that a request used; what is not known counts whole."""
+    error, usage = response.error, response.usage
+    if error is not None and (error.was_unsent or error.status_code in _REFUSED):
+        return _ZERO, 0
+    if error is not None or usage.unmeasured_calls or not tokens_of(usage):
+        return reserved.cost_usd, reserved.tokens
+    cost = reserved.cost_usd if response.cost is None else money_of(response.cost)
+    return cost, tokens_of(usage)
+
+
+def _read(values: SharedValues, place: str, folder: str) -> Used:
+    body = values.read(place)
+    if body:
+        return msgspec.json.decode(body, type=Used)
+    # The first of a new period: those before are over.
+    values.forget(folder, place)
+    return Used()
+
+
+def _most_output(
+    quota: Quota, used: Used, bounds: Bounds, before: Decimal, each: Decimal
+) -> int | None:
+    """The most tokens that a quota lets a request generate, None where it counts none."""
+    most: list[int] = []
+    if quota.max_tokens is not None:
+        most.append((quota.max_tokens - used.tokens) // bounds.models - bounds.input)
+    if quota.max_cost_usd is not None and each:
+        most.append(int((quota.max_cost_usd - used.cost_usd - before) / each))
+    return min(most, default=None)
+
+
+def _refusal(
+    quota: Quota, used: Used, bounds: Bounds, output: int | None, now_us: int
+) -> AgentError | None:
+    """Why a quota allows no such bounds, None if it does."""
+    before, each = bounds.rates()
+    if quota.max_runs is not None and used.runs > quota.max_runs:
+        return _spent(quota, "max_runs", now_us, used=used.runs - 1)
+    if quota.max_tokens is not None:
+        needed = bounds.models * (bounds.input + max(output or 0, 1))
+        if used.tokens + needed > quota.max_tokens:
+            return _spent(quota, "max_tokens", now_us, used=used.tokens, needed=needed)
+    if quota.max_cost_usd is not None:
+        if bounds.prices is None:
+            return _unpriced(quota, bounds.model)
+        cost = before + max(output or 0, 1) * each
+        if used.cost_usd + cost > quota.max_cost_usd:
+            spent = float(used.cost_usd)
+            return _spent(quota, "max_cost_usd", now_us, used=spent, needed=float(cost))
+    return None
+
+
+def _spent(
+    quota: Quota, limit: str, now_us: int, *, used: float, needed: float | None = None
+) -> AgentError:
+    allowed = float(getattr(quota, limit))
+    wait_s = _left_s(quota, now_us)
+    until = "" if wait_s is None else f"; it begins anew in {wait_s / 3600:.1f} h"
+    more = "" if needed is None else f", and the call may need {needed:.6g}"
+    details: JsonObject = {
+        "dimension": "quota",
+        "quota": quota.name,
+        "limit_of": limit,
+        "limit": allowed,
+        "used": used,
+        "phase": "unsent",
+    }
+    return AgentError(
+        ErrorCode.BUDGET_EXCEEDED,
+        f"The quota {quota.name!r} has {limit}={allowed:.6g}, of which {used:.6g} are used or "
+        f"reserved{more}{until}: raise it, or set ModelSettings(max_tokens=) lower.",
+        retry_after_s=wait_s,
+        origin=Origin.LIMIT,
+        details=details,
+    )
+
+
+def _unpriced(quota: Quota, model: str) -> AgentError:
+    return AgentError(
+        ErrorCode.BUDGET_EXCEEDED,
+        f"The quota {quota.name!r} caps money, and nothing is known of the price of {model}: give "
+        "prices=, or cap tokens.",
+        origin=Origin.LIMIT,
+        details={"dimension": "quota", "quota": quota.name, "model": model, "phase": "unsent"},
+    )
+
+
+def _period(quota: Quota, now_us: int) -> str:
+    """The period of a moment, in UTC; their names are in the order of time."""
+    now = datetime.fromtimestamp(now_us / 1e6, UTC)
+    return {"day": f"{now:%Y-%m-%d}", "month": f"{now:%Y-%m}"}.get(quota.per or "", "always")
+
+
+def _left_s(quota: Quota, now_us: int) -> float | None:
+    """Seconds until the next period, None where there is none."""
+    now = datetime.fromtimestamp(now_us / 1e6, UTC)
+    day = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    match quota.per:
+        case None:
+            return None
+        case "day":
+            following = day + timedelta(days=1)
+        case "month":
+            following = (day.replace(day=1) + timedelta(days=32)).replace(day=1)
+    return (following - now).total_seconds()
+
+
+async def bounds_of(model: Model, request: ModelRequest, counted: tuple[int, int]) -> Bounds:
+    """What bounds the use of a request.
+
+    Args:
+        model: Which is asked.
+        request: What is sent.
+        counted: The tokens that went into an earlier request of the run, and of how many messages
+            that was; zeros for none.
+    """
+    name = name_of(model)
+    if (loading := default_prices().load(name)) is not None:
+        await loading
+    models = _models_of(model)
+    prices: list[Price | None] = [getattr(one, "price", None) for one in models]
+    known = tuple(one for one in prices if one is not None)
+    sizes = _sizes(request)
+    rest = msgspec.json.encode((request.system, request.tools, request.output_schema))
+    tokens, messages = counted
+    # Each token has a byte at least, but for what is linked.
+    most = sizes[-1] + len(rest)
+    if messages < len(sizes):
+        most = max(most, tokens + sizes[-1] - sizes[messages])
+    outputs = [_max_tokens(one, request) for one in models]
+    return Bounds(
+        name,
+        most,
+        known if len(known) == len(models) else None,
+        len(models),
+        None if None in outputs else max(one for one in outputs if one is not None),
+    )
+
+
+def _max_tokens(model: Model, request: ModelRequest) -> int | None:
+    """The most tokens that a model is asked for, by the settings of the request or its own."""
+    for settings in (request.settings, getattr(model, "settings", None)):
+        if settings is not None and settings.max_tokens is not None:
+            return settings.max_tokens
+    return None
+
+
+def _models_of(model: Model) -> Sequence[Model]:
+    """Those that one call may ask, one after another."""
+    inside: Sequence[Model] | None = getattr(model, "models", None)
+    if not isinstance(inside, tuple):
+        return (model,)
+    return [one for each in inside for one in _models_of(each)]
+
+
+def _sizes(request: ModelRequest) -> list[int]:
+    """The bytes of the first n messages, for each n from 0 on."""
+    messages = request.messages
+    kept = messages.encoded if isinstance(messages, MessageList) else dict[object, object]()
+    sizes = cast("list[int]", kept.setdefault(_sizes, [0]))
+    for message in messages[len(sizes) - 1 :]:
+        body = msgspec.json.encode(message)
+        linked = sum(bool(getattr(part, "url", "")) for part in message.parts)
+        sizes.append(sizes[-1] + len(body) + linked * _LINKED_TOKENS)
+    return sizes[: len(messages) + 1]
+
+
+def quotas_in(options: JsonObject) -> tuple[BoundQuota, ...]:
+    """Those that a log says a run was given."""
+    found = options.get(QUOTAS_OPTION)
+    return msgspec.convert(found, tuple[BoundQuota, ...], strict=False) if found else ()
+
+
+def handed_on(quotas: Sequence[Quota | BoundQuota], run_id: str) -> list[Quota | BoundQuota]:
+    """What of the quotas of a run holds for the one that it hands over to: all of them.
+
+    A quota for a run counts both as one; others are asked anew whose use they count.
+    """
+    found: list[Quota | BoundQuota] = []
+    for one in quotas:
+        own = BoundQuota(one, run_id, run_id) if isinstance(one, Quota) else one
+        is_kept = own.quota.scope == "run" or own.run_id != run_id
+        found.append(own if is_kept else own.quota)
+    return found
