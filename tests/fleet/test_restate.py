@@ -215,6 +215,29 @@ async def test_two_activations_of_one_run_begin_it_once(journal: Any) -> None:
             assert 0 < int(sent.delay.removesuffix("ms")) <= 10_200
 
 
+async def test_a_long_run_goes_on_while_its_activations_come_and_go(journal: Any) -> None:
+    started, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def look(run: Any, host: Any, board: Any) -> Any:
+        assert not started.is_set()
+        started.set()
+        await goes_on.wait()
+        return "ok"
+
+    slow: Agent[Any] = Agent("a", engine=ScriptEngine(look))
+    async with ingress_of() as ingress, App([slow], journal=journal) as app:
+        driver = RestateDriver(app, RestateIngress([ingress.url]), work_s=0)
+        run = await app.submit("a", "Hi?")
+        async with driver.at_work():
+            await driver.activate(run.id)
+            await started.wait()
+            await driver.activate(run.id)
+            assert await run.result(0) is None
+            goes_on.set()
+            result = await run.result()
+        assert result is not None and result.output == "ok"
+
+
 async def test_a_service_that_ends_leaves_its_runs_to_another_one(journal: Any) -> None:
     begun = asyncio.Event()
 

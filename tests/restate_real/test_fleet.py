@@ -11,14 +11,27 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+import uvicorn
 
-from examples.fleet.nodes import Fleet, find_server
+from examples.fleet.nodes import Cluster, Fleet, answered, find_server, free_port
 from examples.fleet.service import STEPS, make_app
 from tests.postgres import PostgresServer, started_server
-from upshot import App, RunHandle, Status, ToolSettled
+from upshot import (
+    Agent,
+    App,
+    RunHandle,
+    ScriptedModel,
+    Status,
+    ToolCall,
+    ToolContext,
+    ToolSettled,
+    tool,
+)
 from upshot.contract.base.enums import Effect
+from upshot.fleet import restate_service
 
 pytestmark = pytest.mark.skipif(find_server() is None, reason="there is no restate-server")
 
@@ -183,3 +196,50 @@ async def test_a_service_that_is_told_to_end_leaves_its_runs_to_another_one(
         assert fleet.twice() == []
         paid = [one.run_id for one in fleet.effects()]
         assert Counter(paid) == dict.fromkeys((run.id for run in runs), STEPS)
+
+
+async def test_restate_is_told_nothing_of_a_run_but_its_id(
+    server: PostgresServer, tmp_path: Path
+) -> None:
+    @tool
+    def look(ctx: ToolContext) -> str:
+        """Look it up."""
+        return "planted by a tool"
+
+    model = ScriptedModel([[ToolCall("l", "look", {})], "planted by a model"])
+    agent: Agent[Any] = Agent("a", model=model, tools=[look], instructions="planted by us")
+    name = server.new_database()
+    app, cluster = App([agent], journal=server.url(name)), Cluster(tmp_path, size=1)
+    seen: list[str] = []
+
+    def recorded(service: Any) -> Any:
+        async def serve(scope: Any, receive: Any, send: Any) -> None:
+            async def receive_seen() -> Any:
+                event = await receive()
+                seen.append(str(event))
+                return event
+
+            async def send_seen(event: Any) -> None:
+                seen.append(str(event))
+                await send(event)
+
+            seen.append(str(scope.get("headers")))
+            await service(scope, receive_seen, send_seen)
+
+        return serve
+
+    async with cluster:
+        port = free_port()
+        service = recorded(restate_service(app, ingress=cluster.ingress))
+        config = uvicorn.Config(service, port=port, lifespan="on", log_level="warning")
+        serving = uvicorn.Server(config)
+        task = asyncio.create_task(serving.serve())
+        await answered(f"http://127.0.0.1:{port}/health")
+        await cluster.register(f"http://127.0.0.1:{port}")
+        run = await app.submit("a", "planted by a user")
+        await ended([run])
+        serving.should_exit = True
+        await task
+    server.drop(name)
+    assert any(run.id in one for one in seen)
+    assert not any("planted" in one for one in seen)

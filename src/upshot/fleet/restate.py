@@ -15,14 +15,13 @@ from urllib.parse import quote, urlsplit
 from upshot.contract.base.checks import Allowed, check_argument
 from upshot.errors import JournalError, Misuse, need_of_extra
 from upshot.fleet.app import App
+from upshot.fleet.worker import Worker
 from upshot.journal.shared import DueRun, needs_shared
 from upshot.journal.watching import DUE
 
 if TYPE_CHECKING:
     import restate
     from aiohttp import ClientSession
-
-    from upshot.runs.live_run import LiveRun
 
 AsgiEvent = MutableMapping[str, object]
 """A scope or an event of ASGI."""
@@ -40,8 +39,6 @@ INGRESS = "http://127.0.0.1:8080"
 
 # So long one activation waits for its run; then it sends the next one, and the run goes on.
 WORK_S = 60.0
-# So long the steps in hand may go on when the server ends.
-_GRACE_S = 25.0
 # Above that: Restate asks what is silent for so long to end, and cuts it off as long again later.
 _SILENT_S = 75.0
 # How often what is due is looked for where no word of it comes.
@@ -124,8 +121,8 @@ def _object(driver: RestateDriver) -> restate.VirtualObject:
         run_id = ctx.key()
         try:
             await driver.activate(run_id)
-        except Misuse as error:
-            logger.error("run %s cannot be taken up here: %s", run_id, error)
+        except Misuse:
+            # The worker has logged why.
             raise TerminalError(f"run {run_id} cannot be taken up here") from None
         # The engine tries again, and is not told what an error says of the run.
         except Exception:
@@ -163,7 +160,7 @@ def _served(driver: RestateDriver, engine: Callable[[Any, Any, Any], Awaitable[N
     return serve
 
 
-def _at_sigterm(begin_end: Callable[[], None]) -> None:
+def _at_sigterm(begin_end: Callable[[], object]) -> None:
     """Begin the end when the server is told to end, which lets all requests be answered first.
 
     Restate's application takes the signal over at its first request, and would keep it from a
@@ -233,13 +230,12 @@ class RestateIngress:
 class RestateDriver:
     """Works on the runs that Restate activates, and has it activate those that are due."""
 
-    def __init__(self, app: App, ingress: RestateIngress) -> None:
+    def __init__(self, app: App, ingress: RestateIngress, *, work_s: float = WORK_S) -> None:
         self._app = app
         self._ingress = ingress
-        # The sessions at work. A request that is cut off ends none of them.
-        self._tasks: dict[str, asyncio.Task[object]] = {}
-        self._live: dict[str, LiveRun[Any]] = {}
-        self._is_ending = False
+        self._worker = Worker(app)
+        self._work_s = work_s
+        self._draining: asyncio.Task[bool] | None = None
         # When what is due may be sent again, by the key it was sent under.
         self._sent: dict[str, float] = {}
 
@@ -251,59 +247,41 @@ class RestateDriver:
             try:
                 yield
             finally:
-                self.begin_end()
                 sweep.cancel()
-                await asyncio.wait({sweep, *self._tasks.values()})
+                await asyncio.wait({sweep, self.begin_end()})
                 await self._ingress.aclose()
 
-    def begin_end(self) -> None:
+    def begin_end(self) -> asyncio.Task[bool]:
         """Begin nothing any more, and leave the runs at work to others after the step in hand."""
-        self._is_ending = True
-        for live in self._live.values():
-            live.release("drain", grace_s=_GRACE_S)
+        if self._draining is None:
+            self._worker.stop()
+            self._draining = asyncio.create_task(self._worker.drain())
+        return self._draining
 
     async def activate(self, run_id: str) -> None:
         """Work on a run until it ends, parks or waits, or for a while.
 
         Raises:
-            Misuse: The run cannot be taken up with what the App has.
-            JournalError: The journal cannot be read or written.
-            ConnectionError: No node took the next activation.
+            Misuse: The run cannot be taken up here.
+            JournalError: The journal cannot be read.
+            ConnectionError: No node took the next activation, or the service ends.
         """
-        task = self._tasks.get(run_id) or await self._take_up(run_id)
+        task = self._worker.at_work(run_id) or await self._take_up(run_id)
         if task is not None:
-            await asyncio.wait({task}, timeout=WORK_S)
-        if task is None or not task.done() or await task is None:
+            # A request that is cut off ends no session.
+            await asyncio.wait({task}, timeout=self._work_s)
+        if task is None or not task.done() or not task.result():
             await self._wait_for_lease(run_id)
+        elif self._worker.is_put_off(run_id):
+            raise Misuse(self._worker.refused.get(run_id, "it is left to others"))
 
-    async def _take_up(self, run_id: str) -> asyncio.Task[object] | None:
-        """Begin a session of a run, unless it is not due."""
+    async def _take_up(self, run_id: str) -> asyncio.Task[bool] | None:
+        """Begin a session of a run; None if it is not due."""
         shared = needs_shared(await self._app.open())
         due = await shared.due_runs(self._app.agents, run_id=run_id)
-        if self._is_ending:
+        if self._draining is not None:
             raise ConnectionError("the service ends: another one will take the run up")
-        if due and run_id not in self._tasks:
-            self._tasks[run_id] = asyncio.create_task(self._work(due[0]))
-        return self._tasks.get(run_id)
-
-    async def _work(self, due: DueRun) -> object:
-        """One session of a run; None where another one has it."""
-        run_id = due.run_id
-
-        def on_live(live: LiveRun[Any]) -> None:
-            self._live[run_id] = live
-            if self._is_ending:
-                live.release("drain", grace_s=_GRACE_S)
-
-        try:
-            return await self._app.activate(run_id, on_live=on_live)
-        except Misuse:
-            # Nothing here can change that.
-            self._sent[_key(due)] = float("inf")
-            raise
-        finally:
-            self._live.pop(run_id, None)
-            del self._tasks[run_id]
+        return self._worker.take(due[0]) if due else None
 
     async def _wait_for_lease(self, run_id: str) -> None:
         """Have the run looked at again when the lease of its holder ends, if it has one."""
@@ -319,7 +297,7 @@ class RestateDriver:
         """Send an activation for each run that is due, as soon as that is known."""
         was_refused = False
         with needs_shared(await self._app.open()).watch(DUE) as watch:
-            while not self._is_ending:
+            while self._draining is None:
                 try:
                     await self._send_due()
                     was_refused = False
@@ -340,10 +318,14 @@ class RestateDriver:
         async def send(key: str) -> None:
             async with room:
                 await self._ingress.send(due[key], key)
-                self._sent[key] = max(self._sent.get(key, 0), now + _AGAIN_S)
+                self._sent[key] = now + _AGAIN_S
 
         # One that no node takes yet keeps none of the others back.
-        wanted = [send(key) for key in due if self._sent.get(key, 0) <= now]
+        wanted = [
+            send(key)
+            for key, run_id in due.items()
+            if self._sent.get(key, 0) <= now and not self._worker.is_put_off(run_id)
+        ]
         for error in await asyncio.gather(*wanted, return_exceptions=True):
             if error is not None:
                 raise error

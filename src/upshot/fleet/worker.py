@@ -76,7 +76,7 @@ class Worker:
         self._grace_s = grace_s
         self._only_same_version = only_same_version
         self._alone = tuple(alone)
-        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._tasks: dict[str, asyncio.Task[bool]] = {}
         self._taken: dict[str, DueRun] = {}
         self._lives: dict[str, LiveRun[Any]] = {}
         # Until when a run is left alone here.
@@ -106,7 +106,7 @@ class Worker:
                     await self._wake.wait()
             finally:
                 listening.cancel()
-                is_clean = await self._drain()
+                is_clean = await self.drain()
         return is_clean
 
     def stop(self) -> None:
@@ -129,11 +129,11 @@ class Worker:
         due = [
             one
             for one in await self._app.due(limit=_CHOICE * free + len(self._tasks))
-            if one.run_id not in self._tasks and self._later.get(one.run_id, 0.0) <= now
+            if one.run_id not in self._tasks and not self.is_put_off(one.run_id)
         ]
         for one in choose(due, free, self._taken.values()):
             if await self._is_ours(one, now) and not self._is_stopping:
-                self._take(one)
+                self.take(one)
 
     async def _is_ours(self, due: DueRun, now: float) -> bool:
         """Whether to take up a run; one that began with other code is left to others at first."""
@@ -151,10 +151,21 @@ class Worker:
         self._later[due.run_id] = now + _OTHER_VERSION_S
         return False
 
-    def _take(self, due: DueRun) -> None:
-        task = asyncio.create_task(self._work_on(due))
-        self._tasks[due.run_id], self._taken[due.run_id] = task, due
-        task.add_done_callback(lambda _: self._leave(due.run_id))
+    def take(self, due: DueRun) -> asyncio.Task[bool]:
+        """Take a run up, unless it is at work here; gives whether it was worked on or refused."""
+        if (task := self._tasks.get(due.run_id)) is None:
+            task = asyncio.create_task(self._work_on(due))
+            self._tasks[due.run_id], self._taken[due.run_id] = task, due
+            task.add_done_callback(lambda _: self._leave(due.run_id))
+        return task
+
+    def at_work(self, run_id: str) -> asyncio.Task[bool] | None:
+        """What ``take`` gave for a run that is at work here."""
+        return self._tasks.get(run_id)
+
+    def is_put_off(self, run_id: str) -> bool:
+        """Whether a run is left alone here for now."""
+        return self._later.get(run_id, 0.0) > asyncio.get_running_loop().time()
 
     def _leave(self, run_id: str) -> None:
         for known in (self._tasks, self._taken, self._lives):
@@ -163,14 +174,14 @@ class Worker:
 
     async def work_on(self, run_id: str) -> bool:
         """Work on one run alone, until it ends, parks, or ``stop`` is called; see ``work``."""
-        self._take(DueRun(run_id=run_id, agent_id=""))
+        self.take(DueRun(run_id=run_id, agent_id=""))
         while self._tasks and not self._is_stopping:
             self._wake.clear()
             await self._wake.wait()
-        return await self._drain()
+        return await self.drain()
 
-    async def _work_on(self, due: DueRun) -> None:
-        run_id = due.run_id
+    async def _work_on(self, due: DueRun) -> bool:
+        run_id, is_mine = due.run_id, True
         self._later.pop(run_id, None)
         try:
             journal = await self._app.open()
@@ -179,15 +190,17 @@ class Worker:
                 await set_aside(run_id, journal)
             elif deaths.count >= ALONE_AFTER:
                 await self._have_alone(run_id, journal)
-                return
+                return True
             else:
-                await self._app.activate(run_id, on_live=self._watched(run_id))
+                on_live = self._watched(run_id)
+                is_mine = await self._app.activate(run_id, on_live=on_live) is not None
             if deaths.count and not self._is_stopping:
                 await forget_deaths(run_id, journal)
             self.refused.pop(run_id, None)
         except (Misuse, JournalError) as error:
             # What one run lacks, or a log that is damaged, is no reason to leave the others.
             self._refuse(run_id, str(error))
+        return is_mine
 
     async def _deaths_of(self, due: DueRun, journal: Journal) -> Deaths:
         """How often the process of a run died in one place, if it did just now."""
@@ -225,7 +238,7 @@ class Worker:
 
         return began
 
-    async def _drain(self) -> bool:
+    async def drain(self) -> bool:
         """Leave all runs to other workers; returns whether that could be done."""
         for live in self._lives.values():
             live.release("drain", grace_s=self._grace_s)
