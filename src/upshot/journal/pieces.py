@@ -13,6 +13,7 @@ import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import groupby
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -81,8 +82,7 @@ class Pieces:
         open_store: Opens the store, in the thread; None where no other process has the journal.
 
     Attributes:
-        wanted: Runs whose pieces other processes wanted at their last commit; it is replaced and
-            never changed.
+        wanted: Runs whose pieces other processes wanted at their last commit.
     """
 
     def __init__(self, changes: Changes, open_store: Callable[[], PieceStore] | None) -> None:
@@ -96,7 +96,16 @@ class Pieces:
         self._queue: deque[tuple[str, Event]] = deque()
         self._bell = threading.Event()
         self._end = threading.Event()
+        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+
+    def want(self, written: AbstractSet[str], shown: AbstractSet[str]) -> None:
+        """Note what a commit told: which runs it wrote, and the pieces of which are wanted."""
+        # Replaced and never changed: another thread may be reading it.
+        self.wanted = (self.wanted - written) | shown
+        if self.wanted:
+            # Connected by the time that the first piece comes.
+            self._begin()
 
     def is_shown(self, run_id: str) -> bool:
         """Whether anybody watches the pieces of a run."""
@@ -116,9 +125,7 @@ class Pieces:
         else:
             self._begun.add(event.run_id)
         self._queue.append((event.run_id, event))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="upshot-pieces", daemon=True)
-            self._thread.start()
+        self._begin()
         self._bell.set()
 
     def keep(self, rows: Iterable[PieceRow]) -> None:
@@ -137,10 +144,17 @@ class Pieces:
 
     def close(self) -> None:
         """Store what was shown, and end the thread."""
-        self._end.set()
-        self._bell.set()
+        with self._lock:
+            self._end.set()
+            self._bell.set()
         if self._thread is not None:
             self._thread.join()
+
+    def _begin(self) -> None:
+        with self._lock:
+            if self._thread is None and not self._end.is_set():
+                self._thread = threading.Thread(target=self._run, name="upshot-pieces", daemon=True)
+                self._thread.start()
 
     def _keep(self, run_id: str, events: Sequence[Event]) -> None:
         before = self._kept.get(run_id, [])

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -16,7 +17,10 @@ import pytest
 from tests.postgres import NAMED, START_S, PostgresServer, free_port, other_user
 from tests.processes import watched
 from upshot import Agent, ScriptedModel, Status, ToolCall, run, tool
+from upshot.contract import RunStarted, StepStarted, TextDelta
 from upshot.journal import PostgresJournal
+from upshot.journal.pieces import pieces_of
+from upshot.journal.watching import of_run
 from upshot.testing import JournalContract
 
 SETTINGS = """
@@ -86,3 +90,36 @@ async def test_a_run_goes_through_a_pooler(
     result = await run(Agent("a", model=model, tools=[change]), "Go.", journal=url)
     assert result.status == Status.COMPLETED
     assert postgres.do("SELECT status FROM runs", database) == [("completed",)]
+
+
+@pytest.mark.parametrize("is_direct", [True, False])
+async def test_who_waits_behind_a_pooler_is_woken(
+    postgres: PostgresServer,
+    database: str,
+    pooler: int,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    is_direct: bool,
+) -> None:
+    pooled, direct = postgres.url(database, port=pooler), quote(postgres.url(database), safe="")
+    own = await PostgresJournal.open(pooled)
+    other = await PostgresJournal.open(f"{pooled}?listen={direct}" if is_direct else pooled)
+    epoch = await own.claim("r")
+    own.append(RunStarted(run_id="r", seq=1), epoch=epoch)
+    await own.durable("r", 1)
+    with other.watch(of_run("r"), pieces_of("r")) as changes:
+        assert await changes.changed(30)
+        while not postgres.do("SELECT 1 FROM runs WHERE shown_until > now()", database):
+            await changes.changed(1)
+        own.append(StepStarted(run_id="r", seq=2, key="k"), epoch=epoch)
+        await own.durable("r", 2)
+        while await other.last_seq("r") < 2:
+            assert await changes.changed(30)
+        assert own.is_shown("r")
+        own.show(TextDelta(run_id="r", seq=2, part=1, text="Hello"))
+        while not other.pieces("r", 2, 0):
+            assert await changes.changed(30)
+    await own.aclose()
+    await other.aclose()
+    warned = [one for one in caplog.records if "?listen=URL names a direct way" in one.message]
+    assert len(warned) == (not is_direct)

@@ -24,7 +24,7 @@ from psycopg.errors import (
 from upshot.errors import UpshotError
 from upshot.journal.pieces import Keep, PieceRow, pieces_of, shown_run
 from upshot.journal.postgres.rows import numbers
-from upshot.journal.postgres.server import Line, Server, ServerConnection
+from upshot.journal.postgres.server import Line, Server, ServerConnection, reason_of
 from upshot.journal.watching import POLL_S, run_of
 
 logger = logging.getLogger("upshot.journal")
@@ -63,6 +63,9 @@ def payload_of(writer: str, topics: Iterable[str]) -> str:
     return (payload if len(payload) < _MOST_BYTES else msgspec.json.encode([writer])).decode()
 
 
+_LOST = "%s cannot be listened to: %s; it is looked into every %s s while anybody waits"
+
+
 class ServerListener:
     """Listens to a server; plays the role Listener.
 
@@ -81,6 +84,8 @@ class ServerListener:
         self._connection: ServerConnection | None = None
         # Whether what others tell does not come here, as through a pooler.
         self._is_deaf = False
+        # Whether it was said that there is no connection, since there was one.
+        self._is_warned = False
         self._known: set[str] = set()
         self._renew_at = self._look_at = 0.0
         self._bell, self._button = socket.socketpair()
@@ -100,7 +105,10 @@ class ServerListener:
             told = self._hear(is_watched=bool(topics))
             self._read_pieces(told)
             return told
-        except (psycopg.Error, UpshotError):
+        except (psycopg.Error, UpshotError) as error:
+            if not self._is_warned:
+                self._is_warned = True
+                logger.warning(_LOST, self._server.name, reason_of(error), POLL_S)
             self._drop()
             self._pause(is_watched=bool(topics))
             return None
@@ -126,6 +134,7 @@ class ServerListener:
             was_deaf, self._is_deaf = self._is_deaf, not self._is_heard(connection)
         except (FeatureNotSupported, ObjectNotInPrerequisiteState, ReadOnlySqlTransaction):
             was_deaf, self._is_deaf = self._is_deaf, True
+        self._is_warned = False
         if self._is_deaf and not was_deaf:
             logger.warning(
                 "%s does not pass on what NOTIFY tells, as a pooler or a standby: it is "
@@ -221,6 +230,8 @@ class ServerPieces:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._line = Line(server)
+        with suppress(psycopg.Error):
+            self._line.try_once(lambda connection: None)
 
     def put(self, rows: Sequence[PieceRow]) -> None:
         """See ``PieceStore.put``."""

@@ -527,7 +527,7 @@ class Writer:
         # Before the waiters are woken, since this is where they look.
         self.written.update(committed.written)
         if committed.shown or self.pieces.wanted:
-            self.pieces.wanted = (self.pieces.wanted - committed.written.keys()) | committed.shown
+            self.pieces.want(committed.written.keys(), committed.shown)
         for job, result, error in committed.settled:
             job.done(result, error)
         return committed
