@@ -21,7 +21,7 @@ import pytest
 from tests.places import Place
 from tests.processes import watched
 from upshot import RunHandle, Status, attach, open_journal
-from upshot.contract import ModelReplied, RunStarted, StepStarted, TextDelta
+from upshot.contract import ModelReplied, TextDelta
 from upshot.journal.postgres.urls import is_url
 from upshot.journal.sqlite.live_file import LiveFile
 
@@ -86,6 +86,31 @@ async def main():
 asyncio.run(main())
 """
 
+COMMITS = """
+import asyncio, statistics, sys, threading, time
+from upshot import open_journal
+from upshot.contract import RunStarted, StepStarted
+
+async def main():
+    over = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.readline(), over.set()), daemon=True).start()
+    took, run_id = [], sys.argv[5]
+    async with open_journal(sys.argv[1]) as journal:
+        epoch = await journal.claim(run_id)
+        journal.append(RunStarted(run_id=run_id, seq=(seq := 1)), epoch=epoch)
+        print("ready", flush=True)
+        while not over.is_set():
+            seq += 1
+            began = time.perf_counter()
+            journal.append(StepStarted(run_id=run_id, seq=seq, key=f"{seq}"), epoch=epoch)
+            await journal.durable(run_id, seq)
+            took.append(time.perf_counter() - began)
+            await asyncio.sleep(0.01)
+    print(statistics.median(took))
+
+asyncio.run(main())
+"""
+
 
 def started(program: Path, place: Place, first: int, end: int, name: str) -> Any:
     return watched(
@@ -112,22 +137,6 @@ async def watch_run(handle: RunHandle, *, deltas: bool) -> tuple[float, str, str
     return late_s, text, reply
 
 
-async def commits(place: Place, over: asyncio.Event) -> list[float]:
-    """How long each commit takes of a run that nobody watches, in a journal of its own."""
-    journal = await place.open()
-    epoch, took = await journal.claim("other"), list[float]()
-    journal.append(RunStarted(run_id="other", seq=(seq := await journal.last_seq("other") + 1)))
-    while not over.is_set():
-        seq += 1
-        began = time.perf_counter()
-        journal.append(StepStarted(run_id="other", seq=seq, key=f"{seq}"), epoch=epoch)
-        await journal.durable("other", seq)
-        took.append(time.perf_counter() - began)
-        await asyncio.sleep(0.01)
-    await journal.aclose()
-    return took
-
-
 async def play(
     place: Place, program: Path, name: str, *, deltas: bool
 ) -> tuple[list[tuple[float, str, str]], float]:
@@ -137,7 +146,6 @@ async def play(
     processes = [
         started(program, place, n * share, (n + 1) * share, name) for n in range(PROCESSES)
     ]
-    over = asyncio.Event()
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(open_journal(place.where))
         for process in processes:
@@ -149,19 +157,20 @@ async def play(
         watching = [asyncio.ensure_future(watch_run(one, deltas=deltas)) for one in handles]
         if deltas:
             await wanted(place)
-        committing = asyncio.ensure_future(commits(place, over))
+        (other := program.with_name("commits.py")).write_text(COMMITS)
+        committing = started(other, place, 0, 0, f"{name}-other")
+        assert (await asyncio.to_thread(committing.stdout.readline)) == "ready\n"
         for process in processes:
             process.stdin.write("go\n")
             process.stdin.flush()
         found = await asyncio.gather(*watching)
-        over.set()
-        took = await committing
+        took, _ = await asyncio.to_thread(committing.communicate, "over\n")
         for handle in handles[:RUNS]:
             result = await handle.result(timeout_s=0)
             assert result is not None and result.status is Status.COMPLETED
     for process in processes:
         assert await asyncio.to_thread(process.wait, 60) == 0
-    return found, statistics.median(took)
+    return found, float(took)
 
 
 async def test_many_see_what_other_processes_stream(

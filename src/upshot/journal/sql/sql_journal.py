@@ -133,6 +133,8 @@ class SqlJournal:
         self._reader = reader
         self._forks = forks()
         self._holds: dict[str, _Hold] = {}
+        # Looks that have not begun, by run and the event after which they read.
+        self._pages: dict[tuple[str, int], asyncio.Future[stored.EventPage]] = {}
         # Claims under way, one a run, and the tasks of all that were begun.
         self._takings: dict[str, Taking] = {}
         self._claims: set[asyncio.Task[Claimed]] = set()
@@ -775,9 +777,19 @@ class SqlJournal:
             await self.flush()
 
     async def _page(self, run_id: str, after: int) -> stored.EventPage:
-        return await self.read(
-            lambda connection: stored.read_page(connection, run_id, after, _PAGE_EVENTS)
-        )
+        place = run_id, after
+        page = self._pages.get(place)
+        if page is None:
+
+            def look(connection: Connection) -> stored.EventPage:
+                # Whoever comes from here on may have been woken by a later commit.
+                self._pages.pop(place, None)
+                return stored.read_page(connection, run_id, after, _PAGE_EVENTS)
+
+            # A commit wakes all who watch a run, and one look is enough for them.
+            page = self._pages[place] = asyncio.ensure_future(self.read(look))
+            page.add_done_callback(lambda done: self._pages.pop(place, None))
+        return await asyncio.shield(page)
 
     async def _tell(self, run_id: str) -> None:
         scan = await self.read(lambda connection: stored.scan_run(connection, run_id))
