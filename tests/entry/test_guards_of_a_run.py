@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from tests.runs.kit import Ordered
 from upshot import (
     Agent,
     Approve,
+    Decider,
     DeniedReason,
     Graph,
     GraphEngine,
@@ -22,10 +24,12 @@ from upshot import (
     Status,
     ToolCall,
     ToolDenied,
+    cancel,
     resume,
     run,
     tool,
 )
+from upshot.journal.artifact_store import MemoryArtifactStore
 from upshot.tools import Ask, Denial, Refuse
 
 sent: list[str] = []
@@ -107,10 +111,56 @@ async def test_a_run_does_not_go_on_without_its_guard(name: str) -> None:
     journal, options = Ordered(), {name: GUARDS[name], "policy": Policy(ask=("look",))}
     await run(clerk(), Request("Write.", run_id="r"), journal=journal, **options)
     answers = [Approve("1")]
-    with pytest.raises(Misuse, match=f"run 'r' was given {name}, which no log can hold"):
+    with pytest.raises(Misuse, match=rf"run 'r' was given {name} \(.*\), which no log can hold"):
         await resume("r", clerk(), journal=journal, answers=answers)
     result = await resume("r", clerk(), journal=journal, answers=answers, **{name: GUARDS[name]})
     assert (result.content, sent) == ("Done.", [])
+
+
+class Careful(Decider):
+    """Judges nothing."""
+
+
+def keep(info: Any, request: Any, result: Any) -> None:
+    """Commit nothing."""
+
+
+FED: dict[str, tuple[Any, str]] = {
+    "deciders": ([Careful()], "tests.entry.test_guards_of_a_run:Careful"),
+    "committers": ([keep], "tests.entry.test_guards_of_a_run:keep"),
+    "artifact_store": (
+        MemoryArtifactStore(),
+        "upshot.journal.artifact_store:MemoryArtifactStore",
+    ),
+    "dependencies": ({"db": 1}, "builtins:dict"),
+}
+
+
+@pytest.mark.parametrize("name", FED)
+async def test_a_run_does_not_go_on_without_what_feeds_it(name: str) -> None:
+    journal, (given, said) = Ordered(), FED[name]
+    more: Any = {name: given}
+    options: Any = {"policy": Policy(ask=("look",)), **more}
+    await run(clerk(), Request("Write.", run_id="r"), journal=journal, **options)
+    with pytest.raises(Misuse, match=rf"run 'r' was given {name} \({said}\), which no log can"):
+        await resume("r", clerk(), journal=journal, answers=[Approve("1")])
+    result = await resume("r", clerk(), journal=journal, answers=[Approve("1")], **more)
+    assert result.content == "Done."
+
+
+async def test_a_run_is_ended_without_what_it_was_given() -> None:
+    journal = Ordered()
+    options: Any = {name: given for name, (given, _) in FED.items()}
+    options |= {"gates": [NoMail()], "policy": Policy(ask=("look",))}
+    await run(clerk(), Request("Write.", run_id="r"), journal=journal, **options)
+    assert (await cancel("r", journal=journal)).status == Status.CANCELED
+
+
+async def test_what_an_agent_brings_along_need_not_be_given_again() -> None:
+    journal, agent = Ordered(), replace(clerk(), deciders=[Careful()])
+    policy = Policy(ask=("look",))
+    await run(agent, Request("Write.", run_id="r"), journal=journal, policy=policy)
+    assert (await resume("r", agent, journal=journal, answers=[Approve("1")])).content == "Done."
 
 
 @pytest.mark.parametrize("given", [5, "no_mail"])

@@ -42,7 +42,7 @@ async def test_the_log_says_that_there_were_some_and_resume_needs_them() -> None
     PAID.clear()
     journal = Ordered()
     await run(paying(), Request("?", run_id="r"), journal=journal, dependencies={"bank": 1})
-    assert journal.order[0].options["dependencies"] is True  # type: ignore[union-attr]
+    assert journal.order[0].options["dependencies"] == "builtins:dict"  # type: ignore[union-attr]
     length = len(journal.order)
     with pytest.raises(Misuse, match=r"resume\(\.\.\., dependencies=\.\.\.\)"):
         await resume("r", paying(), journal=journal, answers=[Approve("c")])

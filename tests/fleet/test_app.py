@@ -178,7 +178,7 @@ async def test_what_an_app_is_given_its_runs_have_in_every_session(journal: Any)
         assert [one.code for one in result.warnings] == []
         assert seen == ["desk of till"]
         started = (await handle.state()).started
-        assert started is not None and started.options["dependencies"] is True
+        assert started is not None and "open_desk" in str(started.options["dependencies"])
 
 
 async def test_a_request_that_is_handed_over_is_followed_also_after_a_park(journal: Any) -> None:
@@ -352,6 +352,20 @@ async def test_a_run_is_due_from_the_moment_it_was_submitted_for(journal: Any) -
         await app.submit("a", "Later.", at=datetime.now(UTC) + timedelta(hours=1))
         now = await app.submit("a", "Now.", at=datetime.now(UTC) - timedelta(hours=1))
         assert await work(app) == [now.id]
+
+
+async def test_a_run_that_was_given_what_the_app_lacks_is_left_with_the_reason(
+    journal: Any,
+) -> None:
+    agent = asker()
+    await run(agent, Request("Pay.", run_id="r"), journal=journal, dependencies={"db": 1})
+    async with App([agent], journal=journal) as app:
+        (item,) = await app.inbox()
+        assert isinstance(item.pending, PendingApproval)
+        await app.answer("r", item.pending.approve(by="ann"))
+        with pytest.raises(Misuse, match=r"run 'r' was given dependencies \(builtins:dict\)"):
+            await app.activate("r")
+        assert [one.run_id for one in await app.due()] == ["r"]
 
 
 def test_the_version_of_an_app_changes_with_its_agents() -> None:

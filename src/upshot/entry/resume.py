@@ -217,11 +217,14 @@ def check_unlogged(past: RunState, plan: Plan) -> None:
     Raises:
         Misuse: It does not: its tools would get None, or be called without a guard.
     """
+    if getattr(plan.engine, "only_waits", False):
+        return
     for name, otherwise in UNLOGGED.items():
-        if past.options.get(name) and not plan.has(name):
+        if (said := past.options.get(name)) and plan.given(name) is None:
+            names = ", ".join(map(str, said)) if isinstance(said, list) else said
             raise Misuse(
-                f"run {plan.run_id!r} was given {name}, which no log can hold: go on with it with "
-                f"resume(..., {name}=...){otherwise}"
+                f"run {plan.run_id!r} was given {name} ({names}), which no log can hold: go on "
+                f"with it with resume(..., {name}=...){otherwise}"
             )
 
 

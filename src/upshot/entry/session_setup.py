@@ -284,7 +284,9 @@ _LOOK_S = 0.1
 
 
 class _Waiting:
-    """The engine of a run that is only to end."""
+    """The engine of a run that is only to end; it needs nothing that the run was given."""
+
+    only_waits = True
 
     async def execute(self, run: object, host: object, board: object) -> None:
         """Do nothing until it is cancelled."""

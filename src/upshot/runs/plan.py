@@ -329,11 +329,15 @@ def _without_fence(text: str) -> str:
 ENGINE_OPTION = "engine"
 POLICY_OPTION = "policy"
 # What no log can hold and no later session may do without, and how else than by the option of that
-# name a session gets it; the log notes that they were given.
+# name a session gets it; the log notes by name which were given.
+_NO_OTHER = "; the command line cannot give any"
 UNLOGGED = {
+    "artifact_store": _NO_OTHER,
+    "committers": _NO_OTHER,
+    "deciders": _NO_OTHER,
     "dependencies": ", an agent that makes them, or --dependencies FILE.py:NAME",
-    "gates": "; the command line cannot give any",
-    "on_pre_tool_use": "; the command line cannot give any",
+    "gates": _NO_OTHER,
+    "on_pre_tool_use": _NO_OTHER,
 }
 
 # One for all runs that name none, for it is frozen.
@@ -433,10 +437,23 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Asks a person: a method of the user's host, None where it has none."""
         return method(self.host, "ask_user")
 
-    def has(self, name: str) -> bool:
-        """Whether it has the option *name* of ``UNLOGGED``, given by the call or by the agent."""
-        by_agent = name == "dependencies" and self.agent.dependencies is not None
-        return by_agent or getattr(self, name) is not None
+    def given(self, name: str) -> Json:
+        """Names of what it has as the option *name* of ``UNLOGGED``; None for nothing."""
+        value = self._given(name)
+        if isinstance(value, tuple | list) and name != "dependencies":
+            items = cast("Iterable[object]", value)
+            return [named(item) for item in items] or None
+        return None if value is None else named(cast("object", value))
+
+    def _given(self, name: str) -> object:
+        """What the call gave; what the agent has it brings along again."""
+        if name == "deciders":
+            return self.deciders[len(tuple(self.agent.deciders)) :]
+        if name == "dependencies" and self.dependencies is None:
+            # They may come from the call the next time.
+            return self.agent.dependencies
+        is_usual = self.artifact_store is getattr(self.journal, "artifacts", None)
+        return None if name == "artifact_store" and is_usual else getattr(self, name)
 
     def logged_options(self) -> JsonObject:
         """What the log keeps of the options, for who goes on with the run."""
@@ -457,7 +474,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             options[POLICY_OPTION] = msgspec.to_builtins(self.policy)
         if self.quotas:
             options[QUOTAS_OPTION] = msgspec.to_builtins(self.quotas)
-        options.update((name, True) for name in UNLOGGED if self.has(name))
+        given = ((name, self.given(name)) for name in UNLOGGED)
+        options.update((name, said) for name, said in given if said is not None)
         options |= _declared(self.tools)
         if self.turn is not None:
             options[TURN_OPTION] = msgspec.to_builtins(self.turn)
@@ -468,6 +486,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         }
         options.update((name, said) for name, said in more.items() if said)
         return options
+
+
+def named(value: object) -> str:
+    """What a function, or the class of an object, is called where it is defined."""
+    made_by: object = getattr(value, "factory", value)
+    kind = cast("type", made_by if hasattr(made_by, "__qualname__") else type(made_by))
+    return f"{kind.__module__}:{kind.__qualname__}"
 
 
 def _declared(tools: Iterable[Tool]) -> JsonObject:
