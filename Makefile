@@ -116,7 +116,7 @@ postgres: $(DEV) ## install PostgreSQL and PgBouncer on Debian, and try the jour
 	  tests/cli/test_postgres.py
 
 fleet: $(DEV) ## have many processes work on the runs of one journal, killed, stopped and cut off
-	@UPSHOT_FLEET=1 $(BIN)/pytest -q -n 0 -rs tests/fleet
+	@UPSHOT_FLEET=1 $(BIN)/pytest -q -n 0 -rsP tests/fleet -o faulthandler_timeout=0
 
 restate: $(NODES) ## install Restate's server, and kill it and services that it drives
 	@UPSHOT_REAL_RESTATE=1 $(RESTATE)/bin/python -m pytest -q --confcutdir=tests/restate_real \

@@ -37,6 +37,8 @@ _CHOICE = 4
 _OTHER_VERSION_S = 5.0
 # A run that cannot be taken up here is looked at again after so long.
 _REFUSED_S = 30.0
+# All runs beside one that kills its worker may have to be worked on alone for once.
+_ALONE_AT_ONCE = 4
 # How long after the grace sessions may take to write their end.
 _ENDING_S = 5.0
 
@@ -83,6 +85,7 @@ class Worker:
         self._later: dict[str, float] = {}
         self.refused: dict[str, str] = {}
         self._processes = set[asyncio.subprocess.Process]()
+        self._room_alone = asyncio.Semaphore(_ALONE_AT_ONCE)
         self._wake = asyncio.Event()
         self._is_stopping = False
 
@@ -216,13 +219,16 @@ class Worker:
         """Have a process of its own work on a run."""
         if not self._alone:
             raise Misuse("its process died twice: take it up by `upshot work`, which spares others")
-        await note_alone(run_id, journal)
-        process = await asyncio.create_subprocess_exec(*self._alone, run_id)
-        self._processes.add(process)
-        try:
-            await process.wait()
-        finally:
-            self._processes.discard(process)
+        async with self._room_alone:
+            if self._is_stopping:
+                return
+            await note_alone(run_id, journal)
+            process = await asyncio.create_subprocess_exec(*self._alone, run_id)
+            self._processes.add(process)
+            try:
+                await process.wait()
+            finally:
+                self._processes.discard(process)
 
     def _refuse(self, run_id: str, why: str) -> None:
         if self.refused.get(run_id) != why:

@@ -38,11 +38,19 @@ class CuttingProxy:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._server_port)
+        try:
+            up_reader, up_writer = await asyncio.open_connection("127.0.0.1", self._server_port)
+        except OSError:
+            # The server is away: who connects is told so at once.
+            writer.close()
+            self._tasks.discard(task)
+            return
         lost_answer = asyncio.Event()
         back = asyncio.create_task(self._pass_back(up_reader, writer, lost_answer))
         try:
-            await self._pass_on(reader, up_writer, lost_answer, back)
+            # A peer that is killed resets its connection.
+            with suppress(ConnectionError):
+                await self._pass_on(reader, up_writer, lost_answer, back)
         finally:
             back.cancel()
             for one in (writer, up_writer):
@@ -79,10 +87,11 @@ class CuttingProxy:
     async def _pass_back(
         self, up: asyncio.StreamReader, writer: asyncio.StreamWriter, lost: asyncio.Event
     ) -> None:
-        while data := await up.read(1 << 16):
-            if lost.is_set():
-                return
-            writer.write(data)
+        with suppress(ConnectionError):
+            while data := await up.read(1 << 16):
+                if lost.is_set():
+                    return
+                writer.write(data)
         writer.close()
 
     async def aclose(self) -> None:
