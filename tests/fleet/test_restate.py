@@ -260,7 +260,7 @@ async def test_a_service_that_ends_leaves_its_runs_to_another_one(journal: Any) 
             assert [(one.run_id, one.reason) for one in await other.due()] == [(run.id, "drain")]
 
 
-async def test_a_run_that_the_app_cannot_take_up_is_not_sent_again() -> None:
+async def test_a_run_that_the_app_cannot_take_up_fails_and_keeps_no_other_back() -> None:
     async with ingress_of() as ingress:
         given = App([agent()], journal="memory:")
         async with given as app:
