@@ -200,6 +200,7 @@ class Recorder:
         attempt: Stamped on every event; set by the session.
         seq: Of the last durable event.
         watched: Whether anybody watches, so that deltas are worth making.
+        is_fed: Whether the journal is among them, for other processes.
         is_heard: Whether events are logged, or told to anybody.
         is_lost: Whether the log could not be written; others may raise JournalError too.
         is_settled: Whether the last event of the session was emitted; none comes after it.
@@ -209,6 +210,7 @@ class Recorder:
 
     attempt: int = 0
     watched: bool = False
+    is_fed: bool = False
     is_heard: bool = False
     is_settled: bool = False
     is_lost: bool = False
@@ -222,8 +224,6 @@ class Recorder:
     # Those of them that are told what child runs tell, too.
     _watchers_inside: tuple[Callable[[Event], None], ...] = ()
     _subscribers: tuple[Subscriber, ...] = ()
-    # Takes what is shown for the watchers in other processes, once there are any.
-    _feed: Callable[[Event], None] | None = None
 
     def __init__(
         self,
@@ -262,15 +262,6 @@ class Recorder:
             self._watchers_inside += (watcher,)
         self.watched = self.is_heard = True
         self._plain = _NONE
-
-    def find_watchers(self) -> None:
-        """Show what comes to other processes that watch the run, as far as that is known."""
-        if self._feed is None and self._journal is not None:
-            is_shown = getattr(self._journal, "is_shown", None)
-            if is_shown is not None and is_shown(self.run_id):
-                feed: Callable[[Event], None] = getattr(self._journal, "show")  # noqa: B009  # no part of Journal
-                self._feed = feed
-                self.watch(feed)
 
     def unwatch(self, watcher: Callable[[Event], None]) -> None:
         """Call *watcher* no more."""

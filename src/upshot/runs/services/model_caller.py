@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import partial
 from typing import Any, NoReturn
 
@@ -121,7 +121,7 @@ async def call_model(
         recorder.emit(started)
         # What was done so far must be safe before more money is spent on it.
         await recorder.barrier()
-    recorder.find_watchers()
+    _find_watchers(context)
     call = ModelCall(
         context, model, request, turn=turn, purpose=purpose, interrupt=interrupt, held=held
     )
@@ -144,6 +144,15 @@ async def call_model(
         context.toolbox.distrust(context.state.taint)
     _warn_of_reply(context, request, response, purpose)
     return response
+
+
+def _find_watchers(context: RunContext) -> None:
+    """Show what comes to other processes that watch the run, as far as that is known."""
+    recorder, journal = context.recorder, context.plan.journal
+    is_shown: Callable[[str], bool] | None = getattr(journal, "is_shown", None)
+    if is_shown is not None and not recorder.is_fed and is_shown(recorder.run_id):
+        recorder.is_fed = True
+        recorder.watch(getattr(journal, "show"))  # noqa: B009  # no part of Journal
 
 
 async def _digests(
