@@ -27,7 +27,7 @@ from upshot.journal.postgres.rows import numbers
 from upshot.journal.postgres.server import Line, Server, ServerConnection, reason_of
 from upshot.journal.watching import POLL_S, run_of
 
-logger = logging.getLogger("upshot.journal")
+logger: logging.Logger = logging.getLogger("upshot.journal")
 
 # PostgreSQL takes fewer than 8,000 bytes.
 _MOST_BYTES = 7_900

@@ -21,7 +21,7 @@ class StoredValues:
 
     def __init__(self, connection: WriteConnection) -> None:
         self._connection = connection
-        (self.now_us,) = connection.execute(f"SELECT {NOW_US}").fetchone()
+        self.now_us: int = connection.execute(f"SELECT {NOW_US}").fetchone()[0]
 
     def read(self, name: str) -> str:
         """See ``SharedValues.read``."""

@@ -150,7 +150,7 @@ class Place:
     """
 
     def __init__(self, line: _Line, need: Need, max_wait_s: float, *, is_guess: bool) -> None:
-        self.need = need
+        self.need: Need = need
         self.is_guess = is_guess
         self.waited_s: float = 0.0
         self.is_ready: bool = False
@@ -212,7 +212,8 @@ class Place:
 
     def grant(self, need: Need, delay_s: float) -> None:
         """It may be sent in *delay_s* seconds."""
-        self.need, self._is_reserved = need, True
+        self.need = need
+        self._is_reserved = True
         self._turn.set_result(delay_s)
 
     def consider(self, wait_s: float | None) -> None:
