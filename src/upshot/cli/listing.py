@@ -259,6 +259,10 @@ async def _runs_shown_as(
     if status == LEFT_BEHIND:
         stored.append(Status.INPUT_REQUIRED.value)
     found = [run for one in stored for run in await log.runs(one)]
+    if RUNNING in stored:
+        # A journal tells those apart that nobody works on.
+        unheld = [run for one in ("died", "due") for run in await log.runs(one)]
+        found += [run for run in unheld if run.status == RUNNING]
     left = left_behind(await _with_open_parents(log, found))
     forked = await _untouched_forks(log, found)
     states_shown = [(run, _state(run, holders.get(run.run_id), left, forked)) for run in found]
