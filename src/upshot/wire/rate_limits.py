@@ -39,8 +39,6 @@ from upshot.wire.headers import (
     to_raw_headers,
 )
 
-# What is read from headers has the right types: each reply has some of these.
-_make_window = unchecked(RateLimitWindow())
 _make_state = unchecked(RateLimitState())
 _PARTS = frozenset({"limit", "remaining", "reset"})
 # Month and year have no fixed length, so their windows get no estimated reset.
@@ -57,10 +55,9 @@ _WHOLE_WORDS = {"req": "requests", "request": "requests", "token": "tokens"}
 
 
 class _Slot(NamedTuple):
-    """A window and the positions of its headers, None for a missing one."""
+    """What makes a window, and the positions of its headers, None for a missing one."""
 
-    name: str
-    resource: Resource
+    make: Callable[..., RateLimitWindow]
     length_s: int | None
     limit: int | None
     remaining: int | None
@@ -181,7 +178,7 @@ def _read_windows(
     windows: list[RateLimitWindow] = []
     # The windows of one reply are mostly reset at the same moment.
     known: dict[str, tuple[int | None, float | None]] = {}
-    for name, resource, length_s, most, left, reset in slots:
+    for make, length_s, most, left, reset in slots:
         limit = None if most is None else _parse_limit(values[most])
         remaining = None if left is None else parse_integer(values[left])
         if limit is None and remaining is None:
@@ -199,9 +196,7 @@ def _read_windows(
         else:
             wait, moment = None, None
         windows.append(
-            _make_window(
-                name=name,
-                resource=resource,
+            make(
                 limit=limit,
                 remaining=remaining,
                 resets_in=wait,
@@ -230,12 +225,16 @@ def _layout(names: tuple[str, ...]) -> _Layout:
         family, words, part = _take_apart(name)
         if part:
             found.setdefault((family, *words), {})[part] = place
-    slots = tuple(
-        _Slot(*_shape(key[1:]), parts.get("limit"), parts.get("remaining"), parts.get("reset"))
-        for key, parts in found.items()
-    )
+    slots = tuple(_slot(key, parts) for key, parts in found.items())
     waits = tuple((name, place) for place, name in enumerate(names) if name in WAITS)
     return _Layout(slots, waits)
+
+
+def _slot(key: tuple[str, ...], parts: dict[str, int]) -> _Slot:
+    name, resource, length_s = _shape(key[1:])
+    # What is read from headers has the right types: each reply has some of these.
+    make = unchecked(RateLimitWindow(name=name, resource=resource))
+    return _Slot(make, length_s, parts.get("limit"), parts.get("remaining"), parts.get("reset"))
 
 
 @lru_cache(maxsize=256)
