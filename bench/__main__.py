@@ -15,6 +15,7 @@ from bench.machine_state import machine_state
 from bench.parallel import gates, parallel
 from bench.start_up import start_up
 from bench.streaming import streaming
+from bench.submit import submit
 from bench.tool_step import long_run, tool_step
 from bench.turns import turns
 
@@ -35,6 +36,7 @@ CASES = {
     "headers": headers,
     "journal": journal,
     "postgres": postgres,
+    "submit": submit,
 }
 
 

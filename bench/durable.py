@@ -87,11 +87,11 @@ class TapedJournal(SqliteJournal):
         if self.tape is not None:
             self.tape.groups[-1].append(to_entry(event, event.run_id, event.seq, 0))
 
-    async def durable(self, run_id: str, seq: int) -> None:
+    async def durable(self, run_id: str, seq: int, *, epoch: int | None = None) -> None:
         """Note the barrier, and wait."""
         if self.tape is not None:
             self.tape.groups.append([])
-        await super().durable(run_id, seq)
+        await super().durable(run_id, seq, epoch=epoch)
 
 
 async def _measure(

@@ -20,11 +20,6 @@ export interface AgentCapabilities {
    * @defaultValue `false`
    */
   push_notifications?: boolean;
-  /**
-   * Whether it reports past states.
-   * @defaultValue `false`
-   */
-  state_transition_history?: boolean;
 }
 
 /** What an agent publishes about itself; address, version and keys belong to its server. */
@@ -1227,6 +1222,22 @@ export interface Data {
 /** A day: RFC 3339, such as "2026-03-01". */
 export type Day = string;
 
+/** What the runs of one day cost. */
+export interface DayCost {
+  /**
+   * The day in UTC on which they began, such as "2027-01-31".
+   * @defaultValue `""`
+   */
+  day?: string;
+  /** The money; null where no run of the day had a price. */
+  cost?: Money | null;
+  /**
+   * How many there were. A child run is no part of it, for its cost is in its parent's.
+   * @defaultValue `0`
+   */
+  runs?: number;
+}
+
 /** A decider judged an attempt. */
 export interface Decided {
   kind: "decided";
@@ -2045,6 +2056,29 @@ export type Moment = string;
 /** An amount in the currency named beside it, else in US dollars. */
 export type Money = number;
 
+/** What somebody noted of a run, such as a thumb or a label. */
+export interface Note {
+  /**
+   * The run.
+   * @defaultValue `""`
+   */
+  run_id?: string;
+  /**
+   * What is noted.
+   * @defaultValue `""`
+   */
+  name?: string;
+  /** What is said of it, as JSON. */
+  value?: Json;
+  /**
+   * Who said so.
+   * @defaultValue `""`
+   */
+  by?: string;
+  /** When. */
+  at?: Moment | null;
+}
+
 /** Where an error or a warning arose. Open. */
 export type Origin =
   | "caller"
@@ -2151,6 +2185,11 @@ export interface PendingApproval {
    * @defaultValue `""`
    */
   run_id?: string;
+  /**
+   * Who may answer, as the tool's `ask` says: "user" is the user of the run, too.
+   * @defaultValue `"staff"`
+   */
+  audience?: "staff" | "user";
 }
 
 /** A result that another system will deliver. */
@@ -2497,6 +2536,17 @@ export interface Record {
   trusted?: boolean;
 }
 
+/** Who took the content of a run out of its log, and when. */
+export interface Redacted {
+  /**
+   * The user, "" if that was not said.
+   * @defaultValue `""`
+   */
+  by?: string;
+  /** When. */
+  at: Moment;
+}
+
 /** One request to an agent: `Request("Where is order 7?")`. */
 export interface Request {
   kind: "request";
@@ -2594,10 +2644,10 @@ export interface Retry {
    */
   max_tries?: number;
   /**
-   * The longest wait between two tries, in seconds.
-   * @defaultValue `60`
+   * The longest wait between two tries, in seconds; null is 60, and 3,600 in a worker, which keeps
+   * nothing for a run that waits.
    */
-  max_wait_s?: number;
+  max_wait_s?: number | null;
   /**
    * The first wait in seconds; it doubles with every try.
    * @defaultValue `0.5`
@@ -2611,6 +2661,25 @@ export type Role =
   | "system"
   | "tool"
   | "user";
+
+/** How many runs of a journal there are. */
+export interface RunCounts {
+  /**
+   * How many there are by status; only those that there are.
+   * @defaultValue `{}`
+   */
+  statuses?: { [key: string]: number };
+  /**
+   * How many failed, by error code.
+   * @defaultValue `{}`
+   */
+  errors?: { [key: string]: number };
+  /**
+   * What they cost by the day on which they began, the newest first.
+   * @defaultValue `[]`
+   */
+  cost_by_day?: DayCost[];
+}
 
 /** The identity of a run; the first argument of every hook. */
 export interface RunInfo {
@@ -2732,12 +2801,15 @@ export interface RunReleased {
    */
   path?: string[];
   /**
-   * "drain" of a worker that ends, "due" of a wait, "other_version" of code that the run did not
-   * begin with; "outer" of a child run whose parent was released.
+   * "drain" of a worker that ends, "due" of a wait, "outer" of a child run whose parent was
+   * released.
    * @defaultValue `"drain"`
    */
-  reason?: "drain" | "due" | "other_version" | "outer";
-  /** From when on the run is to be taken up again, null for a child run. */
+  reason?: "drain" | "due" | "outer";
+  /**
+   * From when on the run is to be taken up again; of a child run, until when its root run waits,
+   * null where that does not.
+   */
   at?: Moment | null;
 }
 
@@ -2835,6 +2907,32 @@ export interface RunSettled {
   path?: string[];
   /** The result that the caller gets. */
   result: AgentResult;
+  /**
+   * In a log: the worst that the run and its child runs have done; "none" elsewhere.
+   * @defaultValue `"none"`
+   */
+  effect?: Effect;
+  /**
+   * In a log: what the run itself waits for and nobody has answered, as it is shown, by what names
+   * the question; empty elsewhere.
+   * @defaultValue `{}`
+   */
+  asks?: { [key: string]: Pending };
+  /**
+   * In a log: the beginning of its answer, at most 200 characters; "" elsewhere.
+   * @defaultValue `""`
+   */
+  answer?: string;
+  /**
+   * In a log: the tools that it called or asks for, each once and at most 20.
+   * @defaultValue `[]`
+   */
+  tools?: string[];
+  /**
+   * In a log: how many seconds its sessions took together; 0 elsewhere.
+   * @defaultValue `0.0`
+   */
+  took_s?: number;
 }
 
 /** A run began. */
@@ -2909,6 +3007,8 @@ export interface RunStarted {
    * @defaultValue `{}`
    */
   attributes?: JsonObject;
+  /** Who took the content of the run out of its log; null while it is there. */
+  redacted?: Redacted | null;
 }
 
 /** A summary of one run in a journal. */
@@ -2976,6 +3076,43 @@ export interface RunSummary {
   usage?: Usage;
   /** The money for that; null where nothing had a price. */
   cost?: Cost | null;
+  /**
+   * The worst that its sessions and its child runs did: "none", "applied", or "unknown" where
+   * nobody knows; that of a session is known at its end.
+   * @defaultValue `"none"`
+   */
+  effect?: Effect;
+  /**
+   * Why its last session did not complete, "" if it did.
+   * @defaultValue `""`
+   */
+  error_code?: string;
+  /**
+   * Whose it is: `user` of the run's attributes, "" where they have none.
+   * @defaultValue `""`
+   */
+  owner?: string;
+  /**
+   * `tenant` of the attributes.
+   * @defaultValue `""`
+   */
+  tenant?: string;
+  /**
+   * The beginning of its answer, at most 200 characters; "" while it waits.
+   * @defaultValue `""`
+   */
+  answer?: string;
+  /**
+   * Seconds in which its sessions worked, without the time between them; that of a session is known
+   * at its end.
+   * @defaultValue `0.0`
+   */
+  took_s?: number;
+  /**
+   * The tools that it called or waits to call, at most 20; those of a session are known at its end.
+   * @defaultValue `[]`
+   */
+  tools?: string[];
 }
 
 /** Something that went wrong without failing the run. */

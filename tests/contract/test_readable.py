@@ -45,6 +45,7 @@ WRITTEN: dict[type, Callable[[Any], Event]] = {
 }
 UNSENT = {"BoardSnapshot", "ModelRequest", "RequestDigests", "RunInfo", "RunSummary"}
 UNSENT |= {"Conversation", "ConversationSummary", "SeedReference", "RunEvent"}
+UNSENT |= {"DayCost", "Note", "Redacted", "RunCounts"}
 
 
 def force(value: Any, name: str, given: Any) -> Any:

@@ -57,7 +57,7 @@ def test_a_setting_of_another_type_is_named(fields: dict[str, Any]) -> None:
 
 def test_retry_has_patient_defaults() -> None:
     retry = Retry()
-    assert (retry.max_tries, retry.max_wait_s, retry.base_s) == (4, 60, 0.5)
+    assert (retry.max_tries, retry.max_wait_s, retry.most_s, retry.base_s) == (4, None, 60, 0.5)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,8 @@ async def test_what_an_agent_inside_is_given_of_its_own_stays() -> None:
 
     inner: Agent[Any] = Agent("inner", engine=Do(look))
     await run(Agent("a", engine=ScriptEngine(script)), GIVEN, attributes={"tenant": "x"})
-    assert seen == [("own", "c", {"tenant": "y"}), ("t", "c", {})]
+    # Whose it is stays, whatever else is given.
+    assert seen == [("own", "c", {"tenant": "y"}), ("t", "c", {"tenant": "x"})]
 
 
 @pytest.mark.parametrize("outer", [in_graph, in_machine])

@@ -110,14 +110,14 @@ ENDS = "RunInterrupted Warned HandoffEvent"
 CALLS = "ModelReplied ModelRetried ModelStarted ToolSettled ToolStarted"
 # The modules that read all events of a run, and the events that mean nothing to each.
 PASSED_OVER = {
-    "state.run_state": f"{DELTAS} RunReleased",
+    "state.run_state": DELTAS,
     # These are stored whole, for no earlier event says a part of them.
     "state.stored_events": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ENDS} "
     "ArtifactStored Compacted RunReleased RunStarted Tainted UsageReported",
-    "state.summary": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ATTEMPTS} {ENDS} {CALLS} "
+    "state.summary": f"{DELTAS} {ASIDE} {STEPS} {ATTEMPTS} {ENDS} {CALLS} QuestionAsked "
     "ApprovalRequested ArtifactStored BoardChanged Compacted Tainted UsageReported",
     # It reads usage, warnings and artifacts from the state.
-    "cli.activity": f"{ASIDE} ArtifactStored AttemptEnded BoardChanged Compacted Lagged "
+    "state.activity": f"{ASIDE} ArtifactStored AttemptEnded BoardChanged Compacted Lagged "
     "ReasoningDelta ToolCallDelta UsageReported Warned",
     "telemetry.spans": f"{DELTAS} {ASIDE} {ANSWERS} {STEPS} {ATTEMPTS} {ENDS} "
     "ApprovalRequested ArtifactStored BoardChanged Compacted Tainted UsageReported",

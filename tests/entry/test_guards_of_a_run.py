@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,8 +35,10 @@ from upshot import (
     tool,
 )
 from upshot.journal.artifact_store import MemoryArtifactStore
+from upshot.runs.plan import lacks
 from upshot.tools import Ask, Denial, Refuse
 
+SOURCE = Path(__file__).resolve().parents[2] / "src"
 sent: list[str] = []
 
 
@@ -78,6 +85,13 @@ def no_mail(request: Any) -> Refuse | None:
     return Refuse("no mail today") if request.tool_name == "mail" else None
 
 
+class Named(NoMail):
+    """A gate that says what it is."""
+
+    def __init__(self, name: str, version: int = 1) -> None:
+        self.name, self.version = name, version
+
+
 GUARDS: dict[str, Any] = {"gates": [NoMail()], "on_pre_tool_use": no_mail}
 
 
@@ -115,6 +129,70 @@ async def test_a_run_does_not_go_on_without_its_guard(name: str) -> None:
         await resume("r", clerk(), journal=journal, answers=answers)
     result = await resume("r", clerk(), journal=journal, answers=answers, **{name: GUARDS[name]})
     assert (result.content, sent) == ("Done.", [])
+
+
+def no_look(request: Any) -> Refuse | None:
+    return Refuse("no look today") if request.tool_name == "look" else None
+
+
+OTHERS: dict[str, tuple[str, Any, Any, list[Any]]] = {
+    "another function": ("on_pre_tool_use", no_mail, no_look, [no_mail, partial(no_mail)]),
+    "another name": ("gates", [Named("a")], [Named("b")], [[Named("a")]]),
+    "another version": ("gates", [Named("a")], [Named("a", 2)], [[Named("a")]]),
+    "one of two": (
+        "gates",
+        [NoMail(), Named("a")],
+        [NoMail()],
+        [[Named("a"), NoMail()], [Named("a"), Named("c"), NoMail()]],
+    ),
+    "two of one": ("gates", [Named("a"), Named("a")], [Named("a")], [[Named("a"), Named("a")]]),
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+async def test_a_run_does_not_go_on_with_another_guard(kind: str) -> None:
+    name, first, other, same = OTHERS[kind]
+    for again in same:
+        journal, options = Ordered(), {"policy": Policy(ask=("look",))}
+        more: Any = {name: first}
+        request = Request("Write.", run_id="r")
+        await run(clerk(), request, journal=journal, **options, **more)
+        answers = [Approve("1")]
+        with pytest.raises(Misuse, match=rf"given {name} \(.*\), which .* and has .* now: go on"):
+            await resume("r", clerk(), journal=journal, answers=answers, **{name: other})
+        result = await resume("r", clerk(), journal=journal, answers=answers, **{name: again})
+        assert result.success
+
+
+PROGRAM = """
+from upshot.runs.plan import identity_of
+
+class Gate:
+    name = "mail"
+    def check(self, call): ...
+
+def make(info): ...
+
+print(identity_of(Gate()), identity_of(Gate().check), identity_of(make))
+"""
+
+
+def test_what_a_run_was_given_is_called_alike_in_every_process(tmp_path: Path) -> None:
+    (tmp_path / "desk.py").write_text(PROGRAM)
+    (tmp_path / "other.py").write_text("import desk")
+    said = [
+        subprocess.run(
+            [sys.executable, *how],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(SOURCE)},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        ).stdout
+        for how in (["desk.py"], ["-m", "desk"], ["other.py"])
+    ]
+    assert set(said) == {"desk:Gate(name=mail) desk:Gate.check(name=mail) desk:make\n"}
+    assert not lacks(["desk:make"], ["pkg.desk:make"])
 
 
 class Careful(Decider):

@@ -84,6 +84,26 @@ async def test_a_child_run_is_shown_by_the_run_that_waits_for_it(journal: Any) -
     assert result.success
 
 
+@pytest.mark.parametrize("who", ["staff", "user"])
+@pytest.mark.parametrize("is_inside", [False, True])
+async def test_an_approval_says_who_may_answer_it(journal: Any, who: Any, is_inside: bool) -> None:
+    asked = payer("ann").but(tools=[pay.but(ask=who)])
+    if is_inside:
+        asked = Agent("outer", engine=GraphEngine(Graph({"a": AgentTask(asked)})))
+    parked = await run(asked, Request("?", run_id="r"), journal=journal)
+    assert [one.audience for one in parked.pending] == [who]
+    (item,) = await inbox(journal=journal)
+    assert item.audience == who
+    again = await resume("r", asked, journal=journal)
+    assert [one.audience for one in again.pending] == [who]
+
+
+async def test_what_an_agent_asks_is_for_its_user(journal: Any) -> None:
+    await run(asker(), Request("?", run_id="r"), journal=journal)
+    (item,) = await inbox(journal=journal)
+    assert item.audience == "user"
+
+
 async def test_an_item_that_somebody_else_has_answered_is_told(journal: Any) -> None:
     await run(payer("ann"), Request("?", run_id="r"), journal=journal)
     (item,) = await inbox(journal=journal)

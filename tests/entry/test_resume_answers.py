@@ -460,7 +460,7 @@ async def test_an_answer_to_what_was_never_asked_is_misuse() -> None:
     await run(asking_twice(), Request("?", run_id="o"), journal=journal)
     with pytest.raises(Misuse, match="no question 'seal' waits for an answer"):
         await resume("o", asking_twice(), journal=journal, answers=[Answer("seal", "yes")])
-    with pytest.raises(Misuse, match="'question-1-1' is a question: give Answer, and no Approve"):
+    with pytest.raises(Misuse, match="'question-1-1' is a question: give Answer, got Approve"):
         await resume("o", asking_twice(), journal=journal, answers=[Approve("question-1-1")])
 
 

@@ -65,17 +65,20 @@ async def test_watchers_see_a_run_over_its_parks_to_its_end(journal: Any) -> Non
         assert await seen_by(handle, until="parked") == [*range(1, before + 1)]
         (item,) = parked.pending
         assert isinstance(item, PendingApproval)
+        assert (await handle.result()).pending == parked.pending  # type: ignore[union-attr]
         assert await handle.answer(item.approve(by="ann")) == (
             Taken(answer=item.approve(by="ann")),
         )
         (late,) = await handle.answer(item.deny(by="bob"))
         assert isinstance(late, Outdated)
-        assert (await handle.result()).pending == parked.pending  # type: ignore[union-attr]
+        # It was answered, so that somebody goes on with it.
+        assert await handle.result(timeout_s=0) is None
+        watchers.append(asyncio.ensure_future(seen_by(handle, after=before, until="parked")))
         assert not any(one.done() for one in watchers)
         await resume("r", payer(paid), journal=journal)
         last = len(await log_of(journal))
         whole = [*range(1, last + 1)]
-        assert await asyncio.gather(*watchers) == [whole, whole[2:], whole[before:]]
+        assert await asyncio.gather(*watchers) == [whole, whole[2:], *[whole[before:]] * 2]
         # What it went through does not stop who comes later.
         assert await seen_by(handle, until="parked") == whole
         result = await handle.result()

@@ -29,9 +29,10 @@ from upshot import (
     tool,
 )
 from upshot.contract import ModelRetried, ReasoningDelta, RunStarted, TextDelta, ToolCallDelta
+from upshot.contract.codec import encode
 from upshot.contract.protocols import ModelInput
 from upshot.journal import MemoryJournal
-from upshot.journal.pieces import PieceRow, Pieces, parse_cursor, together
+from upshot.journal.pieces import PieceRow, Pieces, parse_cursor, pieces_of, together
 from upshot.journal.postgres.urls import is_url
 from upshot.journal.sqlite.live_file import LiveFile
 from upshot.journal.watching import Changes, of_run
@@ -273,6 +274,16 @@ def test_pieces_of_an_event_that_has_passed_are_forgotten() -> None:
     assert pieces.after("r", 2, 0) == []
     pieces.show(RunStarted(run_id="r", seq=4))
     assert pieces.after("r", 3, 0) == []
+
+
+async def test_a_piece_that_is_read_back_by_who_stored_it_is_shown_once() -> None:
+    changes = Changes()
+    pieces = Pieces(changes, None)
+    first, second = (TextDelta(run_id="r", seq=3, part=part, text="a") for part in (1, 2))
+    pieces.show(first)
+    with changes.watch(pieces_of("r")):
+        pieces.keep([PieceRow("r", 3, 1, encode([first])), PieceRow("r", 3, 2, encode([second]))])
+        assert pieces.after("r", 3, 0) == [first, second]
 
 
 def test_a_torn_file_of_pieces_is_made_anew(tmp_path: Path) -> None:

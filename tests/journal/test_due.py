@@ -127,6 +127,31 @@ async def test_what_is_due_comes_by_priority_then_by_time(journal: Any) -> None:
     assert await journal.due_runs(["b"], run_id="early") == []
 
 
+async def test_what_was_worked_on_comes_before_what_is_new(journal: Any) -> None:
+    for run_id in ("new", "blocked", "left", "parked"):
+        await journal.submit(submission(run_id))
+    await journal.make_due("blocked", "conversation")
+    await write(journal, started("left"))
+    await write(journal, started("parked"), settled("parked", 2, Status.INPUT_REQUIRED))
+    await journal.make_due("parked", "answered")
+    found = await journal.due_runs(limit=3)
+    assert [one.run_id for one in found] == ["left", "parked", "new"]
+    assert [one.is_new for one in found] == [False, False, True]
+
+
+async def test_a_due_run_that_is_held_keeps_no_room_from_the_others(place: Place) -> None:
+    journal = await place.open()
+    for run_id in ("held", "free"):
+        await journal.submit(submission(run_id))
+    await write(journal, started("held"))
+    epoch = await journal.claim("held")
+    await journal.make_due("held", "answered")
+    found = await journal.due_runs(limit=1)
+    assert [one.run_id for one in found] == ["free"]
+    journal.release("held", epoch)
+    await journal.aclose()
+
+
 async def test_a_key_gives_one_run_until_a_month_after_its_end(journal: Any) -> None:
     first = await journal.submit(submission("r1", key="k"))
     assert await journal.submit(submission("r2", key="k")) == first
@@ -192,6 +217,22 @@ async def test_a_due_run_can_be_put_off(journal: Any) -> None:
     await journal.make_due("r", "conversation")
     await journal.make_due("nobody", "conversation")
     assert await due(journal) == []
+
+
+async def test_a_due_run_is_reserved_once_for_a_while(place: Place) -> None:
+    one, other = await place.open(), await place.open()
+    for name in ("r", "s", "t"):
+        await one.submit(submission(name))
+    both = one.reserve_due(["r", "s"], for_s=60), other.reserve_due(["t", "s"], for_s=60)
+    mine, theirs = map(set, await asyncio.gather(*both))
+    assert mine | theirs == {"r", "s", "t"} and not mine & theirs
+    assert await due(one) == []
+    assert await other.reserve_due(["r", "nobody"], for_s=60) == []
+    assert await one.claim("r") == 1
+    await one.make_due("s", "again")
+    assert await due(other) == [("s", "again")]
+    await one.aclose()
+    await other.aclose()
 
 
 async def test_of_many_that_submit_with_one_key_one_does(place: Place) -> None:

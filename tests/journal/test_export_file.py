@@ -70,7 +70,7 @@ async def test_who_claimed_a_run_before_its_import_has_it_no_more_after_the_next
         (1, lambda _: "{}", "line 1: this is not an exported run"),
         (
             1,
-            lambda text: text.replace('"version":2', '"version":9'),
+            lambda text: text.replace(f'"version":{FORMAT}', '"version":9'),
             "line 1: the run was exported in format 9",
         ),
         (2, lambda text: text[:20], "line 2: this is not JSON"),
@@ -113,7 +113,7 @@ async def test_an_export_to_no_folder_is_misuse(tmp_path: Path):
 def test_any_bytes_are_a_run_or_a_clear_error(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ):
-    header = b'{"format":"upshot.journal","version":2,"run_id":"r","events":1}\n'
+    header = b'{"format":"upshot.journal","version":3,"run_id":"r","events":1}\n'
     event = b'{"kind":"run_started","run_id":"r","seq":1}\n'
     content = bytearray(data.draw(st.sampled_from([b"", header, header + event])))
     for _ in range(data.draw(st.integers(0, 3))):

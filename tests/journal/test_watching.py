@@ -19,7 +19,7 @@ from upshot.contract import Answer, Request, RunStarted, StepStarted
 from upshot.journal import MemoryJournal, PostgresJournal
 from upshot.journal.postgres.listening import ServerListener, payload_of
 from upshot.journal.postgres.server import Server
-from upshot.journal.postgres.urls import is_url, shown_place, split_listen
+from upshot.journal.postgres.urls import is_url, shown_place, split_url
 from upshot.journal.shared import Submission, Wish
 from upshot.journal.sqlite.listening import FileListener
 from upshot.journal.watching import DUE, Changes, Listener, of_run, watch, wishes_of
@@ -217,8 +217,8 @@ def test_where_to_listen_stands_in_the_url() -> None:
         "&listen=postgresql%3A%2F%2Fu%3Asecret%40db%3A5432%2Fdesk%3Fsslmode%3Drequire"
     )
     bare = "postgresql://u:secret@pool:6432/desk?sslmode=disable"
-    assert split_listen(url) == (bare, direct)
-    assert split_listen(bare) == (bare, bare)
+    assert split_url(url) == (bare, direct, 60)
+    assert split_url(bare) == (bare, bare, 60)
     assert shown_place(url) == "postgresql://u@pool:6432/desk?sslmode=disable"
 
 

@@ -17,7 +17,8 @@ from upshot.contract import (
     decode,
     encode,
 )
-from upshot.runs.redaction import COUNT_OPTION, MARKS_OPTION, Redaction, lift
+from upshot.contract.base.secrets import MARKS_OPTION
+from upshot.runs.redaction import COUNT_OPTION, Redaction, lift
 
 SECRET = 'hunter2"\n'
 NAME = "5f3a"

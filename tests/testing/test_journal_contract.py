@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tests.testing.suites import assert_red, checks_of, tried_by
 from upshot import Event, JournalError, Misuse, RunStarted, open_journal
-from upshot.contract import DELTAS
+from upshot.contract import DELTAS, RunCounts
 from upshot.contract.codec import decode, encode
 from upshot.journal import MemoryJournal, RemovedRuns
 from upshot.testing import JournalContract
@@ -137,6 +137,14 @@ class Vague(MemoryJournal):
         return [replace(one, request="", status="running", parent_run_id="") for one in known]
 
 
+class Idle(MemoryJournal):
+    """Lists runs without what they did."""
+
+    async def runs(self, status: str | None = None, **narrowed: Any) -> Any:
+        known = await super().runs(status, **narrowed)
+        return [replace(one, effect=None, error_code="") for one in known]
+
+
 class Careless(MemoryJournal):
     """Takes any event, and fails when it is read."""
 
@@ -248,6 +256,19 @@ class Timeless(MemoryJournal):
         return [replace(run, revision=4 - int(run.run_id[-1])) for run in listed]
 
 
+class Nobodys(MemoryJournal):
+    """Knows neither whose runs are nor how many there are."""
+
+    async def runs(self, status: str | None = None, **filters: Any) -> Any:
+        return [replace(run, owner="") for run in await super().runs(status, **filters)]
+
+    async def counts(self, status: str | None = None, **filters: Any) -> Any:
+        return RunCounts()
+
+    async def submit(self, new: Any) -> Any:
+        return await super().submit(replace(new, options={}))
+
+
 class TestGenerator(JournalContract):
     async def make(self) -> Any:
         async with open_journal("memory:") as journal:
@@ -285,6 +306,18 @@ class TestGenerator(JournalContract):
         (Vague, "test_the_list_of_runs_says_who_started_each", "run-1 was started by run-0"),
         (Vague, "test_the_list_of_runs_follows_their_status", "run-2 alone is completed"),
         (Vague, "test_the_list_of_runs_has_the_newest_first", "the newest is run-3"),
+        (Idle, "test_the_list_of_runs_says_what_each_did_and_cost", "'run-1': (None, '')"),
+        (
+            Nobodys,
+            "test_the_list_of_runs_says_whose_each_is_and_what_it_answered",
+            "it lists ('', 't-0'",
+        ),
+        (Nobodys, "test_runs_are_counted", "RunCounts()"),
+        (
+            Nobodys,
+            "test_a_conversation_belongs_to_the_user_of_its_first_run",
+            "DID NOT RAISE",
+        ),
         (Careless, "test_an_event_that_cannot_be_read_back_is_refused", "cannot read back"),
         (Whole, "test_the_list_of_runs_comes_in_pages", "a page of at most 2 runs has 5"),
         (Whole, "test_the_list_of_runs_can_be_narrowed", "it gives {'context_id'"),

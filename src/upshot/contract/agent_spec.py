@@ -28,12 +28,10 @@ class AgentCapabilities(Value, frozen=True, kw_only=True, metaclass=KeywordMeta)
     Attributes:
         streaming: Whether it sends events while it works.
         push_notifications: Whether it calls the client back.
-        state_transition_history: Whether it reports past states.
     """
 
     streaming: bool = False
     push_notifications: bool = False
-    state_transition_history: bool = False
 
     def __post_init__(self) -> None:
         check_types(self)

@@ -26,6 +26,7 @@ from upshot.contract.model_calls import (
 )
 from upshot.contract.pending import (
     AnyAnswer,
+    Pending,
     PendingApproval,
     PendingExternal,
     PendingQuestion,
@@ -35,7 +36,7 @@ from upshot.contract.result import AgentResult, AttemptLine
 from upshot.contract.run_control import Compacted, FinalizeDecision, Interrupt
 from upshot.contract.tool_calls import ToolCall, ToolRecord
 
-ReleaseReason: TypeAlias = Literal["drain", "due", "other_version", "outer"]
+ReleaseReason: TypeAlias = Literal["drain", "due", "outer"]
 
 
 class ToolStarted(RunEvent, frozen=True, kw_only=True, gc=False):
@@ -144,6 +145,22 @@ class ApprovalAnswered(RunEvent, frozen=True, kw_only=True):
         return str(getattr(self.answer, "call_id", ""))
 
 
+REDACTED = "(redacted)"
+"""What stands for a text that was taken out of a log."""
+
+
+class Redacted(Value, frozen=True, kw_only=True):
+    """Who took the content of a run out of its log, and when.
+
+    Attributes:
+        by: The user, "" if that was not said.
+        at: When.
+    """
+
+    by: str = ""
+    at: Moment | None = None
+
+
 class RunStarted(RunEvent, frozen=True, kw_only=True, gc=False):
     """A run began.
 
@@ -156,6 +173,7 @@ class RunStarted(RunEvent, frozen=True, kw_only=True, gc=False):
             what the command line needs to resume the run; "dependencies" is true if the run was
             given any. Never an API key.
         attributes: Free JSON of the caller.
+        redacted: Who took the content of the run out of its log; None while it is there.
     """
 
     agent: AgentSpec = AgentSpec()
@@ -164,6 +182,7 @@ class RunStarted(RunEvent, frozen=True, kw_only=True, gc=False):
     depth: int = 0
     options: JsonObject = {}
     attributes: JsonObject = {}
+    redacted: Redacted | None = None
 
 
 class RunResumed(RunEvent, frozen=True, kw_only=True):
@@ -390,13 +409,19 @@ class RunReleased(RunEvent, frozen=True, kw_only=True):
     The log goes on from it as it does where a process died.
 
     Attributes:
-        reason: "drain" of a worker that ends, "due" of a wait, "other_version" of code that the
-            run did not begin with; "outer" of a child run whose parent was released.
-        at: From when on the run is to be taken up again, None for a child run.
+        reason: "drain" of a worker that ends, "due" of a wait, "outer" of a child run whose parent
+            was released.
+        at: From when on the run is to be taken up again; of a child run, until when its root run
+            waits, None where that does not.
     """
 
     reason: ReleaseReason = "drain"
     at: Moment | None = None
+
+    @property
+    def due_at(self) -> Moment | None:
+        """From when on somebody has to take the run up; None for a child run, which nobody has."""
+        return None if self.reason == "outer" else self.at
 
 
 class RunSettled(RunEvent, frozen=True, kw_only=True):
@@ -404,9 +429,20 @@ class RunSettled(RunEvent, frozen=True, kw_only=True):
 
     Attributes:
         result: The result that the caller gets.
+        asks: In a log: what the run itself waits for and nobody has answered, as it is shown, by
+            what names the question; empty elsewhere.
+        effect: In a log: the worst that the run and its child runs have done; "none" elsewhere.
+        answer: In a log: the beginning of its answer, at most 200 characters; "" elsewhere.
+        tools: In a log: the tools that it called or asks for, each once and at most 20.
+        took_s: In a log: how many seconds its sessions took together; 0 elsewhere.
     """
 
     result: AgentResult[Json]
+    effect: Effect = Effect.NONE
+    asks: dict[str, Pending] = {}
+    answer: str = ""
+    tools: tuple[str, ...] = ()
+    took_s: float = 0.0
 
 
 Event: TypeAlias = (

@@ -43,6 +43,9 @@ class TaintOrigin(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
         return f"{self.source} in run {self.run_id}" if self.run_id else self.source
 
 
+Audience: TypeAlias = Literal["staff", "user"]
+
+
 class PendingApproval(Tagged, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """A tool call that waits for approval.
 
@@ -60,6 +63,7 @@ class PendingApproval(Tagged, frozen=True, kw_only=True, metaclass=CheckedMeta):
         asked_at: When it was first asked.
         expires_at: When the request expires and must be repeated; None is never.
         run_id: The child run that asks; "" is the run of the result itself.
+        audience: Who may answer, as the tool's ``ask`` says: "user" is the user of the run, too.
     """
 
     call_id: str = ""
@@ -74,11 +78,12 @@ class PendingApproval(Tagged, frozen=True, kw_only=True, metaclass=CheckedMeta):
     asked_at: Moment | None = None
     expires_at: Moment | None = None
     run_id: str = ""
+    audience: Audience = "staff"
 
     def __post_init__(self) -> None:
         settle_moments(self, "asked_at", "expires_at")
-        if self.doubts or self.vouched:
-            check_types(self, "doubts", "vouched")
+        if self.doubts or self.vouched or self.audience != "staff":
+            check_types(self, "doubts", "vouched", "audience")
 
     @property
     def id(self) -> str:
@@ -128,6 +133,11 @@ class PendingQuestion(Tagged, frozen=True, kw_only=True):
         settle_moments(self, "asked_at", "expires_at")
         check_types(self)
 
+    @property
+    def audience(self) -> Audience:
+        """Who may answer: the user of the run, too."""
+        return "user"
+
 
 class PendingExternal(Tagged, frozen=True, kw_only=True):
     """A result that another system will deliver.
@@ -149,6 +159,11 @@ class PendingExternal(Tagged, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         settle_moments(self, "asked_at", "expires_at")
         check_types(self)
+
+    @property
+    def audience(self) -> Audience:
+        """Who may answer: not the user of the run."""
+        return "staff"
 
 
 Pending: TypeAlias = PendingApproval | PendingQuestion | PendingExternal

@@ -9,11 +9,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from functools import cache
 from typing import Any, Never, Protocol, TypeAlias, TypedDict, Unpack, cast
 
 from upshot.contract.agent_spec import RunInfo
-from upshot.contract.base.enums import Status
+from upshot.contract.base.enums import Effect, Status
 from upshot.contract.base.structs import Json, JsonObject, Moment, Value
 from upshot.contract.events import Event
 from upshot.contract.message import MAIN_CHANNEL, File, Message
@@ -277,6 +278,16 @@ class RunSummary(Value, frozen=True, kw_only=True):
         revision: How many turns of the conversation were committed with it; 0 if it was not.
         usage: What its sessions used, child runs included; that of a session is known at its end.
         cost: The money for that; None where nothing had a price.
+        effect: The worst that its sessions and its child runs did: "none", "applied", or "unknown"
+            where nobody knows; that of a session is known at its end.
+        error_code: Why its last session did not complete, "" if it did.
+        owner: Whose it is: ``user`` of the run's attributes, "" where they have none.
+        tenant: ``tenant`` of the attributes.
+        answer: The beginning of its answer, at most 200 characters; "" while it waits.
+        took_s: Seconds in which its sessions worked, without the time between them; that of a
+            session is known at its end.
+        tools: The tools that it called or waits to call, at most 20; those of a session are known
+            at its end.
     """
 
     run_id: str = ""
@@ -293,11 +304,64 @@ class RunSummary(Value, frozen=True, kw_only=True):
     revision: int = 0
     usage: Usage = Usage()
     cost: Cost | None = None
+    effect: Effect = Effect.NONE
+    error_code: str = ""
+    owner: str = ""
+    tenant: str = ""
+    answer: str = ""
+    took_s: float = 0.0
+    tools: tuple[str, ...] = ()
 
     @property
     def ended(self) -> bool:
         """Whether nothing is left to resume."""
         return self.status not in ("running", "queued", Status.INPUT_REQUIRED)
+
+
+class DayCost(Value, frozen=True, kw_only=True):
+    """What the runs of one day cost.
+
+    Attributes:
+        day: The day in UTC on which they began, such as "2027-01-31".
+        cost: The money; None where no run of the day had a price.
+        runs: How many there were. A child run is no part of it, for its cost is in its parent's.
+    """
+
+    day: str = ""
+    cost: Decimal | None = None
+    runs: int = 0
+
+
+class RunCounts(Value, frozen=True, kw_only=True):
+    """How many runs of a journal there are.
+
+    Attributes:
+        statuses: How many there are by status; only those that there are.
+        errors: How many failed, by error code.
+        cost_by_day: What they cost by the day on which they began, the newest first.
+    """
+
+    statuses: dict[str, int] = {}
+    errors: dict[str, int] = {}
+    cost_by_day: tuple[DayCost, ...] = ()
+
+
+class Note(Value, frozen=True, kw_only=True):
+    """What somebody noted of a run, such as a thumb or a label.
+
+    Attributes:
+        run_id: The run.
+        name: What is noted.
+        value: What is said of it, as JSON.
+        by: Who said so.
+        at: When.
+    """
+
+    run_id: str = ""
+    name: str = ""
+    value: Json = None
+    by: str = ""
+    at: Moment | None = None
 
 
 class RunFilters(TypedDict, total=False):
@@ -311,6 +375,17 @@ class RunFilters(TypedDict, total=False):
         run_id: Only this run.
         prefix: Only runs whose id begins with this.
         agent_id: Only runs of this agent.
+        effect: Only runs of which this is the worst that they did: "none", "applied" or "unknown".
+        error_code: Only runs that failed with this code.
+        owner: Only runs of this user: ``user`` of their attributes.
+        tenant: Only runs of this ``tenant`` of their attributes.
+        tool: Only runs that called this tool, or wait to.
+        text: Only runs with this text in what is listed of request or answer, in any case.
+        since: Only runs that began, or were submitted, at this moment or later; timezone-aware.
+        until: Only runs that began, or were submitted, before this moment.
+        sort: In place of the newest first, the largest first, of those that have any: "cost",
+            "tokens", "took" (from a tenth of a second), or "effect", where what nobody knows is
+            the largest.
     """
 
     limit: int | None
@@ -320,6 +395,15 @@ class RunFilters(TypedDict, total=False):
     run_id: str
     prefix: str
     agent_id: str
+    effect: str
+    error_code: str
+    owner: str
+    tenant: str
+    tool: str
+    text: str
+    since: datetime | None
+    until: datetime | None
+    sort: str
 
 
 class Journal(Protocol):
@@ -380,7 +464,8 @@ class Journal(Protocol):
             filters: Which of them; see :class:`RunFilters`.
 
         Raises:
-            Misuse: *limit* is not a positive whole number, or there is no run *before*.
+            Misuse: *limit* is not a positive whole number, there is no run *before*, no such effect
+                or order, or a moment without a time zone.
         """
         ...
 

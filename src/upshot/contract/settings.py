@@ -323,6 +323,7 @@ class ModelSettings(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
 
 
 _MAX_DOUBLINGS = 64
+_MAX_WAIT_S = 60.0
 
 
 class Retry(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
@@ -330,16 +331,18 @@ class Retry(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
 
     Only retryable errors are retried. A provider's Retry-After is the least wait, and jitter only
     makes it longer. If the wait would exceed ``max_wait_s`` or reach past the run's deadline, there
-    is no retry: the error is returned with its retry_after_s.
+    is no retry: the error is returned with its retry_after_s. Who goes on with a run counts the
+    tries that were made before, and waits for the rest of a wait.
 
     Attributes:
         max_tries: The most tries of one call, the first included; at least 1.
-        max_wait_s: The longest wait between two tries, in seconds.
+        max_wait_s: The longest wait between two tries, in seconds; None is 60, and 3,600 in a
+            worker, which keeps nothing for a run that waits.
         base_s: The first wait in seconds; it doubles with every try.
     """
 
     max_tries: int = 4
-    max_wait_s: float = 60
+    max_wait_s: float | None = None
     base_s: float = 0.5
 
     def __post_init__(self) -> None:
@@ -349,8 +352,13 @@ class Retry(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
                 f"max_tries is {self.max_tries}: give at least 1, or retry=None for no retry"
             )
         # Not below zero, and no NaN either.
-        if not (self.max_wait_s >= 0 and self.base_s >= 0):
+        if not (self.most_s >= 0 and self.base_s >= 0):
             raise Misuse("max_wait_s and base_s are seconds: give 0 or more")
+
+    @property
+    def most_s(self) -> float:
+        """The longest wait outside of a worker, in seconds."""
+        return _MAX_WAIT_S if self.max_wait_s is None else self.max_wait_s
 
     def wait_s(
         self, tries: int, *, floor_s: float | None = None, draw: Callable[[], float]
@@ -366,13 +374,14 @@ class Retry(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
             Seconds, from *floor_s* to ``max_wait_s``; None if *floor_s* is greater, so that
             there is no further try.
         """
+        most_s = self.most_s
         # Without a limit on the exponent, the product with a float would overflow.
-        backoff_s = min(self.base_s * 2 ** min(tries - 1, _MAX_DOUBLINGS), self.max_wait_s)
+        backoff_s = min(self.base_s * 2 ** min(tries - 1, _MAX_DOUBLINGS), most_s)
         least_s = max(floor_s or 0.0, 0.0)
-        if least_s > self.max_wait_s:
+        if least_s > most_s:
             return None
         # Jitter only makes it longer: before the floor, the provider would refuse again.
-        return min(max(least_s, backoff_s) + draw() * backoff_s / 2, self.max_wait_s)
+        return min(max(least_s, backoff_s) + draw() * backoff_s / 2, most_s)
 
 
 def _may_sum_up(value: object) -> bool:

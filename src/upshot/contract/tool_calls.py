@@ -337,6 +337,11 @@ class ApprovalRecord(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     def __post_init__(self) -> None:
         settle_moments(self, "at")
 
+    @property
+    def key(self) -> str:
+        """What names it among the standing approvals of its run."""
+        return f"{self.digest[:16]}@{self.at.isoformat() if self.at else ''}"
+
 
 class ToolRecord(Root, frozen=True, kw_only=True, gc=False):
     """All facts of one settled tool call.

@@ -12,6 +12,7 @@ import asyncio
 import math
 import random
 from collections.abc import Collection, Coroutine, Sequence
+from datetime import datetime, timedelta
 from typing import Any, TypeVar, cast
 
 from upshot.contract.base.enums import Effect, ErrorCode, Origin
@@ -28,6 +29,7 @@ from upshot.runs.engine_api.exceptions import Failed, Interrupted, Parked
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 from upshot.runs.run_context import current_run
+from upshot.runs.waits import pause
 from upshot.state.board import Board
 
 T = TypeVar("T")
@@ -186,6 +188,8 @@ class QuestionOrder:
 # Steps that wait for nothing would keep timers, cancels and other runs waiting: after so many of
 # them the event loop gets its turn.
 _STEPS_A_TURN = 32
+# In the keys of steps that say when a node or state that failed is tried again.
+_TRY = "~failed-"
 
 
 class Walk:
@@ -308,12 +312,37 @@ class Walk:
         if stop:
             raise Interrupted(stop.cause, stop.detail)
 
+    async def tries_before(self, key: str, clock: Clock | None = None) -> int:
+        """How many tries of a node or state failed in earlier sessions.
+
+        What is left of the wait after the last one is waited for.
+
+        Args:
+            key: What those were logged under by ``may_try_again``.
+            clock: Where the wait is measured; None is the run's clock.
+
+        Raises:
+            Interrupted: The run was asked to stop meanwhile.
+        """
+        tries, last = 0, None
+        while self.host.is_settled(f"{key}{_TRY}{tries + 1}"):
+            tries += 1
+            last = await self.host.step(f"{key}{_TRY}{tries}", Effect.READ, lambda: None)
+        link = current_run.get()
+        if isinstance(last, str) and link is not None:
+            left = datetime.fromisoformat(last) - link.context.plan.clock.now()
+            if left > timedelta(0):
+                await pause(link.context, left.total_seconds(), clock)
+                await self.stop_if_asked()
+        return tries
+
     async def may_try_again(
         self,
         tries: int,
         attempts: int,
         backoff_s: float,
         *,
+        key: str,
         floor_s: float = 0.0,
         clock: Clock | None = None,
     ) -> bool:
@@ -323,6 +352,7 @@ class Walk:
             tries: How many tries have failed.
             attempts: How many there may be.
             backoff_s: Seconds before the second try; doubled for each one after it.
+            key: Under which the try is logged, with the end of the wait.
             floor_s: The shortest wait that the provider asks for.
             clock: Where the wait is measured; None is the run's clock.
 
@@ -343,7 +373,9 @@ class Walk:
             deadline is not None and context.plan.clock.monotonic() + wait_s >= deadline
         ):
             return False
-        await context.supervisor.pause(wait_s, clock)
+        next_at = context.plan.clock.now() + timedelta(seconds=wait_s)
+        await self.host.step(f"{key}{_TRY}{tries}", Effect.READ, next_at.isoformat)
+        await pause(context, wait_s, clock)
         # A request to stop ends the wait early.
         await self.stop_if_asked()
         return True

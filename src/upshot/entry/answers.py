@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.checks import shown
-from upshot.contract.base.enums import Origin
+from upshot.contract.base.enums import Effect, Origin
 from upshot.contract.error import RunWarning
 from upshot.contract.events import ApprovalAnswered
 from upshot.contract.pending import (
@@ -47,7 +47,11 @@ from upshot.runs.recorder import Recorder
 from upshot.runs.redaction import Redaction, lift_secrets, marks_for, name_marks
 from upshot.runs.resumption import log_answers
 from upshot.state.child_runs import bare_id, child_id, origins_of
-from upshot.state.run_state import RunState
+from upshot.state.run_state import RunState, item_of
+
+
+class NotAsked(Misuse):
+    """An answer to what the run has never asked."""
 
 
 class _Wait(msgspec.Struct, frozen=True):
@@ -61,14 +65,10 @@ class _Wait(msgspec.Struct, frozen=True):
     choices: tuple[str, ...] = ()
     asked: PendingApproval | None = None
     times_asked: int = 0
-    times_answered: int = 0
+    # Names the question, "" where it is not known any more.
+    item: str = ""
     seq: int = 0
     has_answer: bool = False
-
-    @property
-    def item(self) -> str:
-        """Names the question: a later one of the same id is another one."""
-        return f"{self.id} {self.times_answered}" if self.asked is None else self.asked.digest
 
     def fault(self, answer: AnyAnswer) -> str:
         """Why *answer*, which is for it, is not taken; "" if it is."""
@@ -114,6 +114,7 @@ async def answer_run(
             past = await read_past(run_id, opened)
             waits = await _waits_for(answers, past, run_id, opened)
             found = _assigned(answers, waits, past)
+            _check_scopes(answers, found)
             told = [
                 await _place(answer, wait, past, opened, keeper)
                 for answer, wait in zip(answers, found, strict=True)
@@ -126,6 +127,18 @@ async def answer_run(
                     "parked",
                     run_id=run_id,
                 )
+
+
+def _check_scopes(answers: Sequence[AnyAnswer], waits: Sequence[_Wait]) -> None:
+    """Refuse a standing approval of what cannot be undone."""
+    for answer, wait in zip(answers, waits, strict=True):
+        asked = wait.asked
+        is_standing = isinstance(answer, Approve) and answer.always
+        if is_standing and asked is not None and asked.effect is Effect.DESTRUCTIVE:
+            raise Misuse(
+                f"{_named(answer)} is to hold for good, and {asked.tool_name} is destructive: "
+                "approve each of its calls"
+            )
 
 
 async def _place(
@@ -412,9 +425,9 @@ def _find(answer: AnyAnswer, waits: Sequence[_Wait], past: RunState) -> _Wait:
         raise Misuse(f"several runs wait for an answer to {name!r}: say which, {names}")
     if named:
         needed = "a call: give Approve, Deny or Edit" if is_question else "a question: give Answer"
-        raise Misuse(f"{name!r} is {needed}, and no {type(answer).__name__}")
+        raise Misuse(f"{name!r} is {needed}, got {type(answer).__name__}")
     listed = ", ".join(_listed([wait for wait in waits if not wait.closed])) or "nothing"
-    raise Misuse(f"no question {name!r} waits for an answer: the run waits for {listed}")
+    raise NotAsked(f"no question {name!r} waits for an answer: the run waits for {listed}")
 
 
 def _listed(waits: Sequence[_Wait]) -> list[str]:
@@ -436,7 +449,7 @@ def _waits_of(past: RunState, run_id: str, outer_id: str = "") -> list[_Wait]:
             is_question=True,
             closed=ended,
             choices=_choices_of(one),
-            times_answered=past.times_answered.get(id, 0),
+            item=item_of(past, one),
             seq=past.seq,
         )
         for id, one in sorted(past.waits.items())
@@ -455,6 +468,7 @@ def _waits_of(past: RunState, run_id: str, outer_id: str = "") -> list[_Wait]:
             closed=ended
             or ("" if id in past.asked else f"call {id} does not wait for approval any more"),
             asked=past.asked.get(id),
+            item=past.asked[id].digest if id in past.asked else "",
             times_asked=times,
             seq=past.seq,
             has_answer=id in past.answers,

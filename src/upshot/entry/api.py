@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
     from upshot.contract.agent import Agent
     from upshot.contract.agent_spec import AgentSpec
+    from upshot.contract.base.structs import Json
     from upshot.contract.model_calls import Request
     from upshot.contract.pending import AnyAnswer, Outdated, Taken
     from upshot.contract.result import AgentResult
     from upshot.entry.handoff_loop import LiveHandoffs
-    from upshot.entry.inbox import InboxItem
     from upshot.entry.replay_run import Replay
     from upshot.entry.run_handle import RunHandle
+    from upshot.journal.shared import InboxItem
     from upshot.runs.live_run import LiveRun
     from upshot.runs.plan import ResumeOptions, RunOptions, Where
 
@@ -163,7 +164,15 @@ async def answer(
 
 
 async def inbox(
-    *, journal: Where, limit: int | None = 20, before: str = "", conversation: str = ""
+    *,
+    journal: Where,
+    limit: int | None = 20,
+    before: str = "",
+    agent: str = "",
+    conversation: str = "",
+    tool: str = "",
+    owner: str = "",
+    tenant: str = "",
 ) -> tuple[InboxItem, ...]:
     """All that the runs of a journal wait for and nobody has answered, newest runs first.
 
@@ -171,18 +180,54 @@ async def inbox(
         journal: Where the logs are.
         limit: The items of at most so many runs, from 1; None returns all.
         before: Only runs that come after this one: that of the last item of the previous page.
+        agent: Only runs of this agent, "" for all.
         conversation: Only runs of this conversation, "" for all.
+        tool: Only calls of this tool, "" for all items.
+        owner: Only runs of this user, ``user`` of their attributes, "" for all.
+        tenant: Only runs of this tenant, "" for all.
 
     Returns:
         The items, those of a run together; ``answer(item.run_id, ...)`` answers one.
 
     Raises:
         Misuse: *limit* is not a positive whole number, or there is no run *before*.
-        JournalError: The journal cannot be opened, or a log that waits is damaged.
+        JournalError: The journal cannot be opened.
     """
-    from upshot.entry.inbox import read_inbox
+    from upshot.journal.opening import open_journal
+    from upshot.journal.shared import needs_shared
 
-    return await read_inbox(journal, limit=limit, before=before, conversation=conversation)
+    async with open_journal(journal, create=False) as opened:
+        return await needs_shared(opened).inbox(
+            limit=limit,
+            before=before,
+            agent=agent,
+            conversation=conversation,
+            tool=tool,
+            owner=owner,
+            tenant=tenant,
+        )
+
+
+async def note(run_id: str, name: str, value: Json, *, by: str = "", journal: Where) -> None:
+    """Note something of a run, such as a thumb or a label, beside its log.
+
+    It is exported and removed with the run; a fork does not have it.
+
+    Args:
+        run_id: The run, in whichever state it is.
+        name: What is noted, at most 100 characters. Another note of that name by the same person
+            takes the place of this one.
+        value: What is said of it: JSON of at most 10,000 bytes. None takes the note back.
+        by: Who says so.
+        journal: Where the run is.
+
+    Raises:
+        Misuse: There is no such run, or an argument is wrong.
+        JournalError: The journal cannot be opened or written.
+    """
+    from upshot.entry.notes import keep_note
+
+    await keep_note(run_id, name, value, by=by, journal=journal)
 
 
 def attach(run_id: str, *, journal: Where) -> AbstractAsyncContextManager[RunHandle]:

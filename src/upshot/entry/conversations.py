@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
@@ -10,9 +11,11 @@ from msgspec.structs import replace
 from upshot.contract.base.enums import ErrorCode, Origin, Status
 from upshot.contract.base.json_values import to_free_json
 from upshot.contract.error import AgentError
+from upshot.contract.events import REDACTED
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
-from upshot.contract.protocols import Journal
+from upshot.contract.protocols import Journal, RunSummary
+from upshot.entry.option_checks import check_encodable
 from upshot.entry.resume import read_past, with_outcomes
 from upshot.errors import JournalError, Misuse
 from upshot.journal.memory_journal import MemoryJournal
@@ -35,6 +38,7 @@ def with_conversation(request: Request, options: RunOptions, journal: Journal | 
         raise Misuse("a conversation is kept in a journal: give journal= with conversation=")
     if not id or id == request.context_id:
         return request
+    check_encodable("conversation", id)
     if request.context_id:
         raise Misuse(
             f"conversation is {id!r}, and the request's context_id is {request.context_id!r}: "
@@ -107,6 +111,14 @@ async def _is_inside(plan: Plan, options: RunOptions, journal: Journal) -> bool:
     return any(parent.context_id == id for parent in parents)
 
 
+async def check_not_redacted(runs: Sequence[RunSummary], journal: Journal) -> None:
+    """Refuse to go on with a conversation of which these are *runs*, where it was redacted."""
+    for run in runs:
+        if run.request == REDACTED and run.events:
+            # It may be what a user said; the log tells.
+            await read_past(run.run_id, journal)
+
+
 async def joined(plan: Plan, options: RunOptions, journal: Journal, part: Part) -> Plan:
     """*plan* with what was said in the conversation, and what is still to be told of it.
 
@@ -114,6 +126,7 @@ async def joined(plan: Plan, options: RunOptions, journal: Journal, part: Part) 
         Misuse: A history is given, and the conversation has one.
     """
     found = await _read(part.conversation, plan, journal, without=part.head)
+    await check_not_redacted(found.runs[:1], journal)
     if found.seed.revision and options.get("history"):
         raise Misuse(
             f"history is given, and conversation {part.conversation!r} has its own by now: give a "

@@ -17,7 +17,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Any, TypeAlias, cast
 
@@ -40,18 +40,27 @@ from upshot.contract.run_control import Compacted
 from upshot.contract.settings import Budget
 from upshot.contract.tool_calls import UNTRUSTED
 from upshot.contract.usage import Cost, Usage
-from upshot.entry.conversations import names_conversation
 from upshot.entry.option_checks import RESUME_NAMES, check_options, check_run_id, items_of
 from upshot.entry.planning import secrets_of, to_agent
 from upshot.entry.resume import read_past
 from upshot.entry.run_lease import taken
-from upshot.entry.session_setup import KnownRun, begin, go_on, has_log, place_of
+from upshot.entry.session_setup import (
+    KnownRun,
+    begin,
+    end_canceled,
+    go_on,
+    has_log,
+    place_of,
+)
 from upshot.errors import Misuse
+from upshot.journal.lease_holder import RunHeld
 from upshot.journal.opening import open_journal
-from upshot.runs.limits.quotas import handed_on, quotas_in
+from upshot.journal.shared import SharedJournal, shared_journal
+from upshot.runs.limits.quotas import handed_on, quotas_in, renewed
 from upshot.runs.live_run import LiveRun, text_of
 from upshot.runs.plan import Child, ResumeOptions, RunOptions, Where
 from upshot.state.child_runs import CHAIN_OPTION, child_id
+from upshot.state.run_state import RunState
 from upshot.state.turns import turn_of
 
 OnLive: TypeAlias = Callable[[LiveRun[Any]], None]
@@ -148,6 +157,15 @@ class HandoffChain(msgspec.Struct, kw_only=True):
         state = {**result.state, "path": list(self.path)}
         return replace(result, usage=self.usage, cost=cost, state=state)
 
+    def whole(self, result: AgentResult[Any], *, has_log: bool) -> AgentResult[Any]:
+        """The last result, which says so if its hand-off was not followed; it was added."""
+        event = result.handoff
+        if event is None or not result.success:
+            return self.sum_up(result)
+        if fault := self.fault(event.to_agent_id):
+            return self.sum_up(_too_deep(result, fault, self.max_depth, len(self.path)))
+        return self.sum_up(_unknown(result, event, has_log=has_log))
+
     def fault(self, agent_id: str) -> str:
         """Why the request does not go on to *agent_id*, "" where it may."""
         if agent_id in self.path:
@@ -162,6 +180,24 @@ def chain_of(started: RunStarted) -> HandoffChain | None:
     """What the log of a run says of it; None where the run is of no relay."""
     noted = started.options.get(CHAIN_OPTION)
     return None if noted is None else msgspec.convert(noted, HandoffChain)
+
+
+def following_run(past: RunState) -> str:
+    """The run that its chain has after a run that handed its request over, "" for none."""
+    ended, started = past.last_settled, past.started
+    if ended is None or started is None or chain_of(started) is None:
+        return ""
+    hands_over = ended.result.status is Status.COMPLETED and ended.result.handoff is not None
+    return child_id(CHAIN_OPTION, started.run_id) if hands_over else ""
+
+
+def whole_result(past: RunState, result: AgentResult[Any]) -> AgentResult[Any]:
+    """The result of the last run of a chain, with what those before it came to."""
+    chain = None if past.started is None else chain_of(past.started)
+    if chain is None:
+        return result
+    chain.add(past.agent.id, result)
+    return chain.whole(result, has_log=True)
 
 
 def _rest(budget: Budget, result: AgentResult[Any]) -> Budget:
@@ -321,7 +357,7 @@ class Relay:
         self.head: str = ""
         # Whether the caller named the run round all of them.
         self.is_inside: bool = bool(options.get("parent_run_id"))
-        # For which run the journal keeps the turn that the one before it had.
+        # The run that the last hand-off submitted, which is held here until it begins.
         self._kept: str = ""
         # What replaces messages that are handed on, and those it was made for.
         self._compacted: tuple[Compacted, Sequence[Message]] | None = None
@@ -356,7 +392,7 @@ class Relay:
         """Run the agents that come after *agent*, the first of which may have begun already."""
         self.head = self.head or result.run_id
         try:
-            while (receiver := self._receiver(agent, result, journal)) is not None:
+            while (receiver := self._receiver(agent, result)) is not None:
                 event = cast("HandoffEvent", result.handoff)
                 # A run that was resumed has no board in this process: only the log says what it
                 # was handed.
@@ -370,13 +406,14 @@ class Relay:
                 agent = receiver
                 self._prepare_next(result)
                 result = await self._next(agent, handed, journal)
-        finally:
-            await self._leave_turn()
-        return self._summed_up(result, journal)
+        except BaseException as error:
+            await self._leave_next(is_canceled=isinstance(error, asyncio.CancelledError))
+            raise
+        if self._kept:
+            await self._drop_next()
+        return self._chain.whole(result, has_log=journal is not None)
 
-    def _receiver(
-        self, agent: Agent[Any], result: AgentResult[Any], journal: Journal | None
-    ) -> Agent[Any] | None:
+    def _receiver(self, agent: Agent[Any], result: AgentResult[Any]) -> Agent[Any] | None:
         """Take note of a run that ended; returns who gets the request now, None for nobody."""
         chain, event = self._chain, result.handoff
         chain.add(agent.id, result)
@@ -386,25 +423,35 @@ class Relay:
         self._kept = child_id(CHAIN_OPTION, result.run_id)
         return None if chain.fault(event.to_agent_id) else self._known.find(event)
 
-    def _summed_up(self, result: AgentResult[Any], journal: Journal | None) -> AgentResult[Any]:
-        """The last result, which says so if its hand-off was not followed."""
-        chain, event = self._chain, result.handoff
-        if event is None or not result.success:
-            return chain.sum_up(result)
-        if fault := chain.fault(event.to_agent_id):
-            return chain.sum_up(_too_deep(result, fault, chain.max_depth, len(chain.path)))
-        return chain.sum_up(_unknown(result, event, journal))
+    async def _drop_next(self) -> None:
+        """Have nobody begin the run after a hand-off that is not followed."""
+        async with self._shared() as shared:
+            if shared is not None:
+                await shared.withdraw(self._kept)
 
-    async def _leave_turn(self) -> None:
-        """Let go of a turn that was kept for a run that did not begin."""
+    async def _leave_next(self, *, is_canceled: bool) -> None:
+        """Leave the next run to others if it did not begin here, or end it where that is wished."""
+        async with self._shared() as shared:
+            if shared is None or await has_log(self._kept, cast("Journal", shared)):
+                return
+            with suppress(RunHeld, Misuse):
+                if is_canceled:
+                    await end_canceled(self._kept, cast("Journal", shared))
+                else:
+                    async with taken(self._kept, cast("Journal", shared), take_over=False):
+                        pass
+
+    @asynccontextmanager
+    async def _shared(self) -> AsyncGenerator[SharedJournal | None]:
+        """The journal that has the next run, None where none has."""
         where = place_of(self._options)
         if not self._kept or where is None:
+            yield None
             return
-        if names_conversation(self._request, self._options):
-            async with open_journal(where) as journal:
-                if not await has_log(self._kept, journal):
-                    async with taken(self._kept, journal, take_over=True):
-                        pass
+        async with open_journal(where) as journal:
+            shared = shared_journal(journal)
+            has_next = shared is not None and await shared.submission(self._kept) is not None
+            yield shared if has_next else None
 
     async def _begin(self, agent: Agent[Any], handed: Sequence[Message]) -> AgentResult[Any]:
         self._chain.handed = len(handed)
@@ -525,6 +572,11 @@ async def resume_any(
     check_run_id(run_id)
     check_options(options, also=RESUME_NAMES)
     async with open_journal(journal, create=False) as opened:
+        shared = shared_journal(opened)
+        new = None if shared is None else await shared.submission(run_id)
+        if new is not None and new.after and not await has_log(run_id, opened):
+            # Who handed it over has ended, and from there the next one is begun.
+            run_id = new.after
         started = await _started(run_id, opened)
         chain = None if started is None else chain_of(started)
         agent = _own_of(agents, run_id, started, options)
@@ -575,8 +627,9 @@ def _options_of(started: RunStarted, options: ResumeOptions, journal: Journal) -
     """What holds for the runs that come, where the call says nothing: what held for this one."""
     kept = {name: started.options[name] for name in _LASTING if name in started.options}
     attributes = {"attributes": started.attributes} if started.attributes else {}
-    quotas = {"quotas": handed_on(quotas_in(started.options), started.run_id)}
-    return cast("RunOptions", {**kept, **attributes, **quotas, **options, "journal": journal})
+    held = renewed(items_of(options, "quotas"), quotas_in(started.options))
+    quotas = {"quotas": handed_on(held, started.run_id)}
+    return cast("RunOptions", {**kept, **attributes, **options, **quotas, "journal": journal})
 
 
 def _handed_on(
@@ -616,13 +669,11 @@ def _replaced_on(board: Any) -> tuple[Compacted, Sequence[Message]] | None:
     return None if compacted is None else (compacted, board.messages())
 
 
-def _unknown(
-    result: AgentResult[Any], event: HandoffEvent, journal: Journal | None
-) -> AgentResult[Any]:
+def _unknown(result: AgentResult[Any], event: HandoffEvent, *, has_log: bool) -> AgentResult[Any]:
     """The result of a run that handed over to an unknown agent."""
     # Only an engine that makes its own events can name an unknown agent; what it did is kept.
     told = f"handed over to {event.to_agent_id!r}, which is not known: give all agents"
-    if journal is not None:
+    if has_log:
         told = f"{told}, resume({result.run_id!r}, [...]), to go on"
     warning = RunWarning(code="handoff_not_followed", message=told, origin=Origin.CALLER)
     return replace(result, warnings=(*result.warnings, warning))

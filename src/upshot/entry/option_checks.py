@@ -169,6 +169,12 @@ def object_of(options: Mapping[str, object], name: str) -> dict[str, Json]:
     return _as_object(name, value) if value else {}
 
 
+def check_encodable(name: str, text: str) -> None:
+    """Refuse a name that UTF-8 cannot hold."""
+    if clean_text(text) is not text:
+        raise Misuse(f"{name} must be text that can be encoded, got lone surrogates: {text!r}")
+
+
 def to_request(request: object) -> Request:
     """The request that an API function was given, made JSON."""
     if isinstance(request, str):
@@ -178,8 +184,7 @@ def to_request(request: object) -> Request:
     if not isinstance(request, Request):
         raise Misuse(f"request must be a string, a Message or a Request, got {shown(request)}")
     for name in ("run_id", "task_id", "context_id"):
-        if clean_text(text := getattr(request, name)) is not text:
-            raise Misuse(f"{name} must be text that can be encoded, got lone surrogates: {text!r}")
+        check_encodable(name, getattr(request, name))
     if not _FITS_RUN_ID(request.run_id):
         # A run is named in commands and, before a slash, in answers.
         given = shown(request.run_id)

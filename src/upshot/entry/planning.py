@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.agent import Agent, handoffs_of
 from upshot.contract.agent_spec import AgentSpec, Handoff, RunInfo
+from upshot.contract.base.secrets import MARKS_OPTION
 from upshot.contract.base.structs import JsonObject, Local
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
@@ -28,7 +29,7 @@ from upshot.errors import Misuse
 from upshot.journal.shared import needs_shared
 from upshot.models.prices import default_prices
 from upshot.models.registry import name_of, resolve
-from upshot.runs.limits.quotas import BoundQuota, bind, quotas_in
+from upshot.runs.limits.quotas import BoundQuota, bind, quotas_in, renewed
 from upshot.runs.plan import (
     POLICY_OPTION,
     USUAL_BUDGET,
@@ -38,10 +39,11 @@ from upshot.runs.plan import (
     ResumeOptions,
     RunOptions,
 )
-from upshot.runs.redaction import MARKS_OPTION, name_marks
+from upshot.runs.redaction import name_marks
 from upshot.runs.run_context import current_run
 from upshot.runs.services.handoff_tools import handoff_tools
 from upshot.state.run_state import RunState
+from upshot.state.summary import OWNERS
 from upshot.state.turns import turn_of
 from upshot.tools.catalog import resolve_tools
 from upshot.tools.definition.tool import Tool
@@ -311,12 +313,16 @@ def _guards(options: RunOptions, parent: Plan | None) -> dict[str, Any]:
 def _inherited(
     request: Request, options: RunOptions, parent: Plan | None
 ) -> tuple[Request, JsonObject]:
-    """The request with the task of the parent run, and that run's attributes, unless given."""
+    """The request with the task of the parent run, and that run's attributes, unless given; whose
+    it is in any case.
+    """
     attributes = object_of(options, "attributes")
     if parent is None:
         return request, attributes
     if options.get("attributes") is None:
         attributes = deepcopy(parent.attributes)
+    elif owned := {name: parent.attributes[name] for name in OWNERS if name in parent.attributes}:
+        attributes = {**owned, **attributes}
     return _with_task(request, parent.request), attributes
 
 
@@ -337,8 +343,7 @@ async def plan_again(
     options.setdefault("attributes", started.attributes)
     options.setdefault("max_attempts", logged.get("max_attempts", 1))
     options.setdefault("parent_run_id", started.parent_run_id)
-    if options.get("quotas") is None:
-        options["quotas"] = quotas_in(logged)
+    options["quotas"] = renewed(items_of(options, "quotas"), quotas_in(logged))
     if options.get("budget") is None and "budget" in logged:
         options["budget"] = convert(logged["budget"], Budget)
     if options.get("artifacts") is None:

@@ -20,7 +20,7 @@ from upshot.contract.events import Event, RunSettled, RunStarted
 from upshot.contract.message import Message, Unknown
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import TaintOrigin
-from upshot.contract.protocols import Engine, Journal
+from upshot.contract.protocols import Engine, Journal, Note
 from upshot.contract.result import AgentResult
 from upshot.contract.run_control import SPEC_VERSION, Checkpoint
 from upshot.contract.tool_calls import ToolCall, ToolDenied, outcome_to_model_content
@@ -29,9 +29,9 @@ from upshot.errors import Misuse
 from upshot.journal.artifact_store import StoredArtifact
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.opening import open_journal
-from upshot.journal.shared import shared_journal
+from upshot.journal.shared import shared_journal, withdraw, withdrawn_in
 from upshot.runs.callbacks import call, raised
-from upshot.runs.plan import UNLOGGED, Plan, RunOptions, Where
+from upshot.runs.plan import UNLOGGED, Plan, RunOptions, Where, lacks
 from upshot.runs.redaction import lift_secrets, shown_by
 from upshot.runs.resumption import (
     is_asked,
@@ -42,6 +42,7 @@ from upshot.runs.resumption import (
 )
 from upshot.state.board import Board
 from upshot.state.child_runs import FORKED_FROM, TURN_OPTION, end_step, origins_of
+from upshot.state.redacted_events import redaction_error
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import read_event, seeds_of, with_seed
 from upshot.state.turns import PREPARED
@@ -60,6 +61,8 @@ async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = (
         ids = [summary.run_id for summary in await journal.runs(limit=_MAX_NAMED)]
         hint = did_you_mean(run_id, ids, "`upshot runs` lists those it has")
         raise Misuse(f"the journal has no run {run_id!r}: {hint}")
+    if past.started.redacted is not None:
+        raise redaction_error(run_id, past.started.redacted)
     return past
 
 
@@ -215,17 +218,23 @@ def check_unlogged(past: RunState, plan: Plan) -> None:
     """See that a run goes on with what it was given and no log can hold.
 
     Raises:
-        Misuse: It does not: its tools would get None, or be called without a guard.
+        Misuse: It does not, or with another one: its tools would get something else, or be called
+            without a guard.
     """
     if getattr(plan.engine, "only_waits", False):
         return
     for name, otherwise in UNLOGGED.items():
-        if (said := past.options.get(name)) and plan.given(name) is None:
-            names = ", ".join(map(str, said)) if isinstance(said, list) else said
+        said, now = past.options.get(name), plan.given(name)
+        if said and lacks(said, now):
+            but = f", and has {_listed(now)} now" if now else ""
             raise Misuse(
-                f"run {plan.run_id!r} was given {name} ({names}), which no log can hold: go on "
-                f"with it with resume(..., {name}=...){otherwise}"
+                f"run {plan.run_id!r} was given {name} ({_listed(said)}), which no log can "
+                f"hold{but}: go on with it with resume(..., {name}=...){otherwise}"
             )
+
+
+def _listed(names: Json) -> str:
+    return ", ".join(map(str, names)) if isinstance(names, list) else str(names)
 
 
 async def check_onward(past: RunState, plan: Plan) -> None:
@@ -269,6 +278,9 @@ async def fork_run(run_id: str, *, at: int, journal: Where, conversation: str = 
             if not 1 <= at <= events:
                 raise Misuse(f"run {run_id} has no event {at}: give one from 1 to {events}")
             await asyncio.to_thread(_write_fork, whole, part, new_id, at, conversation)
+            if withdrawn := await withdrawn_in(opened, run_id):
+                # Before the fork is there, for what was withdrawn is in its log as approved.
+                await withdraw(opened, new_id, withdrawn)
             return await opened.import_(part)
 
 
@@ -280,10 +292,14 @@ def _write_fork(whole: str, part: str, new_id: str, at: int, conversation: str) 
     for line in read_lines(whole):
         if isinstance(line, StoredArtifact):
             artifacts.append(line)
+        elif isinstance(line, Note):
+            continue
         elif line.entry.seq <= at:
             last = line.event
             event = line.event
             if isinstance(event, RunStarted):
+                if event.redacted is not None:
+                    raise redaction_error(event.run_id, event.redacted)
                 event = _forked_start(event, at, conversation)
             bodies.append(_forked_event(event, line.entry.seq, new_id))
     if isinstance(last, RunSettled) and last.result.status is not Status.INPUT_REQUIRED:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Literal
 
@@ -14,12 +14,13 @@ from upshot.contract.events import Event, RunResumed, RunSettled
 from upshot.contract.message import Unknown
 from upshot.contract.model_calls import ModelRetried
 from upshot.contract.pending import AnyAnswer, Outdated, Taken
-from upshot.contract.protocols import Journal
+from upshot.contract.protocols import Journal, Note
 from upshot.contract.result import AgentResult
-from upshot.entry.answers import answer_run
+from upshot.entry.answers import NotAsked, answer_run, open_wishes
+from upshot.entry.handoff_loop import following_run, whole_result
 from upshot.entry.option_checks import check_run_id
 from upshot.entry.resume import read_begun, read_on
-from upshot.entry.session_setup import end_canceled
+from upshot.entry.session_setup import end_canceled, has_log
 from upshot.entry.stops import place_stop, stop_of
 from upshot.errors import Misuse
 from upshot.journal.lease_holder import RunHeld
@@ -37,6 +38,9 @@ Until = Literal["ended", "parked"]
 
 class RunHandle:
     """A run of a journal; ``attach`` and an App make one. It neither takes the run nor works on it.
+
+    Where the run handed its request over and others follow it, as with ``run_with_handoffs`` and
+    in an App, events, result, answers and stops are those of the whole chain.
 
     Args:
         run_id: The run.
@@ -58,13 +62,16 @@ class RunHandle:
     ) -> AsyncGenerator[Event]:
         """The events of the run, as they come; the durable ones that are there already first.
 
-        Any number of readers may watch, each from where it likes; secrets are masked.
+        Any number of readers may watch, each from where it likes; secrets are masked. After the end
+        of a run that handed its request over, the events of the run that follows it come, with its
+        own ``run_id`` and ``seq`` from 1.
 
         Args:
             after: Only those after this place: the ``seq`` of a durable event, or
-                ``f"{seq}.{part}"`` of a delta.
+                ``f"{seq}.{part}"`` of a delta; with ``f"{run_id}/"`` before it, of a run that
+                follows.
             until: Where to stop: "ended" is the end of the run, over any parks; "parked" stops at
-                the first park too, unless the run has gone on since.
+                the first park too, unless it was answered or the run has gone on since.
             deltas: Whether to yield pieces of replies and tools' progress too, put together to one
                 each 100 ms, those since the last durable event first. A call of a model that
                 begins while nobody wants them has none. A reply whose pieces are void, since
@@ -74,16 +81,33 @@ class RunHandle:
             Misuse: There is no such run, or an argument is wrong.
             JournalError: The log is damaged or cannot be read.
         """
-        place = parse_cursor(after)
+        named, slash, said = after.rpartition("/") if isinstance(after, str) else ("", "", "")
+        place = parse_cursor(said if slash else after)
         if until not in ("ended", "parked"):
             raise Misuse(f"until must be 'ended' or 'parked', got {shown(until)}")
-        past = await read_begun(self.id, self._journal)
+        run_id = named or self.id
+        if named and named not in await self._chain():
+            raise Misuse(f"after names run {named!r}, which is not {self.id!r} and does not follow")
+        while run_id:
+            last: Event | None = None
+            async for event in self._events_of(run_id, place, until, deltas=deltas):
+                last = event
+                yield event
+            is_end = last is None or (isinstance(last, RunSettled) and last.result.handoff)
+            run_id = await self._following(run_id) if is_end else ""
+            place = 0, 0
+
+    async def _events_of(
+        self, run_id: str, place: tuple[int, int], until: Until, *, deltas: bool
+    ) -> AsyncGenerator[Event]:
+        """The events of one run of the chain after a place."""
+        past = await read_begun(run_id, self._journal)
         state, read = RunState(), lift_secrets()
         shows = shared_journal(self._journal) if deltas else None
-        topics = [of_run(self.id), *([] if shows is None else [pieces_of(self.id)])]
+        topics = [of_run(run_id), *([] if shows is None else [pieces_of(run_id)])]
         with watch(self._journal, *topics) as changes:
             while True:
-                async for stored in self._journal.events(self.id, after=state.seq):
+                async for stored in self._journal.events(run_id, after=state.seq):
                     if isinstance(stored, RunResumed) and state.seq == place[0] and place[1]:
                         yield self._void(state, place[1] + 1)
                     event = await next_event(state, stored, read, seeds_of(self._journal))
@@ -92,20 +116,25 @@ class RunHandle:
                         yield event
                     # One before that was followed by more.
                     is_last = isinstance(event, RunSettled) and event.seq >= past.seq
-                    if is_last and (state.ended or until == "parked"):
+                    if is_last and (
+                        state.ended or (until == "parked" and await self._waits(state))
+                    ):
                         return
                 if shows is not None and state.seq == place[0]:
-                    for piece in shows.pieces(self.id, *place):
+                    for piece in shows.pieces(run_id, *place):
                         if not isinstance(piece, Unknown):
                             place = piece.seq, piece.part
                             yield piece
+                if state.started is None and not await is_known(run_id, self._journal):
+                    # Nobody follows the hand-off.
+                    return
                 await changes.changed()
 
     def _void(self, state: RunState, part: int) -> ModelRetried:
         """The word that what was shown of the reply under way is void."""
         started = next(reversed(state.models.values()), None)
         return ModelRetried(
-            run_id=self.id,
+            run_id="" if state.started is None else state.started.run_id,
             seq=state.seq,
             part=part,
             model="" if started is None else started.model,
@@ -114,7 +143,15 @@ class RunHandle:
 
     async def answer(self, *answers: AnyAnswer) -> tuple[Taken | Outdated, ...]:
         """Answer what the run waits for; see ``upshot.answer``."""
-        return await answer_run(self.id, answers, journal=self._journal)
+        *earlier, last = await self._chain()
+        try:
+            return await answer_run(last, answers, journal=self._journal)
+        except NotAsked:
+            # Whoever asked has handed the request over since.
+            for run_id in reversed(earlier):
+                with suppress(NotAsked):
+                    return await answer_run(run_id, answers, journal=self._journal)
+            raise
 
     async def interrupt(self, cause: str = InterruptCause.USER_CANCEL, detail: str = "") -> None:
         """Wish that the run stop at its next safe point; it ends as interrupted.
@@ -130,8 +167,9 @@ class RunHandle:
             Misuse: There is no such run, or the cause is no text.
             JournalError: The journal cannot be read or written.
         """
-        stop = stop_of(self.id, cause, detail)
-        if not (await read_begun(self.id, self._journal)).ended:
+        run_id = (await self._chain())[-1]
+        stop = stop_of(run_id, cause, detail)
+        if not (await read_begun(run_id, self._journal)).ended:
             await place_stop(stop, self._journal, needs_shared(self._journal))
 
     async def cancel(self) -> None:
@@ -143,34 +181,76 @@ class RunHandle:
             Misuse: There is no such run.
             JournalError: The journal cannot be read or written.
         """
-        with suppress(RunHeld):
-            await end_canceled(self.id, self._journal)
+        run_id = (await self._chain())[-1]
+        while run_id:
+            with suppress(RunHeld):
+                await end_canceled(run_id, self._journal)
+            # It may have handed its request over before it heard.
+            run_id = await self._following(run_id)
 
     async def result(self, timeout_s: float | None = None) -> AgentResult[Json] | None:
-        """Wait until the run ends or parks.
+        """Wait until the run ends, or parks with something that nobody has answered.
 
         Args:
             timeout_s: Seconds to wait; 0 only looks, None waits as long as it takes.
 
         Returns:
-            The result, its output as JSON holds it and its secrets masked. None if the time is up.
+            The result, its output as JSON holds it and its secrets masked; of a request that was
+            handed over that of the last run, with usage, cost and path of all. None if the time is
+            up.
 
         Raises:
             Misuse: There is no such run, or *timeout_s* is no time.
             JournalError: The log is damaged or cannot be read.
         """
         check_amount("timeout_s", timeout_s, none="as long as it takes")
-        past = await read_begun(self.id, self._journal)
+        await read_begun(self.id, self._journal)
+        until = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
+        run_id, found = self.id, RunState()
         try:
-            async with asyncio.timeout(timeout_s):
-                with watch(self._journal, of_run(self.id)) as changes:
-                    while past.last_settled is None:
-                        await read_on(past, self.id, self._journal)
-                        if past.last_settled is None:
-                            await changes.changed()
+            while run_id and (seq := await self._settled(run_id, until)):
+                found = await self._shown(run_id, seq)
+                run_id = await _after(found, self._journal)
         except TimeoutError:
             return None
-        return result_of(await self._shown(past.seq))
+        return None if (result := result_of(found)) is None else whole_result(found, result)
+
+    async def _settled(self, run_id: str, until: float | None) -> int:
+        """Wait for the end of a run of the chain, or a park with something to answer; its seq.
+
+        0 is that of a run that nobody begins any more.
+        """
+        past = RunState()
+        with watch(self._journal, of_run(run_id)) as changes:
+            while True:
+                await read_on(past, run_id, self._journal)
+                if _is_parked(past) and await self._waits(past):
+                    # As it is now: it may have gone on and parked again before that was asked.
+                    await read_on(past, run_id, self._journal)
+                    if _is_parked(past):
+                        return past.seq
+                if past.ended or not (past.seq or await is_known(run_id, self._journal)):
+                    return past.seq
+                async with asyncio.timeout_at(until):
+                    await changes.changed()
+
+    async def _waits(self, past: RunState) -> bool:
+        """Whether a run is parked, and nobody has answered or goes on with it."""
+        run_id = "" if past.started is None else past.started.run_id
+        if not await self._journal.runs("parked", run_id=run_id):
+            return False
+        return not await open_wishes(past, run_id, self._journal)
+
+    async def _chain(self) -> list[str]:
+        """The run, and those that its request was handed over to."""
+        return await chain_from(self.id, self._journal)
+
+    async def _following(self, run_id: str) -> str:
+        return await _after(await read_begun(run_id, self._journal), self._journal)
+
+    async def notes(self) -> Sequence[Note]:
+        """What people noted of the run, oldest first; see ``upshot.note``."""
+        return await needs_shared(self._journal).notes(self.id)
 
     async def state(self) -> RunState:
         """What the log says of the run up to now, its secrets masked; nothing of a queued run.
@@ -179,16 +259,45 @@ class RunHandle:
             Misuse: There is no such run.
             JournalError: The log is damaged or cannot be read.
         """
-        return await self._shown((await read_begun(self.id, self._journal)).seq)
+        return await self._shown(self.id, (await read_begun(self.id, self._journal)).seq)
 
-    async def _shown(self, seq: int) -> RunState:
-        """The state after an event, its secrets masked."""
+    async def _shown(self, run_id: str, seq: int) -> RunState:
+        """The state of a run after an event, its secrets masked."""
         state = RunState()
-        events = self._journal.events(self.id)
+        events = self._journal.events(run_id)
         async for _, state in states(events, read=lift_secrets(), seeds=seeds_of(self._journal)):
             if state.seq == seq:
                 break
         return state
+
+
+async def chain_from(run_id: str, journal: Journal) -> list[str]:
+    """A run, and those that its request was handed over to.
+
+    Raises:
+        Misuse: There is no such run.
+    """
+    found = [run_id]
+    while following := await _after(await read_begun(found[-1], journal), journal):
+        found.append(following)
+    return found
+
+
+async def _after(past: RunState, journal: Journal) -> str:
+    """The run that follows one in its chain, "" for none."""
+    following = following_run(past)
+    return following if following and await is_known(following, journal) else ""
+
+
+async def is_known(run_id: str, journal: Journal) -> bool:
+    """Whether a run has begun or is to begin."""
+    shared = shared_journal(journal)
+    is_submitted = shared is not None and await shared.submission(run_id) is not None
+    return is_submitted or await has_log(run_id, journal)
+
+
+def _is_parked(state: RunState) -> bool:
+    return state.last_settled is not None and not state.ended
 
 
 @asynccontextmanager

@@ -278,6 +278,20 @@ async def go_on(
             yield typed(result, to_agent(agent, options.get("engine")))
 
 
+async def check_again(
+    run_id: str, agent: Agent[Any], options: ResumeOptions, journal: Journal
+) -> None:
+    """See that a run could go on with an agent and options, and take nothing.
+
+    Raises:
+        Misuse: They lack what the run was given.
+        JournalError: Its log is damaged.
+    """
+    past = await read_past(run_id, journal, secrets=secrets_of(options))
+    plan = await plan_again(past, run_id, agent, {**options}, journal, child=run_child)
+    check_unlogged(past, plan)
+
+
 # So long whoever works on a run is given to end it, and so often that is looked at.
 _HOLDER_S = 10.0
 _LOOK_S = 0.1

@@ -20,6 +20,7 @@ from upshot.errors import JournalError, Misuse
 from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.shared import SharedJournal, Stop, needs_shared, shared_journal
 from upshot.runs.session import Session
+from upshot.state.child_runs import CHAIN_OPTION, child_id
 
 # So often a process looks whether others want its runs to stop.
 _LOOK_S = 0.25
@@ -74,11 +75,16 @@ async def told_kept(session: Session, journal: Journal) -> Session:
 
     One that goes on with a run although that was stopped has it forgotten.
     """
-    shared, run_id = shared_journal(journal), session.plan.run_id
-    if shared is not None and session.plan.continue_stopped:
-        await shared.drop_stops(run_id)
+    shared, plan = shared_journal(journal), session.plan
+    run_ids = [plan.run_id]
+    if plan.parent_run_id and plan.run_id == child_id(CHAIN_OPTION, plan.parent_run_id):
+        # It may have handed its request over before it heard.
+        run_ids.append(plan.parent_run_id)
+    if shared is not None and plan.continue_stopped:
+        for run_id in run_ids:
+            await shared.drop_stops(run_id)
     elif shared is not None:
-        for stop in await shared.stops([run_id]):
+        for stop in await shared.stops(run_ids):
             tell(session, stop)
     return session
 

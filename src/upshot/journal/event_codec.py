@@ -33,7 +33,7 @@ logger: logging.Logger = logging.getLogger("upshot.journal")
 
 # The format of files and of exports. A draft: until the first release every change of an event's
 # fields may raise it, and no earlier one is read.
-FORMAT = 2
+FORMAT = 4
 
 _DELTAS = frozenset(DELTAS)
 # Types of events that a journal keeps and that this version knows.
@@ -146,8 +146,8 @@ def to_entry(event: Event, run_id: str, seq: int, epoch: int) -> Entry:
         if plain is not None:
             return plain
         return _entry(event, run_id, seq, epoch, _readable(event, event))
-    except AttributeError as error:
-        # A mapping stands where a struct belongs: it has the same JSON, and is no struct.
+    except (AttributeError, TypeError) as error:
+        # A mapping stands where a struct belongs, or bytes where a text does: the JSON is the same.
         raise Misuse(f"this {event.kind} cannot be stored: {error}") from error
 
 

@@ -1,18 +1,21 @@
-"""Exported runs: a file of JSON lines, the events first, then the artifacts."""
+"""Exported runs: a file of JSON lines, the events first, then the artifacts and notes."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from upshot.contract.base.structs import Value, written
 from upshot.contract.codec import encode
 from upshot.contract.events import Event
+from upshot.contract.protocols import Note
 from upshot.errors import JournalError, Misuse
 from upshot.journal.artifact_store import StoredArtifact
 from upshot.journal.event_codec import FORMAT, Entry, parse_line
@@ -20,11 +23,19 @@ from upshot.journal.event_codec import FORMAT, Entry, parse_line
 _NAME = "upshot.journal"
 _FILE_MODE = 0o600
 _ARTIFACT_MARK = b'{"kind":"stored_artifact"'
+_NOTE_MARK = b'{"kind":"note"'
 
 # What msgspec raises of bytes that are not what they should be.
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 _artifacts = msgspec.json.Decoder(StoredArtifact)
+
+
+class _NoteLine(Note, frozen=True, kw_only=True, tag_field="kind", tag="note"):
+    """A note, named as such."""
+
+
+_notes = msgspec.json.Decoder(_NoteLine)
 
 
 class ExportedEvent(NamedTuple):
@@ -34,7 +45,7 @@ class ExportedEvent(NamedTuple):
     event: Event
 
 
-Line: TypeAlias = ExportedEvent | StoredArtifact
+Line: TypeAlias = ExportedEvent | StoredArtifact | Note
 
 
 class Header(Value, frozen=True, kw_only=True):
@@ -45,6 +56,7 @@ class Header(Value, frozen=True, kw_only=True):
     run_id: str
     events: int
     artifacts: int = 0
+    notes: int = 0
 
 
 _headers = msgspec.json.Decoder(Header)
@@ -59,6 +71,7 @@ class ExportedRun(NamedTuple):
         lines: The events as JSON.
         artifact_count: How many artifacts there are.
         artifacts: The artifacts.
+        notes: What was noted of it.
     """
 
     run_id: str
@@ -66,6 +79,7 @@ class ExportedRun(NamedTuple):
     lines: Iterable[bytes]
     artifact_count: int
     artifacts: Iterable[StoredArtifact]
+    notes: Sequence[Note] = ()
 
 
 def write_lines(path: str, run: ExportedRun) -> int:
@@ -80,14 +94,15 @@ def write_lines(path: str, run: ExportedRun) -> int:
     if not run.events:
         raise Misuse(f"the journal has no run {run.run_id!r}")
     header = Header(run_id=run.run_id, events=run.events, artifacts=run.artifact_count)
+    header = replace(header, notes=len(run.notes))
     part = f"{path}.{os.getpid()}.part"
     try:
         with open(part, "wb", opener=_open_private) as file:
             file.write(encode(header) + b"\n")
             for line in run.lines:
                 file.write(line + b"\n")
-            for artifact in run.artifacts:
-                file.write(encode(artifact) + b"\n")
+            for more in chain(run.artifacts, (_NoteLine(**asdict(one)) for one in run.notes)):
+                file.write(encode(more) + b"\n")
         os.replace(part, path)
     except OSError as error:
         raise Misuse(f"{path} cannot be written: {error.strerror}") from error
@@ -98,7 +113,7 @@ def write_lines(path: str, run: ExportedRun) -> int:
 
 
 def read_lines(path: str) -> Iterator[Line]:
-    """Read what ``write_lines`` wrote: the events in order, then the artifacts.
+    """Read what ``write_lines`` wrote: the events in order, then the artifacts and the notes.
 
     Raises:
         Misuse: *path* cannot be read.
@@ -114,7 +129,7 @@ def read_lines(path: str) -> Iterator[Line]:
 
 def _read(path: str, file: Iterable[bytes]) -> Iterator[Line]:
     header: Header | None = None
-    number = events = artifacts = 0
+    number = events = artifacts = notes = 0
     for number, line in enumerate(file, 1):
         try:
             if header is None:
@@ -122,6 +137,9 @@ def _read(path: str, file: Iterable[bytes]) -> Iterator[Line]:
             elif line.startswith(_ARTIFACT_MARK):
                 artifacts += 1
                 yield _read_artifact(line, header)
+            elif line.startswith(_NOTE_MARK):
+                notes += 1
+                yield _read_note(line, header)
             else:
                 events += 1
                 yield _read_event(line, header, events)
@@ -129,10 +147,11 @@ def _read(path: str, file: Iterable[bytes]) -> Iterator[Line]:
             raise JournalError(f"{path}, line {number}: {error}") from error
     if header is None:
         raise JournalError(f"{path}, line 1: the file is empty")
-    if (events, artifacts) != (header.events, header.artifacts):
+    if (events, artifacts, notes) != (header.events, header.artifacts, header.notes):
         raise JournalError(
             f"{path}, line {number + 1}: the file ends after {events} events and {artifacts} "
-            f"artifacts; it should have {header.events} and {header.artifacts}"
+            f"artifacts, with {notes} notes; it should have {header.events}, {header.artifacts} "
+            f"and {header.notes}"
         )
 
 
@@ -167,6 +186,13 @@ def _read_artifact(line: bytes, header: Header) -> StoredArtifact:
     if hashlib.sha256(artifact.data).hexdigest() != artifact.sha256:
         raise Misuse(f"the data of artifact {artifact.id} do not have its sha256")
     return artifact
+
+
+def _read_note(line: bytes, header: Header) -> Note:
+    note = _notes.decode(line)
+    if note.run_id != header.run_id:
+        raise Misuse(f"a note on run {note.run_id} among those of {header.run_id}")
+    return Note(**asdict(note))
 
 
 def _open_private(path: str, flags: int) -> int:

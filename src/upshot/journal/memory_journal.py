@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from asyncio import get_running_loop
 from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
     Collection,
-    Iterable,
-    Iterator,
+    Mapping,
     Sequence,
 )
 from contextlib import AbstractContextManager, nullcontext
@@ -22,14 +22,22 @@ from typing import NamedTuple, TypeVar, Unpack
 from msgspec.structs import replace
 
 from upshot.contract.base.enums import Status
-from upshot.contract.codec import encode
 from upshot.contract.conversation import Conversation, ConversationSummary
-from upshot.contract.events import Event, RunReleased, RunSettled, RunStarted, SeedReference
+from upshot.contract.events import (
+    REDACTED,
+    Event,
+    RunReleased,
+    RunResumed,
+    RunSettled,
+    RunStarted,
+    SeedReference,
+)
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
-from upshot.contract.protocols import RunFilters, RunSummary
-from upshot.contract.usage import NO_USAGE, Cost, Usage
-from upshot.errors import JournalError, Misuse
+from upshot.contract.pending import Pending
+from upshot.contract.protocols import Note, RunCounts, RunFilters, RunSummary
+from upshot.contract.usage import Cost, Usage
+from upshot.errors import JournalError
 from upshot.journal.artifact_store import MemoryArtifactStore, StoredArtifact
 from upshot.journal.event_codec import (
     DURABLE,
@@ -37,39 +45,57 @@ from upshot.journal.event_codec import (
     check_readable,
     checked_id,
     epoch_error,
-    gap_error,
-    parse_line,
     stamp_of,
 )
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.lease_holder import LeaseHolder
+from upshot.journal.memory_log import MemoryLog, exported_line, inbox_item, queued_summary
 from upshot.journal.pieces import Pieces
 from upshot.journal.run_list import (
     RemovedRuns,
+    RunFamily,
     RunQuery,
     TurnClaim,
     TurnInTheWay,
     already_there,
     check_removal,
+    choose_redaction,
     choose_removal,
+    counts_of,
     no_such_page,
+    open_error,
 )
 from upshot.journal.shared import (
     QUEUED,
     DueRun,
+    InboxFilters,
+    InboxItem,
+    InboxQuery,
     MemoryValues,
+    OtherUser,
     SharedValues,
     Stop,
     Submission,
+    Untold,
     Wish,
+    handed_over,
     is_past_key,
+    redacted_submission,
     taken_id,
+    tool_of,
+    withdrawals_of,
 )
 from upshot.journal.watching import DUE, Changes, Watch, of_run, wishes_of
-from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, child_id
+from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, asked_inside, bare_id
+from upshot.state.redacted_events import redacted, with_seed_of
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import with_seed
-from upshot.state.summary import REQUEST_CHARS, RUNNING, SummaryChange, summary_change
+from upshot.state.summary import (
+    NO_ASKS,
+    asks_after,
+    owner_of,
+    summary_change,
+)
 from upshot.state.turns import (
     ConversationState,
     KeptTurns,
@@ -82,94 +108,7 @@ from upshot.state.turns import (
 )
 
 T = TypeVar("T")
-_NO_ENDS: dict[int, int] = {}
-_NO_TURN = TurnClaim("", "")
-_NOTED = frozenset[type]((RunStarted, RunReleased, RunSettled))
-
-
-class _Log:
-    """One run."""
-
-    __slots__ = ("ends", "epoch", "events", "is_chained", "loop", "revision", "turn")
-
-    # Shared by all that have been claimed once, which are nearly all.
-    ends: dict[int, int]
-    # Where it was begun, None once it has been claimed or released.
-    loop: asyncio.AbstractEventLoop | None
-
-    def __init__(self) -> None:
-        self.epoch = 0
-        self.events: list[Event] = []
-        self.ends = _NO_ENDS
-        self.loop = None
-        # Of which conversation it is, and with how many turns of that it was committed.
-        self.turn: TurnClaim = _NO_TURN
-        self.is_chained = False
-        self.revision = 0
-
-    def summary(self, run_id: str) -> RunSummary:
-        times = (getattr(event, "time", None) for event in reversed(self.events))
-        first = next(self._changes(self.events), None) or SummaryChange(RUNNING)
-        last = next(self._changes(reversed(self.events)), first)
-        return RunSummary(
-            run_id=run_id,
-            agent_id=first.agent_id or "",
-            status=last.status,
-            started_at=first.started_at,
-            updated_at=next((time for time in times if time is not None), None),
-            events=len(self.events),
-            request=first.request or "",
-            parent_run_id=first.parent_run_id or "",
-            context_id=first.context_id or "",
-            turn=first.turn or "",
-            is_chained=first.is_chained,
-            revision=self.revision,
-            usage=last.usage or NO_USAGE,
-            cost=last.cost,
-        )
-
-    @property
-    def turn_status(self) -> str:
-        """That of its turn, "" of one that has ended or has not begun."""
-        changes = self._changes(reversed(self.events))
-        status = next((change.status for change in changes), "")
-        if status not in ("", RUNNING, Status.INPUT_REQUIRED):
-            return ""
-        if status == Status.INPUT_REQUIRED:
-            return status
-        if self.loop is not None and self.loop.is_running():
-            return RUNNING
-        return status and "died"
-
-    def is_of(self, conversation: str) -> bool:
-        """Whether it is a run of that conversation, with any event."""
-        first = self.events[0]
-        return isinstance(first, RunStarted) and first.request.context_id == conversation
-
-    @property
-    def origins(self) -> Iterable[str]:
-        """The runs that this one is a fork of."""
-        return (one for change in self._changes(self.events) for one in change.forked_from)
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the last session has ended."""
-        change = summary_change(self.events[-1]) if self.events else None
-        return change is not None and change.is_end
-
-    def has(self, seq: int, epoch: int) -> bool:
-        """Whether the holder of *epoch* may have appended *seq*."""
-        return epoch == self.epoch or seq <= self.ends.get(epoch, 0)
-
-    def refusal(self, run_id: str, seq: int, epoch: int | None) -> JournalError:
-        """Why the event *seq* cannot be taken."""
-        last_seq = len(self.events)
-        if epoch is not None and epoch != self.epoch:
-            return epoch_error(run_id, epoch, self.epoch, last_seq)
-        return gap_error(run_id, seq, last_seq)
-
-    def _changes(self, events: Iterable[Event]) -> Iterator[SummaryChange]:
-        return filter(None, map(summary_change, events))
+_NOTED = frozenset[type]((RunStarted, RunResumed, RunReleased, RunSettled))
 
 
 class _Due(NamedTuple):
@@ -200,15 +139,21 @@ class MemoryJournal:
 
     def __init__(self) -> None:
         self.artifacts: MemoryArtifactStore = MemoryArtifactStore()
-        self._logs: dict[str, _Log] = {}
+        self._logs: dict[str, MemoryLog] = {}
         self._committed = KeptTurns()
         # By run and question.
         self._wishes: dict[str, dict[str, Wish]] = {}
         self._stops: dict[str, dict[str, Stop]] = {}
+        # When items are to be told, and how often that was tried, by run and question.
+        self._told: dict[tuple[str, str], tuple[float, int]] = {}
+        # By run, and by name and person.
+        self._notes: dict[str, dict[tuple[str, str], Note]] = {}
         self._submissions: dict[str, Submission] = {}
         self._submitted_at: dict[str, datetime] = {}
         # By key, also of runs that were removed; then when.
         self._keys: dict[str, tuple[Submission, datetime | None]] = {}
+        # Of runs that wait, by run.
+        self._asks: dict[str, Mapping[str, Pending]] = {}
         self._due: dict[str, _Due] = {}
         self._values = MemoryValues()
         self._changes = Changes()
@@ -235,7 +180,7 @@ class MemoryJournal:
         logs = self._open()
         log = logs.get(run_id)
         if log is None:
-            log = logs[checked_id(run_id)] = _Log()
+            log = logs[checked_id(run_id)] = MemoryLog()
         elif log.events:
             log.ends = {**log.ends, log.epoch: len(log.events)}
         log.epoch += 1
@@ -279,7 +224,7 @@ class MemoryJournal:
         logs = self._open()
         log = logs.get(run_id)
         if log is None:
-            log = logs[checked_id(run_id)] = _Log()
+            log = logs[checked_id(run_id)] = MemoryLog()
         log.epoch += 1
         log.loop = get_running_loop()
         return log.epoch
@@ -329,31 +274,51 @@ class MemoryJournal:
             raise log.refusal(event.run_id, event.seq, epoch)
         events.append(event)
         if kind in _NOTED:
+            if self._asks or kind is RunSettled:
+                self._keep_asks(event)
             self._note(event, log)
         if self._watches:
             self._changes.tell([of_run(event.run_id)])
 
-    def _note(self, event: Event, log: _Log) -> None:
+    def _keep_asks(self, event: Event) -> None:
+        """Note what a run waits for that has just parked or gone on."""
+        if self._told:
+            self._told = {key: one for key, one in self._told.items() if key[0] != event.run_id}
+        if isinstance(event, RunSettled) and event.asks:
+            self._asks[event.run_id] = event.asks
+        else:
+            self._asks.pop(event.run_id, None)
+
+    def _note(self, event: Event, log: MemoryLog) -> None:
         """Note what the first and the last event of a session change of a turn, and what is due."""
         if self._due and not self._is_open(event.run_id, log):
             self._due.pop(event.run_id, None)
-        if isinstance(event, RunReleased) and event.at is not None:
-            self._due[event.run_id] = _Due(event.at, event.reason)
+        if isinstance(event, RunReleased) and event.due_at is not None:
+            self._due[event.run_id] = _Due(event.due_at, event.reason)
         elif isinstance(event, RunStarted):
+            log.is_chained = CHAIN_OPTION in event.options
             if TURN_OPTION in event.options and (change := summary_change(event)) is not None:
                 log.turn = TurnClaim(change.context_id or "", change.turn or "")
-                log.is_chained = change.is_chained
-        elif isinstance(event, RunSettled) and log.turn.head:
+        elif isinstance(event, RunSettled):
             result = event.result
-            if not result.committed or log.revision:
-                return
-            if result.handoff is None or not log.is_chained:
+            hands_over = log.is_chained and result.handoff is not None
+            if hands_over and log.epoch and result.status is Status.COMPLETED:
+                self._hand_over(event.run_id, log)
+            if log.turn.head and result.committed and not (log.revision or hands_over):
                 turns = self._turns_of(log.turn.conversation)
                 log.revision = 1 + max(one.revision for one in turns.values())
-            elif log.loop is not None:
-                # Until the next run of its turn has an event, the turn is kept for the same loop.
-                following = self._logs.setdefault(child_id(CHAIN_OPTION, event.run_id), _Log())
-                following.turn, following.loop = log.turn, log.loop
+
+    def _hand_over(self, run_id: str, log: MemoryLog) -> None:
+        """Submit the run that follows one in a chain of hand-offs, held by the same loop."""
+        known = log.summary(run_id)
+        asked = Request(known.request, context_id=known.context_id)
+        new = handed_over(run_id, known.agent_id, asked, self._submissions.get(run_id))
+        if new.run_id not in self._logs:
+            following = self._logs[new.run_id] = MemoryLog()
+            following.turn, following.is_chained = log.turn, True
+            following.loop = get_running_loop()
+            self._submissions[new.run_id] = new
+            self._submitted_at[new.run_id] = datetime.now(UTC)
 
     def _runs_of(self, conversation: str) -> list[RunSummary]:
         """The runs of a conversation, oldest first."""
@@ -365,7 +330,7 @@ class MemoryJournal:
         found.sort(key=_started_at)
         return found
 
-    def _turns_of(self, conversation: str) -> dict[str, _Log]:
+    def _turns_of(self, conversation: str) -> dict[str, MemoryLog]:
         """The runs that are turns of a conversation, by id."""
         return {
             run_id: log
@@ -376,7 +341,7 @@ class MemoryJournal:
     def _append_other(self, event: Event, epoch: int | None) -> None:
         """Take the first event of a run that is not claimed, or one of an unknown kind."""
         run_id, seq = stamp_of(event)
-        log = self._open().get(run_id) or _Log()
+        log = self._open().get(run_id) or MemoryLog()
         if seq != len(log.events) + 1 or (epoch is not None and epoch != log.epoch):
             raise log.refusal(run_id, seq, epoch)
         self._logs[run_id] = log
@@ -451,6 +416,7 @@ class MemoryJournal:
         wanted = RunQuery(status, **filters)
         wanted.check()
         listed = self._listed()
+        listed.sort(key=wanted.key, reverse=True)
         if wanted.before:
             ids = [run.run_id for run in listed]
             if wanted.before not in ids:
@@ -459,6 +425,11 @@ class MemoryJournal:
         return [
             run for run in listed if wanted.holds(run) and wanted.phase in ("", self._phase(run))
         ][: wanted.limit]
+
+    async def counts(self, status: str | None = None, **filters: Unpack[RunFilters]) -> RunCounts:
+        """See ``SharedJournal.counts``."""
+        listed = await self.runs(status, **{**filters, "limit": None, "before": "", "sort": ""})
+        return counts_of(listed, [run for run in listed if not self._is_inside(run.run_id)])
 
     def _phase(self, run: RunSummary) -> str:
         """In which of ``PHASES`` a run is; here none is known to have died."""
@@ -488,21 +459,22 @@ class MemoryJournal:
         return (await self.read_turns(id)).shown()
 
     async def conversations(
-        self, *, limit: int | None = None, newest_first: bool = True
+        self,
+        *,
+        limit: int | None = None,
+        newest_first: bool = True,
+        owner: str = "",
+        tenant: str = "",
     ) -> Sequence[ConversationSummary]:
         """The conversations, by the time at which their last run began.
 
-        Args:
-            limit: The most to return, from 1; None returns all.
-            newest_first: Whether the one with the newest run comes first, or last.
-
-        Raises:
-            Misuse: *limit* is not a positive whole number.
+        See ``SqliteJournal.conversations``.
         """
-        RunQuery(limit=limit).check()
+        wanted = RunQuery(limit=limit, owner=owner, tenant=tenant)
+        wanted.check()
         found: dict[str, list[RunSummary]] = {}
         for run in self._listed():
-            if run.context_id:
+            if run.context_id and wanted.holds(run):
                 found.setdefault(run.context_id, []).insert(0, run)
         listed = [summarised(id, runs) for id, runs in found.items()]
         return (listed if newest_first else listed[::-1])[:limit]
@@ -540,8 +512,98 @@ class MemoryJournal:
             if log is None or len(log.events) != seq:
                 return None
             self._make_due(self._root_of(wish.run_id), "answered")
+        if wish.item in (asks := self._asks.get(wish.run_id, {})):
+            left = {item: one for item, one in asks.items() if item != wish.item}
+            self._asks[wish.run_id] = left
         self._changes.tell([wishes_of(wish.run_id)])
         return kept.setdefault(wish.item, wish)
+
+    async def inbox(self, **filters: Unpack[InboxFilters]) -> tuple[InboxItem, ...]:
+        """See ``SharedJournal.inbox``."""
+        wanted = InboxQuery(**filters)
+        wanted.check()
+        runs = await self.runs(
+            Status.INPUT_REQUIRED,
+            before=wanted.before,
+            run_id=wanted.run_id,
+            agent_id=wanted.agent,
+            context_id=wanted.conversation,
+            owner=wanted.owner,
+            tenant=wanted.tenant,
+        )
+        by_root: dict[str, list[Pending]] = {}
+        for run_id, asks in self._asks.items():
+            root = self._waiting_root(run_id)
+            shown = (
+                asks.values()
+                if root == run_id
+                else [asked_inside(run_id, a) for a in asks.values()]
+            )
+            by_root.setdefault(root, []).extend(
+                one for one in shown if wanted.tool in ("", tool_of(one))
+            )
+        asking = [run for run in runs if by_root.get(run.run_id)][: wanted.limit]
+        return tuple(inbox_item(run, one) for run in asking for one in by_root[run.run_id])
+
+    async def inbox_size(self, **filters: Unpack[InboxFilters]) -> int:
+        """See ``SharedJournal.inbox_size``."""
+        wanted = InboxQuery(**filters)._replace(limit=None, before="")
+        return len(await self.inbox(**wanted._asdict()))
+
+    def _waiting_root(self, run_id: str) -> str:
+        """The outermost of the runs that wait for a run; "" where one round it does not wait."""
+        log = self._logs[run_id]
+        if log.summary(run_id).status != Status.INPUT_REQUIRED:
+            return ""
+        parent = log.summary(run_id).parent_run_id if self._is_inside(run_id) else ""
+        return self._waiting_root(parent) if parent and parent in self._logs else run_id
+
+    def _is_inside(self, run_id: str) -> bool:
+        """Whether the parent of a run waits for it."""
+        events = self._logs[run_id].events
+        change = summary_change(events[0]) if events else None
+        return change is not None and change.is_inside
+
+    async def take_untold(
+        self, agent_ids: Collection[str], *, limit: int, for_s: float
+    ) -> Sequence[Untold]:
+        """See ``SharedJournal.take_untold``."""
+        self._open()
+        now = time.monotonic()
+        taken: list[Untold] = []
+        for item in await self.inbox():
+            asking = item.pending.run_id or item.run_id
+            for question, asked in self._asks[asking].items():
+                at, tries = self._told.get((asking, question), (now, 0))
+                is_it = bare_id(asked) == bare_id(item.pending) and at <= now
+                if is_it and item.agent_id in agent_ids and len(taken) < limit:
+                    self._told[asking, question] = now + for_s, tries + 1
+                    taken.append(Untold(item, asking, question, tries))
+        return taken
+
+    async def note_told(self, one: Untold, *, again_s: float | None) -> None:
+        """See ``SharedJournal.note_told``."""
+        if (key := (one.asking, one.question)) in self._told:
+            again = math.inf if again_s is None else time.monotonic() + again_s
+            self._told[key] = again, one.tries + 1
+
+    async def keep_note(self, note: Note) -> None:
+        """See ``SharedJournal.keep_note``."""
+        self._open()
+        kept, key = self._notes.setdefault(note.run_id, {}), (note.name, note.by)
+        kept.pop(key, None)
+        if note.value is not None:
+            kept[key] = note
+
+    async def notes(self, run_id: str) -> Sequence[Note]:
+        """See ``SharedJournal.notes``."""
+        self._open()
+        return [*self._notes.get(run_id, {}).values()]
+
+    async def value(self, name: str) -> str:
+        """See ``SharedJournal.value``."""
+        self._open()
+        return self._values.read(name)
 
     async def wishes(self, run_id: str) -> Sequence[Wish]:
         """See ``SharedJournal.wishes``."""
@@ -570,14 +632,23 @@ class MemoryJournal:
             return standing
         if new.run_id in logs:
             raise taken_id(new.run_id)
+        self._check_owner(new)
         if new.key:
             self._keys[new.key] = new, None
-        logs[checked_id(new.run_id)] = _Log()
+        logs[checked_id(new.run_id)] = MemoryLog()
         now = self._submitted_at[new.run_id] = datetime.now(UTC)
         self._submissions[new.run_id] = new
         self._due[new.run_id] = _Due(new.at or now, "submitted")
         self._changes.tell([DUE])
         return new
+
+    def _check_owner(self, new: Submission) -> None:
+        """Refuse a turn of a user's in the conversation of another."""
+        conversation, owner = new.request.context_id, owner_of(new.options.get("attributes"))
+        if conversation and any(owner):
+            runs = [run for run in self._listed() if run.context_id == conversation]
+            if runs and (runs[-1].owner, runs[-1].tenant) != owner:
+                raise OtherUser(conversation)
 
     def _standing(self, key: str) -> Submission | None:
         """The submission that has a key; None where it is no longer known."""
@@ -593,6 +664,14 @@ class MemoryJournal:
         """See ``SharedJournal.submission``."""
         self._open()
         return self._submissions.get(run_id)
+
+    async def withdraw(self, run_id: str) -> None:
+        """See ``SharedJournal.withdraw``."""
+        log = self._open().get(run_id)
+        if log is not None and not log.events and run_id in self._submissions:
+            for known in (self._logs, self._submissions, self._submitted_at, self._due):
+                known.pop(run_id, None)
+            self._changes.tell([of_run(run_id)])
 
     async def due_runs(
         self,
@@ -622,8 +701,14 @@ class MemoryJournal:
                     epoch=logs[one_id].epoch,
                 )
                 found.append(one)
-        found.sort(key=lambda one: (-one.priority, one.at))
+        found.sort(key=lambda one: (-one.priority, one.is_new, one.at))
         return found[:limit]
+
+    async def reserve_due(self, run_ids: Sequence[str], *, for_s: float) -> Sequence[str]:
+        """See ``SharedJournal.reserve_due``."""
+        self._open()
+        # Nobody but this process has them.
+        return run_ids
 
     async def make_due(self, run_id: str, reason: str, *, delay_s: float = 0) -> None:
         """See ``SharedJournal.make_due``."""
@@ -651,10 +736,13 @@ class MemoryJournal:
         log = self._logs.get(run_id)
         if log is not None and self._is_open(run_id, log):
             at = datetime.now(UTC) + timedelta(seconds=delay_s)
-            self._due.setdefault(run_id, _Due(at, reason))
+            due = self._due.get(run_id)
+            # Who lets go of a run says no other moment than the log does.
+            if due is None or (reason != "released" and at < due.at):
+                self._due[run_id] = _Due(at, reason)
             self._changes.tell([DUE])
 
-    def _is_open(self, run_id: str, log: _Log) -> bool:
+    def _is_open(self, run_id: str, log: MemoryLog) -> bool:
         """Whether it was submitted or has begun, has not ended, and is no other run's."""
         is_known = bool(log.events) or run_id in self._submissions
         return is_known and not self._summary(run_id, log).ended and not self._parent_of(run_id)
@@ -671,19 +759,17 @@ class MemoryJournal:
             run_id = parent_id
         return run_id
 
-    def _summary(self, run_id: str, log: _Log) -> RunSummary:
+    def _summary(self, run_id: str, log: MemoryLog) -> RunSummary:
         """A line in the list of runs; a run that was submitted may have no event yet."""
         new = None if log.events else self._submissions.get(run_id)
         if new is None:
             return log.summary(run_id)
-        return RunSummary(
-            run_id=run_id,
-            agent_id=new.agent_id,
-            status=QUEUED,
-            started_at=self._submitted_at[run_id],
-            request=new.request.text[:REQUEST_CHARS],
-            context_id=new.request.context_id,
-        )
+        before = self._logs.get(new.after)
+        owner = owner_of(new.options.get("attributes"))
+        if before is not None:
+            known = before.summary(new.after)
+            owner = known.owner, known.tenant
+        return queued_summary(new, owner, self._submitted_at[run_id])
 
     async def remove_runs(
         self,
@@ -693,34 +779,18 @@ class MemoryJournal:
         conversation: str = "",
         dry_run: bool = False,
     ) -> RemovedRuns:
-        """Remove runs with all that they started, and their artifacts.
-
-        Args:
-            run_ids: These runs, whether they have ended or not.
-            ended_before: All root runs that ended before this, timezone-aware; those that a fork
-                or a later turn of their conversation still reads stay, and are named.
-            conversation: All runs of this conversation, whether they have ended or not.
-            dry_run: Only tell what would be removed.
-
-        Raises:
-            Misuse: Not just one of these is given; what is named is not there; a run is being
-                worked on, or is still read by its parent, a fork or a later turn.
-        """
+        """See ``SqliteJournal.remove_runs``."""
         logs = self._open()
         check_removal(run_ids, ended_before, conversation)
-        forks: dict[str, list[str]] = {}
-        for run_id, log in logs.items():
-            for origin in log.origins:
-                forks.setdefault(origin, []).append(run_id)
-        at_work = [run_id for run_id in logs if self.is_begun(run_id)]
-        gone, kept = choose_removal(
-            run_ids, ended_before, conversation, self._listed(), forks=forks, at_work=at_work
-        )
+        gone, kept = choose_removal(run_ids, ended_before, conversation, self._family())
         artifacts = [one for run_id in gone for one in self.artifacts.of_run(run_id)]
         if not dry_run:
             for run_id in gone:
                 del logs[run_id]
                 self._wishes.pop(run_id, None)
+                self._notes.pop(run_id, None)
+                self._values.forget(*withdrawals_of(run_id))
+                self._asks.pop(run_id, None)
                 self._stops.pop(run_id, None)
                 self._due.pop(run_id, None)
                 new = self._submissions.pop(run_id, None)
@@ -735,36 +805,63 @@ class MemoryJournal:
             kept=kept,
         )
 
-    async def export(self, run_id: str, path: str | PathLike[str]) -> int:
-        """Write a run with its artifacts as JSON lines; returns how many events.
+    def _family(self) -> RunFamily:
+        """Which runs stand on others."""
+        forks: dict[str, list[str]] = {}
+        for run_id, log in self._logs.items():
+            for origin in log.origins:
+                forks.setdefault(origin, []).append(run_id)
+        at_work = [run_id for run_id in self._logs if self.is_begun(run_id)]
+        return RunFamily(self._listed(), forks=forks, at_work=at_work)
 
-        Raises:
-            Misuse: There is no such run, an event of it holds what could not be read back, or
-                *path* cannot be written.
-        """
-        log = self._open().get(run_id, _Log())
+    async def redact(self, *, conversation: str, by: str = "") -> Sequence[str]:
+        """See ``SharedJournal.redact``."""
+        self._open()
+        chosen = choose_redaction(conversation, self._family())
+        for run_id, log in self._turns_of(conversation).items():
+            if log.turn_status:
+                raise open_error(conversation, run_id, log.turn_status)
+        at, run_ids = datetime.now(UTC), [run.run_id for run in chosen]
+        for run_id in run_ids:
+            self._redact(run_id, by, at)
+        self._committed.forget()
+        for run_id in run_ids:
+            events = self._logs[run_id].events
+            events[:] = [await with_seed_of(event, self.seed_messages) for event in events]
+            self._changes.tell([of_run(run_id)])
+        return run_ids
+
+    def _redact(self, run_id: str, by: str, at: datetime) -> None:
+        """Take the content out of all that there is of a run."""
+        events = self._logs[run_id].events
+        events[:] = [redacted(event, by, at) for event in events]
+        notes = self._notes.get(run_id, {})
+        notes.update((key, replace(note, value=REDACTED)) for key, note in notes.items())
+        for kept in (self._wishes, self._stops, self._asks):
+            kept.pop(run_id, None)
+        if (new := self._submissions.get(run_id)) is not None:
+            bare = self._submissions[run_id] = redacted_submission(new)
+            if new.key:
+                self._keys[new.key] = bare, None
+        self.artifacts.drop([one.id for one in self.artifacts.of_run(run_id)])
+
+    async def export(self, run_id: str, path: str | PathLike[str]) -> int:
+        """See ``SqliteJournal.export``."""
+        log = self._open().get(run_id, MemoryLog())
         whole = [await with_seed(event, self.seed_messages) for event in log.events]
-        lines = [*map(_line_of, whole)]
+        lines = [*map(exported_line, whole)]
         artifacts = self.artifacts.of_run(run_id)
-        run = ExportedRun(run_id, len(lines), lines, len(artifacts), artifacts)
+        notes = await self.notes(run_id)
+        run = ExportedRun(run_id, len(lines), lines, len(artifacts), artifacts, notes)
         return await asyncio.to_thread(write_lines, fspath(path), run)
 
     async def import_(self, path: str | PathLike[str]) -> str:
-        """Read a run from JSON lines; returns its id.
-
-        Raises:
-            Misuse: *path* cannot be read.
-            JournalError: A line is damaged, or the run is there already; nothing is taken.
-        """
+        """See ``SqliteJournal.import_``."""
         self._open()
         lines = await asyncio.to_thread(lambda: list(read_lines(fspath(path))))
-        log = _Log()
-        artifacts: list[StoredArtifact] = []
-        run_id = ""
+        log, run_id, asks = MemoryLog(), "", NO_ASKS
         for line in lines:
-            if isinstance(line, StoredArtifact):
-                artifacts.append(line)
-            else:
+            if not isinstance(line, StoredArtifact | Note):
                 run_id = line.entry.run_id
                 log.events.append(line.event)
         # Checked only now: the run may have been created while the file was read.
@@ -775,8 +872,14 @@ class MemoryJournal:
         self._logs[run_id] = log
         for event in log.events:
             self._note(event, log)
-        for artifact in artifacts:
-            self.artifacts.keep(artifact)
+            asks = asks_after(asks, event)
+        if asks:
+            self._asks[run_id] = asks
+        for line in lines:
+            if isinstance(line, StoredArtifact):
+                self.artifacts.keep(line)
+            elif isinstance(line, Note):
+                await self.keep_note(line)
         return run_id
 
     async def aclose(self) -> None:
@@ -784,9 +887,9 @@ class MemoryJournal:
         self._closed = True
         await self._changes.aclose()
         self._logs, self._wishes, self._stops, self._due = {}, {}, {}, {}
-        self._submissions, self._keys = {}, {}
+        self._submissions, self._keys, self._asks, self._notes = {}, {}, {}, {}
 
-    def _open(self) -> dict[str, _Log]:
+    def _open(self) -> dict[str, MemoryLog]:
         if self._closed:
             raise JournalError("the journal is closed")
         return self._logs
@@ -794,13 +897,3 @@ class MemoryJournal:
 
 def _started_at(run: RunSummary) -> float:
     return run.started_at.timestamp() if run.started_at else -math.inf
-
-
-def _line_of(event: Event) -> bytes:
-    """The event as JSON that is sure to be read back."""
-    line = encode(event)
-    try:
-        parse_line(line)
-    except Misuse as error:
-        raise Misuse(f"this {event.kind} cannot be exported: {error}") from error
-    return line

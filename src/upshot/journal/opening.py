@@ -148,12 +148,12 @@ async def init_journal(url: str) -> None:
     """Make the tables of a journal in PostgreSQL, or bring them to this version.
 
     Raises:
-        Misuse: *url* is no URL of a database.
+        Misuse: *url* is not a URL of a database.
         JournalError: The server cannot be reached, or the user may not make tables.
     """
     if not is_url(url):
         raise Misuse(
-            f"{url!r:.80} is no URL of a PostgreSQL database: give "
+            f"{url!r:.80} is not a URL of a PostgreSQL database: give "
             "postgresql://user:password@host:port/database; a file is made where it is first used"
         )
     journal = await _postgres().open(url, upgrade=True)

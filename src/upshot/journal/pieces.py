@@ -160,7 +160,9 @@ class Pieces:
         before = self._kept.get(run_id, [])
         if before and _place(before[0])[0] != _place(events[0])[0]:
             before = []
-        self._kept[run_id] = [*before, *events]
+        # Who works on the run and begins to watch it reads what it stored itself.
+        last = _place(before[-1]) if before else (0, 0)
+        self._kept[run_id] = [*before, *(one for one in events if _place(one) > last)]
         self._changes.tell([pieces_of(run_id)])
 
     def _run(self) -> None:

@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import datetime
-from typing import NamedTuple
+from decimal import Decimal
+from typing import NamedTuple, cast
 
 from upshot.contract.base.checks import check_whole
 from upshot.contract.base.enums import Status
 from upshot.contract.base.structs import Value
-from upshot.contract.protocols import RunSummary
+from upshot.contract.protocols import DayCost, RunCounts, RunSummary
+from upshot.contract.usage import Cost, to_money
 from upshot.errors import JournalError, Misuse
+from upshot.state.run_state import EFFECTS
 
 PHASES = ("queued", "running", "due", "parked", "died", "ended")
 """What may be asked for in place of a status: each run is in one of them."""
+
+
+LEAST_TOOK_S = 0.1
+"""From how long on runs are listed by how long they took: shorter ones need no place in an index.
+"""
+SORTS: dict[str, Callable[[RunSummary], float]] = {
+    "cost": lambda run: money_of(run.cost),
+    "tokens": lambda run: run.usage.total_tokens or 0,
+    "took": lambda run: run.took_s if run.took_s >= LEAST_TOOK_S else 0,
+    "effect": lambda run: EFFECTS.index(run.effect),
+}
+"""By what runs may be listed, the largest first."""
+
+
+def money_of(cost: Cost | None) -> float:
+    """By what costs are put in order, 0 for one that is not known."""
+    return 0.0 if cost is None or cost.total is None else float(cost.total)
 
 
 class RunQuery(NamedTuple):
@@ -28,6 +49,15 @@ class RunQuery(NamedTuple):
     run_id: str = ""
     prefix: str = ""
     agent_id: str = ""
+    effect: str = ""
+    error_code: str = ""
+    owner: str = ""
+    tenant: str = ""
+    tool: str = ""
+    text: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+    sort: str = ""
 
     @property
     def phase(self) -> str:
@@ -35,19 +65,82 @@ class RunQuery(NamedTuple):
         return self.status if self.status in PHASES else ""
 
     def check(self) -> None:
-        """Refuse a limit that is none."""
+        """Refuse a limit that is none, what is no effect and no order, and a moment of no zone."""
         check_whole("limit", self.limit, least=1, none="all")
+        for name, given, allowed in (
+            ("effect", self.effect, [one.value for one in EFFECTS]),
+            ("sort", self.sort, [*SORTS]),
+        ):
+            if given not in ("", *allowed):
+                raise Misuse(f"{name} is {given!r}: give one of {', '.join(allowed)}")
+        for name, moment in (("since", self.since), ("until", self.until)):
+            if moment is not None and (
+                not isinstance(cast("object", moment), datetime) or moment.utcoffset() is None
+            ):
+                raise Misuse(
+                    f"{name} is {moment!r}: give an aware moment, such as datetime.now(UTC)"
+                )
+
+    def key(self, run: RunSummary) -> float:
+        """By what *run* is sorted, before its start; one without any is not listed if so asked."""
+        return SORTS[self.sort](run) if self.sort else 0.0
 
     def holds(self, run: RunSummary) -> bool:
         """Whether *run* is one of those; limit, place and phase are not looked at."""
         return bool(
             (self.phase or self.status in (None, run.status))
             and self.agent_id in ("", run.agent_id)
+            and self.effect in ("", run.effect)
+            and self.error_code in ("", run.error_code)
+            and self.owner in ("", run.owner)
+            and self.tenant in ("", run.tenant)
+            and (not self.tool or self.tool in run.tools)
+            and self.text.lower() in f"{run.request}\n{run.answer}".lower()
+            and self._is_in_time(run.started_at)
+            and not (self.sort and self.key(run) <= 0)
             and self.context_id in ("", run.context_id)
             and self.parent_run_id in (None, run.parent_run_id)
             and self.run_id in ("", run.run_id)
             and run.run_id.startswith(self.prefix)
         )
+
+    def _is_in_time(self, at: datetime | None) -> bool:
+        if at is None:
+            return self.since is None and self.until is None
+        return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+
+
+def to_lines(tools: Iterable[str]) -> str:
+    """Names of tools as a column has them: each between two ends of lines."""
+    return "".join(f"\n{name}\n" for name in tools)
+
+
+def counted(wanted: RunQuery) -> RunQuery:
+    """*wanted* without what makes a page of it, checked."""
+    wanted.check()
+    return wanted._replace(limit=None, before="", sort="")
+
+
+def counts_of(runs: Iterable[RunSummary], roots: Iterable[RunSummary]) -> RunCounts:
+    """How many *runs* there are, and what those of them cost that no other one waits for."""
+    listed = [*runs]
+    costs: dict[str, list[Cost | None]] = {}
+    for run in roots:
+        if run.started_at is not None:
+            costs.setdefault(str(run.started_at.date()), []).append(run.cost)
+    return RunCounts(
+        statuses=dict(Counter(run.status for run in listed)),
+        errors=dict(Counter(run.error_code for run in listed if run.error_code)),
+        cost_by_day=tuple(
+            DayCost(day=day, cost=_sum_of(some), runs=len(some))
+            for day, some in sorted(costs.items(), reverse=True)
+        ),
+    )
+
+
+def _sum_of(costs: Iterable[Cost | None]) -> Decimal | None:
+    known = [money_of(cost) for cost in costs if cost is not None and cost.total is not None]
+    return to_money(sum(known)) if known else None
 
 
 class TurnClaim(NamedTuple):
@@ -122,10 +215,7 @@ def choose_removal(
     run_ids: Sequence[str],
     ended_before: datetime | None,
     conversation: str,
-    runs: Iterable[RunSummary],
-    *,
-    forks: Mapping[str, Collection[str]],
-    at_work: Collection[str],
+    family: RunFamily,
 ) -> tuple[list[str], dict[str, str]]:
     """Choose the runs to remove: those named, or of a conversation, or that ended before a date;
     with child runs.
@@ -134,11 +224,8 @@ def choose_removal(
         run_ids: See ``SqlJournal.remove_runs``.
         ended_before: See there.
         conversation: See there.
-        runs: All runs, those that began last first.
-        forks: The forks of a run.
-        at_work: The runs that a process works on.
+        family: All runs.
     """
-    family = _Family(runs, forks=forks, at_work=at_work)
     if ended_before is not None:
         return _choose_ended(family, ended_before)
     if conversation:
@@ -155,7 +242,35 @@ def choose_removal(
     return [*chosen], {}
 
 
-def _choose_ended(family: _Family, ended_before: datetime) -> tuple[list[str], dict[str, str]]:
+def choose_redaction(conversation: str, family: RunFamily) -> tuple[RunSummary, ...]:
+    """Choose the runs that have what was said in a conversation: its own, their child runs and
+    forks, and all of the conversations in which those are.
+
+    Args:
+        conversation: The conversation.
+        family: All runs.
+    """
+    chosen = family.with_words_of(conversation)
+    if not chosen:
+        raise Misuse(f"the journal has no conversation {conversation!r}")
+    for run in chosen.values():
+        parent = chosen.get(run.parent_run_id)
+        # A child run that its parent left behind has no end of its own.
+        is_open = not (run.ended or (parent is not None and parent.ended))
+        if is_open or run.run_id in family.at_work:
+            raise open_error(conversation, run.run_id, run.status)
+    return tuple(chosen.values())
+
+
+def open_error(conversation: str, run_id: str, status: str) -> Misuse:
+    """The exception for a redaction while a run has not ended."""
+    return Misuse(
+        f"conversation {conversation!r} cannot be redacted while its run {run_id} is {status}: "
+        "wait for its end, or cancel it"
+    )
+
+
+def _choose_ended(family: RunFamily, ended_before: datetime) -> tuple[list[str], dict[str, str]]:
     trees = {
         run.run_id: family.with_children([run.run_id])
         for run in family.known.values()
@@ -174,8 +289,14 @@ def _choose_ended(family: _Family, ended_before: datetime) -> tuple[list[str], d
             del trees[root]
 
 
-class _Family:
-    """Which run started or was forked from which."""
+class RunFamily:
+    """Which run started or was forked from which.
+
+    Args:
+        runs: All runs, those that began last first.
+        forks: The forks of a run.
+        at_work: The runs that a process works on.
+    """
 
     def __init__(
         self,
@@ -184,9 +305,9 @@ class _Family:
         forks: Mapping[str, Collection[str]],
         at_work: Collection[str],
     ) -> None:
-        self.known = {run.run_id: run for run in runs}
-        self._forks = forks
-        self._at_work = at_work
+        self.known: dict[str, RunSummary] = {run.run_id: run for run in runs}
+        self._forks: Mapping[str, Collection[str]] = forks
+        self.at_work: Collection[str] = at_work
         self._children: dict[str, list[str]] = {}
         self.of_conversation: dict[str, list[str]] = {}
         for run in self.known.values():
@@ -205,9 +326,22 @@ class _Family:
                 left += reversed(self._children.get(run_id, []))
         return found
 
+    def with_words_of(self, conversation: str) -> dict[str, RunSummary]:
+        """The runs that have what was said in a conversation."""
+        found: dict[str, RunSummary] = {}
+        left = [*self.of_conversation.get(conversation, ())]
+        while left:
+            run = self.known.get(left.pop())
+            if run is not None and run.run_id not in found:
+                found[run.run_id] = run
+                left += self._children.get(run.run_id, ())
+                left += self._forks.get(run.run_id, ())
+                left += self.of_conversation.get(run.context_id, ())
+        return found
+
     def needed(self, run_id: str, chosen: AbstractSet[str]) -> str:
         """Why a run has to stay when *chosen* go, "" if it may go."""
-        if run_id in self._at_work:
+        if run_id in self.at_work:
             return "a process works on it: wait for its end, or stop that process"
         parent = self.known[run_id].parent_run_id
         if parent in self.known and parent not in chosen:

@@ -1,5 +1,8 @@
 """What several processes do with one journal: wishes, and runs that somebody has to take up.
 
+What waits for an answer is the inbox: rows beside the logs, written along with the event that parks
+a run, and dropped along with the wish that answers or the event by which the run goes on.
+
 A wish is an answer that somebody gives who does not work on the run. It is a row beside the log,
 which only the run's holder may append to. The first one for a question stands, whoever comes later
 is told of it. Whoever goes on with the run copies the wishes for its open questions into the log;
@@ -13,19 +16,25 @@ holder from then on, who is known to be dead if it dies.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from threading import Lock
-from typing import Literal, Protocol, TypeVar, cast
+from typing import Literal, NamedTuple, Protocol, TypedDict, TypeVar, Unpack, cast
 
+from msgspec.structs import replace
+
+from upshot.contract.base.checks import check_whole
 from upshot.contract.base.structs import JsonObject, Moment, Value
+from upshot.contract.codec import decode, decoder_of, encode
 from upshot.contract.events import Event
 from upshot.contract.model_calls import Request
-from upshot.contract.pending import AnyAnswer
-from upshot.contract.protocols import Journal
-from upshot.errors import Misuse
+from upshot.contract.pending import AnyAnswer, Audience, Pending, PendingApproval
+from upshot.contract.protocols import Journal, Note, RunCounts, RunFilters
+from upshot.errors import JournalError, Misuse
 from upshot.journal.watching import Watcher
+from upshot.state.child_runs import CHAIN_OPTION, child_id
+from upshot.state.redacted_events import bare_request
 
 T = TypeVar("T")
 
@@ -85,6 +94,7 @@ class Submission(Value, frozen=True, kw_only=True):
         digest: Of agent, request and options, so that a key is not used for another request.
         marks: Which marks stand for secrets, as ``run_started`` notes it.
         version: The code that submitted it.
+        after: The run that handed the request over to this one, "" where none did.
     """
 
     run_id: str
@@ -97,6 +107,16 @@ class Submission(Value, frozen=True, kw_only=True):
     digest: str = ""
     marks: JsonObject = {}
     version: str = ""
+    after: str = ""
+
+
+NEW: tuple[str, ...] = ("submitted", "conversation")
+"""Why runs are due of which nothing has been done."""
+
+
+def redacted_submission(new: Submission) -> Submission:
+    """*new* without content."""
+    return replace(new, request=bare_request(new.request), options={}, marks={})
 
 
 class DueRun(Value, frozen=True, kw_only=True):
@@ -106,7 +126,8 @@ class DueRun(Value, frozen=True, kw_only=True):
         run_id: The run.
         agent_id: Its agent.
         conversation: Its conversation, "" for none.
-        reason: Why: "submitted", "answered", "interrupt", "cancel", "released", "died" and others.
+        reason: Why: "submitted", "conversation" (another turn was in the way), "answered",
+            "interrupt", "cancel", "released", "died" and others.
         priority: Those with a larger one come first.
         at: Since when; None of one whose holder died.
         has_begun: Whether it has a log.
@@ -121,6 +142,135 @@ class DueRun(Value, frozen=True, kw_only=True):
     at: Moment | None = None
     has_begun: bool = False
     epoch: int = 0
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nobody has worked on it."""
+        return self.reason in NEW
+
+
+class Assigned(Value, frozen=True, kw_only=True):
+    """An item of the inbox was given to somebody.
+
+    Attributes:
+        to: Who is to answer it.
+        by: Who said so.
+        at: When.
+    """
+
+    to: str
+    by: str
+    at: Moment
+
+
+class InboxItem(Value, frozen=True, kw_only=True):
+    """Something that a parked run waits for, and that nobody has answered.
+
+    Attributes:
+        run_id: The run to answer and to go on with; a child run of it that asks is named by
+            ``pending.run_id``.
+        agent_id: The agent of that run.
+        conversation: The conversation of which it is a turn, "" for none.
+        request: What the run was asked, at most 200 characters.
+        pending: What is asked, its secrets masked; it makes the answer. The id of one that a child
+            run asks has that run in front.
+        assigned: Who is to answer it, None where that was not said; ``App.inbox`` fills it in.
+    """
+
+    run_id: str
+    agent_id: str
+    conversation: str = ""
+    request: str = ""
+    pending: Pending
+    assigned: Assigned | None = None
+
+    @property
+    def due(self) -> Moment | None:
+        """Until when it is to be answered, None where that does not matter."""
+        return self.pending.expires_at
+
+    @property
+    def then(self) -> str:
+        """What happens where it is not answered by then: "asked_anew" of an approval, which is no
+        longer taken; "goes_on" of a question, for which the run waits no longer; else "".
+        """
+        if self.due is None:
+            return ""
+        return "asked_anew" if isinstance(self.pending, PendingApproval) else "goes_on"
+
+    @property
+    def audience(self) -> Audience:
+        """Who may answer: "user" is the user of the run, too."""
+        return self.pending.audience
+
+    @property
+    def key(self) -> str:
+        """What names the item in its journal; a later question of the same id is another one."""
+        asked = self.pending
+        which = asked.digest if isinstance(asked, PendingApproval) else str(asked.asked_at)
+        return f"{self.run_id} {asked.id} {which}"
+
+
+class Untold(NamedTuple):
+    """An item of the inbox that somebody is to be told of.
+
+    Attributes:
+        item: The item.
+        asking: The run that asks, which may be a child run.
+        question: What names the question in it.
+        tries: How often it was taken before this time.
+    """
+
+    item: InboxItem
+    asking: str
+    question: str
+    tries: int
+
+
+class InboxFilters(TypedDict, total=False):
+    """Which items of an inbox are wanted; a filter that is not given matches every one.
+
+    Attributes:
+        limit: The items of at most so many runs, from 1; None is all.
+        before: Only runs that come after this one: that of the last item of the page before.
+        agent: Only runs of this agent.
+        conversation: Only runs of this conversation.
+        tool: Only calls of this tool.
+        run_id: Only this run.
+        owner: Only runs of this user: ``user`` of their attributes.
+        tenant: Only runs of this tenant.
+    """
+
+    limit: int | None
+    before: str
+    agent: str
+    conversation: str
+    tool: str
+    run_id: str
+    owner: str
+    tenant: str
+
+
+class InboxQuery(NamedTuple):
+    """``InboxFilters`` with what was not given."""
+
+    limit: int | None = None
+    before: str = ""
+    agent: str = ""
+    conversation: str = ""
+    tool: str = ""
+    run_id: str = ""
+    owner: str = ""
+    tenant: str = ""
+
+    def check(self) -> None:
+        """Refuse a limit that is none."""
+        check_whole("limit", self.limit, least=1, none="all")
+
+
+def tool_of(pending: Pending) -> str:
+    """The tool whose call waits, "" for a question."""
+    return pending.tool_name if isinstance(pending, PendingApproval) else ""
 
 
 class SharedValues(Protocol):
@@ -182,6 +332,49 @@ class MemoryValues:
             del self._texts[name]
 
 
+def withdrawals_of(run_id: str) -> tuple[str, str]:
+    """The name of the value with the withdrawn approvals of a run, and what comes after it."""
+    name = f"withdrawn {run_id}"
+    return name, f"{name} "
+
+
+class Withdrawal(Value, frozen=True, kw_only=True):
+    """A standing approval was taken back.
+
+    Attributes:
+        by: Who did it, "" if that was not said.
+        at: When.
+    """
+
+    by: str = ""
+    at: Moment
+
+
+async def withdrawn_in(journal: Journal, run_id: str) -> Mapping[str, Withdrawal]:
+    """The standing approvals of a run that were withdrawn, by their keys."""
+    shared = shared_journal(journal)
+    return {} if shared is None else _read(await shared.value(withdrawals_of(run_id)[0]))
+
+
+async def withdraw(journal: Journal, run_id: str, gone: Mapping[str, Withdrawal]) -> None:
+    """Have standing approvals of a run, given by their keys, stand no more."""
+    name = withdrawals_of(run_id)[0]
+
+    def change(values: SharedValues) -> None:
+        # The first to withdraw one is the one who did.
+        values.write(name, encode({**gone, **_read(values.read(name))}).decode())
+
+    await needs_shared(journal).change_values(change)
+
+
+def _read(text: str) -> dict[str, Withdrawal]:
+    return decode(text.encode(), decoder_of(dict[str, Withdrawal])) if text else {}
+
+
+class JournalAway(JournalError):
+    """The server of a journal cannot be reached now; another try may reach it."""
+
+
 class SharedJournal(Protocol):
     """A journal through which processes that do not work on a run reach it."""
 
@@ -223,6 +416,92 @@ class SharedJournal(Protocol):
         """
         ...
 
+    async def inbox(self, **filters: Unpack[InboxFilters]) -> tuple[InboxItem, ...]:
+        """What parked runs wait for and nobody has answered, newest runs first, by the time at
+        which they began; the items of a run together.
+
+        An item goes as soon as it is answered, and where the run goes on. One of a child run is
+        there while all runs round it wait.
+
+        Raises:
+            Misuse: *limit* is not a positive whole number, or there is no run *before*.
+        """
+        ...
+
+    async def inbox_size(self, **filters: Unpack[InboxFilters]) -> int:
+        """How many items ``inbox`` has; *limit* and *before* are not looked at."""
+        ...
+
+    async def counts(self, status: str | None = None, **filters: Unpack[RunFilters]) -> RunCounts:
+        """How many runs there are by status and by error, and what they cost by day.
+
+        Args:
+            status: As ``Journal.runs`` takes it.
+            filters: Of which runs, as there; limit, before and sort do not matter.
+
+        Raises:
+            Misuse: As of ``Journal.runs``.
+        """
+        ...
+
+    async def take_untold(
+        self, agent_ids: Collection[str], *, limit: int, for_s: float
+    ) -> Sequence[Untold]:
+        """Take items of the inbox that nobody was told of, which others then leave for *for_s*
+        seconds.
+
+        An item that is asked again by a run that went on and parked anew is told again.
+
+        Args:
+            agent_ids: Only those of runs of these agents.
+            limit: At most so many.
+            for_s: How long ``note_told`` is waited for.
+        """
+        ...
+
+    async def note_told(self, one: Untold, *, again_s: float | None) -> None:
+        """Note that an item was told; or, after *again_s* seconds, is to be taken again."""
+        ...
+
+    async def keep_note(self, note: Note) -> None:
+        """Keep a note on a run in place of that of the same name and person; None as its value
+        takes that back. It goes with the run.
+        """
+        ...
+
+    async def redact(self, *, conversation: str, by: str = "") -> Sequence[str]:
+        """Take out of the journal all that was said in a conversation, for good.
+
+        Texts, arguments, results, stored outputs, values of notes and all other content go: of
+        its runs, their child runs and their forks, and of the conversations in which those are.
+        Ids, names, times, usage, cost, effects, outcomes, digests, and who approved what and when
+        stay. A run without content cannot be resumed, replayed, forked or gone on with.
+
+        A call that was cut off has changed nothing or all; call it again to have the free room of
+        the place emptied too.
+
+        Args:
+            conversation: The conversation.
+            by: Who wants it; the first event of each run keeps that, with the time.
+
+        Returns:
+            The ids of the runs.
+
+        Raises:
+            Misuse: There is no such conversation, or a run has not ended.
+            JournalError: A log is damaged; or the content is gone from the tables, and what it
+                left in the file cannot be cleared just now.
+        """
+        ...
+
+    async def notes(self, run_id: str) -> Sequence[Note]:
+        """The notes on a run, oldest first."""
+        ...
+
+    async def value(self, name: str) -> str:
+        """A text that ``change_values`` wrote, "" where there is none."""
+        ...
+
     async def wishes(self, run_id: str) -> Sequence[Wish]:
         """All that were kept for a run."""
         ...
@@ -249,11 +528,20 @@ class SharedJournal(Protocol):
 
         Raises:
             Misuse: The journal has another run of that id.
+            OtherUser: It has a user, and its conversation is another's.
         """
         ...
 
     async def submission(self, run_id: str) -> Submission | None:
-        """How a run was submitted; None for one that was not."""
+        """How a run was submitted; None for one that was not.
+
+        A run that a request was handed over to is submitted in the transaction of the event that
+        hands it over, and held by the process that wrote that.
+        """
+        ...
+
+    async def withdraw(self, run_id: str) -> None:
+        """Forget a run that was submitted, unless it has begun."""
         ...
 
     async def due_runs(
@@ -271,8 +559,16 @@ class SharedJournal(Protocol):
             limit: The most that are due; those whose holder died come beside them.
 
         Returns:
-            Larger priorities first, then those that have waited longest; at the end those whose
-            holder died.
+            Larger priorities first, then what was worked on before what is new, then those that
+            have waited longest; at the end those whose holder died.
+        """
+        ...
+
+    async def reserve_due(self, run_ids: Sequence[str], *, for_s: float) -> Sequence[str]:
+        """Have other workers leave due runs alone for *for_s* seconds, before they are taken.
+
+        Returns:
+            Those that no other worker has reserved; those that died are as they were.
         """
         ...
 
@@ -328,9 +624,34 @@ def needs_shared(journal: Journal) -> SharedJournal:
 _METHODS = [name for name in vars(SharedJournal) if not name.startswith("_")]
 
 
+def handed_over(
+    run_id: str, agent_id: str, request: Request, before: Submission | None
+) -> Submission:
+    """That of the run which follows another one in a chain of hand-offs.
+
+    Args:
+        run_id: The run that hands its request over.
+        agent_id: Its agent.
+        request: What was asked, as it is listed.
+        before: How it was submitted; the next one is given the same.
+    """
+    known = before or Submission(run_id=run_id, agent_id=agent_id, request=request)
+    new = replace(known, run_id=child_id(CHAIN_OPTION, run_id), after=run_id, agent_id=agent_id)
+    return replace(new, at=None, key="", digest="")
+
+
 def is_past_key(ended_at: datetime | None, now: datetime) -> bool:
     """Whether the key of a run that ended then is no longer known."""
     return ended_at is not None and ended_at + KEY_LIFE < now
+
+
+class OtherUser(Misuse):
+    """A conversation belongs to the user of its first run."""
+
+    def __init__(self, conversation: str) -> None:
+        super().__init__(
+            f"the conversation {conversation[:80]!r} is another user's: leave it out to begin one"
+        )
 
 
 def taken_id(run_id: str) -> Misuse:

@@ -20,6 +20,7 @@ from upshot.contract.settings import Retry
 from upshot.contract.usage import Usage
 from upshot.native.objects import find_headers, find_rate_limit
 from upshot.native.returned import client_error
+from upshot.state.run_state import NO_TRIES, FailedTries
 
 
 def reply_of(exception: Exception) -> ModelResponse | None:
@@ -131,6 +132,7 @@ async def call_with_retry(
     deadline_monotonic: float | None = None,
     on_retry: OnRetry | None = None,
     draw: Callable[[], float] = random.random,
+    before: FailedTries = NO_TRIES,
 ) -> tuple[ModelResponse, int]:
     """Call until there is an answer, or an error that another try would not change.
 
@@ -146,12 +148,14 @@ async def call_with_retry(
         on_retry: Called before each wait. The responses of failed tries are passed only here, so
             this is where their usage is added up. An exception of it ends the call.
         draw: Returns a random number in [0, 1) for the jitter.
+        before: The tries of an earlier session, which count; the rest of its wait comes first.
 
     Returns:
         The response of the last try, and the number of tries. If there was no further try because
         the wait would be too long, the error's retry_after_s is that wait.
     """
     tries = _Tries(retry, clock, deadline_monotonic, on_retry, draw)
+    await tries.go_on(before)
     while True:
         response = judged(await attempt(), allow_empty=allow_empty)
         if response.error is None:
@@ -169,6 +173,7 @@ async def stream_with_retry(
     deadline_monotonic: float | None = None,
     on_retry: OnRetry | None = None,
     draw: Callable[[], float] = random.random,
+    before: FailedTries = NO_TRIES,
 ) -> AsyncGenerator[StreamItem]:
     """Like :func:`call_with_retry`, streamed; a try that has yielded a delta is the last.
 
@@ -179,6 +184,7 @@ async def stream_with_retry(
         called.
     """
     tries = _Tries(retry, clock, deadline_monotonic, on_retry, draw)
+    await tries.go_on(before)
     while True:
         response = UNANSWERED
         begun = False
@@ -212,6 +218,14 @@ class _Tries:
         self._on_retry = on_retry
         self._draw = draw
         self._was_empty = False
+
+    async def go_on(self, before: FailedTries) -> None:
+        """Count the tries of an earlier session, and wait for what is left of its last wait."""
+        self.count, self._was_empty = before.count + 1, before.was_empty
+        if before.next_at is not None:
+            left_s = (before.next_at - self._clock.now()).total_seconds()
+            if left_s > 0:
+                await self._clock.sleep(left_s)
 
     async def wait_after(self, response: ModelResponse) -> bool:
         """Wait and return True if there is to be another try, else return False."""
@@ -253,7 +267,7 @@ class _Tries:
         self._was_empty = True
         # An empty reply is no sign of overload, so wait only if the provider says so.
         wait_s = _floor_s(response) or 0.0
-        most_s = 0.0 if self._retry is None else self._retry.max_wait_s
+        most_s = 0.0 if self._retry is None else self._retry.most_s
         return wait_s if wait_s <= most_s else None
 
 

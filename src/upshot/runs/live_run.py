@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self
 
@@ -27,6 +28,7 @@ from upshot.runs.recorder import listeners_of
 from upshot.runs.release import release
 from upshot.runs.session import Session
 from upshot.runs.task_supervisor import CALLER_GRACE_S, GRACE_S
+from upshot.runs.waits import Parking
 
 if TYPE_CHECKING:
     from typing import TypeVar
@@ -146,6 +148,15 @@ class LiveRun(Generic[T]):
             at: From when on the run may be taken up, timezone-aware; None is at once.
         """
         self._tell(lambda: release(self._session, reason, grace_s=grace_s, at=at))
+
+    def park_waits(self, over_s: float) -> None:
+        """Leave the run where nothing of it is under way but waits of more than *over_s* seconds.
+
+        A worker does that, which keeps nothing for a run that waits. Waits are those before model
+        calls, nodes and states are tried again.
+        """
+        leave = partial(release, self._session, "due")
+        self._session.context.supervisor.parking = Parking(over_s, leave)
 
     def _tell(self, word: Callable[[], object]) -> None:
         """Say *word* in the loop of the run: at once there, soon from another thread."""

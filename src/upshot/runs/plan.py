@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, cast
 
@@ -13,6 +16,7 @@ from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.agent import Agent, ToolItem
 from upshot.contract.agent_spec import AgentSpec, Handoff, RunInfo
 from upshot.contract.base.checks import json_fault
+from upshot.contract.base.secrets import MARKS_OPTION
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import BoardChanged, SeedReference
@@ -40,7 +44,6 @@ from upshot.models.registry import name_of
 from upshot.runs.callbacks import method
 from upshot.runs.limits.pacer import Pacer
 from upshot.runs.limits.quotas import QUOTAS_OPTION, BoundQuota
-from upshot.runs.redaction import MARKS_OPTION
 from upshot.state.child_runs import TURN_OPTION
 from upshot.state.run_state import DECLARED_OPTION
 from upshot.state.turns import Turn
@@ -438,12 +441,15 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return method(self.host, "ask_user")
 
     def given(self, name: str) -> Json:
-        """Names of what it has as the option *name* of ``UNLOGGED``; None for nothing."""
+        """What it has as the option *name* of ``UNLOGGED``, by identity; None for nothing."""
         value = self._given(name)
-        if isinstance(value, tuple | list) and name != "dependencies":
+        if name == "dependencies":
+            # The name of a pool of connections may be another one in each process.
+            return None if value is None else called(value)
+        if isinstance(value, tuple | list):
             items = cast("Iterable[object]", value)
-            return [named(item) for item in items] or None
-        return None if value is None else named(cast("object", value))
+            return [identity_of(item) for item in items] or None
+        return None if value is None else identity_of(value)
 
     def _given(self, name: str) -> object:
         """What the call gave; what the agent has it brings along again."""
@@ -488,11 +494,51 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return options
 
 
-def named(value: object) -> str:
+def identity_of(value: object) -> str:
+    """What a function or an object is in any process: what it is called, and the id, name and
+    version that an object has.
+    """
+    owner = getattr(value, "__self__", None) if hasattr(value, "__qualname__") else value
+    facts = ((fact, getattr(owner, fact, None)) for fact in ("id", "name", "version"))
+    told = [f"{fact}={said}" for fact, said in facts if isinstance(said, str | int)]
+    return f"{called(value)}({', '.join(told)})" if told else called(value)
+
+
+def called(value: object) -> str:
     """What a function, or the class of an object, is called where it is defined."""
     made_by: object = getattr(value, "factory", value)
+    while isinstance(made_by, partial):
+        made_by = cast("object", made_by.func)
     kind = cast("type", made_by if hasattr(made_by, "__qualname__") else type(made_by))
-    return f"{kind.__module__}:{kind.__qualname__}"
+    return f"{_module_of(kind)}:{kind.__qualname__}"
+
+
+def _module_of(kind: type) -> str:
+    """Where it is defined; a file that is no part of a package has the name of the file."""
+    module = sys.modules.get(kind.__module__)
+    spec = getattr(module, "__spec__", None)
+    if kind.__module__ == "__main__" and spec is not None:
+        return str(spec.name)
+    path: str = getattr(module, "__file__", None) or ""
+    is_file = path and "." not in kind.__module__
+    return os.path.splitext(os.path.basename(path))[0] if is_file else kind.__module__
+
+
+def lacks(said: Json, now: Json) -> bool:
+    """Whether anything that a run was given, as ``Plan.given`` says, is not among what it has now.
+
+    A module may have been loaded by its file or from its package.
+    """
+    had, has = (
+        Counter(map(_without_package, one if isinstance(one, list) else [one] if one else []))
+        for one in (said, now)
+    )
+    return bool(had - has)
+
+
+def _without_package(identity: Json) -> str:
+    module, _, rest = str(identity).partition(":")
+    return f"{module.rpartition('.')[2]}:{rest}"
 
 
 def _declared(tools: Iterable[Tool]) -> JsonObject:

@@ -14,16 +14,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from upshot.contract.base.json_values import to_free_json
-from upshot.contract.base.secrets import FORMS, Secrets
+from upshot.contract.base.secrets import FORMS, MARKS_OPTION, Secrets, marks_of
 from upshot.contract.base.structs import Local
 from upshot.contract.events import Event, RunStarted
 from upshot.contract.model_calls import ReasoningDelta, TextDelta, ToolCallDelta
 from upshot.contract.result import AgentResult
 
 V = TypeVar("V")
-
-MARKS_OPTION = "secrets"
-"""Where run_started keeps what the marks of its log begin with."""
 
 COUNT_OPTION = "secrets_given"
 """Where run_started keeps how many secrets there were; anything more would tell of them."""
@@ -49,7 +46,7 @@ class Redaction:
 
     def __init__(self, texts: Sequence[str], *, name: str) -> None:
         self._shown = Secrets(texts, names=True)
-        self._logged = Secrets(in_order(texts), mark=_marks(name), names=True)
+        self._logged = Secrets(in_order(texts), mark=marks_of(name), names=True)
         self._held: dict[tuple[object, type, int], Event] = {}
 
     def show(self, value: V) -> V:
@@ -140,7 +137,7 @@ def lift(texts: Sequence[str], started: RunStarted) -> Secrets | None:
         they are not those that the run *started* had.
     """
     name = marks_for(texts, started)
-    return Secrets(in_order(texts), mark=_marks(name), names=True).lifted() if name else None
+    return Secrets(in_order(texts), mark=marks_of(name), names=True).lifted() if name else None
 
 
 def lift_secrets(
@@ -185,7 +182,7 @@ def shown_by(texts: Sequence[str], started: RunStarted) -> Callable[[Any], Any] 
     if marks_for(texts, started):
         return Secrets(texts, names=True).mask
     number = count if isinstance(count, int) else 0
-    mark = _marks(name)
+    mark = marks_of(name)
     marks = [mark(one, form) for one in range(1, number + 1) for form in range(FORMS)]
     return Secrets(marks, names=True).mask
 
@@ -213,7 +210,3 @@ def in_order(texts: Iterable[str]) -> tuple[str, ...]:
     A set has another order in each process.
     """
     return tuple(sorted(set(texts), key=lambda text: (-len(text), text)))
-
-
-def _marks(name: str) -> Callable[[int, int], str]:
-    return lambda number, form: f"<secret {name}.{number}.{form}>"

@@ -52,6 +52,10 @@ def release(
         return
     context.release = RunReleased(reason=reason, at=at or context.plan.clock.now())
     _hold(context)
+    if reason == "due":
+        # Nothing is in hand but a wait.
+        _cut(session)
+        return
     context.recorder.watch(lambda _: _look_for_rest(session))
     timer = asyncio.get_running_loop().call_later(grace_s, _cut, session)
     context.end_grace = timer.cancel
@@ -66,9 +70,12 @@ def lose(session: Leavable) -> None:
 
 def hear(session: Leavable, word: Interrupt) -> None:
     """Follow what the parent run is asked, or tells."""
+    context = session.context
     if word is HOLD:
-        session.context.release = RunReleased(reason="outer")
-        _hold(session.context)
+        outer = None if context.parent is None else context.parent.context.release
+        at = None if outer is None or outer.reason == "drain" else outer.at
+        context.release = RunReleased(reason="outer", at=at)
+        _hold(context)
     elif word is CUT:
         _cut(session)
     else:
@@ -101,9 +108,12 @@ def _hold(context: RunContext) -> None:
 def _look_for_rest(session: Leavable) -> None:
     """End the work if no step is in hand."""
     context = session.context
-    state, inside = context.state, context.supervisor.has_inside
+    state, inside = context.state, context.supervisor.inside > 0
     is_asking = state.lost_calls > context.lost_before
-    if not (inside or is_asking or state.unsettled or state.steps_started):
+    is_resting = not (inside or is_asking or state.unsettled or state.steps_started)
+    if is_resting or (
+        context.supervisor.parking is not None and context.supervisor.parking.is_all()
+    ):
         _cut(session)
 
 
@@ -114,7 +124,7 @@ def _cut(session: Leavable) -> None:
     if session.phase != "attempting" or recorder.only is not None:
         return
     # A call that has a child run inside goes on with that.
-    keeps_unknown = not supervisor.has_inside
+    keeps_unknown = not supervisor.inside
 
     def only(event: Event) -> bool:
         """Whether it tells that a body was cut off that may have done something."""

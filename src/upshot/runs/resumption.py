@@ -25,7 +25,7 @@ from upshot.runs.budget import RunBudget
 from upshot.runs.plan import ENGINE_OPTION, POLICY_OPTION, Plan
 from upshot.runs.recorder import Recorder
 from upshot.state.child_runs import Spent
-from upshot.state.run_state import RunState, acts_in
+from upshot.state.run_state import RunState, acts_in, effect_in
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_resumption import EarlierCalls
 from upshot.tools.toolbox import KnownCall
@@ -82,7 +82,15 @@ def spent_in(past: RunState) -> Spent:
     run_id = "" if past.started is None else past.started.run_id
     taint = taint_in(past)
     taint = None if taint is None else taint.seen_from(run_id)
-    spent = Spent(budget.usage, budget.cost, tools, past.ended, taint, acts=acts_in(past))
+    spent = Spent(
+        budget.usage,
+        budget.cost,
+        tools,
+        past.ended,
+        taint,
+        acts=acts_in(past),
+        effect=effect_in(past),
+    )
     if (last := past.last_call) is None:
         return spent
     return replace(

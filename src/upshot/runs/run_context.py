@@ -8,13 +8,14 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from copy import deepcopy
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from upshot.contract.agent_spec import RunInfo
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.events import Event, RunReleased, RunStarted, Tainted
+from upshot.contract.model_calls import Request
 from upshot.contract.pending import TaintOrigin
 from upshot.contract.run_control import Interrupt
 from upshot.errors import JournalError
@@ -28,6 +29,9 @@ from upshot.runs.task_supervisor import TaskSupervisor
 from upshot.state.request_digests import RequestDigester
 from upshot.state.run_state import RunState, acts_in
 from upshot.tools.toolbox import Toolbox
+
+if TYPE_CHECKING:
+    from upshot.runs.waits import Parking
 
 HOLD = Interrupt("hold")
 """Tells a child run to begin nothing any more, since its parent is left to another session."""
@@ -52,6 +56,14 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
     def is_near(self) -> bool:
         """Whether that run lives in the event loop that runs now."""
         return self.loop is asyncio.get_running_loop()
+
+    def parking_for(self, request: Request) -> Parking | None:
+        """What leaves the root run where all waits, for a child run that will be found again.
+
+        That has an id of its own, and neither is a hook's nor lives in another thread.
+        """
+        is_found = bool(request.run_id) and not self.is_hooks and self.is_near
+        return self.context.supervisor.parking if is_found else None
 
     def tell(self, event: Event) -> None:
         """Log *event* in that run; a lost log or a closed loop is that run's own concern."""
@@ -206,17 +218,17 @@ class RunContext:
             budget,
             clock=clock,
             parent=None if outer is None else outer.budget,
-            spent_s=self.state.spent_s,
+            spent_s=self.state.time.spent_until(clock.now()) if past is not None else 0.0,
         )
         own_time = None if budget.working_s is None else self.budget.working
         self.supervisor: Final = TaskSupervisor(clock, self.budget.deadline, working=own_time)
+        self.supervisor.parking = None if parent is None else parent.parking_for(request)
         if started is None and plan.resume_from is not None:
             self.state.started_at = plan.resume_from.original_started_at
         first = self.state.started_at
         # How long ago the run began when this session did.
         self._earlier_ms = 0 if first is None else _milliseconds(clock.now() - first)
-        self._monotonic = clock.monotonic
-        self._began = self._monotonic()
+        self._monotonic, self._began = clock.monotonic, clock.monotonic()
         self.facts: JsonObject = dict(self.state.state)
         self.interrupt: Interrupt | None = None
         self.on_interrupt: Callable[[Interrupt], None] | None = None

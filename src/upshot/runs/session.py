@@ -17,6 +17,7 @@ from msgspec.structs import force_setattr, replace
 from upshot.contract.agent_spec import HANDOFF_STATE_KEY
 from upshot.contract.base.enums import Origin, Status
 from upshot.contract.base.json_values import to_free_json
+from upshot.contract.base.secrets import MARKS_OPTION
 from upshot.contract.error import RunWarning
 from upshot.contract.events import (
     AttemptEnded,
@@ -51,7 +52,7 @@ from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 from upshot.runs.plan import Plan
 from upshot.runs.recorder import anybody_listens
-from upshot.runs.redaction import COUNT_OPTION, MARKS_OPTION, in_order, marks_for
+from upshot.runs.redaction import COUNT_OPTION, in_order, marks_for
 from upshot.runs.release import hear, leave
 from upshot.runs.replay.recording import Recording
 from upshot.runs.result_builder import attempt_line, build_result, warn_of_artifacts
@@ -70,7 +71,7 @@ from upshot.runs.services.model_caller import count_conversation
 from upshot.runs.services.run_tools import take_up
 from upshot.state.board import Board
 from upshot.state.child_runs import settled_step, step_of
-from upshot.state.run_state import RunState, acts_in
+from upshot.state.run_state import RunState, acts_in, effect_in
 
 
 class _Word(StrEnum):
@@ -716,7 +717,8 @@ class Session:
             taint = context.state.taint
             taint = None if taint is None else taint.seen_from(context.info.run_id)
             # After the barrier: the parent's log must not say more of this run than its own does.
-            context.parent.tell(settled_step(self._result, tools, taint, acts_in(context.state)))
+            found = acts_in(context.state), effect_in(context.state)
+            context.parent.tell(settled_step(self._result, tools, taint, *found))
         if self.plan.host is not None:
             await self._host.drain(context.supervisor.wait)
         return cue

@@ -6,12 +6,15 @@ import asyncio
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from upshot.contract.protocols import Clock
 from upshot.contract.run_control import Interrupt
 from upshot.runs.ending import StopReason
 from upshot.tools.rate_limiter import ActiveTime
+
+if TYPE_CHECKING:
+    from upshot.runs.waits import Parking
 
 # A run that is ended from outside may take so long for its whole end: the engine, then the hooks.
 GRACE_S = 2.0
@@ -38,7 +41,10 @@ class TaskSupervisor:
         abandoned: Whether the work ignored its cancellation and was left behind.
         was_cut: Whether the work was cancelled while it was under way.
         is_final: Whether the run is being concluded; its hooks then get a grace after its end.
+        parking: Leaves the root run where all of that waits; None where waits are slept.
     """
+
+    parking: Parking | None = None
 
     _hook: asyncio.Timeout | None = None
     _hooks_until: float | None = None
@@ -80,9 +86,9 @@ class TaskSupervisor:
         return lambda: inside.discard(interrupt)
 
     @property
-    def has_inside(self) -> bool:
-        """Whether a run inside is under way."""
-        return bool(self._inside)
+    def inside(self) -> int:
+        """How many runs inside are under way."""
+        return len(self._inside)
 
     def tell_inside(self, wish: Interrupt) -> None:
         """Hand a wish to stop on to the runs inside."""
@@ -159,6 +165,11 @@ class TaskSupervisor:
         for pause in self._pauses:
             pause.reschedule(self._loop.time())
 
+    @property
+    def is_ending(self) -> bool:
+        """Whether there was a wish to stop, so that nothing is to be tried again."""
+        return self._soon is not None
+
     async def pause(self, delay_s: float, clock: Clock | None = None) -> None:
         """Wait before something is tried again, no longer than until a wish to stop.
 
@@ -166,8 +177,7 @@ class TaskSupervisor:
             delay_s: How long.
             clock: What is waited on, None for that of the run.
         """
-        # The run is stopping already: no further try is wanted.
-        if self._soon is not None:
+        if self.is_ending:
             return
         limit = asyncio.timeout(None)
         try:
@@ -183,7 +193,7 @@ class TaskSupervisor:
     @property
     def interruptible_clock(self) -> Clock:
         """The clock of the run, whose waits a wish to stop ends at once."""
-        return _InterruptibleClock(self._clock, self.pause)
+        return PausingClock(self._clock, self.pause)
 
     def close(self) -> None:
         """The run is over: nothing of it is to be cancelled any more."""
@@ -269,8 +279,13 @@ class TaskSupervisor:
             self._over.set_result(None)
 
 
-class _InterruptibleClock:
-    """A clock with waits that may end early."""
+class PausingClock:
+    """A clock with waits of another kind.
+
+    Args:
+        clock: What tells the time.
+        pause: Waits so many seconds.
+    """
 
     def __init__(self, clock: Clock, pause: Callable[[float], Awaitable[None]]) -> None:
         self.now: Callable[[], datetime] = clock.now
@@ -278,7 +293,7 @@ class _InterruptibleClock:
         self._pause = pause
 
     def sleep(self, delay_s: float) -> Awaitable[None]:
-        """Wait so long, or until a wish to stop."""
+        """Wait so long, or as *pause* has it."""
         return self._pause(delay_s)
 
 

@@ -4,7 +4,8 @@
 in upshot walks events to find out what happened. Resuming, the result, `upshot show`, replay,
 telemetry and the list of runs read a state. `board` has the channels and variables that an engine
 works on, and is part of the state. `child_runs` has what a log says of child runs, `spending` how
-model calls add up, `summary` what an event changes in the list of runs. `request_digests` makes
+model calls add up, `summary` what an event changes in the list of runs. `activity` makes rows
+of the steps for people, and `run_view` all that the page of a run shows. `request_digests` makes
 the digests of what models are asked, by which a replay is compared.
 
 `stored_events` is the form in which events are logged. A fact stands in a log once: what earlier

@@ -43,6 +43,7 @@ class Spent(msgspec.Struct, frozen=True):
         rate_limit: Of its last reply that carried one.
         provider_data: Of its last model call.
         acts: The writes in it that a policy judged: the places of each, by what names it.
+        effect: The worst that it has done.
     """
 
     usage: Usage = Usage()
@@ -55,6 +56,7 @@ class Spent(msgspec.Struct, frozen=True):
     rate_limit: RateLimitState | None = None
     provider_data: JsonObject = {}
     acts: dict[str, tuple[str, ...]] = {}
+    effect: Effect = Effect.NONE
 
 
 def child_id(parent_run_id: str, key: str) -> str:
@@ -85,6 +87,7 @@ def settled_step(
     tools: Mapping[str, int],
     taint: TaintOrigin | None = None,
     acts: Mapping[str, tuple[str, ...]] = _NO_ACTS,
+    effect: Effect = Effect.NONE,
 ) -> StepSettled:
     """What the outer log keeps of a session that ended with *result*."""
     is_final = result.status is not Status.INPUT_REQUIRED
@@ -100,6 +103,7 @@ def settled_step(
         result.rate_limit,
         result.provider_data,
         dict(acts),
+        effect,
     )
     return end_step(result.run_id, spent, result.error if is_final else None)
 
@@ -121,6 +125,11 @@ def spent_of(value: Json) -> Spent | None:
 def pending_in(run_id: str, pending: Iterable[Pending]) -> tuple[Pending, ...]:
     """What the run *run_id* waits for, as the run round it shows it: who asks stands with it."""
     return tuple(one if one.run_id else replace(one, run_id=run_id) for one in pending)
+
+
+def asked_inside(run_id: str, pending: Pending) -> Pending:
+    """What the child run *run_id* asks, with the run in front of its id."""
+    return _named(pending_in(run_id, [pending])[0], is_shared=True)
 
 
 def bare_id(pending: Pending) -> str:

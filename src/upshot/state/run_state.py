@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -27,6 +27,7 @@ from upshot.contract.events import (
     QuestionAnswered,
     QuestionAsked,
     RunInterrupted,
+    RunReleased,
     RunResumed,
     RunSettled,
     RunStarted,
@@ -69,6 +70,8 @@ from upshot.state.child_runs import Spent, bare_id, child_of, spent_of, told_apa
 
 CallAnswer: TypeAlias = Approve | Deny | Edit
 
+EFFECTS = (Effect.NONE, Effect.APPLIED, Effect.UNKNOWN)
+"""What a call may have done, the worst last."""
 STOPPED = (Status.INTERRUPTED, Status.CANCELED)
 """How a run ended that somebody outside has stopped, and that may go on."""
 COMPACTION_FAILED = "compaction_failed"
@@ -82,6 +85,90 @@ DECLARED_OPTION = "declared"
 def place_of(run_id: str, turn: int, call_id: str) -> str:
     """What tells a call from all others of a tree of runs."""
     return f"{run_id} {turn} {call_id}"
+
+
+class FailedTries(msgspec.Struct, frozen=True):
+    """The tries of a model call that has no answer yet.
+
+    Attributes:
+        count: How many failed.
+        model: Who was asked.
+        was_empty: Whether one of them was an empty reply.
+        next_at: When the next one is to begin.
+    """
+
+    count: int = 0
+    model: str = ""
+    was_empty: bool = False
+    next_at: datetime | None = None
+
+
+NO_TRIES = FailedTries()
+
+
+class FailedCalls(dict[int, FailedTries]):
+    """The failed tries of the calls of an attempt that have no answer yet, by turn."""
+
+    def of(self, turn: int, model: str) -> FailedTries:
+        """Those of a call that is made, or made again."""
+        found = self.get(turn, NO_TRIES)
+        return found if found.model == model else NO_TRIES
+
+    def note(self, event: ModelRetried) -> None:
+        """Count one more."""
+        error = event.response.error
+        is_empty = error is not None and error.code is ErrorCode.EMPTY_REPLY
+        self[event.turn] = FailedTries(
+            event.tries,
+            event.model,
+            is_empty or self.of(event.turn, event.model).was_empty,
+            event.time and event.time + timedelta(seconds=event.wait_s),
+        )
+
+    def waiting_at(self, time: datetime | None) -> int:
+        """How many calls wait for another try, so that none is under way."""
+        return sum(bool(time and one.next_at and time < one.next_at) for one in self.values())
+
+
+class WorkTime(msgspec.Struct, eq=False):
+    """How long a run was worked on.
+
+    Attributes:
+        spent_s: Seconds that the sessions took, with the waits for which they left the run; the
+            other time between them is left out.
+        due_at: From when on a run is to be taken up that was left, None for any other.
+    """
+
+    spent_s: float = 0.0
+    due_at: datetime | None = None
+    _last: datetime | None = None
+
+    def spent_until(self, time: datetime) -> float:
+        """``spent_s`` of a run that is taken up at *time*."""
+        if self.due_at is None or self._last is None:
+            return self.spent_s
+        return self.spent_s + max(0.0, (min(time, self.due_at) - self._last).total_seconds())
+
+    def begin(self, time: datetime | None) -> None:
+        """Count from *time* on: a session of the run begins, in a log or live."""
+        if time is not None:
+            self.spent_s, self.due_at, self._last = self.spent_until(time), None, time
+
+    def worked_until(self, time: datetime) -> float:
+        """``spent_s`` of a run whose session ends at *time*."""
+        return self.spent_s + (max(0.0, (time - self._last).total_seconds()) if self._last else 0.0)
+
+    def add(self, event: RunEvent, time: datetime, *, is_settled: bool) -> None:
+        """Count the time up to *event*, before which the run had settled or not."""
+        if isinstance(event, RunResumed):
+            self.begin(time)
+        # Between two sessions, in which an answer may be logged, no process works on the run.
+        # Clocks may be set back, or be another machine's.
+        elif self._last is not None and not is_settled:
+            self.spent_s = self.worked_until(time)
+        if isinstance(event, RunReleased):
+            self.due_at = event.at
+        self._last = time
 
 
 class LogIndex(msgspec.Struct, eq=False):
@@ -112,7 +199,7 @@ class RunState(msgspec.Struct, eq=False):
         agent: The agent as it was in the last session.
         options: What the log keeps of the options of the last session.
         seq: Of the last event.
-        spent_s: Seconds that the sessions took, the time between them left out.
+        time: How long it was worked on.
         attempt: The attempt that was under way, 0 before the first.
         feedback: What the decider that asked for it wanted changed.
         board: Its board.
@@ -130,6 +217,7 @@ class RunState(msgspec.Struct, eq=False):
         reply: A reply that is not on the board yet, or the error that ended the attempt.
         models: How a model was last asked in each turn of the attempt, in order.
         replies: What it replied, by turn.
+        failed_calls: Those that it has not answered.
         seed: What the board of the first attempt was started with.
         named_seed: The messages of a conversation that it begins with, and what stands for them in
             the log; None where they are logged themselves.
@@ -189,8 +277,7 @@ class RunState(msgspec.Struct, eq=False):
     agent: AgentSpec = AgentSpec()
     options: dict[str, Json] = {}
     seq: int = 0
-    spent_s: float = 0.0
-    _last_time: datetime | None = None
+    time: WorkTime = field(default_factory=WorkTime)
     attempt: int = 0
     feedback: str = ""
     board: Board = field(default_factory=Board)
@@ -211,6 +298,7 @@ class RunState(msgspec.Struct, eq=False):
     lost_before: int = 0
     models: dict[int, ModelStarted] = {}
     replies: dict[int, ModelResponse] = {}
+    failed_calls: FailedCalls = field(default_factory=FailedCalls)
     seed: list[BoardChanged] = []
     named_seed: tuple[SeedReference, tuple[Message, ...]] | None = None
     stored: list[Artifact] = []
@@ -333,7 +421,7 @@ class RunState(msgspec.Struct, eq=False):
         if event.seq:
             self.seq = event.seq
         if event.time is not None:
-            self._count_time(event, event.time)
+            self.time.add(event, event.time, is_settled=self.last_settled is not None)
         if self._is_seeding and not _may_come_in_a_seed(event):
             # What comes after a seed says that it was whole; a cut seed is sown again.
             self._is_seeding = False
@@ -342,20 +430,13 @@ class RunState(msgspec.Struct, eq=False):
         if apply is not None:
             apply(self, event)
 
-    def _count_time(self, event: RunEvent, time: datetime) -> None:
-        last, self._last_time = self._last_time, time
-        # Between two sessions, in which an answer may be logged, no process works on the run.
-        # Clocks may be set back, or be another machine's.
-        is_between = self.last_settled is not None or isinstance(event, RunResumed)
-        if last is not None and not is_between:
-            self.spent_s += max(0.0, (time - last).total_seconds())
-
     def _run_started(self, event: RunStarted) -> None:
         self.started = event
         if not self.is_live or event.seq:
             self.index = LogIndex()
         if event.time is not None:
             self.started_at = event.time
+            self.time.begin(event.time)
         self.agent = event.agent
         self._take_options(event.options)
 
@@ -366,6 +447,7 @@ class RunState(msgspec.Struct, eq=False):
                 self.declared[version] = msgspec.convert(said, ToolDeclaration)
 
     def _run_resumed(self, event: RunResumed) -> None:
+        self.time.begin(event.time)
         self.reopen()
         self.agent = event.agent or self.agent
         self._take_options(event.options or self.options)
@@ -391,7 +473,7 @@ class RunState(msgspec.Struct, eq=False):
         self.decisions = []
         self.waiting = {}
         self.settled, self.unsettled, self.begun = {}, {}, {}
-        self.models, self.replies = {}, {}
+        self.models, self.replies, self.failed_calls = {}, {}, FailedCalls()
         self._aside = frozenset()
         self.turn = 0
         self.summary = None
@@ -402,6 +484,8 @@ class RunState(msgspec.Struct, eq=False):
         # Taken back by the answer.
         self.lost_calls += 1
         self.turn, self.model, self.open_model, self.tries = event.turn, event.model, event, 0
+        if self.failed_calls:
+            self.tries = self.failed_calls.of(event.turn, event.model).count
         if (request := event.request) is not None:
             self.sent[max(0, request.count - len(request.added)) :] = request.added
         if event.purpose:
@@ -413,11 +497,13 @@ class RunState(msgspec.Struct, eq=False):
 
     def _model_retried(self, event: ModelRetried) -> None:
         self.tries = event.tries
+        self.failed_calls.note(event)
         self._note(event.response, is_turn=event.turn not in self._aside)
 
     def _model_replied(self, event: ModelReplied) -> None:
         self.turns += 1
         self.lost_calls -= 1
+        self.failed_calls.pop(event.turn, None)
         self._note(event.response, is_turn=not event.purpose)
         if self.taint is None and (tool := event.response.looked_up):
             self.taint = TaintOrigin(source=tool)
@@ -631,6 +717,10 @@ class RunState(msgspec.Struct, eq=False):
         if event.warning.code == COMPACTION_FAILED:
             self.summary = None
 
+    def _run_released(self, event: RunReleased) -> None:
+        # Of what waits nothing was under way that nobody knows the use of.
+        self.lost_calls -= self.failed_calls.waiting_at(event.time)
+
     def _run_settled(self, event: RunSettled) -> None:
         if not self.is_live:
             # In the session itself nobody reads it here, and what it holds leads back to the run.
@@ -669,6 +759,7 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     AttemptEnded: RunState._attempt_ended,  # pyright: ignore[reportPrivateUsage]
     Warned: RunState._warned,  # pyright: ignore[reportPrivateUsage]
     Committed: RunState._run_committed,  # pyright: ignore[reportPrivateUsage]
+    RunReleased: RunState._run_released,  # pyright: ignore[reportPrivateUsage]
     RunSettled: RunState._run_settled,  # pyright: ignore[reportPrivateUsage]
 }
 
@@ -678,6 +769,26 @@ def _may_come_in_a_seed(event: Event) -> bool:
     if isinstance(event, BoardChanged):
         return event.seeded
     return isinstance(event, Warned | RunInterrupted)
+
+
+def item_of(state: RunState, asked: Pending) -> str:
+    """What names a question that the run itself asks; a later one of the same id is another."""
+    if isinstance(asked, PendingApproval):
+        return asked.digest
+    id = bare_id(asked)
+    return f"{id} {state.times_answered.get(id, 0)}"
+
+
+def effect_in(state: RunState) -> Effect:
+    """The worst that a run and those inside it have done: what nobody knows, then what was applied.
+
+    Steps count where nobody knows: the nodes of a graph say that they write unless told otherwise.
+    """
+    effects = {record.effect for record in state.records}
+    effects.update(spent.effect for spent in state.children.values() if spent is not None)
+    if any(step.effect is Effect.UNKNOWN for step in state.steps_settled.values()):
+        effects.add(Effect.UNKNOWN)
+    return max(effects, key=EFFECTS.index, default=Effect.NONE)
 
 
 def acts_in(state: RunState) -> dict[str, tuple[str, ...]]:

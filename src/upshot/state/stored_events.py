@@ -45,6 +45,7 @@ from upshot.contract.model_calls import (
     ModelStarted,
     RequestDigests,
 )
+from upshot.contract.pending import Pending, PendingApproval
 from upshot.contract.result import OUTPUT_VAR, AgentResult
 from upshot.contract.tool_calls import (
     ToolArtifactReference,
@@ -59,8 +60,9 @@ from upshot.errors import JournalError
 from upshot.state.board import Board
 from upshot.state.child_runs import FORKED_FROM
 from upshot.state.request_digests import chain_of, digest_of_messages
-from upshot.state.run_state import LogIndex, RunState
+from upshot.state.run_state import LogIndex, RunState, effect_in, item_of
 from upshot.state.spending import UNFINISHED, CountedCall, counted, sum_of
+from upshot.state.summary import answer_text, tools_in
 
 S = TypeVar("S", bound=msgspec.Struct)
 # A call of which a started tool keeps the id alone; copied, since making one is checked.
@@ -96,6 +98,8 @@ def to_stored(state: RunState, event: Event) -> Event:
         literal += _leave_out_request(state, event, less)
     if nested and less:
         less = Derived({nested: _changed(whole, less)})
+    if type(event) is RunSettled:
+        less |= _listed_of(state, event)
     if literal:
         less["literal"] = (*event.literal, *literal)
     return _changed(event, less) if less else event
@@ -129,6 +133,8 @@ def filled(state: RunState, event: Event) -> Event:
     changes: Derived = {nested: _changed(part, more)} if nested and more else more
     if event.literal:
         changes["literal"] = ()
+    if isinstance(event, RunSettled):
+        changes |= {name: _defaults_of(RunSettled)[name] for name in _LISTED}
     return _changed(event, changes) if changes else event
 
 
@@ -616,8 +622,9 @@ def _resolved(state: RunState, event: BoardChanged) -> Event:
         )
     except KeyError as error:
         raise JournalError(
-            f"event {event.seq} of run {event.run_id!r} shows what event {error} is, which is no "
-            "reply or outcome of its attempt that was read: read the log from its first event on",
+            f"event {event.seq} of run {event.run_id!r} shows what event {error} is, which is "
+            "not a reply or outcome of its attempt that was read: read the log from its first "
+            "event on",
             run_id=event.run_id,
             seq=event.seq,
         ) from None
@@ -691,6 +698,31 @@ def _of_result(state: RunState, event: RunSettled) -> Derived:
     if status is Status.INTERRUPTED and state.interrupt is not None:
         derived |= {"cause": state.interrupt.cause, "detail": state.interrupt.detail}
     return derived if state.show is None else {n: state.show(v) for n, v in derived.items()}
+
+
+def _asks_in(state: RunState, event: RunSettled) -> dict[str, Pending]:
+    """What the run itself waits for and nobody has answered: the inbox is made of it."""
+    return {
+        item_of(state, one): one
+        for one in event.result.pending
+        if not (one.run_id or (isinstance(one, PendingApproval) and one.call_id in state.answers))
+    }
+
+
+# What a journal alone reads of the event that settles a run.
+_LISTED = ("asks", "effect", "answer", "tools", "took_s")
+
+
+def _listed_of(state: RunState, event: RunSettled) -> Derived:
+    """What a settled run is listed by."""
+    asks, time = _asks_in(state, event), event.time
+    return {
+        "asks": asks,
+        "effect": effect_in(state),
+        "answer": answer_text(event.result),
+        "tools": tools_in(state.records, asks) if state.records or asks else (),
+        "took_s": 0.0 if time is None else state.time.worked_until(time),
+    }
 
 
 def used_in(state: RunState) -> tuple[Usage, Cost | None]:

@@ -6,20 +6,39 @@ logs. This is the only place that says which events change such a row, and how.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
-from upshot.contract.base.json_values import clean_text, without_nul
+from upshot.contract.base.enums import Effect, Status
+from upshot.contract.base.json_values import clean_text, to_json, without_nul
+from upshot.contract.base.secrets import hide_marks
 from upshot.contract.base.structs import JsonObject
-from upshot.contract.events import Event, RunReleased, RunResumed, RunSettled, RunStarted
+from upshot.contract.events import (
+    ApprovalAnswered,
+    Event,
+    QuestionAnswered,
+    RunReleased,
+    RunResumed,
+    RunSettled,
+    RunStarted,
+)
+from upshot.contract.model_calls import Request
+from upshot.contract.pending import Pending, PendingApproval
 from upshot.contract.protocols import RunSummary
+from upshot.contract.result import AgentResult
+from upshot.contract.tool_calls import ToolRecord
 from upshot.contract.usage import Cost, Usage
-from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, origins_of
+from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, bare_id, origins_of
 
 RUNNING: str = RunSummary().status
-REQUEST_CHARS = 200
-"""So much of the text of a request is listed."""
+_TEXT_CHARS = 200
+_MOST_TOOLS = 20
+OWNERS = ("user", "tenant")
+"""The attributes that say whose a run is; child runs, hand-offs and forks inherit them."""
+NO_ASKS: Mapping[str, Pending] = MappingProxyType({})
+"""Of a run that waits for nothing."""
 
 
 class SummaryChange(NamedTuple):
@@ -35,12 +54,22 @@ class SummaryChange(NamedTuple):
         forked_from: The runs that this one is a fork of; it may read their child runs.
         turn: The first run of the turn that it is, "" if it is none.
         is_chained: Whether its request may be handed on to a further run of the turn.
+        is_inside: Whether its parent waits for it: it is neither a fork nor a run whose caller
+            named a parent.
+        asks: What the run itself waits for and nobody has answered, by what names the question.
         committed: Whether it counts for the conversation.
         handed_over: Whether it handed its request over.
         usage: What its sessions used.
         cost: The money for that, None where nothing had a price.
+        effect: The worst that they did.
+        error_code: Why they failed, "" if they did not.
         due_at: From when on it is to be taken up again, None where this does not say so.
         due_reason: Why it is.
+        owner: The user whose it is.
+        tenant: The tenant whose it is.
+        answer: The beginning of the answer.
+        took_s: How long its sessions took.
+        tools: The tools that it called.
     """
 
     status: str
@@ -52,12 +81,21 @@ class SummaryChange(NamedTuple):
     forked_from: tuple[str, ...] = ()
     turn: str | None = None
     is_chained: bool = False
+    is_inside: bool = False
+    asks: Mapping[str, Pending] | None = None
     committed: bool = False
     handed_over: bool = False
     usage: Usage | None = None
     cost: Cost | None = None
+    effect: Effect | None = None
+    error_code: str | None = None
     due_at: datetime | None = None
     due_reason: str | None = None
+    owner: str | None = None
+    tenant: str | None = None
+    answer: str | None = None
+    took_s: float | None = None
+    tools: tuple[str, ...] | None = None
 
     @property
     def is_end(self) -> bool:
@@ -71,19 +109,77 @@ def summary_change(event: Event) -> SummaryChange | None:
     return None if change is None else change(event)
 
 
+def asks_after(asks: Mapping[str, Pending], event: Event) -> Mapping[str, Pending]:
+    """What a run waits for after *event*, as it is stored, which waited for *asks* before it."""
+    change = summary_change(event)
+    if change is not None:
+        return asks if change.asks is None else change.asks
+    if asks and isinstance(event, ApprovalAnswered | QuestionAnswered):
+        return {item: one for item, one in asks.items() if not _answers(event, item, one)}
+    return asks
+
+
+def _answers(event: ApprovalAnswered | QuestionAnswered, item: str, asked: Pending) -> bool:
+    if isinstance(event, ApprovalAnswered):
+        return event.digest == item
+    return not isinstance(asked, PendingApproval) and event.id == bare_id(asked)
+
+
 def _started(event: RunStarted) -> SummaryChange:
     request, turn = event.request, event.options.get(TURN_OPTION)
+    origins = origins_of(event.options)
+    owner, tenant = owner_of(event.attributes) if event.attributes else ("", "")
     return SummaryChange(
         RUNNING,
         agent_id=clean_text(event.agent.id),
-        request=without_nul(clean_text(request.text[:REQUEST_CHARS])),
+        request=listed_request(request, event.options),
         parent_run_id=clean_text(event.parent_run_id),
         context_id=clean_text(request.context_id),
         started_at=event.time,
-        forked_from=tuple(map(clean_text, origins_of(event.options))),
+        forked_from=tuple(map(clean_text, origins)),
         turn=_head_of(turn, event.run_id) if isinstance(turn, dict) else "",
         is_chained=CHAIN_OPTION in event.options,
+        is_inside=event.depth > 0 and not origins,
+        owner=owner,
+        tenant=tenant,
     )
+
+
+def listed_request(request: Request, options: JsonObject) -> str:
+    """The beginning of the text that was asked, with no mark of a secret in it.
+
+    Args:
+        request: As it is stored.
+        options: Those of the log.
+    """
+    return without_nul(clean_text(hide_marks(request.text, options)[:_TEXT_CHARS]))
+
+
+def owner_of(attributes: object) -> tuple[str, str]:
+    """The user and the tenant whose a run is, by its attributes; "" for none."""
+    known = cast("JsonObject", attributes) if isinstance(attributes, dict) else {}
+    user, tenant = (known.get(name) for name in OWNERS)
+    return _name(user), _name(tenant)
+
+
+def _name(value: object) -> str:
+    return "" if value is None else without_nul(clean_text(str(value)))
+
+
+def answer_text(result: AgentResult[Any]) -> str:
+    """The beginning of the text of an answer, "" of a run that waits."""
+    if result.status is Status.INPUT_REQUIRED:
+        return ""
+    if result.content is not None:
+        return result.content[:_TEXT_CHARS]
+    return "" if result.output is None else to_json(result.output).decode()[:_TEXT_CHARS]
+
+
+def tools_in(records: Iterable[ToolRecord], asks: Mapping[str, Pending]) -> tuple[str, ...]:
+    """The first tools of those that were called or are asked for, each once."""
+    called = [record.tool_name for record in records]
+    asked = [one.tool_name for one in asks.values() if isinstance(one, PendingApproval)]
+    return tuple(dict.fromkeys((*called, *asked)))[:_MOST_TOOLS]
 
 
 def _head_of(turn: JsonObject, run_id: str) -> str:
@@ -92,22 +188,33 @@ def _head_of(turn: JsonObject, run_id: str) -> str:
 
 
 def _resumed(event: RunResumed) -> SummaryChange:
-    return SummaryChange(RUNNING)
+    return SummaryChange(RUNNING, asks=NO_ASKS, error_code="")
 
 
 def _released(event: RunReleased) -> SummaryChange:
-    return SummaryChange(RUNNING, due_at=event.at, due_reason=event.at and event.reason)
+    return SummaryChange(RUNNING, due_at=event.due_at, due_reason=event.due_at and event.reason)
 
 
 def _settled(event: RunSettled) -> SummaryChange:
-    result = event.result
+    result, waits = event.result, event.result.status is Status.INPUT_REQUIRED
     return SummaryChange(
         str(result.status.value),
+        asks=event.asks if waits else None,
         committed=result.committed,
         handed_over=result.handoff is not None,
         usage=result.usage,
         cost=result.cost,
+        effect=event.effect,
+        error_code="" if result.error is None or waits else clean_text(str(result.error.code)),
+        answer=without_nul(clean_text(event.answer)),
+        took_s=event.took_s,
+        tools=tuple(map(_tool_name, event.tools)),
     )
+
+
+def _tool_name(name: str) -> str:
+    # On a line of its own in the table.
+    return without_nul(clean_text(name.replace("\n", " ")))
 
 
 _CHANGES: dict[type, Callable[[Any], SummaryChange]] = {

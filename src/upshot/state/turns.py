@@ -18,7 +18,7 @@ from upshot.contract.base.enums import Effect, Role, Status
 from upshot.contract.base.json_values import to_json
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.conversation import Conversation, ConversationSummary
-from upshot.contract.events import BoardChanged, Event, SeedReference
+from upshot.contract.events import REDACTED, BoardChanged, Event, SeedReference
 from upshot.contract.message import MAIN_CHANNEL, Message
 from upshot.contract.pending import Pending, PendingApproval, TaintOrigin
 from upshot.contract.protocols import RunSummary
@@ -295,6 +295,10 @@ class KeptTurns:
             del self._kept[next(iter(self._kept))]
         return found
 
+    def forget(self) -> None:
+        """Let all of them go."""
+        self._kept.clear()
+
 
 class ConversationState(msgspec.Struct, kw_only=True, eq=False):
     """A conversation as its journal has it.
@@ -357,8 +361,9 @@ def committed_turns(
     ends = sorted((run for run in runs if run.revision), key=lambda run: run.revision)
     turns = _turns_in(runs)
     chains = [[run.run_id for run in turns.get(end.turn, [end])] for end in ends]
-    if [one for ids in chains for one in ids][: len(kept.run_ids)] != kept.run_ids:
-        # Runs were removed.
+    known = [one for ids in chains for one in ids][: len(kept.run_ids)]
+    if known != kept.run_ids or any(run.request == REDACTED for run in runs):
+        # Runs were removed, or what was said in them.
         kept.clear()
     for ids in chains[kept.revision :]:
         states = [state_of(run_id) for run_id in ids]

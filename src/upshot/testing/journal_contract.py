@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, cast
 from unittest import SkipTest
 
@@ -15,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from upshot.contract.agent_spec import AgentSpec, HandoffEvent
-from upshot.contract.base.enums import ErrorCode, Status
+from upshot.contract.base.enums import Effect, ErrorCode, Status
 from upshot.contract.error import AgentError
 from upshot.contract.events import (
     BoardChanged,
@@ -31,8 +32,10 @@ from upshot.contract.model_calls import Request, TextDelta
 from upshot.contract.protocols import Journal, RunSummary, takes_epoch
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolCall
+from upshot.contract.usage import Cost, Usage
 from upshot.errors import JournalError, Misuse
 from upshot.journal.run_list import TurnClaim, TurnInTheWay
+from upshot.journal.shared import OtherUser, Submission, needs_shared
 from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, child_id
 from upshot.testing.suite import Role, Suite
 
@@ -260,6 +263,124 @@ class JournalContract(Suite[Journal]):
             await journal.runs(before="run-unknown")
 
     @_with_journal
+    async def test_the_list_of_runs_says_what_each_did_and_cost(self, journal: Journal) -> None:
+        """Runs can be chosen by effect and error, and put in order by effect, cost and tokens."""
+        for n, (effect, cents) in enumerate([("applied", 5), ("unknown", 0), ("none", 7)]):
+            run_id, status = f"run-{n}", Status.FAILED if n == 1 else Status.COMPLETED
+            journal.append(_started(run_id, _START + timedelta(minutes=n)))
+            settled = _settled(run_id, 2, status=status)
+            usage = Usage(api_calls=1, input_tokens=cents, output_tokens=0)
+            cost = Cost(total=Decimal(cents) / 100) if cents else None
+            result = replace(settled.result, usage=usage, cost=cost)
+            journal.append(replace(settled, result=result, effect=Effect(effect)))
+            await journal.durable(run_id, 2)
+
+        async def ids(**filters: Any) -> list[str]:
+            return [run.run_id for run in await journal.runs(**filters)]
+
+        known = {run.run_id: (run.effect, run.error_code) for run in await journal.runs()}
+        assert known["run-1"] == (Effect.UNKNOWN, "input_required"), known
+        assert await ids(effect="applied") == ["run-0"], "it gave others for an effect"
+        assert await ids(effect="none", limit=1) == ["run-2"], "it gave others for an effect"
+        assert await ids(error_code="input_required") == ["run-1"], "it gave others for an error"
+        assert await ids(sort="effect") == ["run-1", "run-0"], "not by effect, unknown first"
+        for sort in ("cost", "tokens"):
+            assert await ids(sort=sort) == ["run-2", "run-0"], f"not by {sort}, the largest first"
+            assert await ids(sort=sort, before="run-2") == ["run-0"], "not after the page before"
+        with pytest.raises(Misuse):
+            await journal.runs(sort="colour")
+
+    @_with_journal
+    async def test_runs_are_counted(self, journal: Journal) -> None:
+        """By status, by error, and by day with what they cost; a child run's is in its parent's."""
+        shared = needs_shared(journal)
+        for n, status in enumerate((Status.COMPLETED, Status.FAILED, Status.COMPLETED)):
+            started = _started(f"run-{n}", _START + timedelta(days=n // 2))
+            is_child = {"parent_run_id": "run-0", "depth": 1} if n == 1 else {}
+            journal.append(replace(started, attributes={"user": "ann"}, **is_child))
+            settled = _settled(f"run-{n}", 2, status=status)
+            usage = Usage(api_calls=1, input_tokens=5, total_tokens=5)
+            cost = None if n == 2 else Cost(total=Decimal("0.1"))
+            result = replace(settled.result, usage=usage, cost=cost)
+            journal.append(replace(settled, result=result))
+            await journal.durable(f"run-{n}", 2)
+        days = (("2026-01-03", None, 1), ("2026-01-02", Decimal("0.1"), 1))
+        for filters in ({}, {"owner": "ann"}, {"limit": 1, "sort": "tokens"}):
+            found = await shared.counts(**cast("Any", filters))
+            assert found.statuses == {"completed": 2, "failed": 1}, found
+            assert found.errors == {"input_required": 1}, found
+            assert tuple((one.day, one.cost, one.runs) for one in found.cost_by_day) == days, found
+        failed = await shared.counts("failed")
+        assert (failed.statuses, failed.cost_by_day) == ({"failed": 1}, ()), failed
+        nobody = await shared.counts(owner="bob")
+        assert not (nobody.statuses or nobody.errors or nobody.cost_by_day), nobody
+
+    @_with_journal
+    async def test_the_list_of_runs_says_whose_each_is_and_what_it_answered(
+        self, journal: Journal
+    ) -> None:
+        """Runs can be chosen by owner, tenant, tool, text and time, and put in order by length."""
+        for n, user in enumerate(("ann", "bob", "ann")):
+            started = _started(f"run-{n}", _START + timedelta(minutes=n))
+            owned = {"user": user, "tenant": f"t-{n % 2}"}
+            journal.append(replace(started, attributes=owned))
+            tools = ("send", "resend") if n else ("send_all",)
+            told = {"answer": f"Ämter, {n} of them.", "tools": tools, "took_s": n * 1.5}
+            journal.append(replace(_settled(f"run-{n}", 2), **told))
+            await journal.durable(f"run-{n}", 2)
+
+        async def ids(**filters: Any) -> list[str]:
+            return [run.run_id for run in await journal.runs(**filters)]
+
+        [run] = await journal.runs(run_id="run-2")
+        known = (run.owner, run.tenant, run.answer, run.took_s, run.tools)
+        expected = ("ann", "t-0", "Ämter, 2 of them.", 3.0, ("send", "resend"))
+        assert known == expected, f"it lists {known} for {expected}"
+        assert await ids(owner="ann") == ["run-2", "run-0"], "it gave others for an owner"
+        assert await ids(owner="ann", limit=1, before="run-2") == ["run-0"], "not after the page"
+        assert await ids(tenant="t-1") == ["run-1"], "it gave others for a tenant"
+        assert await ids(tool="send") == ["run-2", "run-1"], "it gave others for a tool"
+        assert await ids(text="äMTER, 1") == ["run-1"], "it gave others for a text"
+        assert await ids(text="no such") == [], "it gave runs without the text"
+        minute = _START + timedelta(minutes=1)
+        assert await ids(since=minute) == ["run-2", "run-1"], "it gave others since a moment"
+        assert await ids(until=minute) == ["run-0"], "it gave others until a moment"
+        assert await ids(sort="took") == ["run-2", "run-1"], "not by how long they took"
+        with pytest.raises(Misuse):
+            await journal.runs(since=datetime(2026, 1, 1))  # noqa: DTZ001  # what is refused
+
+    @_with_journal
+    async def test_a_conversation_belongs_to_the_user_of_its_first_run(
+        self, journal: Journal
+    ) -> None:
+        """Others begin no turn of it; lists give each user what is theirs."""
+        shared = needs_shared(journal)
+
+        async def submit(run_id: str, user: str, conversation: str) -> Submission:
+            request = Request("a question", context_id=conversation)
+            options: dict[str, Any] = {"attributes": {"user": user, "tenant": "t"}}
+            return await shared.submit(
+                Submission(run_id=run_id, agent_id="agent", request=request, options=options)
+            )
+
+        await submit("run-1", "ann", "talk")
+        with pytest.raises(OtherUser):
+            await submit("run-2", "bob", "talk")
+        assert await journal.runs(run_id="run-2") == [], "a refused turn is in the list"
+        await submit("run-3", "ann", "talk")
+        await submit("run-4", "bob", "other")
+        for run_id, user, conversation in (("run-1", "ann", "talk"), ("run-4", "bob", "other")):
+            owned = {"user": user, "tenant": "t"}
+            started = _started(run_id, context_id=conversation)
+            journal.append(replace(started, attributes=owned))
+            await journal.durable(run_id, 1)
+        keeps = cast("Any", journal)
+        for filters in ({"owner": "ann"}, {"owner": "ann", "tenant": "t", "limit": 1}):
+            found = [one.id for one in await keeps.conversations(**filters)]
+            assert found == ["talk"], f"it gives {found} for {filters}"
+        assert not await keeps.conversations(tenant="no"), "it gives those of another tenant"
+
+    @_with_journal
     async def test_the_list_of_runs_can_be_narrowed(self, journal: Journal) -> None:
         """By conversation, parent, id and the beginning of ids."""
         journal.append(_started("run-1", context_id="talk"))
@@ -327,8 +448,18 @@ class JournalContract(Suite[Journal]):
         epoch = await claim_turn(following, TurnClaim("talk", "run-1"))
         assert isinstance(epoch, int), f"the run that it is handed to takes it: {epoch}"
         release(following, epoch)
+        left = await claim_turn("run-2", TurnClaim("talk", "run-2"))
+        assert left == TurnInTheWay(following, "died"), f"it goes on with the turn; {left}"
+        shared = needs_shared(journal)
+        due = [one.run_id for one in await shared.due_runs()]
+        assert due == [following], f"somebody has to take it up; due are {due}"
+        new = await shared.submission(following)
+        assert new is not None, "it was submitted"
+        assert new.after == "run-1", f"by the run before; after is {new.after!r}"
+        await shared.withdraw(following)
         taken = await claim_turn("run-2", TurnClaim("talk", "run-2"))
         assert isinstance(taken, int), f"nothing is left of the turn to go on with: {taken}"
+        assert await shared.due_runs(run_id=following) == [], "a run that is withdrawn is not due"
 
     @_with_journal
     async def test_turns_count_in_the_order_of_their_ends(self, journal: Journal) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from datetime import UTC, datetime
@@ -59,6 +59,9 @@ class RememberedApprovals:
         if approval.decision == "denied":
             if approval.scope:
                 self._refused[approval.digest] = approval
+        elif approval.decision == "always":
+            # The use of an approval that stands; it may be withdrawn.
+            return
         elif approval.scope == "arguments":
             self._granted[approval.digest] = approval
         elif approval.scope == "tool":
@@ -68,6 +71,10 @@ class RememberedApprovals:
         """What the user said when refusing the very same call, "" without a refusal."""
         refused = self._refused.get(digest)
         return "" if refused is None else refused.reason or "it was not approved"
+
+    def forget(self, approval: ApprovalRecord) -> None:
+        """Let a yes stand no more."""
+        self._granted = {key: one for key, one in self._granted.items() if one != approval}
 
     def grant(self, call: CallState) -> ApprovalRecord | None:
         """The standing yes that covers a call, None where there is none."""
@@ -83,6 +90,8 @@ def _key_of_tool(name: str, version: str) -> str:
     return f"{name}\n{version}"
 
 
+Withdrawn: TypeAlias = Callable[[], Awaitable[Collection[str]]]
+"""Gives the keys of approvals that do not stand any more."""
 ReplayScope: TypeAlias = Literal["turn", "run", "context"]
 
 _REFUSALS_TO_BLOCK = 3
@@ -111,6 +120,7 @@ class TurnState:
         tainted: What brought untrusted content into the context, None for nothing.
         approvals: What the user said for good; None while nothing was.
         call_judge: Says what of a call is vouched for; None where no policy wants to know.
+        withdrawn: Reads which standing approvals were withdrawn; None where nobody can.
     """
 
     def __init__(
@@ -149,6 +159,7 @@ class TurnState:
         self.tainted: TaintOrigin | None = None
         self.approvals: RememberedApprovals | None = None
         self.call_judge = call_judge
+        self.withdrawn: Withdrawn | None = None
         self._in_run = in_run
         if deadline is None and budget.deadline_s is not None:
             deadline = clock.monotonic() + budget.deadline_s
@@ -184,6 +195,7 @@ class TurnState:
             spent_elsewhere=self.spent_elsewhere,
             call_judge=self.call_judge,
         )
+        after.withdrawn = self.withdrawn
         # An answer of the user is final, and what the model has read stays read. Made here where
         # it is not yet: calls of this turn that still run share it with those of the next.
         self.approvals = after.approvals = self.approvals or RememberedApprovals()

@@ -42,7 +42,7 @@ from upshot.tools.call_resumption import (
     take_up,
     valid_answers,
 )
-from upshot.tools.call_state import CallState, ReplayScope, TurnState, running_call
+from upshot.tools.call_state import CallState, ReplayScope, TurnState, Withdrawn, running_call
 from upshot.tools.catalog import catalog_of, resolve_tools
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.batch import SLICE, Batch
@@ -538,6 +538,10 @@ class Toolbox:
         turn.tainted = turn.tainted or origin
         if running is not None and running.turn is turn:
             running.trust = UNTRUSTED
+
+    def heed(self, withdrawn: Withdrawn) -> None:
+        """Ask *withdrawn*, before a standing approval lets a call run, whether it stands still."""
+        self._state.turn.withdrawn = withdrawn
 
     async def answer(self, answers: Iterable[AnyAnswer]) -> list[ToolOutcome]:
         """Go on with parked calls that the user has answered.

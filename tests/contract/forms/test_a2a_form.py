@@ -34,12 +34,12 @@ from upshot import (
 from upshot.contract import Audio, Data, File, Image, Part, Reasoning, ServerToolBlock, ToolCall
 
 STATES = {
-    Status.COMPLETED: "completed",
-    Status.INTERRUPTED: "canceled",
-    Status.CANCELED: "canceled",
-    Status.FAILED: "failed",
-    Status.ABORTED: "failed",
-    Status.INPUT_REQUIRED: "input-required",
+    Status.COMPLETED: "TASK_STATE_COMPLETED",
+    Status.INTERRUPTED: "TASK_STATE_CANCELED",
+    Status.CANCELED: "TASK_STATE_CANCELED",
+    Status.FAILED: "TASK_STATE_FAILED",
+    Status.ABORTED: "TASK_STATE_FAILED",
+    Status.INPUT_REQUIRED: "TASK_STATE_INPUT_REQUIRED",
 }
 
 
@@ -89,19 +89,21 @@ def test_a_status_has_its_word_and_comes_back(status: Status) -> None:
 
 @pytest.mark.parametrize(
     ("state", "status"),
-    [("canceled", "canceled"), ("rejected", "failed"), ("auth-required", "input_required")],
+    [("CANCELED", "canceled"), ("REJECTED", "failed"), ("AUTH_REQUIRED", "input_required")],
 )
 def test_words_of_others_are_read(state: str, status: str) -> None:
-    task = {"kind": "task", "id": "t", "contextId": "c", "status": {"state": state}}
+    task = {"id": "t", "contextId": "c", "status": {"state": f"TASK_STATE_{state}"}}
     result = from_a2a(task, AgentResult)
     assert (result.status, result.task_id, result.context_id) == (status, "t", "c")
     assert result.error is not None
 
 
-@pytest.mark.parametrize("state", ["working", "submitted", "unknown", None, 7])
+@pytest.mark.parametrize(
+    "state", ["TASK_STATE_WORKING", "TASK_STATE_SUBMITTED", "completed", None, 7]
+)
 def test_a_task_that_is_not_over_is_no_result(state: Any) -> None:
     with pytest.raises(Misuse, match="has not ended"):
-        from_a2a({"kind": "task", "status": {"state": state}}, AgentResult)
+        from_a2a({"status": {"state": state}}, AgentResult)
 
 
 def test_a_result_is_a_task() -> None:
@@ -113,10 +115,10 @@ def test_a_result_is_a_task() -> None:
         artifacts=[Artifact("report", (Text("All is well."),))],
     )
     task = to_a2a(result)
-    assert (task["kind"], task["id"], task["contextId"]) == ("task", "run-1", "c")
-    assert task["status"]["message"]["parts"] == [{"kind": "text", "text": "Done."}]  # type: ignore[index, call-overload]
-    assert [message["role"] for message in task["history"]] == ["user", "agent"]  # type: ignore[index, call-overload, union-attr]
-    assert task["artifacts"][0]["parts"] == [{"kind": "text", "text": "All is well."}]  # type: ignore[index, call-overload]
+    assert (task["id"], task["contextId"]) == ("run-1", "c")
+    assert task["status"]["message"]["parts"] == [{"text": "Done."}]  # type: ignore[index, call-overload]
+    assert [message["role"] for message in task["history"]] == ["ROLE_USER", "ROLE_AGENT"]  # type: ignore[index, call-overload, union-attr]
+    assert task["artifacts"][0]["parts"] == [{"text": "All is well."}]  # type: ignore[index, call-overload]
 
 
 @given(results())
@@ -169,7 +171,7 @@ def test_a_request_has_the_words_of_a2a() -> None:
     assert form["configuration"] == {"acceptedOutputModes": ["text/plain"]}
     message = form["message"]
     assert isinstance(message, dict)
-    assert (message["contextId"], message["taskId"], message["role"]) == ("c-1", "t-1", "user")
+    assert (message["contextId"], message["taskId"], message["role"]) == ("c-1", "t-1", "ROLE_USER")
 
 
 def test_parameters_without_a_message_are_misuse() -> None:
@@ -199,7 +201,7 @@ def test_a_card_has_the_words_of_a2a() -> None:
         *("defaultInputModes", "defaultOutputModes"),
     }
     assert form["skills"][0]["inputModes"] == ["text/plain"]
-    assert form["capabilities"]["stateTransitionHistory"] is False
+    assert form["capabilities"] == {"streaming": False, "pushNotifications": False}
     assert (
         from_a2a(form | {"url": "https://x", "version": "1", "provider": None}, AgentCard) == card
     )
@@ -208,26 +210,27 @@ def test_a_card_has_the_words_of_a2a() -> None:
 @pytest.mark.parametrize(
     ("part", "file"),
     [
-        (Image(data=b"x", media_type="image/png"), {"mimeType": "image/png", "bytes": "eA=="}),
-        (Audio(url="https://x/a.wav"), {"uri": "https://x/a.wav"}),
-        (File(name="a.txt", data=b""), {"name": "a.txt", "bytes": ""}),
-        (File(id="art-1", size_bytes=9, summary="s"), {"uri": "artifact:art-1"}),
+        (Image(data=b"x", media_type="image/png"), {"mediaType": "image/png", "raw": "eA=="}),
+        (Audio(url="https://x/a.wav"), {"url": "https://x/a.wav"}),
+        (File(name="a.txt", data=b""), {"filename": "a.txt", "raw": ""}),
+        (File(id="art-1", size_bytes=9, summary="s"), {"url": "artifact:art-1"}),
     ],
     ids=["image", "audio", "file", "stored"],
 )
 def test_files_have_the_form_of_a2a(part: Any, file: Any) -> None:
     form = sent(to_a2a(Artifact("a", (part,))))
-    assert form["parts"][0]["file"] == file
+    (shown,) = form["parts"]
+    assert {name: shown[name] for name in shown if name != "metadata"} == file
     assert from_a2a(form, Artifact).parts == (part,)
 
 
 def test_parts_of_others_are_read() -> None:
     theirs = [
-        {"kind": "file", "file": {"mimeType": "image/png", "uri": "https://x/i.png"}},
-        {"kind": "file", "file": {"name": "r.pdf", "uri": "https://x/r.pdf"}},
-        {"kind": "data", "data": {"a": 1}, "metadata": {"mine": 1}},
+        {"mediaType": "image/png", "url": "https://x/i.png"},
+        {"filename": "r.pdf", "url": "https://x/r.pdf"},
+        {"data": {"a": 1}, "metadata": {"mine": 1}},
     ]
-    found = from_a2a({"kind": "message", "role": "agent", "parts": theirs}, Message)
+    found = from_a2a({"role": "ROLE_AGENT", "parts": theirs}, Message)
     assert found == Message(
         "assistant",
         (
@@ -248,9 +251,9 @@ def test_nothing_of_the_inside_goes_to_strangers() -> None:
 @pytest.mark.parametrize(
     ("data", "kind"),
     [
-        ({"kind": "message", "role": "agent"}, Message),
-        ({"kind": "message", "parts": [7]}, Message),
-        ({"kind": "message", "parts": [], "metadata": {"upshot": {"role": "king"}}}, Message),
+        ({"role": "ROLE_AGENT"}, Message),
+        ({"parts": [7]}, Message),
+        ({"parts": [], "metadata": {"upshot": {"role": "king"}}}, Message),
         ({"name": 7}, AgentCard),
         ({}, int),
         ([], Message),
@@ -264,7 +267,7 @@ def test_what_is_of_another_form_is_misuse(data: Any, kind: Any) -> None:
 @given(json_objects())
 def test_reading_never_raises_anything_else(data: Any) -> None:
     form = {"status": data, "metadata": {"upshot": data}, "parts": [data], "history": [data]}
-    for state in ("completed", "failed"):
+    for state in ("TASK_STATE_COMPLETED", "TASK_STATE_FAILED"):
         for kind in (Message, Artifact, AgentCard, Skill, AgentResult):
             with contextlib.suppress(Misuse):
                 from_a2a({**form, "status": {**data, "state": state}, **data}, kind)

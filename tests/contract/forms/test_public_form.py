@@ -9,10 +9,12 @@ import pytest
 
 from upshot import (
     Agent,
+    AgentError,
     Failed,
     ModelResponse,
     Reasoning,
     Request,
+    Retry,
     ScriptedModel,
     ScriptEngine,
     Text,
@@ -40,7 +42,7 @@ async def search(words: str) -> str:
     raise ToolError("canary is down")
 
 
-@tool(effect="write", approval=True)
+@tool(effect="write", approval=True, ask="user")
 async def refund(order: int) -> str:
     """Pay canary back."""
     return "canary"
@@ -110,6 +112,23 @@ async def test_a_tool_that_failed_is_failed_and_says_no_more() -> None:
     seen = await shown(desk("Sorry."), search="Search")
     states = [one["state"] for one in seen if one["kind"] == "tool"]
     assert (states, CANARY in json.dumps(seen)) == (["started", "failed"], False)
+
+
+async def test_what_staff_is_asked_is_not_shown_and_only_that_it_waits() -> None:
+    for_staff = desk([ToolCall("p", "refund", {"order": 7})]).but(
+        tools=[look, search, refund.but(ask="staff")]
+    )
+    seen = await shown(for_staff, refund="Refund")
+    assert without_seq([seen[-1]]) == [
+        {"kind": "end", "status": "input_required", "waits_for_others": True}
+    ]
+
+
+async def test_a_call_of_a_model_that_is_tried_again_makes_its_pieces_void() -> None:
+    busy = ModelResponse(error=AgentError("rate_limited", "canary", retryable=True))
+    retry = Retry(base_s=0)
+    seen = await shown(desk().but(model=ScriptedModel([busy, "Hello."]), retry=retry))
+    assert without_seq(seen)[0] == {"kind": "reset"}
 
 
 async def test_a_question_shows_what_is_approved_and_its_digest() -> None:

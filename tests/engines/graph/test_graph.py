@@ -557,7 +557,7 @@ async def test_a_node_may_end_the_run_as_interrupted() -> None:
         (lambda: Graph({}), "no node ''"),
         (lambda: Graph({"a": nothing}, [], "b"), "'b' to start"),
         (lambda: Graph({"a": nothing}, [("a", "b")]), "no node 'b'"),
-        (lambda: Graph({"a": nothing}, ["ab"]), "no edge"),
+        (lambda: Graph({"a": nothing}, ["ab"]), "not an edge"),
         (lambda: Graph({"a": nothing}, [("a", "a", "x")]), "is a str"),
         (lambda: Graph({"a": 3}), "node 'a' is int"),
         (lambda: Graph({"a": nothing}, ends=["z"]), "no node 'z'"),

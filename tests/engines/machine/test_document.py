@@ -100,8 +100,8 @@ def test_what_is_merged_keeps_the_place_where_it_is_written() -> None:
 @pytest.mark.parametrize(
     ("text", "found", "place"),
     [
-        ("a: 1\nb: {<<: 5}", "<< with a value that is no mapping", (2, 5)),
-        ("a: 1\nb: {<<: [{}, x]}", "<< with a value that is no mapping", (2, 5)),
+        ("a: 1\nb: {<<: 5}", "<< with a value that is not a mapping", (2, 5)),
+        ("a: 1\nb: {<<: [{}, x]}", "<< with a value that is not a mapping", (2, 5)),
         ("a: &a {x: 1}\nb: {<<: *a, <<: *a}", "a second <<", (2, 13)),
     ],
     ids=["number", "list", "twice"],
@@ -139,7 +139,7 @@ def test_what_no_person_can_read_is_refused(text: str) -> None:
         ("a:\n\tb: 1", "this is not YAML (a tab in the indentation)"),
         ("a: *x", "the alias *x of nothing"), ("a: &x [*x]", "inside what it stands for"),
         ("a: !!python/object:os.system x", "the tag"), ("a: !x 1", "the tag !x"),
-        ("? [1]\n: 2", "a key that is no text"), ("a: 1\n---\nb: 2", "another document"),
+        ("? [1]\n: 2", "a key that is not a text"), ("a: 1\n---\nb: 2", "another document"),
     ],
 )  # fmt: skip
 def test_what_is_no_plain_data_is_told(text: str, said: str) -> None:

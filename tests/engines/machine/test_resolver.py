@@ -342,7 +342,7 @@ async def test_the_input_of_a_function_has_to_name_its_arguments() -> None:
     result = await go(engine_of(states, functions={"f": max}))
     assert result.error is not None
     assert result.error.code == "invalid_request"
-    assert "the input of the function 'f' is no mapping" in result.error.message
+    assert "the input of the function 'f' is not a mapping" in result.error.message
 
 
 async def test_an_input_that_is_a_list_is_shown_to_the_agent_as_json() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from upshot.contract import AgentResult, Request, RunSettled, RunStarted
 from upshot.journal import open_journal
+from upshot.journal.run_list import RunQuery
 from upshot.journal.sql.conversations import list_conversations
 
 _START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -59,7 +60,8 @@ async def test_a_page_of_many_conversations_is_one_statement(
 
         def look(connection: Any) -> tuple[list[Any], Counting]:
             counting = Counting(connection)
-            return list_conversations(counting, 20, newest_first=newest_first), counting
+            wanted = RunQuery(limit=20)
+            return list_conversations(counting, wanted, newest_first=newest_first), counting
 
         await journal.flush()
         page, counting = await journal.read(look)

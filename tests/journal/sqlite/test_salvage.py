@@ -14,7 +14,7 @@ from upshot.errors import JournalError, Misuse
 from upshot.journal import SqliteJournal
 from upshot.journal.sqlite.salvage import Salvaged, salvage_file
 
-RUNS, EVENTS = 8, 12
+RUNS, EVENTS = 24, 12
 
 
 @pytest.fixture(scope="module")

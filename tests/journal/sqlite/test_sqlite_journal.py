@@ -340,7 +340,7 @@ from upshot.journal import SqliteJournal, open_journal
 
 async def main(path):
     journal = await SqliteJournal.open(path)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
     safe = 0
     try:
         for seq in range(1, 1000):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from upshot import Agent, Request, ScriptedModel, run_sync
 from upshot.errors import JournalError
 from upshot.journal.event_codec import FORMAT
 from upshot.journal.sqlite.tables import open_database
@@ -46,3 +47,35 @@ def test_a_file_of_another_format_is_refused_and_stays_as_it_was(tmp_path: Path,
     with pytest.raises(JournalError, match=f"is of format {version}, .* reads format {FORMAT}"):
         open_database(str(path))
     assert path.read_bytes() == before
+
+
+def _damage(path: Path, index: str, *, empty: bool) -> None:
+    """Hide an entry of an index, or all of them; the index is one page."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        found = "SELECT rootpage FROM sqlite_schema WHERE name = ?"
+        (page,) = connection.execute(found, (index,)).fetchone()
+        (size,) = connection.execute("PRAGMA page_size").fetchone()
+    data = bytearray(path.read_bytes())
+    start = (page - 1) * size
+    if empty:
+        # How many cells the page has; see "B-tree Pages" of SQLite's file format.
+        data[start + 3 : start + 5] = bytes(2)
+    else:
+        place = data.index(b"run-3", start, start + size)
+        data[place + 4] ^= 8
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_run_that_a_damaged_index_hides_is_not_begun_again(tmp_path: Path, empty: bool):
+    path = tmp_path / "runs.db"
+    agent = Agent("a", model=ScriptedModel(["Done."] * 9))
+    for number in range(5):
+        run_sync(agent, Request("?", run_id=f"run-{number}"), journal=path)
+    _damage(path, "sqlite_autoindex_runs_1", empty=empty)
+    with pytest.raises(JournalError, match="index of runs is damaged: it does not have run-3"):
+        run_sync(agent, Request("?", run_id="run-3"), journal=path)
+    assert run_sync(agent, Request("?", run_id="other"), journal=path).content == "Done."
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        ids = connection.execute("SELECT run_id FROM runs NOT INDEXED ORDER BY run_no").fetchall()
+    assert [*sum(ids, ())] == ["run-0", "run-1", "run-2", "run-3", "run-4", "other"]

@@ -35,6 +35,7 @@ from upshot.runs.limits.quotas import (
     bind,
     bounds_of,
     handed_on,
+    renewed,
     reserve,
     settle,
     used_by,
@@ -275,3 +276,13 @@ def test_no_order_of_calls_passes_the_cap(cap: int, calls: list[Any]) -> None:
             settle(values, reserved, Decimal(0), billed)
         waiting = waiting[settled:]
         assert spent <= cap
+
+
+def test_what_is_given_anew_under_a_name_counts_on_what_it_counted() -> None:
+    day, own = Quota("day", max_runs=5), Quota("own", scope="run", max_runs=1)
+    logged = (BoundQuota(day, "", "first"), BoundQuota(own, "first", "first"))
+    assert renewed((), logged) == logged
+    wider, more = Quota("own", scope="run", max_runs=9), Quota("month", max_runs=7)
+    found = (logged[0], BoundQuota(wider, "first", "first"), more)
+    assert renewed((wider, more), logged) == found
+    assert renewed(found, logged) == found

@@ -38,9 +38,28 @@ _PLAIN = frozenset(
 _NAMES = frozenset({"name", "tool_name"})
 
 
+# What stands for a secret in a log: what its marks begin with, which secret, in which spelling.
+_MARK = "<secret {}.{}.{}>"
+MARKS_OPTION = "secrets"
+"""Where run_started keeps what the marks of its log begin with."""
+
+
 def _mask(number: int, form: int) -> str:
     del number, form
     return MASK
+
+
+def marks_of(name: str) -> Callable[[int, int], str]:
+    """What makes the marks that begin with *name*, of a secret's number and its spelling's."""
+    return lambda number, form: _MARK.format(name, number, form)
+
+
+def hide_marks(text: str, options: Mapping[str, Json]) -> str:
+    """*text* of a log with the options *options*, ``***`` in the place of each mark."""
+    name = options.get(MARKS_OPTION)
+    if not isinstance(name, str):
+        return text
+    return re.sub(_MARK.format(re.escape(name), r"\d+", r"\d+"), MASK, text)
 
 
 FORMS = 12

@@ -4,7 +4,7 @@ What A2A has no field for goes into ``metadata["upshot"]``: upshot reads it back
 ignore it.
 
 Source:
-    A2A protocol specification 0.3, sections 5.5 and 6, read November 2026.
+    A2A protocol specification 1.0, sections 4 and 5, and its a2a.proto, read November 2026.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from upshot.errors import Misuse
 V = TypeVar("V")
 
 _EXTENSION = "upshot"
+_USER, _AGENT = "ROLE_USER", "ROLE_AGENT"
 _ID_CHARS = 16
 _STORED = "artifact:"
 
@@ -87,9 +88,8 @@ def _with_extension(form: JsonObject, metadata: JsonObject, **facts: Json) -> Js
 def _message_to_a2a(message: Message, *, task_id: str = "", context_id: str = "") -> JsonObject:
     """The form of a message; thoughts and provider-signed parts are left out."""
     form: JsonObject = {
-        "kind": "message",
         "messageId": _id("msg", message),
-        "role": "user" if message.role is Role.USER else "agent",
+        "role": _USER if message.role is Role.USER else _AGENT,
         "parts": _parts_to_a2a(message.parts),
     }
     form |= {"taskId": task_id} if task_id else {}
@@ -101,7 +101,7 @@ def _message_to_a2a(message: Message, *, task_id: str = "", context_id: str = ""
         name=message.name,
         tool_call_id=message.tool_call_id,
         tool_calls=[_plain(call) for call in message.tool_calls],
-        paused=message.paused,
+        paused=message.paused or None,
     )
 
 
@@ -126,11 +126,11 @@ def _parts_to_a2a(parts: Iterable[Part]) -> list[Json]:
 def _part_to_a2a(part: Text | Image | File | Audio | Data | Unknown) -> JsonObject:
     match part:
         case Text():
-            return _with_extension({"kind": "text", "text": part.text}, {}, trust=part.trust)
+            return _with_extension({"text": part.text}, {}, trust=part.trust)
         case Data():
-            return _data_to_a2a(part)
+            return {"data": part.data, "mediaType": part.media_type}
         case Unknown():
-            return _with_extension({"kind": "data", "data": part.raw}, {}, kind="unknown")
+            return _with_extension({"data": part.raw}, {}, kind="unknown")
         case Image():
             return _file_to_a2a(part, "image")
         case Audio():
@@ -139,28 +139,20 @@ def _part_to_a2a(part: Text | Image | File | Audio | Data | Unknown) -> JsonObje
             return _file_to_a2a(part, "file")
 
 
-def _data_to_a2a(part: Data) -> JsonObject:
-    is_object = isinstance(part.data, dict)
-    form: JsonObject = {"kind": "data", "data": part.data if is_object else {"value": part.data}}
-    is_usual = part.media_type == Data().media_type
-    facts: JsonObject = {} if is_usual else {"media_type": part.media_type}
-    return _with_extension(form, {}, facts=facts, shape="" if is_object else "value")
-
-
 def _file_to_a2a(part: Image | Audio | File, kind: str) -> JsonObject:
     facts = _plain(part)
     for name in ("kind", "url", "data", "media_type", "name"):
         facts.pop(name, None)
-    file: JsonObject = {"name": part.name} if isinstance(part, File) and part.name else {}
-    file |= {"mimeType": part.media_type} if part.media_type else {}
+    form: JsonObject = {"filename": part.name} if isinstance(part, File) and part.name else {}
+    form |= {"mediaType": part.media_type} if part.media_type else {}
     if part.data is not None:
-        file["bytes"] = b64encode(part.data).decode()
+        form["raw"] = b64encode(part.data).decode()
         facts |= {"url": part.url} if part.url else {}
     else:
         # A file needs an address; a stored one gets a pseudo-address with its id.
         stored = "" if isinstance(part, Image) else part.id
-        file["uri"] = part.url or f"{_STORED}{stored}"
-    return _with_extension({"kind": "file", "file": file}, {}, part=kind, facts=facts)
+        form["url"] = part.url or f"{_STORED}{stored}"
+    return _with_extension(form, {}, part=kind, facts=facts)
 
 
 def _id(prefix: str, value: object) -> str:
@@ -173,7 +165,7 @@ def _id(prefix: str, value: object) -> str:
 def _message_of(data: JsonObject) -> Message:
     """Read a message; raises ``Misuse`` if it is not one."""
     metadata, facts = _metadata_of(data)
-    role = _text_in(facts, "role") or ("user" if data.get("role") == "user" else "assistant")
+    role = _text_in(facts, "role") or ("user" if data.get("role") == _USER else "assistant")
     parts = _parts_of(data)
     only = parts[0] if len(parts) == 1 else None
     is_text = isinstance(only, Text) and bool(only.text) and not only.trust
@@ -205,7 +197,7 @@ def _metadata_of(data: JsonObject) -> tuple[JsonObject, JsonObject]:
 def _parts_of(data: JsonObject) -> tuple[Part, ...]:
     parts = data.get("parts")
     if not isinstance(parts, list):
-        raise Misuse(f"this A2A {data.get('kind', 'value')} has no list of parts")
+        raise Misuse("this A2A message or artifact has no list of parts")
     return tuple(_part_of(part) for part in parts)
 
 
@@ -213,38 +205,34 @@ def _part_of(data: Json) -> Part:
     if not isinstance(data, dict):
         raise Misuse(f"an A2A part must be an object, got {kind_of(data)}")
     _, facts = _metadata_of(data)
-    match data.get("kind"):
-        case "text":
-            return Text(_text_in(data, "text"), trust=_text_in(facts, "trust"))
-        case "data":
-            return _data_of(data.get("data"), facts)
-        case "file":
-            return _file_of(_object_in(data, "file"), facts)
-        case _:
-            return Unknown(raw=data)
+    if "text" in data:
+        return Text(_text_in(data, "text"), trust=_text_in(facts, "trust"))
+    if "data" in data:
+        return _data_of(data["data"], data, facts)
+    if "raw" in data or "url" in data:
+        return _file_of(data, facts)
+    return Unknown(raw=data)
 
 
-def _data_of(data: Json, facts: JsonObject) -> Part:
-    if facts.get("kind") == "unknown" and isinstance(data, dict):
-        return Unknown(raw=data)
-    if facts.get("shape") == "value" and isinstance(data, dict):
-        data = data.get("value")
-    named = _object_in(facts, "facts")
-    return Data(data, _text_in(named, "media_type") if named else Data().media_type)
+def _data_of(value: Json, data: JsonObject, facts: JsonObject) -> Part:
+    if facts.get("kind") == "unknown" and isinstance(value, dict):
+        return Unknown(raw=value)
+    known = isinstance(data.get("mediaType"), str)
+    return Data(value, _text_in(data, "mediaType") if known else Data().media_type)
 
 
-def _file_of(file: JsonObject, facts: JsonObject) -> Part:
-    media_type, uri = _text_in(file, "mimeType"), _text_in(file, "uri")
+def _file_of(data: JsonObject, facts: JsonObject) -> Part:
+    media_type, url = _text_in(data, "mediaType"), _text_in(data, "url")
     kind = _text_in(facts, "part") or _kind_of(media_type)
     form: JsonObject = {**_object_in(facts, "facts"), "kind": kind, "media_type": media_type}
-    if isinstance(file.get("bytes"), str):
-        form["data"] = file["bytes"]
-    elif uri.startswith(_STORED):
-        form.setdefault("id", uri.removeprefix(_STORED))
+    if isinstance(data.get("raw"), str):
+        form["data"] = data["raw"]
+    elif url.startswith(_STORED):
+        form.setdefault("id", url.removeprefix(_STORED))
     else:
-        form["url"] = uri
+        form["url"] = url
     if kind == "file":
-        form["name"] = _text_in(file, "name")
+        form["name"] = _text_in(data, "filename")
     return cast("Part", _read_as(form, _FILES.get(kind, File)))
 
 
@@ -256,20 +244,20 @@ def _kind_of(media_type: str) -> str:
 _FILES: dict[str, type[Image | Audio | File]] = {"image": Image, "audio": Audio, "file": File}
 
 _STATES = {
-    Status.COMPLETED: "completed",
-    Status.FAILED: "failed",
-    Status.ABORTED: "failed",
-    Status.CANCELED: "canceled",
-    Status.INTERRUPTED: "canceled",
-    Status.INPUT_REQUIRED: "input-required",
+    Status.COMPLETED: "TASK_STATE_COMPLETED",
+    Status.FAILED: "TASK_STATE_FAILED",
+    Status.ABORTED: "TASK_STATE_FAILED",
+    Status.CANCELED: "TASK_STATE_CANCELED",
+    Status.INTERRUPTED: "TASK_STATE_CANCELED",
+    Status.INPUT_REQUIRED: "TASK_STATE_INPUT_REQUIRED",
 }
 _STATUSES = {
-    "completed": Status.COMPLETED,
-    "failed": Status.FAILED,
-    "rejected": Status.FAILED,
-    "canceled": Status.CANCELED,
-    "input-required": Status.INPUT_REQUIRED,
-    "auth-required": Status.INPUT_REQUIRED,
+    "TASK_STATE_COMPLETED": Status.COMPLETED,
+    "TASK_STATE_FAILED": Status.FAILED,
+    "TASK_STATE_REJECTED": Status.FAILED,
+    "TASK_STATE_CANCELED": Status.CANCELED,
+    "TASK_STATE_INPUT_REQUIRED": Status.INPUT_REQUIRED,
+    "TASK_STATE_AUTH_REQUIRED": Status.INPUT_REQUIRED,
 }
 _CODES = {
     Status.FAILED: ErrorCode.INTERNAL,
@@ -284,7 +272,6 @@ _CARD_WORDS = {
     "input_modes": "inputModes",
     "output_modes": "outputModes",
     "push_notifications": "pushNotifications",
-    "state_transition_history": "stateTransitionHistory",
 }
 
 
@@ -293,7 +280,7 @@ def to_a2a(value: object) -> JsonObject:
 
     Args:
         value: An ``AgentResult`` becomes a task, a ``Status`` a task status, a ``Request`` the
-            parameters of ``message/send``; ``Message``, ``Artifact``, ``AgentCard``, ``Skill``
+            parameters of ``SendMessage``; ``Message``, ``Artifact``, ``AgentCard``, ``Skill``
             and ``AgentCapabilities`` become the A2A objects of the same name.
 
     Returns:
@@ -362,7 +349,6 @@ def _task(result: AgentResult[Any]) -> JsonObject:
         status["timestamp"] = result.ended_at.isoformat().replace("+00:00", "Z")
     shown = [m for m in result.messages if m.role in (Role.USER, Role.ASSISTANT)]
     form: JsonObject = {
-        "kind": "task",
         "id": task_id,
         "contextId": result.context_id,
         "status": status,
@@ -459,7 +445,7 @@ def _result_of(data: JsonObject) -> AgentResult[Any]:
 def _request_of(data: JsonObject) -> Request:
     asked = _object_in(data, "message")
     if not asked:
-        raise Misuse("the parameters of message/send have no message")
+        raise Misuse("the parameters of SendMessage have no message")
     (metadata, facts), config = _metadata_of(data), data.get("configuration")
     modes = _object_in(data, "configuration").get("acceptedOutputModes")
     listed = modes if isinstance(modes, list) else []

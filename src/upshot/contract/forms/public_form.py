@@ -5,13 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.events import Event, RunSettled, ToolProgress, ToolSettled, ToolStarted
-from upshot.contract.model_calls import ModelReplied, TextDelta
+from upshot.contract.events import (
+    AttemptStarted,
+    Event,
+    RunSettled,
+    ToolProgress,
+    ToolSettled,
+    ToolStarted,
+)
+from upshot.contract.model_calls import ModelReplied, ModelRetried, TextDelta
 from upshot.contract.pending import Pending, PendingApproval, PendingQuestion
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolArtifactReference, ToolExecutionResult
 
-_Shown = TextDelta | ModelReplied | ToolStarted | ToolProgress | ToolSettled | RunSettled
+_Shown = (
+    AttemptStarted
+    | TextDelta
+    | ModelReplied
+    | ModelRetried
+    | ToolStarted
+    | ToolProgress
+    | ToolSettled
+    | RunSettled
+)
 
 
 def to_public_event(event: Event, *, tools: Mapping[str, str] | None = None) -> JsonObject | None:
@@ -22,14 +38,18 @@ def to_public_event(event: Event, *, tools: Mapping[str, str] | None = None) -> 
     ====== ============================================================================
     text   ``text``, a piece of a reply
     message ``text``, a whole reply; it takes the place of the pieces before it
+    reset  the pieces since the last whole reply are void; with ``attempt``, its number, all that
+           was said before is, since the attempt was revised
     tool   ``id`` of the call, ``name`` as *tools* has it, ``state``: started, done, failed,
            or working with a ``text``, what the tool says of its progress
-    end    ``status``; ``text``, the answer; ``error``, its code; ``questions``
+    end    ``status``; ``text``, the answer; ``error``, its code; ``questions``, and
+           ``waits_for_others`` where it waits for somebody else; a park is one too
     ====== ============================================================================
 
-    A question is that of an approval (``kind`` approval: ``id``, ``tool``, ``arguments``,
-    ``effect``, ``digest``) or of the agent (``kind`` question: ``id``, ``question``,
-    ``choices``). The arguments are shown whole, for the user answers for them.
+    Only what the user of the run may answer is asked. A question is that of an approval (``kind``
+    approval: ``id``, ``tool``, ``arguments``, ``effect``, ``digest``) or of the agent (``kind``
+    question: ``id``, ``question``, ``choices``). The arguments are shown whole, for the user
+    answers for them.
 
     Instructions, thoughts, headers, outputs and arguments of other calls, messages of errors and
     events of child runs are in none of them.
@@ -52,6 +72,10 @@ def to_public_event(event: Event, *, tools: Mapping[str, str] | None = None) -> 
 
 def _shown(event: _Shown, tools: Mapping[str, str]) -> JsonObject | None:
     match event:
+        case AttemptStarted(attempt=attempt):
+            return {"kind": "reset", "attempt": attempt} if attempt > 1 else None
+        case ModelRetried():
+            return {"kind": "reset"}
         case TextDelta(text=text):
             return {"kind": "text", "text": text}
         case ModelReplied(response=response):
@@ -78,14 +102,17 @@ def _tool(name: str | None, call_id: str, state: str) -> JsonObject | None:
 
 def _end(result: AgentResult[Json], tools: Mapping[str, str]) -> JsonObject:
     end: JsonObject = {"kind": "end", "status": str(result.status)}
-    if result.content:
-        end["text"] = result.content
+    text = result.output if result.content is None else result.content
+    # What the deciders did not let pass is no answer.
+    if result.committed and text and isinstance(text, str):
+        end["text"] = text
     # The run that waits for somebody has no fault.
     if result.error is not None and not result.pending:
         end["error"] = str(result.error.code)
-    questions = [_question(one, tools) for one in result.pending]
-    if found := [one for one in questions if one is not None]:
-        end["questions"] = [*found]
+    if found := [_question(one, tools) for one in result.pending if one.audience == "user"]:
+        end["questions"] = [one for one in found if one is not None]
+    if len(found) < len(result.pending):
+        end["waits_for_others"] = True
     return end
 
 

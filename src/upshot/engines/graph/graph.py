@@ -336,7 +336,9 @@ def _names(nodes: Iterable[str]) -> str:
 
 def _read_edge(edge: Sequence[Any]) -> Edge:
     if isinstance(edge, str) or not 2 <= len(edge) <= 3:
-        raise Misuse(f"{edge!r} is no edge: give (source, target) or (source, target, condition)")
+        raise Misuse(
+            f"{edge!r} is not an edge: give (source, target) or (source, target, condition)"
+        )
     read = Edge(*edge)
     if read.condition is not None and not callable(read.condition):
         raise Misuse(

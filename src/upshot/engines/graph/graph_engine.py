@@ -291,7 +291,7 @@ class _Step:
 
     async def _try(self, name: str, node: Node, base: Board) -> tuple[BoardCopy, Any]:
         """Work on a copy of *base*, as often as the node may; a failed try changes nothing."""
-        tries = 1
+        tries = 1 + await self._walk.tries_before(self._key)
         while True:
             # A copy for each try: what a failed one changed goes with its copy.
             board, self.handoff = BoardCopy(base), None
@@ -317,7 +317,9 @@ class _Step:
         if told is not None and not told.retryable:
             return False
         floor_s = getattr(told or error, "retry_after_s", None) or 0.0
-        return await self._walk.may_try_again(tries, node.attempts, node.backoff_s, floor_s=floor_s)
+        return await self._walk.may_try_again(
+            tries, node.attempts, node.backoff_s, key=self._key, floor_s=floor_s
+        )
 
     async def _work(self, name: str, node: Node, board: BoardCopy, key: str) -> Any:
         walk, work, output = self._walk, node.work, node.output

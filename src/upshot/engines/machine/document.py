@@ -448,7 +448,9 @@ class _Composer:
             mark = piece.mark._replace(path=path)
             self._keys[-1] = Scalar(mark, piece.value, piece.text, piece.style)
         else:
-            self._faults.append(MachineFault(piece.mark, "a key that is no text", "a text as key"))
+            self._faults.append(
+                MachineFault(piece.mark, "a key that is not a text", "a text as key")
+            )
             self._keys[-1] = Scalar(piece.mark, None, "?")
 
     def _merge(self, key: Scalar, piece: Piece) -> None:
@@ -459,7 +461,7 @@ class _Composer:
             wanted = "one with a list: <<: [*one, *other]"
             self._faults.append(MachineFault(key.mark, "a second <<", wanted, kind="duplicate"))
         elif len(bases) < len(named):
-            found = "<< with a value that is no mapping"
+            found = "<< with a value that is not a mapping"
             wanted = "<<: *name of a mapping, or a list of such"
             self._faults.append(MachineFault(key.mark, found, wanted, kind="yaml"))
         else:

@@ -113,7 +113,7 @@ _STATE: dict[str, Any] = {
     ),
     "as": _is(
         "string",
-        "A name for the item in expressions, of letters, digits and _, that is none of "
+        "A name for the item in expressions, of letters, digits and _, that is not one of "
         f"{', '.join(ROOTS)}. Default: item.",
         minLength=1,
         pattern="^[A-Za-z_][A-Za-z0-9_]*$",

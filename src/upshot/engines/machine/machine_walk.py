@@ -290,15 +290,16 @@ class MachineWalk:
             asked = to_free_json(self.given if given is None else given)[0]
         else:
             asked = task.input.value(scope)
-        retry, tries = task.retry or _ONCE, 1
+        retry = task.retry or _ONCE
+        tries = 1 + await self.walk.tries_before(key, self.clock)
         while True:
             # A child run that failed has ended for good, so a further try is another run.
             outcome = await self._do(task, key if tries == 1 else f"{key}~{tries}", asked, name)
-            if outcome.error is None or not await self._may_try_again(outcome, retry, tries):
+            if outcome.error is None or not await self._may_try_again(outcome, retry, tries, key):
                 return outcome
             tries += 1
 
-    async def _may_try_again(self, outcome: Outcome, retry: Retrying, tries: int) -> bool:
+    async def _may_try_again(self, outcome: Outcome, retry: Retrying, tries: int, key: str) -> bool:
         error = outcome.error
         # An exception does not say whether a further try would help.
         if error is None or not (error.retryable or outcome.exception is not None):
@@ -306,7 +307,12 @@ class MachineWalk:
         limits = outcome.result.rate_limit
         floor_s = max(error.retry_after_s or 0.0, (limits and limits.retry_after) or 0.0)
         return await self.walk.may_try_again(
-            tries, retry.max_attempts, retry.backoff_s, floor_s=floor_s, clock=self.clock
+            tries,
+            retry.max_attempts,
+            retry.backoff_s,
+            key=key,
+            floor_s=floor_s,
+            clock=self.clock,
         )
 
     async def _do(self, task: Task, key: str, given: Json, name: str) -> Outcome:
@@ -317,7 +323,7 @@ class MachineWalk:
                 task, given, self.context.values, walk=self.walk, key=key
             )
         if not isinstance(given, dict):
-            message = f"{task.mark}: the input of the machine {task.name!r} is no mapping"
+            message = f"{task.mark}: the input of the machine {task.name!r} is not a mapping"
             raise Failed(ErrorCode.INVALID_REQUEST, message)
         return await self._descend(task.machine, f"{key}/", f"{name}/", given)
 

@@ -131,12 +131,12 @@ class Resolver:
             What it returned, or the failure that it raised.
 
         Raises:
-            Failed: Its input is no mapping.
+            Failed: Its input is not a mapping.
         """
         # What the machine was asked is for agents; functions would not know these names.
         keywords = {} if task.input is None else given
         if not isinstance(keywords, dict):
-            message = f"{task.mark}: the input of the function {task.name!r} is no mapping"
+            message = f"{task.mark}: the input of the function {task.name!r} is not a mapping"
             raise Failed("invalid_request", message)
         value: object = await _call(self._functions[task.name], **keywords)
         if value is None or isinstance(value, str | int):

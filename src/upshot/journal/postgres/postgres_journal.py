@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, TypeVar
 
 from upshot.contract.events import Event, RunStarted
@@ -12,7 +12,8 @@ from upshot.journal.event_codec import stamp_of
 from upshot.journal.postgres.batch import ServerCommitter
 from upshot.journal.postgres.listening import ServerListener, ServerPieces
 from upshot.journal.postgres.server import DRIVER_ERRORS, Line, Server, ServerConnection, nul_error
-from upshot.journal.postgres.tables import is_read_only, prepare
+from upshot.journal.postgres.tables import is_read_only, prepare, too_new
+from upshot.journal.shared import JournalAway
 from upshot.journal.sql.connection import Connection
 from upshot.journal.sql.queries import Reader
 from upshot.journal.sql.sql_journal import SqlJournal
@@ -20,6 +21,8 @@ from upshot.journal.sql.writer import Worker, Writer
 from upshot.state.child_runs import origins_of
 
 T = TypeVar("T")
+_CONTENT = "runs events artifacts snapshots wishes inbox notes submissions pieces"
+_VACUUM = f"VACUUM {', '.join(f'upshot.{table}' for table in _CONTENT.split(' '))}"
 
 
 class PostgresJournal(SqlJournal):
@@ -40,6 +43,7 @@ class PostgresJournal(SqlJournal):
         WHEN current_setting('synchronous_standby_names') = '' THEN 'none' ELSE 'synchronous' END
         FROM journal"""
     _touch: ClassVar[str] = "UPDATE journal SET version = version"
+    _server: Server
 
     @classmethod
     async def open(cls, url: str, *, create: bool = True, upgrade: bool = False) -> PostgresJournal:
@@ -72,12 +76,25 @@ class PostgresJournal(SqlJournal):
             lambda: ServerPieces(server),
         )
         reader = Reader(ServerSource(server))
+        opened = cls(server.name, writer, reader, read_only=connection is None)
+        opened._server = server
         if connection is None:
-            return cls(server.name, writer, reader, read_only=True)
+            return opened
         await writer.open(
             lambda: ServerCommitter(Line(server, connection), writer.lease, writer.tell_held)
         )
-        return cls(server.name, writer, reader)
+        return opened
+
+    @property
+    def trouble(self) -> JournalError | None:
+        """Why a worker may not go on with it: it was away for too long, or its tables are newer.
+
+        The tables are looked at whenever the lease on runs is renewed.
+        """
+        broken, told = self._writer.broken, too_new(self.path, self.lease.tables)
+        if isinstance(broken, JournalAway):
+            return broken
+        return JournalError(told) if told else None
 
     def append(self, event: Event, *, epoch: int | None = None) -> None:
         """See ``SqlJournal.append``; a NUL in an id is misuse."""
@@ -95,6 +112,20 @@ class PostgresJournal(SqlJournal):
         for text in texts:
             if "\0" in text:
                 raise nul_error(text)
+
+    def clear_room(self, run_ids: Sequence[str]) -> None:
+        """See ``SqlJournal.clear_room``."""
+        try:
+            connection = self._server.connect()
+            try:
+                connection.do("DELETE FROM upshot.pieces WHERE run_id = ANY(%s)", [[*run_ids]])
+                connection.do(_VACUUM)
+            finally:
+                connection.close()
+        except DRIVER_ERRORS as error:
+            raise JournalError(
+                f"what was redacted is gone from {self.path}, but its dead rows are not: {error}"
+            ) from error
 
 
 class ServerSource:

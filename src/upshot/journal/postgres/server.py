@@ -26,8 +26,9 @@ from upshot.errors import JournalError, Misuse, UpshotError
 from upshot.journal.event_codec import Entry
 from upshot.journal.lease_holder import LEASE_S
 from upshot.journal.postgres.rows import ARRAYS, INSERT, columns_of
-from upshot.journal.postgres.urls import shown_place, split_listen, without_password
-from upshot.journal.sql.connection import HOLDER
+from upshot.journal.postgres.urls import shown_place, split_url, without_password
+from upshot.journal.shared import JournalAway
+from upshot.journal.sql.connection import HOLDER, IN_ANY_LANGUAGE, SKIP_LOCKED
 
 T = TypeVar("T")
 
@@ -41,8 +42,13 @@ PASSING: tuple[type[Exception], ...] = (
     ReadOnlySqlTransaction,
     UniqueViolation,
 )
-# So long a lost server is waited for, and so long at most between two tries.
-_PATIENCE_S = 60.0
+# What a driver says of a server that may be reached a little later, in words or by a code.
+_AWAY = re.compile(
+    "refused|timed? ?out|closed the connection|terminating connection|reset by peer|No such file"
+    "|No route|unreachable|Temporary failure|starting up|shutting down|recovery mode"
+    "|not yet accepting|too many|reserved for|EOF detected|could not receive"
+)
+# So long at most between two tries to reach a lost server.
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 1.0
 # A peer that vanished without a word is noticed; a URL may say otherwise. No statement is
@@ -83,7 +89,11 @@ _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL sea
 _WORDS = (
     ("coalesce(CAST(body AS BLOB), x'')", "body"),
     ("CAST(kind AS BLOB)", "convert_to(kind, 'UTF8')"),
-    (" NOT INDEXED", ""),
+    (" INDEXED BY sqlite_autoindex_runs_1", ""),
+    (" INDEXED BY runs_by_id", ""),
+    (SKIP_LOCKED, "FOR UPDATE SKIP LOCKED"),
+    ("instr(", "strpos("),
+    (IN_ANY_LANGUAGE, 'COLLATE "und-x-icu"'),
     ("now_us()", "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"),
     (
         HOLDER,
@@ -196,13 +206,14 @@ class ServerConnection:
         self.do(INSERT, columns_of((run_no, entry) for entry in entries))
         return True
 
-    def keep_lease(self, holder: str) -> None:
+    def keep_lease(self, holder: str) -> int:
         """See ``WriteConnection.keep_lease``."""
-        self.execute(
-            f"INSERT INTO leases (holder, until) VALUES (?, {_LEASE}) "
-            "ON CONFLICT (holder) DO UPDATE SET until = excluded.until",
+        row = self.execute(
+            f"INSERT INTO leases (holder, until) VALUES (?, {_LEASE}) ON CONFLICT (holder) "
+            "DO UPDATE SET until = excluded.until RETURNING (SELECT version FROM journal)",
             [holder],
-        )
+        ).fetchone()
+        return row[0] if row else 0
 
     def forget_leases(self) -> None:
         """Remove what processes that are long gone have left."""
@@ -256,12 +267,14 @@ class Server:
     Attributes:
         name: The URL without the password.
         writer: Names who writes by this object, among all processes.
+        patience_s: How long it is waited for when it is lost.
     """
 
     def __init__(self, url: str) -> None:
         self.name: str = shown_place(url)
         self.writer: str = secrets.token_hex(16)
-        self._url, listen = split_listen(url)
+        self.patience_s: float
+        self._url, listen, self.patience_s = split_url(url)
         self._conninfo = self._read(self._url)
         self._listen = self._read(listen)
 
@@ -305,8 +318,9 @@ class Server:
     def opening_error(self, error: Exception) -> JournalError:
         """The exception for a journal that cannot be opened because of *error*."""
         said = without_password(reason_of(error), self._url)
+        kind = JournalAway if _AWAY.search(str(error)) else JournalError
         advice = next(advice for word, advice in _ADVICE if word in said)
-        return JournalError(f"the journal {self.name} cannot be opened: {said}; {advice}")
+        return kind(f"the journal {self.name} cannot be opened: {said}; {advice}")
 
 
 class Line:
@@ -324,9 +338,9 @@ class Line:
                 may have been committed.
 
         Raises:
-            JournalError: The server could not be reached for a minute.
+            JournalAway: The server could not be reached for as long as the URL says.
         """
-        deadline, wait_s, tries = time.monotonic() + _PATIENCE_S, _FIRST_WAIT_S, 0
+        deadline, wait_s, tries = time.monotonic() + self.server.patience_s, _FIRST_WAIT_S, 0
         while True:
             try:
                 if self._connection is None:
@@ -338,7 +352,7 @@ class Line:
                 self.drop()
                 tries += 1
                 if time.monotonic() > deadline:
-                    raise JournalError(
+                    raise JournalAway(
                         f"the journal {self.server.name} cannot be reached any more: "
                         f"{reason_of(error)}"
                     ) from error

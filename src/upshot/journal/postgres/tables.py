@@ -9,7 +9,8 @@ from psycopg.errors import InsufficientPrivilege, ReadOnlySqlTransaction
 from upshot.errors import JournalError, Misuse
 from upshot.journal.event_codec import FORMAT
 from upshot.journal.postgres.server import ServerConnection, reason_of
-from upshot.journal.sql.connection import NEVER, SEQ_BITS
+from upshot.journal.run_list import LEAST_TOOK_S
+from upshot.journal.sql.connection import IS_NEW, NEVER, SEQ_BITS
 
 # Any number that no other program is likely to lock.
 _LOCK = 0x7570_7368_6F74
@@ -33,12 +34,22 @@ STEPS: tuple[tuple[str, ...], ...] = (
             context_id text COLLATE "C" NOT NULL DEFAULT '',
             turn text COLLATE "C" NOT NULL DEFAULT '',
             is_chained boolean NOT NULL DEFAULT false,
+            is_inside boolean NOT NULL DEFAULT false,
             revision bigint NOT NULL DEFAULT 0,
             spent text,
+            tokens bigint NOT NULL DEFAULT 0,
+            cost double precision NOT NULL DEFAULT 0,
+            effect bigint NOT NULL DEFAULT 0,
+            error_code text COLLATE "C" NOT NULL DEFAULT '',
             holder text COLLATE "C",
             priority bigint NOT NULL DEFAULT 0,
             due_at bigint,
             due_reason text NOT NULL DEFAULT '',
+            owner text COLLATE "C" NOT NULL DEFAULT '',
+            tenant text COLLATE "C" NOT NULL DEFAULT '',
+            answer text NOT NULL DEFAULT '',
+            took double precision NOT NULL DEFAULT 0,
+            tools text NOT NULL DEFAULT '',
             watched_until timestamptz,
             shown_until timestamptz
         )""",
@@ -58,8 +69,18 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX runs_of_parent ON upshot.runs (parent_run_id, started_at) "
         "WHERE parent_run_id <> ''",
         "CREATE INDEX runs_held ON upshot.runs (holder) WHERE holder IS NOT NULL",
-        "CREATE INDEX runs_due ON upshot.runs (priority DESC, due_at, run_no) "
+        f"CREATE INDEX runs_due ON upshot.runs (priority DESC, {IS_NEW}, due_at, run_no) "
         "WHERE due_at IS NOT NULL",
+        "CREATE INDEX runs_by_effect ON upshot.runs (effect, started_at, run_no) WHERE effect > 0",
+        "CREATE INDEX runs_by_cost ON upshot.runs (cost, started_at, run_no) WHERE cost > 0",
+        "CREATE INDEX runs_by_tokens ON upshot.runs (tokens, started_at, run_no) WHERE tokens > 0",
+        "CREATE INDEX runs_by_error ON upshot.runs (error_code, started_at, run_no) "
+        "WHERE error_code <> ''",
+        f"CREATE INDEX runs_by_took ON upshot.runs (took, started_at, run_no) "
+        f"WHERE took >= {LEAST_TOOK_S}",
+        "CREATE INDEX runs_of_owner ON upshot.runs (owner, started_at, run_no) WHERE owner <> ''",
+        "CREATE INDEX runs_of_tenant ON upshot.runs (tenant, started_at, run_no) "
+        "WHERE tenant <> ''",
         """CREATE TABLE upshot.forks (
             origin_run_id text COLLATE "C" NOT NULL,
             run_id text COLLATE "C" NOT NULL,
@@ -100,11 +121,34 @@ STEPS: tuple[tuple[str, ...], ...] = (
             body text NOT NULL,
             PRIMARY KEY (run_id, item)
         )""",
+        # What parked runs ask and nobody has answered, by the outermost run that waits.
+        """CREATE TABLE upshot.inbox (
+            root_no bigint NOT NULL,
+            run_no bigint NOT NULL,
+            place bigint NOT NULL,
+            item text COLLATE "C" NOT NULL,
+            tool text COLLATE "C" NOT NULL,
+            body text NOT NULL,
+            tell_at bigint DEFAULT 0,
+            tries bigint NOT NULL DEFAULT 0,
+            PRIMARY KEY (run_no, place)
+        )""",
+        "CREATE INDEX inbox_to_tell ON upshot.inbox (tell_at) WHERE tell_at IS NOT NULL",
+        "CREATE INDEX inbox_of_root ON upshot.inbox (root_no)",
         """CREATE TABLE upshot.submissions (
             run_id text COLLATE "C" PRIMARY KEY,
             key text COLLATE "C" UNIQUE,
             until bigint,
             body text NOT NULL
+        )""",
+        # What people noted of runs.
+        """CREATE TABLE upshot.notes (
+            run_id text COLLATE "C" NOT NULL,
+            name text COLLATE "C" NOT NULL,
+            author text COLLATE "C" NOT NULL,
+            at bigint NOT NULL,
+            body text NOT NULL,
+            PRIMARY KEY (run_id, name, author)
         )""",
         # What several processes change, such as how much of a quota is used. Rows change often, so
         # room is left for them in their page.
@@ -165,11 +209,18 @@ def prepare(
             f"the tables of the journal {name} are of version {version}, and this upshot needs "
             f"version {max(1, len(steps) - 1)} or newer: run `upshot journal init URL` once"
         )
-    if version > len(steps):
-        raise JournalError(
-            f"the tables of the journal {name} are of version {version}, and this upshot knows "
-            f"version {len(steps)}: use a newer upshot"
-        )
+    if told := too_new(name, version, len(steps)):
+        raise JournalError(told)
+
+
+def too_new(name: str, version: int, known: int = len(STEPS)) -> str:
+    """Why tables of a version cannot be used by this code, "" where they can."""
+    if version <= known:
+        return ""
+    return (
+        f"the tables of the journal {name} are of version {version}, and this upshot knows "
+        f"version {known}: use a newer upshot"
+    )
 
 
 def is_read_only(connection: ServerConnection) -> bool:

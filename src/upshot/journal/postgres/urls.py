@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 from urllib.parse import unquote
+
+from upshot.errors import Misuse
 
 SCHEMES = ("postgresql", "postgres")
 
 _IN_AUTHORITY = re.compile(r"(?<=://)([^:/?#]*):([^?#]*)@")
 _IN_QUERY = re.compile(r"([?&])password=([^&#]*)&?")
-_LISTEN = re.compile(r"([?&])listen=([^&#]*)&?")
+# What of a URL is none of the driver's.
+_OWN = re.compile(r"([?&])(listen|patience)=([^&#]*)&?")
+_PATIENCE_S = 60.0
 
 
 def is_url(where: str) -> bool:
@@ -22,15 +27,27 @@ def shown_place(where: str) -> str:
     """A journal's place as it may be shown: the URL of a server without its password."""
     if not is_url(where):
         return where
-    where, _ = split_listen(where)
+    where = _OWN.sub(r"\1", where)
     return _IN_QUERY.sub(r"\1", _IN_AUTHORITY.sub(r"\1@", where)).rstrip("?&")
 
 
-def split_listen(url: str) -> tuple[str, str]:
-    """A URL without its ``listen=``, and what that says: where to listen, else the URL itself."""
-    found = _LISTEN.search(url)
-    bare = _LISTEN.sub(r"\1", url).rstrip("?&") if found else url
-    return bare, unquote(found[2]) if found else bare
+def split_url(url: str) -> tuple[str, str, float]:
+    """A URL as the driver reads it, where to listen, and how many seconds a lost server is given.
+
+    The last two are as ``listen=`` and ``patience=`` say, else the URL itself and 60.
+
+    Raises:
+        Misuse: *patience* is no number of seconds.
+    """
+    own = {name: unquote(value) for _, name, value in _OWN.findall(url)}
+    bare = _OWN.sub(r"\1", url).rstrip("?&") if own else url
+    try:
+        patience_s = float(own.get("patience", _PATIENCE_S))
+    except ValueError:
+        patience_s = math.nan
+    if not patience_s >= 0:
+        raise Misuse(f"patience={own['patience']} of a journal's URL: give seconds, 0 or more")
+    return bare, own.get("listen", bare), patience_s
 
 
 def without_password(text: str, url: str) -> str:

@@ -11,12 +11,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from upshot.journal.event_codec import Entry
+from upshot.journal.run_list import no_such_page
+from upshot.journal.shared import NEW
 
 # Below it in the key of an event stands its seq, above it the number of its run.
 SEQ_BITS = 32
 SEQ_MASK: int = (1 << SEQ_BITS) - 1
 HOLDER = "holder_of(holder, (SELECT until FROM leases WHERE leases.holder = runs.holder))"
 """Who holds a run, as ``read_holder`` reads it, with what is left of the lease."""
+IS_NEW = f"(due_reason IN {NEW})"
+"""``DueRun.is_new``, in SQL and in an index."""
+SKIP_LOCKED = "/* not those that others write to */"
+"""At the end of a statement that locks its rows: in a file, the whole file is locked."""
+IN_ANY_LANGUAGE = "/* in any language */"
+"""After a text of which the small letters are wanted: a server has to be told."""
 NEVER: int = -(1 << 62)
 """Stands for the start of a run that has none, so that the index holds every run."""
 
@@ -63,13 +71,34 @@ class WriteConnection(Connection, Protocol):
         """Keep others from writing to any run until the end."""
         ...
 
-    def keep_lease(self, holder: str) -> None:
-        """Note that *holder* has the runs that it takes or took, for the time of a lease."""
+    def keep_lease(self, holder: str) -> int:
+        """Note that *holder* has the runs that it takes or took, for the time of a lease.
+
+        Returns:
+            Of which version the tables are; 0 where that cannot change meanwhile.
+        """
         ...
 
     def insert_events(self, run_no: int, entries: Sequence[Entry]) -> bool:
         """Write events of one run and epoch; returns whether the run has that epoch."""
         ...
+
+
+def place_in_list(connection: Connection, run_id: str, sort: str = "") -> tuple[float, ...]:
+    """Where a run stands in the list of runs, from which a page goes on.
+
+    Args:
+        connection: To the database.
+        run_id: The run.
+        sort: The column by which the list is sorted, "" for the start alone.
+    """
+    names = f"{sort}, " if sort else ""
+    row = connection.execute(
+        f"SELECT {names}started_at, run_no FROM runs WHERE run_id = ?", (run_id,)
+    ).fetchone()
+    if row is None:
+        raise no_such_page(run_id)
+    return row
 
 
 _forks = 0

@@ -87,11 +87,11 @@ def committed_of(connection: Connection, id: str, kept: KeptTurns) -> CommittedT
 
 
 def list_conversations(
-    connection: Connection, limit: int | None, *, newest_first: bool
+    connection: Connection, wanted: RunQuery, *, newest_first: bool
 ) -> list[ConversationSummary]:
     """The conversations, by the time at which their last run began."""
     found: dict[str, list[RunSummary]] = {}
-    for run in read_latest(connection, limit, newest_first=newest_first):
+    for run in read_latest(connection, wanted, newest_first=newest_first):
         found.setdefault(run.context_id, []).append(run)
     listed = [summarised(id, runs[::-1]) for id, runs in found.items()]
     return listed if newest_first else listed[::-1]

@@ -5,25 +5,19 @@ Moments are in microseconds since 1970, by the database's clock.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-from msgspec.structs import replace
+from collections.abc import Collection, Sequence
 
 from upshot.contract.base.enums import Status
-from upshot.contract.base.json_values import clean_text, without_nul
-from upshot.contract.codec import decode, encode
-from upshot.contract.model_calls import Request
-from upshot.journal.event_codec import from_micros, to_micros
-from upshot.journal.lease_holder import read_holder
+from upshot.contract.codec import decode
+from upshot.journal.event_codec import from_micros
+from upshot.journal.lease_holder import NOBODY, read_holder
 from upshot.journal.run_list import RunQuery
-from upshot.journal.shared import KEY_LIFE, QUEUED, DueRun, Submission, is_past_key, taken_id
-from upshot.journal.sql.connection import HOLDER, Connection, WriteConnection
-from upshot.journal.sql.queries import number_of, read_summaries
+from upshot.journal.shared import QUEUED, DueRun, OtherUser, Submission, is_past_key, taken_id
+from upshot.journal.sql.connection import HOLDER, IS_NEW, SKIP_LOCKED, Connection, WriteConnection
+from upshot.journal.sql.queries import FREE, number_of, read_summaries
+from upshot.journal.sql.submissions import NOW_US, keep_submission, queue_run
 from upshot.journal.watching import DUE
-from upshot.state.summary import REQUEST_CHARS, RUNNING
-
-NOW_US = "now_us()"
-"""The database's clock, in the shared statements."""
+from upshot.state.summary import RUNNING, owner_of
 
 # A run that was taken and has neither a log nor a submission had not begun; who has ended is never
 # due, and a child run is its parent's while that has not ended.
@@ -31,60 +25,53 @@ _UNENDED = f"status IN ('{QUEUED}', '{RUNNING}', '{Status.INPUT_REQUIRED}')"
 IS_OPEN = f"""({_UNENDED} AND (last_seq > 0 OR status = '{QUEUED}') AND NOT EXISTS (
     SELECT 1 FROM runs AS parent WHERE parent.run_id = runs.parent_run_id AND parent.{_UNENDED}))"""
 
-_KEY_LIFE_US = int(KEY_LIFE.total_seconds() * 1_000_000)
-_KEEP = "INSERT INTO submissions (run_id, key, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_FIRST_OWNER = """SELECT CAST(owner AS TEXT), CAST(tenant AS TEXT) FROM runs
+    WHERE context_id <> '' AND context_id = ? ORDER BY run_no LIMIT 1"""
 _OF_KEY = "SELECT CAST(body AS TEXT), until FROM submissions WHERE key = ?"
-_OF_RUN = "SELECT CAST(body AS TEXT) FROM submissions WHERE run_id = ? AND until IS NULL"
 _FORGET = "DELETE FROM submissions WHERE key = ?"
-_QUEUE = f"""INSERT INTO runs (run_id, agent_id, status, request, context_id, started_at, priority,
-    due_at, due_reason) VALUES (?, ?, '{QUEUED}', ?, ?, {NOW_US}, ?, coalesce(?, {NOW_US}),
-    'submitted') ON CONFLICT DO NOTHING"""
 _COLUMNS = f"""SELECT CAST(run_id AS TEXT), CAST(agent_id AS TEXT), CAST(context_id AS TEXT),
     CAST(due_reason AS TEXT), priority, due_at, last_seq, CAST(epoch AS BIGINT),
     {HOLDER} FROM runs"""
-_DUE = f"{_COLUMNS} WHERE due_at IS NOT NULL AND due_at <= {NOW_US}"
-_ORDER = " ORDER BY priority DESC, due_at, run_no"
-_DIED = f"{_COLUMNS} WHERE holder IS NOT NULL AND due_at IS NULL AND {IS_OPEN}"
+_DUE = f"{_COLUMNS} WHERE due_at IS NOT NULL AND due_at <= {NOW_US} AND {FREE}"
+_ORDER = f" ORDER BY priority DESC, {IS_NEW}, due_at, run_no"
+_HELD = f"""{_COLUMNS} WHERE holder <> '{NOBODY}'
+    AND (due_at <= {NOW_US} OR due_at IS NULL AND {IS_OPEN})"""
+_RESERVABLE = f"SELECT CAST(run_id AS TEXT) FROM runs WHERE due_at <= {NOW_US}"
+_PUT_OFF = f"UPDATE runs SET due_at = {NOW_US} + ? WHERE run_id = ?"
 _MAKE_DUE = f"""UPDATE runs SET due_at = {NOW_US} + ?, due_reason = ? WHERE run_id = ?
     AND {IS_OPEN}"""
-_SOON = f"{_MAKE_DUE} AND due_at IS NULL"
+_SOON = f"{_MAKE_DUE} AND (due_at IS NULL OR due_at > {NOW_US})"
 _PARENT = f"""SELECT CAST(run_id AS TEXT) FROM runs WHERE {_UNENDED} AND run_id =
     (SELECT parent_run_id FROM runs WHERE run_id = ?)"""
-_STRIP = f"UPDATE submissions SET body = ?, until = {NOW_US} + {_KEY_LIFE_US} WHERE run_id = ?"
-_DROP = f"DELETE FROM submissions WHERE (run_id = ? AND key IS NULL) OR until < {NOW_US}"
 
 
 def submit_run(connection: WriteConnection, new: Submission) -> Submission:
     """Keep a run that is to be begun, within a transaction; see ``SharedJournal.submit``."""
-    values = (new.run_id, new.key or None, encode(new).decode())
-    connection.execute(_KEEP, values)
+    keep_submission(connection, new)
     if new.key:
         standing = _standing(connection, new.key)
         if standing is None:
             connection.execute(_FORGET, (new.key,))
-            connection.execute(_KEEP, values)
+            keep_submission(connection, new)
             standing = _standing(connection, new.key)
         if standing is not None and standing.run_id != new.run_id:
             return standing
     if number_of(connection, new.run_id) is not None:
         raise taken_id(new.run_id)
+    _check_owner(connection, new)
     queue_run(connection, new)
     return new
 
 
-def queue_run(connection: WriteConnection, new: Submission) -> None:
-    """Put a run into the list that was submitted and has no log."""
-    request = new.request
-    row = (
-        new.run_id,
-        clean_text(new.agent_id),
-        without_nul(clean_text(request.text[:REQUEST_CHARS])),
-        clean_text(request.context_id),
-        new.priority,
-        to_micros(new.at),
-    )
-    connection.execute(_QUEUE, row)
-    connection.told.add(DUE)
+def _check_owner(connection: WriteConnection, new: Submission) -> None:
+    """Refuse a turn of a user's in the conversation of another."""
+    conversation, owner = new.request.context_id, owner_of(new.options.get("attributes"))
+    if not conversation or not any(owner):
+        return
+    connection.lock_turns(conversation)
+    first = connection.execute(_FIRST_OWNER, (conversation,)).fetchone()
+    if first is not None and (first[0], first[1]) != owner:
+        raise OtherUser(conversation)
 
 
 def _standing(connection: Connection, key: str) -> Submission | None:
@@ -103,21 +90,6 @@ def _standing(connection: Connection, key: str) -> Submission | None:
     return None if is_past_key(ended_at, moment) else found
 
 
-def read_submission(connection: Connection, run_id: str) -> Submission | None:
-    """How a run was submitted; None for one that was not."""
-    row = connection.execute(_OF_RUN, (run_id,)).fetchone()
-    return None if row is None else decode(row[0], Submission)
-
-
-def forget_submission(connection: WriteConnection, run_id: str) -> None:
-    """Forget what was submitted of a run that is removed; its key is known for a while."""
-    found = read_submission(connection, run_id)
-    if found is not None and found.key:
-        bare = replace(found, request=Request(""), options={}, marks={})
-        connection.execute(_STRIP, (encode(bare).decode(), run_id))
-    connection.execute(_DROP, (run_id,))
-
-
 def read_due(
     connection: Connection,
     agent_ids: Collection[str] | None,
@@ -129,18 +101,14 @@ def read_due(
     only = "" if agent_ids is None else f" AND agent_id IN ({', '.join('?' * len(names))})"
     if run_id is not None:
         names, only = [*names, run_id], f"{only} AND run_id = ?"
-    found: list[DueRun] = []
-    for row in connection.execute(_DUE + only + _ORDER, names):
-        holder = read_holder(row[-1])
-        if holder is None or not holder.may_work:
-            found.append(_due_run(row))
-            if len(found) == limit:
-                break
-    for row in connection.execute(_DIED + only, names):
-        holder = read_holder(row[-1])
-        if holder is not None and not holder.may_work:
-            found.append(replace(_due_run(row), reason="died"))
-    return found
+    most = "" if limit is None else f" LIMIT {limit:d}"
+    free = connection.execute(_DUE + only + _ORDER + most, names).fetchall()
+    left = [
+        row
+        for row in connection.execute(_HELD + only, names)
+        if (holder := read_holder(row[-1])) is None or not holder.may_work
+    ]
+    return [_due_run(row) for row in (free + left)]
 
 
 def _due_run(row: tuple[str, str, str, str, int, int | None, int, int, str]) -> DueRun:
@@ -149,12 +117,22 @@ def _due_run(row: tuple[str, str, str, str, int, int | None, int, int, str]) -> 
         run_id=run_id,
         agent_id=agent_id,
         conversation=conversation,
-        reason=reason,
+        reason="died" if due_at is None else reason,
         priority=priority,
         at=from_micros(due_at),
         has_begun=last_seq > 0,
         epoch=epoch,
     )
+
+
+def reserve_due(connection: WriteConnection, run_ids: Sequence[str], for_s: float) -> list[str]:
+    """Have runs be due later; see ``SharedJournal.reserve_due``."""
+    names = ", ".join("?" * len(run_ids))
+    rows = connection.execute(f"{_RESERVABLE} AND run_id IN ({names}) {SKIP_LOCKED}", run_ids)
+    found = [run_id for (run_id,) in rows.fetchall()]
+    delay_us = round(for_s * 1_000_000)
+    connection.executemany(_PUT_OFF, [(delay_us, run_id) for run_id in found])
+    return found
 
 
 def make_due(connection: WriteConnection, run_id: str, reason: str, delay_s: float) -> None:

@@ -14,13 +14,19 @@ from upshot.errors import JournalError
 from upshot.journal.event_codec import Damage, Entry, damage_error, epoch_error, logger, read_event
 from upshot.journal.lease_holder import NOBODY, LeaseHolder, read_holder
 from upshot.journal.run_list import TurnClaim, TurnInTheWay
+from upshot.journal.shared import QUEUED
 from upshot.journal.sql.connection import HOLDER, Connection, WriteConnection, keys_of
-from upshot.journal.sql.due import IS_OPEN, NOW_US
+from upshot.journal.sql.due import IS_OPEN
+from upshot.journal.sql.inbox import keep_asks
 from upshot.journal.sql.own_lease import OwnLease, this_holder
 from upshot.journal.sql.queries import number_of, read_entries, scan_run
+from upshot.journal.sql.submissions import NOW_US
 from upshot.journal.watching import DUE
-from upshot.state.summary import RUNNING, SUMMARY_KINDS, summary_change
+from upshot.state.summary import NO_ASKS, RUNNING, SUMMARY_KINDS, asks_after, summary_change
 
+# How long a process is given that may be ending just now, and how often it is looked at.
+_ENDING_S = 0.2
+_LOOK_S = 0.01
 _HOLDER = f"SELECT CAST(epoch AS BIGINT), {HOLDER} FROM runs WHERE run_id = ?"
 _HOLDERS = f"SELECT CAST(run_id AS TEXT), {HOLDER} FROM runs WHERE holder IS NOT NULL"
 _TAKE = """INSERT INTO runs (run_id, epoch, last_seq, holder) VALUES (?1, ?2, ?3, ?4)
@@ -29,9 +35,10 @@ _TAKE = """INSERT INTO runs (run_id, epoch, last_seq, holder) VALUES (?1, ?2, ?3
 _CUT = f"""UPDATE runs SET status = ?, revision = CASE WHEN ? = '{RUNNING}' THEN 0 ELSE revision END
     WHERE run_no = ?"""
 _TAKE_TURN = "UPDATE runs SET context_id = ?, turn = ? WHERE run_id = ?"
-_OPEN_TURNS = f"""SELECT CAST(run_id AS TEXT), CAST(status AS TEXT), last_seq, {HOLDER}
-    FROM runs WHERE context_id <> '' AND context_id = ? AND turn NOT IN ('', ?) AND run_id <> ?
-    AND status IN ('{RUNNING}', '{Status.INPUT_REQUIRED}') ORDER BY run_no"""
+_OPEN_TURNS = f"""SELECT CAST(run_id AS TEXT), CAST(status AS TEXT), last_seq, is_chained,
+    {HOLDER} FROM runs WHERE context_id <> '' AND context_id = ? AND turn NOT IN ('', ?)
+    AND run_id <> ? AND status IN ('{QUEUED}', '{RUNNING}', '{Status.INPUT_REQUIRED}')
+    ORDER BY run_no"""
 # Whoever took a root run that has begun, or was submitted, leaves it to others.
 _RELEASE = f"""UPDATE runs SET holder = '{NOBODY}',
     due_at = coalesce(due_at, CASE WHEN {IS_OPEN} THEN {NOW_US} END),
@@ -64,7 +71,7 @@ def claim_run(
     holder = None if take_over else _other_holder(connection, run_id)
     if holder is not None:
         return holder
-    if turn is not None and (blocking := _turn_in_the_way(connection, run_id, turn)) is not None:
+    if turn is not None and (blocking := turn_in_the_way(connection, run_id, turn)) is not None:
         return blocking
     # The whole run is read before it is taken: a session must not build on a damaged log.
     scan = scan_run(connection, run_id)
@@ -85,14 +92,15 @@ def claim_run(
     return Lease(epoch, scan.last_seq, damage)
 
 
-def _turn_in_the_way(connection: Connection, run_id: str, turn: TurnClaim) -> TurnInTheWay | None:
+def turn_in_the_way(connection: Connection, run_id: str, turn: TurnClaim) -> TurnInTheWay | None:
     """The first other turn that has not ended and is not passed, None for none."""
     others = connection.execute(_OPEN_TURNS, (turn.conversation, turn.head, run_id))
-    for other_id, status, last_seq, text in others.fetchall():
-        if status == RUNNING:
+    for other_id, status, last_seq, is_chained, text in others.fetchall():
+        if status != Status.INPUT_REQUIRED:
             holder = read_holder(text)
             is_held = holder is not None and holder.may_work
-            if not (is_held or last_seq):
+            # One that a request was handed over to goes on with the turn.
+            if not (is_held or last_seq or is_chained):
                 # It was taken, and had not begun when its process ended.
                 continue
             status = RUNNING if is_held else "died"  # noqa: PLW2901
@@ -118,6 +126,14 @@ def read_holders(connection: Connection) -> dict[str, LeaseHolder]:
     return {run_id: holder for run_id, holder in read if holder is not None}
 
 
+async def wait_for_end(holder: LeaseHolder) -> None:
+    """Wait a moment for the end of a process that may be ending just now."""
+    for _ in range(round(_ENDING_S / _LOOK_S)):
+        if holder.state != "lives":
+            return
+        await asyncio.sleep(_LOOK_S)
+
+
 def _other_holder(connection: Connection, run_id: str) -> LeaseHolder | None:
     """The other process that works on the run, None if none is known to."""
     row = connection.execute(_HOLDER, (run_id,)).fetchone()
@@ -135,12 +151,14 @@ def cut_run(connection: WriteConnection, run_id: str, last: int) -> None:
     start, end = keys_of(run_no)
     connection.execute("DELETE FROM events WHERE id > ? AND id <= ?", (start | last, end))
     # The status may have come from an event that is cut off now, so it is found anew.
-    status = RUNNING
+    status, asks = RUNNING, NO_ASKS
     for entry in read_entries(connection, run_id):
         if entry.kind in SUMMARY_KINDS:
-            change = summary_change(read_event(entry))
+            event = read_event(entry)
+            asks, change = asks_after(asks, event), summary_change(event)
             status = status if change is None else change.status
     connection.execute(_CUT, (status, status, run_no))
+    keep_asks(connection, run_no, asks)
 
 
 @dataclass(slots=True, eq=False)

@@ -23,14 +23,16 @@ class OwnLease:
         is_held: Whether it has to be renewed.
         until: When it ends, on the clock of ``boot_s``.
         safe_until: From when on nothing may be started under it.
+        tables: Of which version the journal's tables were when it was sent, 0 for unknown.
     """
 
-    __slots__ = ("_next_s", "_sent_s", "is_held", "safe_until", "until")
+    __slots__ = ("_next_s", "_sent_s", "is_held", "safe_until", "tables", "until")
 
     def __init__(self) -> None:
         self.is_held: bool = False
         self.until: float = 0.0
         self.safe_until: float = 0.0
+        self.tables: int = 0
         self._sent_s: float | None = None
         self._next_s = 0.0
 
@@ -59,7 +61,7 @@ class OwnLease:
 
     def _send(self, connection: WriteConnection) -> None:
         self._sent_s = boot_s()
-        connection.keep_lease(this_holder())
+        self.tables = connection.keep_lease(this_holder())
 
     def commit(self) -> None:
         """Count what was sent in the transaction, which has been committed."""

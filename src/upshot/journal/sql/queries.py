@@ -3,43 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, date
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from upshot.contract.base.enums import Status
-from upshot.contract.protocols import RunSummary
-from upshot.contract.usage import NO_USAGE, Cost, Usage
+from upshot.contract.protocols import DayCost, Note, RunCounts, RunSummary
+from upshot.contract.usage import NO_USAGE, Cost, Usage, to_money
 from upshot.errors import JournalError
 from upshot.journal.artifact_store import StoredArtifact
-from upshot.journal.event_codec import Damage, Entry, checksum, damage_error, from_micros
+from upshot.journal.event_codec import Damage, Entry, checksum, damage_error, from_micros, to_micros
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.lease_holder import NOBODY, read_holder
-from upshot.journal.run_list import RunQuery, already_there, no_such_page
+from upshot.journal.run_list import LEAST_TOOK_S, RunQuery, already_there, to_lines
 from upshot.journal.shared import QUEUED
 from upshot.journal.sql.connection import (
     HOLDER,
+    IN_ANY_LANGUAGE,
     NEVER,
     SEQ_BITS,
     SEQ_MASK,
     Connection,
     WriteConnection,
     keys_of,
+    place_in_list,
 )
+from upshot.journal.sql.inbox import keep_asks, take_in
+from upshot.journal.sql.notes import keep_note, read_notes
 from upshot.journal.sql.sql_artifacts import insert_artifact, read_artifacts
 from upshot.journal.sql.writer import Worker, note_entries
-from upshot.state.summary import RUNNING
+from upshot.state.run_state import EFFECTS
+from upshot.state.summary import NO_ASKS, RUNNING, asks_after
 
 T = TypeVar("T")
 _spent = msgspec.json.Decoder(tuple[Usage, Cost | None])
 
 
-_FREE = f"(holder IS NULL OR holder = '{NOBODY}')"
+FREE = f"(holder IS NULL OR holder = '{NOBODY}')"
+"""Whether no process has taken a run, or it has left it since."""
 _PHASES = {
-    "queued": f"status = '{QUEUED}' AND {_FREE}",
-    "due": f"due_at <= now_us() AND status <> '{QUEUED}' AND {_FREE}",
+    "queued": f"status = '{QUEUED}' AND {FREE}",
+    "due": f"due_at <= now_us() AND status <> '{QUEUED}' AND {FREE}",
     "parked": f"""(status = '{Status.INPUT_REQUIRED}' AND holder IS NULL AND due_at IS NULL
-        OR due_at > now_us() AND status <> '{QUEUED}' AND {_FREE})""",
+        OR due_at > now_us() AND status <> '{QUEUED}' AND {FREE})""",
     "ended": f"status NOT IN ('{QUEUED}', '{RUNNING}', '{Status.INPUT_REQUIRED}')",
 }
 # Of a run that was never taken nobody knows who works on it.
@@ -83,19 +90,25 @@ class Reader:
 _ROWS = f"""SELECT CAST(id AS BIGINT) & {SEQ_MASK}, CAST(epoch AS BIGINT), CAST(kind AS BLOB),
     CAST(time AS BIGINT), coalesce(CAST(body AS BLOB), x''),
     CAST(crc AS BIGINT) FROM events WHERE id > ? AND id <= ? ORDER BY id"""
-_NUMBER = "SELECT run_no FROM runs WHERE run_id = ?"
-_ANY_NUMBER = "SELECT 1 FROM runs NOT INDEXED WHERE run_id = ?"
+_WITH_TEXT = f"instr(lower((request || '\n' || answer) {IN_ANY_LANGUAGE}), ?) > 0"
+_NUMBER = "SELECT run_no FROM runs INDEXED BY sqlite_autoindex_runs_1 WHERE run_id = ?"
+_ANY_NUMBER = "SELECT 1 FROM runs INDEXED BY runs_by_id WHERE run_id = ?"
 _END = "SELECT CAST(last_seq AS BIGINT) FROM runs WHERE run_no = ?"
 _LAST_KEY = f"SELECT coalesce(max(id) & {SEQ_MASK}, 0) FROM events WHERE id BETWEEN ? AND ?"
 _EPOCH = "SELECT CAST(epoch AS BIGINT) FROM events WHERE id = ?"
 _RANGE = f"BETWEEN run_no << {SEQ_BITS} AND (run_no << {SEQ_BITS}) | {SEQ_MASK}"
+_IS_LISTED = f"(last_seq > 0 OR status = '{QUEUED}')"
+_PRICED = """CASE WHEN instr(spent, '"total":') > 0 THEN cost END"""
+_DAY_US, _DAY_0 = 86_400_000_000, date(1970, 1, 1).toordinal()
 _SUMMARIES = f"""SELECT CAST(run_id AS TEXT), CAST(agent_id AS TEXT), CAST(status AS TEXT),
     CAST(started_at AS BIGINT), (SELECT CAST(time AS BIGINT) FROM events
         WHERE id {_RANGE} AND time IS NOT NULL ORDER BY id DESC LIMIT 1),
     coalesce((SELECT max(id) & {SEQ_MASK} FROM events WHERE id {_RANGE}), 0),
     CAST(request AS TEXT), CAST(parent_run_id AS TEXT), CAST(context_id AS TEXT),
-    CAST(turn AS TEXT), is_chained, CAST(revision AS INTEGER), CAST(spent AS TEXT)
-    FROM runs WHERE (last_seq > 0 OR status = '{QUEUED}')"""
+    CAST(turn AS TEXT), is_chained, CAST(revision AS INTEGER), CAST(spent AS TEXT),
+    effect, CAST(error_code AS TEXT), CAST(owner AS TEXT), CAST(tenant AS TEXT),
+    CAST(answer AS TEXT), took, CAST(tools AS TEXT)
+    FROM runs WHERE {_IS_LISTED}"""
 
 
 class EventPage(NamedTuple):
@@ -250,22 +263,58 @@ def read_summaries(connection: Connection, wanted: RunQuery) -> list[RunSummary]
         values += given
     # By their own index: few runs are in these phases, and SQLite would look at all by their start.
     start = "+started_at" if wanted.phase in ("due", "died") else "started_at"
-    query = " AND ".join(conditions) + f" ORDER BY {start} DESC, run_no DESC"
+    order = f"{wanted.sort} DESC, " if wanted.sort else ""
+    query = " AND ".join(conditions) + f" ORDER BY {order}{start} DESC, run_no DESC"
     if wanted.limit is not None:
         query += " LIMIT ?"
         values.append(wanted.limit)
     return [_summary(row) for row in connection.execute(query, values).fetchall()]
 
 
+def read_counts(connection: Connection, wanted: RunQuery) -> RunCounts:
+    """How many of the runs that are *wanted* there are; see ``SharedJournal.counts``."""
+    found = [*_conditions(connection, wanted)]
+    where = " AND ".join([f"FROM runs WHERE {_IS_LISTED}", *(one for one, *_ in found)])
+    values = [value for _, *given in found for value in given]
+
+    def grouped(columns: str, more: str) -> list[Any]:
+        query = f"SELECT {columns} {where} {more}"
+        return connection.execute(query, values).fetchall()
+
+    statuses = grouped("CAST(status AS TEXT), count(*)", "GROUP BY status")
+    errors = grouped(
+        "CAST(error_code AS TEXT), count(*)", "AND error_code <> '' GROUP BY error_code"
+    )
+    days = grouped(
+        f"started_at / {_DAY_US} AS day, sum({_PRICED}), count(*)",
+        f"AND NOT is_inside AND started_at > {NEVER} GROUP BY day ORDER BY day DESC",
+    )
+    return RunCounts(
+        statuses=dict(map(tuple, statuses)),
+        errors=dict(map(tuple, errors)),
+        cost_by_day=tuple(
+            DayCost(
+                day=str(date.fromordinal(_DAY_0 + day)),
+                cost=None if cost is None else to_money(float(cost)),
+                runs=runs,
+            )
+            for day, cost, runs in days
+        ),
+    )
+
+
 def _conditions(connection: Connection, wanted: RunQuery) -> Iterator[tuple[Any, ...]]:
     """What holds for the runs that are wanted, with the values for each."""
-    if wanted.phase:
-        yield _in_phase(connection, wanted.phase)
-    elif wanted.status is not None:
-        yield "status = ?", wanted.status
+    if wanted.status is not None:
+        yield _in_status(connection, wanted)
     for condition, value in (
         ("run_id = ?", wanted.run_id),
         ("agent_id = ?", wanted.agent_id),
+        ("error_code <> '' AND error_code = ?", wanted.error_code),
+        ("owner <> '' AND owner = ?", wanted.owner),
+        ("tenant <> '' AND tenant = ?", wanted.tenant),
+        ("instr(tools, ?) > 0", wanted.tool and to_lines([wanted.tool])),
+        (_WITH_TEXT, wanted.text.lower()),
         ("context_id <> '' AND context_id = ?", wanted.context_id),
         ("parent_run_id <> '' AND parent_run_id = ?", wanted.parent_run_id),
     ):
@@ -277,12 +326,33 @@ def _conditions(connection: Connection, wanted: RunQuery) -> Iterator[tuple[Any,
     if wanted.parent_run_id == "":
         # So that the index is not used, for nearly all runs are such.
         yield ("parent_run_id || '' = ''",)
+    if wanted.effect:
+        # The number stands in the text, so that the index is used.
+        rank = [one.value for one in EFFECTS].index(wanted.effect)
+        yield (f"effect = {rank}{' AND effect > 0' if rank else ''}",)
+    if wanted.sort:
+        least = f">= {LEAST_TOOK_S}" if wanted.sort == "took" else "> 0"
+        yield (f"{wanted.sort} {least}",)
+    if wanted.since is not None or wanted.until is not None:
+        yield "started_at >= ? AND started_at < ?", *_times_of(wanted)
     if wanted.before:
-        yield "(started_at, run_no) < (?, ?)", *_place_in_list(connection, wanted.before)
+        place = place_in_list(connection, wanted.before, wanted.sort)
+        names = f"{wanted.sort}, " if wanted.sort else ""
+        yield f"({names}started_at, run_no) < ({', '.join('?' * len(place))})", *place
 
 
-def _in_phase(connection: Connection, phase: str) -> tuple[str, *tuple[str, ...]]:
-    """What holds for the runs in a phase, with the values for it."""
+def _times_of(wanted: RunQuery) -> tuple[int | None, int | None]:
+    """Between which starts runs are wanted; one that has none is of no time."""
+    since, until = wanted.since, wanted.until
+    least = NEVER + 1 if since is None else to_micros(since.astimezone(UTC))
+    return least, -NEVER if until is None else to_micros(until.astimezone(UTC))
+
+
+def _in_status(connection: Connection, wanted: RunQuery) -> tuple[str, *tuple[str, ...]]:
+    """What holds for the runs of a status or in a phase, with the values for it."""
+    phase = wanted.phase
+    if not phase:
+        return "status = ?", str(wanted.status)
     if phase in _PHASES:
         return (_PHASES[phase],)
     alive, dead = _held_runs(connection)
@@ -305,33 +375,32 @@ def _held_runs(connection: Connection) -> tuple[list[str], list[str]]:
 
 
 def read_latest(
-    connection: Connection, limit: int | None, *, newest_first: bool
+    connection: Connection, wanted: RunQuery, *, newest_first: bool
 ) -> list[RunSummary]:
-    """The runs of the conversations whose last run began last, or first; the newest run first."""
+    """The runs of the conversations whose last run began last, or first; the newest run first.
+
+    Of what is wanted limit, owner and tenant are looked at.
+    """
     # By the index alone, however many runs there are. One that was taken and has not begun has no
     # run yet.
-    page = f"""SELECT context_id FROM runs WHERE context_id <> '' GROUP BY context_id
+    of_whom = {"owner": wanted.owner, "tenant": wanted.tenant}
+    theirs = "".join(f" AND {name} = ?" for name, value in of_whom.items() if value)
+    page = f"""SELECT context_id FROM runs WHERE context_id <> ''{theirs} GROUP BY context_id
         HAVING max(started_at) > {NEVER}
         ORDER BY max(started_at) {"DESC" if newest_first else "ASC"}"""
-    values = () if limit is None else (limit,)
-    page += " LIMIT ?" if values else ""
+    values: list[object] = [value for value in of_whom.values() if value]
+    if wanted.limit is not None:
+        page += " LIMIT ?"
+        values.append(wanted.limit)
     query = f"""{_SUMMARIES} AND context_id <> '' AND context_id IN ({page})
         ORDER BY started_at DESC, run_no DESC"""
     return [_summary(row) for row in connection.execute(query, values).fetchall()]
 
 
-def _place_in_list(connection: Connection, run_id: str) -> tuple[int, int]:
-    row = connection.execute(
-        "SELECT started_at, run_no FROM runs WHERE run_id = ?", (run_id,)
-    ).fetchone()
-    if row is None:
-        raise no_such_page(run_id)
-    return row
-
-
 def _summary(row: Any) -> RunSummary:
     run_id, agent_id, status, started_at, updated_at, events, request, *rest = row
-    parent, context_id, turn, is_chained, revision, spent = rest
+    parent, context_id, turn, is_chained, revision, spent, effect, error_code, *rest = rest
+    owner, tenant, answer, took, tools = rest
     usage, cost = read_spent(spent)
     return RunSummary(
         run_id=run_id,
@@ -348,6 +417,13 @@ def _summary(row: Any) -> RunSummary:
         revision=revision,
         usage=usage,
         cost=cost,
+        effect=EFFECTS[int(effect)],
+        error_code=error_code,
+        owner=owner,
+        tenant=tenant,
+        answer=answer,
+        took_s=float(took),
+        tools=tuple(filter(None, tools.split("\n"))),
     )
 
 
@@ -369,27 +445,35 @@ def export_run(connection: Connection, run_id: str, path: str, lines: Iterable[b
         raise damage_error(scan.damage)
     count = "SELECT count(*) FROM artifacts WHERE run_id = ?"
     (artifacts,) = connection.execute(count, (run_id,)).fetchone()
-    run = ExportedRun(run_id, scan.last_seq, lines, artifacts, read_artifacts(connection, run_id))
-    return write_lines(path, run)
+    stored, notes = read_artifacts(connection, run_id), read_notes(connection, run_id)
+    return write_lines(path, ExportedRun(run_id, scan.last_seq, lines, artifacts, stored, notes))
 
 
 def import_run(connection: WriteConnection, path: str) -> str:
     """Read a run from JSON lines within a transaction; returns its id."""
     run_id, run_no, epoch = "", 0, 0
     entries: list[Entry] = []
+    asks = NO_ASKS
     for line in read_lines(path):
         if isinstance(line, StoredArtifact):
             insert_artifact(connection, line)
+            continue
+        if isinstance(line, Note):
+            keep_note(connection, line)
             continue
         if not run_id:
             run_id = line.entry.run_id
             run_no, epoch = _make_room(connection, run_id)
         entries.append(line.entry._replace(epoch=epoch))
+        asks = asks_after(asks, line.event)
         if len(entries) == _CHUNK:
             _add(connection, run_no, entries)
             entries = []
     if entries:
         _add(connection, run_no, entries)
+    # Also without what the log has an answer to; the wish for that is not in the file.
+    keep_asks(connection, run_no, asks)
+    take_in(connection, run_no)
     return run_id
 
 

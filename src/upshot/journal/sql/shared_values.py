@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from upshot.journal.sql.connection import WriteConnection
+from upshot.journal.sql.connection import Connection, WriteConnection
 from upshot.journal.sql.due import NOW_US
 
 # The row stays locked until the end, also one that was not there.
 _READ = """INSERT INTO shared_values (name, body) VALUES (?, '')
     ON CONFLICT (name) DO UPDATE SET body = shared_values.body RETURNING CAST(body AS TEXT)"""
+_LOOK = "SELECT CAST(body AS TEXT) FROM shared_values WHERE name = ?"
 _WRITE = "UPDATE shared_values SET body = ? WHERE name = ?"
 _FORGET = "DELETE FROM shared_values WHERE name >= ? AND name < ?"
+
+
+def read_value(connection: Connection, name: str) -> str:
+    """The value as it was last committed, "" where there is none."""
+    row = connection.execute(_LOOK, (name,)).fetchone()
+    return "" if row is None else row[0]
 
 
 class StoredValues:

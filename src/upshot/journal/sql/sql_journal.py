@@ -15,7 +15,7 @@ import upshot.journal.sql.queries as stored
 from upshot.contract.conversation import Conversation, ConversationSummary
 from upshot.contract.events import Event, SeedReference
 from upshot.contract.message import Message
-from upshot.contract.protocols import RunFilters, RunSummary
+from upshot.contract.protocols import Note, RunCounts, RunFilters, RunSummary
 from upshot.contract.usage import Cost, Usage
 from upshot.errors import JournalError
 from upshot.journal.event_codec import (
@@ -36,10 +36,20 @@ from upshot.journal.run_list import (
     TurnClaim,
     TurnInTheWay,
     check_removal,
-    choose_removal,
+    counted,
 )
-from upshot.journal.shared import DueRun, SharedValues, Stop, Submission, Wish
-from upshot.journal.sql.connection import Connection, WriteConnection, forks, keys_of
+from upshot.journal.shared import (
+    DueRun,
+    InboxFilters,
+    InboxItem,
+    InboxQuery,
+    SharedValues,
+    Stop,
+    Submission,
+    Untold,
+    Wish,
+)
+from upshot.journal.sql.connection import Connection, WriteConnection, forks
 from upshot.journal.sql.conversations import (
     committed_of,
     exported_lines,
@@ -48,14 +58,15 @@ from upshot.journal.sql.conversations import (
     store_snapshot,
     used_elsewhere,
 )
-from upshot.journal.sql.due import (
-    forget_submission,
-    make_due,
-    read_due,
-    read_submission,
-    submit_run,
-)
+from upshot.journal.sql.due import make_due, read_due, reserve_due, submit_run
 from upshot.journal.sql.health import JournalHealth, read_facts
+from upshot.journal.sql.inbox import (
+    has_untold,
+    inbox_size,
+    note_told,
+    read_inbox,
+    take_untold,
+)
 from upshot.journal.sql.leases import (
     Lease,
     Taking,
@@ -63,11 +74,15 @@ from upshot.journal.sql.leases import (
     hold_run,
     read_holders,
     release_runs,
+    wait_for_end,
 )
+from upshot.journal.sql.notes import keep_note, read_notes
 from upshot.journal.sql.own_lease import OwnLease, claimed_epoch
 from upshot.journal.sql.queries import Reader, export_run, import_run
-from upshot.journal.sql.shared_values import StoredValues
+from upshot.journal.sql.removal import redact_runs, remove_runs
+from upshot.journal.sql.shared_values import StoredValues, read_value
 from upshot.journal.sql.sql_artifacts import SqlArtifactStore
+from upshot.journal.sql.submissions import read_submission, withdraw_run
 from upshot.journal.sql.wishes import drop_stops, place_stop, place_wish, read_stops, read_wishes
 from upshot.journal.sql.writer import Writer
 from upshot.journal.watching import Watch
@@ -75,13 +90,8 @@ from upshot.state.turns import ConversationState, KeptTurns, Lift
 
 T = TypeVar("T")
 Claimed: TypeAlias = Lease | LeaseHolder | TurnInTheWay
-# How long a process is given that may be ending just now, and how often it is looked at.
-_ENDING_S = 0.2
-_LOOK_S = 0.01
 # So few events are in memory at once while a run is read.
 _PAGE_EVENTS = 256
-_FORGET = "DELETE FROM snapshots WHERE context_id = (SELECT context_id FROM runs WHERE run_id = ?)"
-_ARTIFACTS = "SELECT count(*), coalesce(sum(size_bytes), 0) FROM artifacts WHERE run_id = ?"
 
 
 @dataclass(slots=True, eq=False)
@@ -218,7 +228,7 @@ class SqlJournal:
         claim = await self._claim(run_id, cut=False, take_over=take_over, turn=turn)
         if isinstance(claim, LeaseHolder):
             # It may be just on its way out.
-            await _wait_for_end(claim)
+            await wait_for_end(claim)
             claim = await self._claim(run_id, cut=False, take_over=False, turn=turn)
         if isinstance(claim, LeaseHolder):
             raise held_error(run_id, claim)
@@ -456,6 +466,12 @@ class SqlJournal:
         await self.flush()
         return await self.read(lambda connection: stored.read_summaries(connection, wanted))
 
+    async def counts(self, status: str | None = None, **filters: Unpack[RunFilters]) -> RunCounts:
+        """See ``SharedJournal.counts``."""
+        wanted = counted(RunQuery(status, **filters))
+        await self.flush()
+        return await self.read(lambda connection: stored.read_counts(connection, wanted))
+
     async def conversation(self, id: str) -> Conversation:
         """What the runs of a conversation come to; writes nothing.
 
@@ -468,21 +484,29 @@ class SqlJournal:
         return (await self.read_turns(id)).shown()
 
     async def conversations(
-        self, *, limit: int | None = None, newest_first: bool = True
+        self,
+        *,
+        limit: int | None = None,
+        newest_first: bool = True,
+        owner: str = "",
+        tenant: str = "",
     ) -> Sequence[ConversationSummary]:
         """The conversations, by the time at which their last run began.
 
         Args:
             limit: The most to return, from 1; None returns all.
             newest_first: Whether the one with the newest run comes first, or last.
+            owner: Only those of this user: ``user`` of the attributes of their runs.
+            tenant: Only those of this tenant.
 
         Raises:
             Misuse: *limit* is not a positive whole number.
         """
-        RunQuery(limit=limit).check()
+        wanted = RunQuery(limit=limit, owner=owner, tenant=tenant)
+        wanted.check()
         await self.flush()
         return await self.read(
-            lambda connection: list_conversations(connection, limit, newest_first=newest_first)
+            lambda connection: list_conversations(connection, wanted, newest_first=newest_first)
         )
 
     async def read_turns(
@@ -540,6 +564,55 @@ class SqlJournal:
         """See ``SharedJournal.place_wish``."""
         return await self.write(lambda connection: place_wish(connection, wish, seq))
 
+    async def inbox(self, **filters: Unpack[InboxFilters]) -> tuple[InboxItem, ...]:
+        """See ``SharedJournal.inbox``."""
+        wanted = InboxQuery(**filters)
+        wanted.check()
+        await self.flush()
+        return await self.read(lambda connection: read_inbox(connection, wanted))
+
+    async def inbox_size(self, **filters: Unpack[InboxFilters]) -> int:
+        """See ``SharedJournal.inbox_size``."""
+        wanted = InboxQuery(**filters)
+        await self.flush()
+        return await self.read(lambda connection: inbox_size(connection, wanted))
+
+    async def take_untold(
+        self, agent_ids: Collection[str], *, limit: int, for_s: float
+    ) -> Sequence[Untold]:
+        """See ``SharedJournal.take_untold``."""
+        # Looked for often, and seldom there.
+        if not await self.read(lambda connection: has_untold(connection, agent_ids)):
+            return ()
+        return await self.write(lambda connection: take_untold(connection, agent_ids, limit, for_s))
+
+    async def note_told(self, one: Untold, *, again_s: float | None) -> None:
+        """See ``SharedJournal.note_told``."""
+        await self.write(lambda connection: note_told(connection, one, again_s))
+
+    async def keep_note(self, note: Note) -> None:
+        """See ``SharedJournal.keep_note``."""
+        self.check_text(note.name, note.by)
+        await self.write(lambda connection: keep_note(connection, note))
+
+    async def redact(self, *, conversation: str, by: str = "") -> Sequence[str]:
+        """See ``SharedJournal.redact``."""
+        run_ids = await self.write(lambda connection: redact_runs(connection, conversation, by))
+        await self.read(lambda connection: self._committed.forget())
+        await asyncio.to_thread(self.clear_room, run_ids)
+        return run_ids
+
+    def clear_room(self, run_ids: Sequence[str]) -> None:
+        """Leave nothing in the place of what was overwritten or shown of these runs; blocks."""
+
+    async def notes(self, run_id: str) -> Sequence[Note]:
+        """See ``SharedJournal.notes``."""
+        return await self.read(lambda connection: read_notes(connection, run_id))
+
+    async def value(self, name: str) -> str:
+        """See ``SharedJournal.value``."""
+        return await self.read(lambda connection: read_value(connection, name))
+
     async def wishes(self, run_id: str) -> Sequence[Wish]:
         """See ``SharedJournal.wishes``."""
         return await self.read(lambda connection: read_wishes(connection, run_id))
@@ -566,6 +639,10 @@ class SqlJournal:
         """See ``SharedJournal.submission``."""
         return await self.read(lambda connection: read_submission(connection, run_id))
 
+    async def withdraw(self, run_id: str) -> None:
+        """See ``SharedJournal.withdraw``."""
+        await self.write(lambda connection: withdraw_run(connection, run_id))
+
     async def due_runs(
         self,
         agent_ids: Collection[str] | None = None,
@@ -576,6 +653,10 @@ class SqlJournal:
         """See ``SharedJournal.due_runs``."""
         await self.flush()
         return await self.read(lambda connection: read_due(connection, agent_ids, run_id, limit))
+
+    async def reserve_due(self, run_ids: Sequence[str], *, for_s: float) -> Sequence[str]:
+        """See ``SharedJournal.reserve_due``."""
+        return await self.write(lambda connection: reserve_due(connection, run_ids, for_s))
 
     async def make_due(self, run_id: str, reason: str, *, delay_s: float = 0) -> None:
         """See ``SharedJournal.make_due``."""
@@ -625,7 +706,7 @@ class SqlJournal:
         """
         check_removal(run_ids, ended_before, conversation)
         removed = await self.write(
-            lambda connection: _remove_runs(
+            lambda connection: remove_runs(
                 connection, run_ids, ended_before, conversation, dry_run=dry_run
             )
         )
@@ -769,7 +850,7 @@ class SqlJournal:
             raise JournalError(f"the journal {self.path} may not be written: it is read-only")
         failure = writer.broken or writer.failed.get(run_id)
         if failure is not None:
-            raise JournalError(str(failure), run_id=run_id, seq=failure.seq) from failure
+            raise type(failure)(str(failure), run_id=run_id, seq=failure.seq) from failure
 
     async def _settle(self, run_id: str) -> None:
         hold = self._holds.get(run_id)
@@ -817,56 +898,3 @@ class SqlJournal:
         if hold is not None and hold.settled and hold.last_seq <= seq:
             del self._holds[run_id]
             self._writer.written.pop(run_id, None)
-
-
-async def _wait_for_end(holder: LeaseHolder) -> None:
-    """Wait a moment for the end of a process that may be ending just now."""
-    for _ in range(round(_ENDING_S / _LOOK_S)):
-        if holder.state != "lives":
-            return
-        await asyncio.sleep(_LOOK_S)
-
-
-def _remove_runs(
-    connection: WriteConnection,
-    run_ids: Sequence[str],
-    ended_before: datetime | None,
-    conversation: str,
-    *,
-    dry_run: bool,
-) -> RemovedRuns:
-    """Remove runs within a transaction."""
-    connection.lock_runs()
-    forks: dict[str, list[str]] = {}
-    for origin, run_id in connection.execute("SELECT origin_run_id, run_id FROM forks"):
-        forks.setdefault(origin, []).append(run_id)
-    holders = read_holders(connection).items()
-    gone, kept = choose_removal(
-        run_ids,
-        ended_before,
-        conversation,
-        stored.read_summaries(connection, RunQuery()),
-        forks=forks,
-        at_work=[run_id for run_id, holder in holders if holder.state in ("lives", "stopped")],
-    )
-    artifacts = size_bytes = 0
-    for run_id in gone:
-        count, size = connection.execute(_ARTIFACTS, (run_id,)).fetchone()
-        artifacts += count
-        size_bytes += size
-        if not dry_run:
-            _remove(connection, run_id)
-    return RemovedRuns(run_ids=tuple(gone), artifacts=artifacts, size_bytes=size_bytes, kept=kept)
-
-
-def _remove(connection: WriteConnection, run_id: str) -> None:
-    run_no = stored.number_of(connection, run_id)
-    if run_no is not None:
-        keys = keys_of(run_no)
-        connection.execute("DELETE FROM events WHERE id BETWEEN ? AND ?", keys)
-    connection.execute("DELETE FROM artifacts WHERE run_id = ?", (run_id,))
-    connection.execute(_FORGET, (run_id,))
-    connection.execute("DELETE FROM forks WHERE run_id = ?", (run_id,))
-    connection.execute("DELETE FROM wishes WHERE run_id = ?", (run_id,))
-    forget_submission(connection, run_id)
-    connection.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))

@@ -9,6 +9,7 @@ from upshot.journal.lease_holder import read_holder
 from upshot.journal.shared import Stop, Wish
 from upshot.journal.sql.connection import HOLDER, Connection, WriteConnection
 from upshot.journal.sql.due import make_due_soon
+from upshot.journal.sql.inbox import drop_item
 from upshot.journal.sql.queries import last_seq
 from upshot.journal.watching import wishes_of
 
@@ -33,6 +34,7 @@ def place_wish(connection: WriteConnection, wish: Wish, seq: int) -> Wish | None
     if seq and (_is_held(connection, wish.run_id) or last_seq(connection, wish.run_id) != seq):
         return None
     connection.execute(_ADD, (wish.run_id, wish.item, encode(wish).decode()))
+    drop_item(connection, wish.run_id, wish.item)
     connection.told.add(wishes_of(wish.run_id))
     if seq:
         make_due_soon(connection, wish.run_id, "answered")

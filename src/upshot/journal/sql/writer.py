@@ -19,30 +19,33 @@ from upshot.contract.base.enums import Status
 from upshot.errors import JournalError
 from upshot.journal.event_codec import Entry, epoch_error, gap_error, logger, to_micros
 from upshot.journal.pieces import Keep, Pieces, PieceStore
+from upshot.journal.run_list import money_of, to_lines
 from upshot.journal.sql.connection import WriteConnection
+from upshot.journal.sql.inbox import keep_asks
 from upshot.journal.sql.own_lease import OwnLease
+from upshot.journal.sql.submissions import hand_over
 from upshot.journal.watching import Changes, Listener, of_run
-from upshot.state.child_runs import CHAIN_OPTION, child_id
-from upshot.state.summary import RUNNING
+from upshot.state.run_state import EFFECTS
+from upshot.state.summary import SummaryChange
 
 _LISTED = "UPDATE runs SET last_seq = ? WHERE run_no = ?"
+# A statement for each kind of change: columns that stay as they are cost too.
+_BEGUN = """UPDATE runs SET status = ?, agent_id = ?, request = ?, parent_run_id = ?,
+    context_id = ?, started_at = coalesce(?, started_at), turn = ?, is_chained = is_chained OR ?,
+    is_inside = is_inside OR ?, owner = ?, tenant = ? WHERE run_no = ?"""
+_WENT_ON = """UPDATE runs SET status = ?, due_at = coalesce(?, due_at),
+    due_reason = coalesce(?, due_reason) WHERE run_no = ?"""
 # The holder that settles a run no longer works on it.
-_CHANGE = f"""UPDATE runs SET status = ?1, agent_id = coalesce(?2, agent_id),
-    request = coalesce(?3, request), parent_run_id = coalesce(?4, parent_run_id),
-    context_id = coalesce(?5, context_id), started_at = coalesce(?6, started_at),
-    turn = coalesce(?7, turn), is_chained = is_chained OR ?8, spent = coalesce(?9, spent),
-    revision = CASE WHEN ?10 AND turn <> '' AND revision = 0 AND NOT (?11 AND is_chained) THEN (
+_ENDED = f"""UPDATE runs SET status = ?1, spent = ?2,
+    revision = CASE WHEN ?3 AND turn <> '' AND revision = 0 AND NOT (?4 AND is_chained) THEN (
         SELECT max(one.revision) + 1 FROM runs AS one
         WHERE one.context_id <> '' AND one.context_id = runs.context_id) ELSE revision END,
-    holder = CASE WHEN ?1 = '{RUNNING}' THEN holder END,
-    due_at = CASE WHEN ?1 IN ('{RUNNING}', '{Status.INPUT_REQUIRED}') THEN
-        coalesce(?12, due_at) END,
-    due_reason = coalesce(?13, due_reason) WHERE run_no = ?14"""
+    answer = ?5, took = ?6, tools = ?7, holder = NULL,
+    due_at = CASE WHEN ?1 = '{Status.INPUT_REQUIRED}' THEN due_at END WHERE run_no = ?8"""
+# A statement of its own, for a run that costs and does nothing need not touch these indexes.
+_DONE = """UPDATE runs SET tokens = coalesce(?, tokens), cost = coalesce(?, cost),
+    effect = coalesce(?, effect), error_code = ? WHERE run_no = ?"""
 _HOLDER = "SELECT holder FROM runs WHERE run_no = ?"
-# Until the next run of its turn has an event, the turn is kept for the same process.
-_HAND_ON = """INSERT INTO runs (run_id, context_id, turn, is_chained, holder)
-    SELECT ?, context_id, turn, is_chained, ? FROM runs
-    WHERE run_no = ? AND turn <> '' AND is_chained ON CONFLICT DO NOTHING"""
 _FORK = "INSERT INTO forks (origin_run_id, run_id) VALUES (?, ?) ON CONFLICT DO NOTHING"
 
 _encoder = msgspec.json.Encoder()
@@ -206,13 +209,16 @@ def note_changes(
     """Write what events change in the list of runs, and where the log ends."""
     if changed:
         last = changed[-1]
-        hands_on = last.change is not None and last.change.committed and last.change.handed_over
+        change = last.change
+        hands_on = change is not None and change.handed_over and change.status == Status.COMPLETED
         # The end takes the holder away, and what came before it says whose turn it is.
         holder = connection.execute(_HOLDER, (run_no,)).fetchone() if hands_on else None
-        connection.executemany(_CHANGE, [_row_change(run_no, entry) for entry in changed])
+        for entry in changed:
+            connection.execute(*_row_change(run_no, entry))
+        if done := [row for entry in changed if (row := _done_by(run_no, entry.change))]:
+            connection.executemany(_DONE, done)
         if holder is not None and holder[0] is not None:
-            following = child_id(CHAIN_OPTION, last.run_id)
-            connection.execute(_HAND_ON, (following, holder[0], run_no))
+            hand_over(connection, run_no, last.run_id, holder[0])
         forked = [
             (origin, entry.run_id)
             for entry in changed
@@ -220,17 +226,40 @@ def note_changes(
         ]
         if forked:
             connection.executemany(_FORK, forked)
+        asks = [
+            entry.change.asks for entry in changed if entry.change and entry.change.asks is not None
+        ]
+        if asks:
+            keep_asks(connection, run_no, asks[-1])
     connection.execute(_LISTED, (last_seq, run_no))
 
 
-def _row_change(run_no: int, entry: Entry) -> tuple[object, ...]:
+def _row_change(run_no: int, entry: Entry) -> tuple[str, tuple[object, ...]]:
+    """The statement that writes what an event changes, and its values."""
     change = entry.change
     assert change is not None
-    spent = None if change.usage is None else _encoder.encode((change.usage, change.cost)).decode()
-    started_at = to_micros(change.started_at)
-    turn = (change.turn, change.is_chained, spent, change.committed, change.handed_over)
-    due = (to_micros(change.due_at), change.due_reason)
-    return (*change[:5], started_at, *turn, *due, run_no)
+    if change.agent_id is not None:
+        started_at, kind = to_micros(change.started_at), (change.turn, change.is_chained)
+        whose = (change.is_inside, change.owner, change.tenant)
+        return _BEGUN, (*change[:5], started_at, *kind, *whose, run_no)
+    if change.usage is None:
+        return _WENT_ON, (change.status, to_micros(change.due_at), change.due_reason, run_no)
+    spent = _encoder.encode((change.usage, change.cost)).decode()
+    counts = (change.committed, change.handed_over)
+    listed = (change.answer, change.took_s, to_lines(change.tools or ()))
+    return _ENDED, (change.status, spent, *counts, *listed, run_no)
+
+
+def _done_by(run_no: int, change: SummaryChange | None) -> tuple[object, ...] | None:
+    """What a session cost and did, None where that changes nothing."""
+    if change is None or change.error_code is None:
+        return None
+    if change.usage is None or change.effect is None:
+        # A run that goes on has not failed any more.
+        return (None, None, None, change.error_code, run_no)
+    tokens, effect = change.usage.total_tokens or 0, EFFECTS.index(change.effect)
+    done = (tokens, money_of(change.cost), effect, change.error_code)
+    return (*done, run_no) if any(done) else None
 
 
 T = TypeVar("T")
@@ -513,12 +542,11 @@ class Writer:
             committed = committer.commit(items)
         # The promise kept: whatever stops the writing is raised in all callers that wait for it.
         except Exception as error:
-            message = f"the journal {self._place} cannot be written: {error}"
-            if isinstance(error, JournalError):
-                message = str(error)
+            if not isinstance(error, JournalError):
+                error = JournalError(f"the journal {self._place} cannot be written: {error}")
             # For good: what was queued is lost, so whatever came later would follow a gap.
-            self.broken = JournalError(message)
-            logger.error("%s", message)
+            self.broken = error
+            logger.error("%s", error)
             _refuse(items, self.broken)
             return None
         # The first failure is the cause; what comes after follows from it.

@@ -24,9 +24,10 @@ from upshot.errors import JournalError, Misuse
 from upshot.journal.event_codec import Damage, Entry, checksum, read_event
 from upshot.journal.shared import Stop, Submission, Wish
 from upshot.journal.sql.connection import SEQ_BITS
-from upshot.journal.sql.due import make_due_soon, queue_run, read_submission
+from upshot.journal.sql.due import make_due_soon
 from upshot.journal.sql.leases import cut_run
 from upshot.journal.sql.queries import number_of, read_entries, scan_run
+from upshot.journal.sql.submissions import queue_run, read_submission
 from upshot.journal.sql.writer import note_changes
 from upshot.journal.sqlite.tables import Database, open_database, peek
 from upshot.state.summary import SUMMARY_KINDS, summary_change
@@ -45,8 +46,10 @@ _EVENT = """INSERT INTO events (id, epoch, kind, time, body, crc)
 _ARTIFACT = f"INSERT OR IGNORE INTO artifacts VALUES ({', '.join('?' * 10)})"
 _WISH = "INSERT OR IGNORE INTO wishes VALUES (?, ?, ?)"
 _SUBMISSION = "INSERT OR IGNORE INTO submissions VALUES (?, ?, ?, ?)"
-_RUN_COLUMNS, _EVENT_COLUMNS, _ARTIFACT_COLUMNS, _WISH_COLUMNS = 18, 6, 10, 3
-_SUBMISSION_COLUMNS = 4
+_NOTE = "INSERT OR IGNORE INTO notes VALUES (?, ?, ?, ?, ?)"
+_RUN_COLUMNS, _EVENT_COLUMNS, _ARTIFACT_COLUMNS, _WISH_COLUMNS = 28, 6, 10, 3
+_SUBMISSION_COLUMNS, _NOTE_COLUMNS = 4, 5
+_NOTE_TYPES = [str, str, str, int, str]
 _STOPS = ("cancel", "interrupt")
 
 
@@ -217,6 +220,8 @@ def _copy(connection: Database, pages: _Pages) -> None:
             connection.execute(_WISH, values)
         elif len(values) == _SUBMISSION_COLUMNS and _is_submission(values):
             connection.execute(_SUBMISSION, values)
+        elif len(values) == _NOTE_COLUMNS and [*map(type, values)] == _NOTE_TYPES:
+            connection.execute(_NOTE, values)
 
 
 def _is_artifact(values: list[Any]) -> bool:

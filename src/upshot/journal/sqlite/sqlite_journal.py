@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from os import PathLike
 from typing import ClassVar, TypeVar
@@ -22,6 +22,7 @@ from upshot.journal.sqlite.tables import (
     BUSY_S,
     FILE_ERRORS,
     add_clock,
+    clear_room,
     is_read_only,
     open_database,
     open_to_read,
@@ -84,6 +85,12 @@ class SqliteJournal(SqlJournal):
             )
         )
         return cls(name, writer, Reader(FileSource(name, _connect)))
+
+    def clear_room(self, run_ids: Sequence[str]) -> None:
+        """See ``SqlJournal.clear_room``."""
+        clear_room(self.path, ())
+        if os.path.exists(live := f"{self.path}-live"):
+            clear_room(live, run_ids)
 
 
 class FileSource:

@@ -22,7 +22,8 @@ from urllib.parse import quote
 from upshot.errors import JournalError, Misuse
 from upshot.journal.event_codec import FORMAT, Entry, checksum
 from upshot.journal.lease_holder import LEASE_S, boot_s, lease_left_s
-from upshot.journal.sql.connection import NEVER, SEQ_BITS
+from upshot.journal.run_list import LEAST_TOOK_S
+from upshot.journal.sql.connection import IS_NEW, NEVER, SEQ_BITS
 
 try:
     import fcntl
@@ -121,19 +122,39 @@ _TABLES = (
         context_id TEXT NOT NULL DEFAULT '',
         turn TEXT NOT NULL DEFAULT '',
         is_chained INTEGER NOT NULL DEFAULT 0,
+        is_inside INTEGER NOT NULL DEFAULT 0,
         revision INTEGER NOT NULL DEFAULT 0,
         spent TEXT,
+        tokens INTEGER NOT NULL DEFAULT 0,
+        cost REAL NOT NULL DEFAULT 0,
+        effect INTEGER NOT NULL DEFAULT 0,
+        error_code TEXT NOT NULL DEFAULT '',
         holder TEXT,
         priority INTEGER NOT NULL DEFAULT 0,
         due_at INTEGER,
-        due_reason TEXT NOT NULL DEFAULT ''
+        due_reason TEXT NOT NULL DEFAULT '',
+        owner TEXT NOT NULL DEFAULT '',
+        tenant TEXT NOT NULL DEFAULT '',
+        answer TEXT NOT NULL DEFAULT '',
+        took REAL NOT NULL DEFAULT 0,
+        tools TEXT NOT NULL DEFAULT ''
     )""".replace("{NEVER}", str(NEVER)),
+    # The same as that of UNIQUE: by it is found what the other one hides where it is damaged.
+    "CREATE INDEX runs_by_id ON runs (run_id)",
     "CREATE INDEX runs_by_start ON runs (started_at)",
     "CREATE INDEX runs_by_status ON runs (status, started_at)",
     "CREATE INDEX runs_of_context ON runs (context_id, started_at) WHERE context_id <> ''",
     "CREATE INDEX runs_of_parent ON runs (parent_run_id, started_at) WHERE parent_run_id <> ''",
     "CREATE INDEX runs_held ON runs (run_no) WHERE holder IS NOT NULL",
-    "CREATE INDEX runs_due ON runs (priority DESC, due_at, run_no) WHERE due_at IS NOT NULL",
+    "CREATE INDEX runs_by_effect ON runs (effect, started_at, run_no) WHERE effect > 0",
+    "CREATE INDEX runs_by_cost ON runs (cost, started_at, run_no) WHERE cost > 0",
+    "CREATE INDEX runs_by_tokens ON runs (tokens, started_at, run_no) WHERE tokens > 0",
+    "CREATE INDEX runs_by_error ON runs (error_code, started_at, run_no) WHERE error_code <> ''",
+    f"CREATE INDEX runs_by_took ON runs (took, started_at, run_no) WHERE took >= {LEAST_TOOK_S}",
+    "CREATE INDEX runs_of_owner ON runs (owner, started_at) WHERE owner <> ''",
+    "CREATE INDEX runs_of_tenant ON runs (tenant, started_at) WHERE tenant <> ''",
+    f"""CREATE INDEX runs_due ON runs (priority DESC, {IS_NEW}, due_at, run_no)
+        WHERE due_at IS NOT NULL""",
     """CREATE TABLE forks (
         origin_run_id TEXT NOT NULL,
         run_id TEXT NOT NULL,
@@ -173,6 +194,20 @@ _TABLES = (
         body TEXT NOT NULL,
         UNIQUE (run_id, item)
     )""",
+    # What parked runs ask and nobody has answered, by the outermost run that waits.
+    """CREATE TABLE inbox (
+        root_no INTEGER NOT NULL,
+        run_no INTEGER NOT NULL,
+        place INTEGER NOT NULL,
+        item TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        body TEXT NOT NULL,
+        tell_at INTEGER DEFAULT 0,
+        tries INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (run_no, place)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX inbox_to_tell ON inbox (tell_at) WHERE tell_at IS NOT NULL",
+    "CREATE INDEX inbox_of_root ON inbox (root_no)",
     # Until when the processes that hold runs have them, on the clock of the machine's start.
     """CREATE TABLE leases (
         holder TEXT PRIMARY KEY,
@@ -183,6 +218,15 @@ _TABLES = (
         key TEXT UNIQUE,
         until INTEGER,
         body TEXT NOT NULL
+    )""",
+    # What people noted of runs.
+    """CREATE TABLE notes (
+        run_id TEXT NOT NULL,
+        name TEXT NOT NULL,
+        author TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        body TEXT NOT NULL,
+        UNIQUE (run_id, name, author)
     )""",
     """CREATE TABLE shared_values (
         name TEXT PRIMARY KEY,
@@ -288,9 +332,10 @@ class Database(sqlite3.Connection):
     def lock_runs(self) -> None:
         """A transaction that writes has the whole file."""
 
-    def keep_lease(self, holder: str) -> None:
+    def keep_lease(self, holder: str) -> int:
         """See ``WriteConnection.keep_lease``."""
         self.execute(_KEEP_LEASE, (holder, boot_s() + LEASE_S))
+        return 0
 
     def forget_leases(self) -> None:
         """Remove those of processes that are long gone."""
@@ -356,11 +401,45 @@ def open_database(path: str, *, create: bool = True) -> Database:
             os.remove(path)
 
 
+def clear_room(path: str, shown: Sequence[str]) -> None:
+    """Leave nothing in a file, and beside it, of what was deleted or replaced in its tables.
+
+    Args:
+        path: The file.
+        shown: The runs whose pieces go, from the file that has such.
+
+    Raises:
+        JournalError: Another process keeps the file.
+    """
+    try:
+        with contextlib.closing(
+            sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
+        ) as connection:
+            for run_id in shown:
+                connection.execute("DELETE FROM pieces WHERE run_id = ?", (run_id,))
+            # secure_delete does not reach what a page was left with when its rows were moved.
+            connection.execute("VACUUM")
+            (is_kept, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    except FILE_ERRORS as error:
+        is_kept = str(error)
+    if is_kept:
+        raise JournalError(
+            f"what was redacted is gone from the tables of {path}, and not yet from the free room "
+            f"of the file and its log, which another process keeps ({is_kept}): redact again"
+        )
+
+
 def add_clock(connection: sqlite3.Connection) -> None:
     """Give statements ``now_us()``, the time in microseconds, and what is left of a lease."""
     connection.create_function("now_us", 0, lambda: time.time_ns() // 1_000)
+    # SQLite's own knows the letters of English only.
+    connection.create_function("lower", 1, _lower, deterministic=True)
     connection.create_function("lease_left_s", 2, lease_left_s)
     connection.create_function("holder_of", 2, _holder_of)
+
+
+def _lower(text: object) -> str:
+    return str(text).lower()
 
 
 def _holder_of(holder: str | None, until: float | None) -> str | None:

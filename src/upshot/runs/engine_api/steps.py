@@ -131,18 +131,23 @@ class CurrentStep:
         run_id: Whose it is.
         attempt: Of the engine.
         key: Of the step.
+        is_single: Whether it may not be run again.
 
     Attributes:
         run_id: As given.
         key: As given.
+        is_single: As given.
+        outer: The body in which this one is run, None for none.
         questions: How many it has asked that have no key.
     """
 
-    __slots__ = ("_attempt", "_places", "key", "questions", "run_id")
+    __slots__ = ("_attempt", "_places", "is_single", "key", "outer", "questions", "run_id")
 
-    def __init__(self, run_id: str, attempt: int, key: str) -> None:
+    def __init__(self, run_id: str, attempt: int, key: str, *, is_single: bool) -> None:
         self.run_id: Final = run_id
         self.key: Final = key
+        self.is_single: Final = is_single
+        self.outer: Final = current_body.get()
         self.questions: int = 0
         self._attempt = attempt
         self._places: ChildKeys | None = None
@@ -225,7 +230,9 @@ class Steps:
                 "make it idempotent, or look what it did and resume with another key",
             )
         await _begin(key, effect, recorder)
-        token = current_body.set(CurrentStep(recorder.run_id, recorder.attempt, key))
+        token = current_body.set(
+            CurrentStep(recorder.run_id, recorder.attempt, key, is_single=is_single)
+        )
         try:
             value, lossy = to_free_json(await call(body))
         except Exception as error:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from urllib.parse import quote
 
 import msgspec
+from msgspec.structs import replace
 
 from upshot.contract.base.enums import ErrorCode, Origin
 from upshot.contract.base.structs import JsonObject
@@ -377,6 +378,28 @@ def quotas_in(options: JsonObject) -> tuple[BoundQuota, ...]:
     """Those that a log says a run was given."""
     found = options.get(QUOTAS_OPTION)
     return msgspec.convert(found, tuple[BoundQuota, ...], strict=False) if found else ()
+
+
+def renewed(
+    given: Sequence[Quota | BoundQuota], logged: Sequence[BoundQuota]
+) -> tuple[Quota | BoundQuota, ...]:
+    """The quotas of a run that goes on: those of its log, but what is given of a name anew.
+
+    They go on to count what they counted.
+    """
+    before = {(one.quota.name, one.quota.scope): one for one in reversed(logged)}
+    found: list[Quota | BoundQuota] = []
+    for one in given:
+        if isinstance(one, Quota) and (known := before.get((one.name, one.scope))):
+            found.append(replace(known, quota=one))
+        else:
+            found.append(one)
+    anew = {(bare.name, bare.scope) for bare in map(_bare, given)}
+    return *(one for one in logged if (one.quota.name, one.quota.scope) not in anew), *found
+
+
+def _bare(one: Quota | BoundQuota) -> Quota:
+    return one if isinstance(one, Quota) else one.quota
 
 
 def handed_on(quotas: Sequence[Quota | BoundQuota], run_id: str) -> list[Quota | BoundQuota]:

@@ -10,7 +10,7 @@ from typing import Any, NoReturn, cast
 import msgspec
 
 from upshot.contract.base.enums import Effect, ErrorCode, Status
-from upshot.contract.base.secrets import MASK, Secrets
+from upshot.contract.base.secrets import MARKS_OPTION, MASK, Secrets
 from upshot.contract.base.structs import Json
 from upshot.contract.events import (
     ArtifactStored,
@@ -32,7 +32,7 @@ from upshot.contract.tool_calls import ToolCall
 from upshot.runs.engine_api.exceptions import Aborted, Failed
 from upshot.runs.engine_api.steps import Steps
 from upshot.runs.recorder import Recorder
-from upshot.runs.redaction import MARKS_OPTION, lift_secrets
+from upshot.runs.redaction import lift_secrets
 from upshot.runs.resumption import read_arguments
 from upshot.state.child_runs import child_of
 from upshot.state.run_state import RunState

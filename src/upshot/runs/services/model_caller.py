@@ -35,6 +35,7 @@ from upshot.runs.limits.held_call import HeldCall, held_call
 from upshot.runs.redaction import has_marks
 from upshot.runs.run_context import RunContext
 from upshot.runs.services.hooks import before_model
+from upshot.runs.waits import retrying, tries_before
 from upshot.state.request_digests import RequestDigester
 from upshot.tools.execution.batch import SLICE
 
@@ -312,7 +313,8 @@ class ModelCall:
         interrupt: Interrupt | None,
         held: HeldCall | None,
     ) -> None:
-        self.failed_tries: int = 0
+        self._before = tries_before(context, turn, model)
+        self.failed_tries: int = self._before.count
         self._context = context
         self._model = model
         self._request = request
@@ -333,11 +335,8 @@ class ModelCall:
                 return await self._show()
             response, _ = await call_with_retry(
                 self._call if self._held is None else self._held.call_by(self._call),
-                context.plan.retry,
-                allow_empty=context.plan.agent.allow_empty,
-                clock=context.supervisor.interruptible_clock,
-                deadline_monotonic=context.budget.deadline,
                 on_retry=self._on_retry,
+                **retrying(context, self._before),
             )
         except asyncio.CancelledError:
             text = self._shown_text()
@@ -358,11 +357,8 @@ class ModelCall:
         response = ModelResponse()
         items = stream_with_retry(
             self._stream if self._held is None else self._held.stream_by(self._stream),
-            context.plan.retry,
-            allow_empty=context.plan.agent.allow_empty,
-            clock=context.supervisor.interruptible_clock,
-            deadline_monotonic=context.budget.deadline,
             on_retry=self._on_retry,
+            **retrying(context, self._before),
         )
         async for item in items:
             if isinstance(item, ModelResponse):

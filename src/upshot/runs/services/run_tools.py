@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from upshot.contract.base.enums import DeniedReason
@@ -9,6 +11,7 @@ from upshot.contract.base.structs import JsonObject
 from upshot.contract.events import Event, ToolSettled, ToolStarted, Warned
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.errors import Misuse
+from upshot.journal.shared import withdrawn_in
 from upshot.runs.engine_api.steps import body_of
 from upshot.runs.plan import Plan
 from upshot.runs.resumption import restore
@@ -42,7 +45,7 @@ def _make(context: RunContext) -> Toolbox:
     log, has_handoffs = _RunLog(context), bool(plan.handoffs)
     has_judgement = has_handoffs or budget.limits_tools or recording is not None
     is_filtered = has_handoffs and context.handoffs.are_filtered
-    return Toolbox(
+    tools = Toolbox(
         plan.tools,
         budget=plan.budget,
         policy=plan.policy,
@@ -74,6 +77,9 @@ def _make(context: RunContext) -> Toolbox:
         earlier_calls=_earlier_calls(plan),
         is_checked=True,
     )
+    if plan.journal is not None:
+        tools.heed(partial(withdrawn_in, plan.journal, context.info.run_id))
+    return tools
 
 
 def said_in(context: RunContext) -> tuple[Saying, ...]:

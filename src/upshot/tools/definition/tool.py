@@ -12,6 +12,7 @@ from msgspec import to_builtins
 
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.pending import Audience
 from upshot.contract.provenance import ArgumentWord, Record, ToolDeclaration
 from upshot.contract.tool_calls import ToolSpec
 from upshot.errors import Misuse
@@ -51,6 +52,7 @@ else:
 
 
 EffectWord: TypeAlias = Effect | Literal["read", "write", "destructive"]
+Public: TypeAlias = bool | Callable[[JsonObject], JsonObject]
 Resources: TypeAlias = Iterable[str] | Callable[[JsonObject], Iterable[str]]
 
 
@@ -105,6 +107,12 @@ class Tool(Generic[P, R_co]):
             only calls with the same arguments.
         plain_text: Whether the model of a run reads a text that it returns as it is; False shows
             the JSON ``{"result": "..."}``.
+        ask: Who answers where its calls need approval: "staff", or "user" for the user of the run
+            too, over any door.
+        public: What the user of the run sees of its calls over a public door: False is nothing,
+            True how far they are, and a function of the arguments gives what of them is shown
+            beside that, as a JSON object.
+        public_name: What the user sees it called; "" is its name.
     """
 
     name: str
@@ -138,6 +146,9 @@ class Tool(Generic[P, R_co]):
     circuit: Circuit | None = None
     block_scope: Literal["tool", "key"] = "tool"
     plain_text: bool = True
+    ask: Audience = "staff"
+    public: Public = False
+    public_name: str = ""
 
     def __post_init__(self) -> None:
         check_tool(vars(self))
@@ -362,6 +373,9 @@ def tool(
     circuit: Circuit | None = None,
     block_scope: Literal["tool", "key"] = "tool",
     plain_text: bool = True,
+    ask: Audience = "staff",
+    public: Public = False,
+    public_name: str = "",
 ) -> Callable[[Callable[P, R_co]], Tool[P, R_co]]: ...
 def tool(
     function: Callable[P, R_co] | None = None,

@@ -277,6 +277,10 @@ def _is_environment(value: object) -> bool:
     return all(isinstance(word, str) for pair in pairs for word in pair)
 
 
+def _is_public(value: object) -> bool:
+    return isinstance(value, bool) or callable(value)
+
+
 TRUSTS: tuple[str, ...] = get_args(Trust)
 _FLAG = (is_flag, "True or False")
 _ANSWER = (none_or(is_flag), "True, False or None")
@@ -285,6 +289,9 @@ _SECONDS = (none_or(is_seconds), "at least 0, in seconds")
 _RULES: Rules = {
     "idempotent": _FLAG,
     "plain_text": _FLAG,
+    "ask": (one_of("staff", "user"), '"staff" or "user"'),
+    "public": (_is_public, "True, False, or a function of the arguments"),
+    "public_name": (is_of(str), "a text"),
     "repeatable": _FLAG,
     "network": _FLAG,
     "repair": _FLAG,

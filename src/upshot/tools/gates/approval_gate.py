@@ -13,7 +13,7 @@ from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.pending import PendingApproval
 from upshot.contract.provenance import Doubt, Voucher
 from upshot.contract.tool_calls import ApprovalRecord
-from upshot.tools.call_state import CallState, RememberedApprovals
+from upshot.tools.call_state import CallState, RememberedApprovals, Withdrawn
 from upshot.tools.definition.tool_error import is_stop, named
 from upshot.tools.gates.pipeline import Denial, Park, Rewind, StandardGate
 
@@ -190,13 +190,37 @@ class ApprovalGate(StandardGate):
             said = approvals.refusal(call.digest)
             if said:
                 return Denial(DeniedReason.WRITE_DENIED, said)
-            if _is_asked(call) and _is_granted(call, approvals):
-                return None
+            if _is_asked(call) and (grant := approvals.grant(call)) is not None:
+                return self._use(call, grant, approvals)
         if not _is_asked(call):
             return None
         if self._approve is None or call.is_dry:
             return self._park(call)
         return self._ask(call, self._approve)
+
+    def _use(
+        self, call: CallState, grant: ApprovalRecord, approvals: RememberedApprovals
+    ) -> Awaitable[Denial | Park | None] | None:
+        """Let a call run that a standing approval covers, unless that was withdrawn."""
+        if call.turn.withdrawn is not None:
+            return self._look(call, grant, approvals, call.turn.withdrawn)
+        _note_grant(call, grant)
+        return None
+
+    async def _look(
+        self,
+        call: CallState,
+        grant: ApprovalRecord,
+        approvals: RememberedApprovals,
+        withdrawn: Withdrawn,
+    ) -> Denial | Park | None:
+        if grant.key not in await withdrawn():
+            _note_grant(call, grant)
+            return None
+        approvals.forget(grant)
+        # Another one may cover the call, and else it is asked about.
+        verdict = self.check(call)
+        return await verdict if inspect.isawaitable(verdict) else verdict
 
     def _ask(
         self, call: CallState, approve: Approver
@@ -256,6 +280,7 @@ class ApprovalGate(StandardGate):
                 vouched=call.verdict.vouched,
                 asked_at=now,
                 expires_at=None if expires_s is None else now + timedelta(seconds=expires_s),
+                audience=call.known_tool.ask,
             )
         )
 
@@ -263,11 +288,8 @@ class ApprovalGate(StandardGate):
         return Denial(DeniedReason.WRITE_DENIED, f"approve failed: {named(error)}")
 
 
-def _is_granted(call: CallState, approvals: RememberedApprovals) -> bool:
-    """Whether the user has let such calls run always; notes it then."""
-    grant = approvals.grant(call)
-    if grant is None:
-        return False
+def _note_grant(call: CallState, grant: ApprovalRecord) -> None:
+    """Note that the user has let such calls run always."""
     call.approval = ApprovalRecord(
         decision="always",
         by=grant.by,
@@ -275,7 +297,6 @@ def _is_granted(call: CallState, approvals: RememberedApprovals) -> bool:
         digest=call.digest,
         scope=grant.scope,
     )
-    return True
 
 
 def _is_asked(call: CallState) -> bool:

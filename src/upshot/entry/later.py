@@ -1,0 +1,112 @@
+"""Items of the inbox that a user has put off, one value a user with the moments of each; and to
+whom items are assigned, one value for all.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec.structs import replace
+
+from upshot.contract.base.checks import Allowed, check_argument
+from upshot.contract.codec import encode
+from upshot.errors import Misuse
+from upshot.journal.shared import (
+    Assigned,
+    InboxFilters,
+    InboxItem,
+    SharedJournal,
+    SharedValues,
+)
+
+_USER = Allowed("the id of a user, a string", (str,))
+_ASSIGNED = "assigned"
+_given = msgspec.json.Decoder(dict[str, Assigned])
+_kept = msgspec.json.Decoder(dict[str, float])
+
+
+async def put_off(
+    run_id: str, item_id: str, until: datetime | None, by: str, journal: SharedJournal
+) -> None:
+    """Have ``shown_to`` leave an item out for a user; see ``App.later``."""
+    check_argument("by", by, _USER)
+    if not by:
+        raise Misuse("by is empty: say who puts the item off")
+    if until is not None and until.utcoffset() is None:
+        raise Misuse("until has no time zone: give an aware moment, such as datetime.now(UTC)")
+    found = await _item(run_id, item_id, journal)
+
+    def change(values: SharedValues) -> None:
+        now = values.now_us / 1_000_000
+        kept = _read(values.read(_name(by)))
+        kept[found.key] = 0.0 if until is None else until.timestamp()
+        left = {key: moment for key, moment in kept.items() if moment > now}
+        values.write(_name(by), encode(left).decode())
+
+    await journal.change_values(change)
+
+
+async def _item(run_id: str, item_id: str, journal: SharedJournal) -> InboxItem:
+    items = await journal.inbox(run_id=run_id)
+    found = next((item for item in items if item.pending.id == item_id), None)
+    if found is None:
+        known = ", ".join(item.pending.id for item in items) or "nothing"
+        raise Misuse(f"run {run_id!r} does not wait for {item_id!r}: it waits for {known}")
+    return found
+
+
+async def assign_item(run_id: str, item_id: str, to: str, by: str, journal: SharedJournal) -> None:
+    """Say who is to answer an item; see ``App.assign``."""
+    check_argument("to", to, _USER)
+    check_argument("by", by, _USER)
+    found = await _item(run_id, item_id, journal)
+    before = _assigned(await journal.value(_ASSIGNED)).keys()
+    waiting = {item.key for item in await journal.inbox()} if before else set[str]()
+
+    def change(values: SharedValues) -> None:
+        kept = _assigned(values.read(_ASSIGNED))
+        # What was answered since needs nobody any more.
+        left = {key: one for key, one in kept.items() if key in waiting or key not in before}
+        left.pop(found.key, None)
+        if to:
+            left[found.key] = Assigned(to=to, by=by, at=datetime.now(UTC))
+        values.write(_ASSIGNED, encode(left).decode())
+
+    await journal.change_values(change)
+
+
+async def shown_to(
+    user: str, assignee: str, journal: SharedJournal, filters: InboxFilters
+) -> tuple[InboxItem, ...]:
+    """What the inbox shows to a user: without what was put off, with whom each is assigned to, and
+    pages that are full.
+    """
+    now = datetime.now(UTC).timestamp()
+    put_off = _read(await journal.value(_name(user))) if user else {}
+    hidden = {key for key, until in put_off.items() if until > now}
+    assigned = _assigned(await journal.value(_ASSIGNED))
+    found: dict[str, list[InboxItem]] = {}
+    limit = filters.get("limit")
+    wanted = InboxFilters(**filters)
+    while page := await journal.inbox(**wanted):
+        for item in page:
+            to = assigned.get(item.key)
+            if item.key not in hidden and assignee in ("", to and to.to):
+                found.setdefault(item.run_id, []).append(replace(item, assigned=to))
+        if limit is None or len(found) >= limit:
+            break
+        wanted["before"] = page[-1].run_id
+    return tuple(item for some in [*found.values()][:limit] for item in some)
+
+
+def _name(user: str) -> str:
+    return f"later {user}"
+
+
+def _read(text: str) -> dict[str, float]:
+    return _kept.decode(text) if text else {}
+
+
+def _assigned(text: str) -> dict[str, Assigned]:
+    return _given.decode(text) if text else {}

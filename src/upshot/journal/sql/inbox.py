@@ -1,0 +1,189 @@
+"""The inbox as rows: what each parked run asks, so that no log is read to draw it.
+
+A row belongs to the run that asks. ``root_no`` is the outermost of the runs that wait for that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from upshot.contract.base.enums import Status
+from upshot.contract.base.json_values import clean_text, without_nul
+from upshot.contract.codec import decode, decoder_of, encode
+from upshot.contract.pending import Pending
+from upshot.journal.shared import InboxItem, InboxQuery, Untold, tool_of
+from upshot.journal.sql.connection import Connection, WriteConnection, place_in_list
+from upshot.state.child_runs import asked_inside
+
+_PARKED = f"status = '{Status.INPUT_REQUIRED}'"
+_DROP = "DELETE FROM inbox WHERE run_no = ?"
+_DROP_ITEM = """DELETE FROM inbox WHERE item = ? AND run_no =
+    (SELECT run_no FROM runs WHERE run_id = ?)"""
+_OUTER = """SELECT outside.run_no FROM runs AS inside JOIN runs AS outside
+    ON outside.run_id = inside.parent_run_id WHERE inside.run_no = ? AND inside.is_inside"""
+_TAKE_IN = """UPDATE inbox SET root_no = ? WHERE root_no IN (
+    SELECT inside.run_no FROM runs AS inside JOIN runs AS outside
+    ON inside.parent_run_id <> '' AND inside.parent_run_id = outside.run_id
+    WHERE inside.is_inside AND outside.run_no = ?)"""
+# An answer may stand that the log does not have yet.
+_ASK = """INSERT INTO inbox (root_no, run_no, place, item, tool, body)
+    SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE NOT EXISTS (SELECT 1 FROM wishes
+        WHERE run_id = (SELECT run_id FROM runs WHERE run_no = ?2) AND item = ?4)"""
+# Of a child run only where all that wait for it do.
+_SHOWN = f"""(inbox.run_no = inbox.root_no OR EXISTS (
+    SELECT 1 FROM runs AS inside JOIN runs AS outside ON outside.run_id = inside.parent_run_id
+    WHERE inside.run_no = inbox.run_no AND outside.{_PARKED}))"""
+_WANTED = (
+    ("agent_id = ?", "agent"),
+    ("context_id <> '' AND context_id = ?", "conversation"),
+    ("run_id = ?", "run_id"),
+    ("owner = ?", "owner"),
+    ("tenant = ?", "tenant"),
+)
+_ITEM = """CAST(root.run_id AS TEXT), CAST(root.agent_id AS TEXT),
+    CAST(root.context_id AS TEXT), CAST(root.request AS TEXT),
+    CAST(CASE WHEN inbox.run_no = inbox.root_no THEN '' ELSE asking.run_id END AS TEXT),
+    CAST(inbox.body AS TEXT)"""
+_UNTOLD = f"""SELECT {_ITEM}, CAST(asking.run_id AS TEXT), inbox.run_no, CAST(inbox.item AS TEXT),
+    inbox.tell_at, inbox.tries
+    FROM inbox JOIN runs AS root ON root.run_no = inbox.root_no
+    JOIN runs AS asking ON asking.run_no = inbox.run_no
+    WHERE inbox.tell_at IS NOT NULL AND inbox.tell_at <= now_us() AND root.{_PARKED} AND {_SHOWN}
+    AND root.agent_id IN ({{places}}) ORDER BY inbox.tell_at, inbox.run_no, inbox.place LIMIT ?"""
+_TAKE = """UPDATE inbox SET tell_at = now_us() + ?, tries = tries + 1
+    WHERE run_no = ? AND item = ? AND tell_at = ? RETURNING 1"""
+_TOLD = """UPDATE inbox SET tell_at = now_us() + ? WHERE item = ?
+    AND run_no = (SELECT run_no FROM runs WHERE run_id = ?)"""
+_PAGE = f"""SELECT {_ITEM}
+    FROM ({{roots}}) AS root JOIN inbox ON inbox.root_no = root.run_no
+    JOIN runs AS asking ON asking.run_no = inbox.run_no WHERE {{shown}}
+    ORDER BY root.started_at DESC, root.run_no DESC, inbox.run_no, inbox.place"""
+_SIZE = """SELECT count(*)
+    FROM ({roots}) AS root JOIN inbox ON inbox.root_no = root.run_no WHERE {shown}"""
+
+
+def keep_asks(connection: WriteConnection, run_no: int, asks: Mapping[str, Pending]) -> None:
+    """Have what a run asks just now stand in the inbox, and nothing else of it."""
+    connection.execute(_DROP, (run_no,))
+    if not asks:
+        return
+    root_no = _root_of(connection, run_no)
+    rows = [
+        (root_no, run_no, place, _text(item), _text(tool_of(one)), encode(one).decode())
+        for place, (item, one) in enumerate(asks.items())
+    ]
+    connection.executemany(_ASK, rows)
+
+
+def _root_of(connection: Connection, run_no: int) -> int:
+    """The outermost of the runs that wait for a run."""
+    while (row := connection.execute(_OUTER, (run_no,)).fetchone()) is not None:
+        (run_no,) = row
+    return run_no
+
+
+def _text(name: str) -> str:
+    return without_nul(clean_text(name))
+
+
+def drop_item(connection: WriteConnection, run_id: str, item: str) -> None:
+    """Take out of the inbox what was answered."""
+    connection.execute(_DROP_ITEM, (item, run_id))
+
+
+def take_in(connection: WriteConnection, run_no: int) -> None:
+    """Have what the child runs ask of a run that comes after them stand under its root."""
+    connection.execute(_TAKE_IN, (_root_of(connection, run_no), run_no))
+
+
+def read_inbox(connection: Connection, wanted: InboxQuery) -> tuple[InboxItem, ...]:
+    """What runs wait for, newest runs first; see ``SharedJournal.inbox``."""
+    roots, values = _roots(wanted)
+    shown, of_tool = _shown(wanted)
+    if wanted.before:
+        roots += " AND (started_at, run_no) < (?, ?)"
+        values += place_in_list(connection, wanted.before)
+    values += of_tool
+    roots += f" AND EXISTS (SELECT 1 FROM inbox WHERE inbox.root_no = runs.run_no AND {shown})"
+    roots += " ORDER BY started_at DESC, run_no DESC"
+    if wanted.limit is not None:
+        roots += " LIMIT ?"
+        values.append(wanted.limit)
+    page = _PAGE.format(roots=roots, shown=shown)
+    return tuple(_item(row) for row in connection.execute(page, values + of_tool).fetchall())
+
+
+def inbox_size(connection: Connection, wanted: InboxQuery) -> int:
+    """How many items there are; see ``SharedJournal.inbox_size``."""
+    roots, values = _roots(wanted)
+    shown, of_tool = _shown(wanted)
+    (found,) = connection.execute(
+        _SIZE.format(roots=roots, shown=shown), values + of_tool
+    ).fetchone()
+    return int(found)
+
+
+def _roots(wanted: InboxQuery) -> tuple[str, list[object]]:
+    """The runs whose items are wanted, wherever the page begins, with the values for it."""
+    roots, values = f"SELECT * FROM runs WHERE {_PARKED}", list[object]()
+    for condition, name in _WANTED:
+        if value := getattr(wanted, name):
+            roots += f" AND {condition}"
+            values.append(value)
+    return roots, values
+
+
+def _shown(wanted: InboxQuery) -> tuple[str, list[object]]:
+    """What holds for the items that are wanted, with the values for it."""
+    return (f"{_SHOWN} AND inbox.tool = ?", [wanted.tool]) if wanted.tool else (_SHOWN, [])
+
+
+def take_untold(
+    connection: WriteConnection, agent_ids: Collection[str], limit: int, for_s: float
+) -> list[Untold]:
+    """Take items that are to be told; see ``SharedJournal.take_untold``."""
+    taken: list[Untold] = []
+    for *row, asking, run_no, item, tell_at, tries in _untold(connection, agent_ids, limit):
+        given = (int(for_s * 1_000_000), run_no, item, tell_at)
+        # Another process may have been faster.
+        if connection.execute(_TAKE, given).fetchone() is not None:
+            taken.append(Untold(_item(row), asking, item, tries))
+    return taken
+
+
+def has_untold(connection: Connection, agent_ids: Collection[str]) -> bool:
+    """Whether an item is to be told."""
+    return bool(_untold(connection, agent_ids, 1))
+
+
+def _untold(connection: Connection, agent_ids: Collection[str], limit: int) -> list[Any]:
+    places = ", ".join("?" * len(agent_ids))
+    query = _UNTOLD.format(places=places)
+    return connection.execute(query, (*agent_ids, limit)).fetchall()
+
+
+def note_told(connection: WriteConnection, one: Untold, again_s: float | None) -> None:
+    """Note that an item was told, or when to try again; see ``SharedJournal.note_told``."""
+    again = None if again_s is None else int(again_s * 1_000_000)
+    connection.execute(_TOLD, (again, one.question, one.asking))
+
+
+def _item(row: Sequence[str]) -> InboxItem:
+    run_id, agent_id, conversation, request, asking, body = row
+    pending = decode(body, _decoder())
+    return InboxItem(
+        run_id=run_id,
+        agent_id=agent_id,
+        conversation=conversation,
+        request=request,
+        pending=asked_inside(asking, pending) if asking else pending,
+    )
+
+
+@cache
+def _decoder() -> msgspec.json.Decoder[Pending]:
+    return decoder_of(Pending)

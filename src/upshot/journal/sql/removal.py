@@ -1,0 +1,135 @@
+"""Removes runs, with all that the journal has of them, or only what was said in them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+import upshot.journal.sql.queries as stored
+from upshot.contract.codec import encode
+from upshot.contract.events import REDACTED, BoardChanged, Event
+from upshot.journal.event_codec import checksum, damage_error, read_event, to_entry
+from upshot.journal.run_list import (
+    RemovedRuns,
+    RunFamily,
+    RunQuery,
+    TurnClaim,
+    choose_redaction,
+    choose_removal,
+    open_error,
+)
+from upshot.journal.shared import withdrawals_of
+from upshot.journal.sql.connection import SEQ_BITS, Connection, WriteConnection, keys_of
+from upshot.journal.sql.conversations import committed_of
+from upshot.journal.sql.inbox import keep_asks
+from upshot.journal.sql.leases import read_holders, turn_in_the_way
+from upshot.journal.sql.shared_values import StoredValues
+from upshot.journal.sql.submissions import forget_submission, redact_submission
+from upshot.journal.watching import of_run
+from upshot.state.redacted_events import redacted, with_digest
+from upshot.state.summary import NO_ASKS
+from upshot.state.turns import KeptTurns
+
+_FORGET = "DELETE FROM snapshots WHERE context_id = (SELECT context_id FROM runs WHERE run_id = ?)"
+_REWRITE = "UPDATE events SET time = ?, body = ?, crc = ? WHERE id = ?"
+_RELIST = """UPDATE runs SET request = ?, answer = CASE answer WHEN '' THEN '' ELSE ? END
+    WHERE run_id = ?"""
+_WIPE = (
+    "DELETE FROM artifacts WHERE run_id = ?",
+    "DELETE FROM wishes WHERE run_id = ?",
+    f"UPDATE notes SET body = '{encode(REDACTED).decode()}' WHERE run_id = ?",
+    _FORGET,
+)
+_ARTIFACTS = "SELECT count(*), coalesce(sum(size_bytes), 0) FROM artifacts WHERE run_id = ?"
+
+
+def remove_runs(
+    connection: WriteConnection,
+    run_ids: Sequence[str],
+    ended_before: datetime | None,
+    conversation: str,
+    *,
+    dry_run: bool,
+) -> RemovedRuns:
+    """Remove runs within a transaction."""
+    connection.lock_runs()
+    gone, kept = choose_removal(run_ids, ended_before, conversation, _family(connection))
+    artifacts = size_bytes = 0
+    for run_id in gone:
+        count, size = connection.execute(_ARTIFACTS, (run_id,)).fetchone()
+        artifacts += count
+        size_bytes += size
+        if not dry_run:
+            _remove(connection, run_id)
+    return RemovedRuns(run_ids=tuple(gone), artifacts=artifacts, size_bytes=size_bytes, kept=kept)
+
+
+def redact_runs(connection: WriteConnection, conversation: str, by: str) -> tuple[str, ...]:
+    """Take out what was said in a conversation; see ``SharedJournal.redact``."""
+    connection.lock_runs()
+    connection.lock_turns(conversation)
+    chosen = choose_redaction(conversation, _family(connection))
+    if other := turn_in_the_way(connection, "", TurnClaim(conversation, "")):
+        # It was taken just now, and has no event yet.
+        raise open_error(conversation, *other)
+    at = datetime.now(UTC)
+    for run in chosen:
+        _rewrite(connection, run.run_id, lambda event: redacted(event, by, at))
+        connection.execute(_RELIST, (REDACTED, REDACTED, run.run_id))
+        for statement in _WIPE:
+            connection.execute(statement, (run.run_id,))
+        keep_asks(connection, stored.number_of(connection, run.run_id) or 0, NO_ASKS)
+        redact_submission(connection, run.run_id)
+        connection.told.add(of_run(run.run_id))
+    kept = KeptTurns()
+    for run in chosen:
+        _rewrite(connection, run.run_id, lambda event: _seeded(connection, event, kept))
+    return tuple(run.run_id for run in chosen)
+
+
+def _rewrite(connection: WriteConnection, run_id: str, change: Callable[[Event], Event]) -> None:
+    """Put what *change* makes of each event of a run in its place."""
+    damage = stored.scan_run(connection, run_id).damage
+    if damage is not None:
+        # A checksum of its own would make it look sound.
+        raise damage_error(damage)
+    rows: list[tuple[object, ...]] = []
+    run_no = stored.number_of(connection, run_id) or 0
+    for old in stored.read_entries(connection, run_id):
+        event = change(read_event(old))
+        new = to_entry(event, run_id, old.seq, old.epoch)
+        rows.append((new.time, new.body, checksum(new), run_no << SEQ_BITS | old.seq))
+    connection.executemany(_REWRITE, rows)
+
+
+def _seeded(connection: Connection, event: Event, kept: KeptTurns) -> Event:
+    if not isinstance(event, BoardChanged) or (seed := event.seed) is None:
+        return event
+    turns = committed_of(connection, seed.conversation, kept)
+    return with_digest(event, seed, turns.at(seed.revision))
+
+
+def _family(connection: Connection) -> RunFamily:
+    """Which runs stand on others."""
+    forks: dict[str, list[str]] = {}
+    for origin, run_id in connection.execute("SELECT origin_run_id, run_id FROM forks"):
+        forks.setdefault(origin, []).append(run_id)
+    holders = read_holders(connection).items()
+    at_work = [run_id for run_id, holder in holders if holder.state in ("lives", "stopped")]
+    return RunFamily(stored.read_summaries(connection, RunQuery()), forks=forks, at_work=at_work)
+
+
+def _remove(connection: WriteConnection, run_id: str) -> None:
+    run_no = stored.number_of(connection, run_id)
+    if run_no is not None:
+        keys = keys_of(run_no)
+        connection.execute("DELETE FROM events WHERE id BETWEEN ? AND ?", keys)
+        keep_asks(connection, run_no, NO_ASKS)
+    connection.execute("DELETE FROM artifacts WHERE run_id = ?", (run_id,))
+    connection.execute(_FORGET, (run_id,))
+    connection.execute("DELETE FROM forks WHERE run_id = ?", (run_id,))
+    connection.execute("DELETE FROM wishes WHERE run_id = ?", (run_id,))
+    connection.execute("DELETE FROM notes WHERE run_id = ?", (run_id,))
+    StoredValues(connection).forget(*withdrawals_of(run_id))
+    forget_submission(connection, run_id)
+    connection.execute("DELETE FROM runs WHERE run_id = ?", (run_id,))

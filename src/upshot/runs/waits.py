@@ -1,0 +1,168 @@
+"""Waits before something is tried again, and leaving a run to whoever takes it up after them.
+
+A process that works on one run sleeps. A worker leaves the run, by ``run_released`` with the moment
+at which it is due, and keeps nothing of it: who takes it up finds in the log what was tried and how
+much of a wait is left. That is done only where nothing would be cut off: all that is under way in
+the run and its child runs waits so, in no tool call, and in no step that must not be repeated. A
+child run in which that holds is found again by its id. Otherwise the wait is slept, and it is
+looked again every second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from functools import partial
+from typing import NamedTuple, Protocol, TypedDict
+
+from msgspec.structs import replace
+
+from upshot.contract.protocols import Clock, Model
+from upshot.contract.settings import Retry
+from upshot.models.registry import name_of
+from upshot.runs.engine_api.steps import CurrentStep, current_body
+from upshot.runs.run_context import RunContext
+from upshot.runs.task_supervisor import PausingClock
+from upshot.state.run_state import NO_TRIES, FailedTries
+
+# How long a wait may be for which nothing is kept.
+_MAX_WAIT_S = 3600.0
+_LOOK_S = 1.0
+
+
+class _Leave(Protocol):
+    def __call__(self, *, at: datetime) -> None: ...
+
+
+class _Wait(NamedTuple):
+    """One wait: whose, in the body of which step, whether a model is called, and until when."""
+
+    context: RunContext
+    body: CurrentStep | None
+    is_asking: bool
+    until: datetime
+
+
+class Parking:
+    """The waits of a root run and its child runs.
+
+    Args:
+        over_s: How many seconds a wait must have left for the run to be left.
+        leave: Leaves the root run until a moment.
+    """
+
+    def __init__(self, over_s: float, leave: _Leave) -> None:
+        self._over_s = over_s
+        self._leave = leave
+        self._waits: list[_Wait] = []
+
+    async def pause(
+        self,
+        context: RunContext,
+        delay_s: float,
+        clock: Clock | None = None,
+        *,
+        is_asking: bool = False,
+    ) -> None:
+        """Wait, unless the run is left for it; see ``TaskSupervisor.pause``."""
+        supervisor, now = context.supervisor, context.plan.clock.now
+        until = now() + timedelta(seconds=delay_s)
+        wait = _Wait(context, current_body.get(), is_asking, until)
+        self._waits.append(wait)
+        try:
+            while not supervisor.is_ending and delay_s > 0:
+                self._look(now())
+                if context.release is not None:
+                    # It is cut off here.
+                    await asyncio.Event().wait()
+                part_s = min(delay_s, _LOOK_S)
+                await supervisor.pause(part_s, clock)
+                delay_s -= part_s
+        finally:
+            self._waits.remove(wait)
+
+    def _look(self, now: datetime) -> None:
+        """Leave the run where all of it waits for long enough."""
+        at = min(wait.until for wait in self._waits)
+        if (at - now).total_seconds() > self._over_s and self.is_all():
+            self._leave(at=at)
+
+    def is_all(self) -> bool:
+        """Whether nothing else is under way, and all of it can be taken up again."""
+        runs = {one.info.run_id: one for wait in self._waits for one in _way(wait.context)}
+        bodies = [body for wait in self._waits for body in _bodies(wait.body)]
+        within = {(body.run_id, body.key) for body in bodies}
+        if not runs or any(body.is_single for body in bodies):
+            return False
+        for run_id, run in runs.items():
+            state = run.state
+            asking = sum(wait.is_asking for wait in self._waits if wait.context is run)
+            inside = sum(_parent(one) is run for one in runs.values())
+            is_waiting = (
+                asking == state.lost_calls - run.lost_before
+                and inside == run.supervisor.inside
+                and not state.begun
+                and all((run_id, key) in within for key in state.steps_started)
+            )
+            if not is_waiting:
+                return False
+        return True
+
+
+def _parent(context: RunContext) -> RunContext | None:
+    return None if context.parent is None else context.parent.context
+
+
+def _way(context: RunContext | None) -> Iterator[RunContext]:
+    """A run and those round it."""
+    while context is not None:
+        yield context
+        context = _parent(context)
+
+
+def _bodies(body: CurrentStep | None) -> Iterator[CurrentStep]:
+    while body is not None:
+        yield body
+        body = body.outer
+
+
+class Trying(TypedDict):
+    """How failed model calls are tried again, as ``call_with_retry`` takes it."""
+
+    retry: Retry | None
+    clock: Clock
+    allow_empty: bool
+    deadline_monotonic: float | None
+    before: FailedTries
+
+
+def retrying(context: RunContext, before: FailedTries) -> Trying:
+    """How a failed model call of a run is tried again, of which some tries were made *before*."""
+    plan, parking = context.plan, context.supervisor.parking
+    retry, clock = plan.retry, context.supervisor.interruptible_clock
+    if parking is not None:
+        clock = PausingClock(plan.clock, partial(parking.pause, context, is_asking=True))
+        if retry is not None and retry.max_wait_s is None:
+            retry = replace(retry, max_wait_s=_MAX_WAIT_S)
+    return {
+        "retry": retry,
+        "clock": clock,
+        "allow_empty": plan.agent.allow_empty,
+        "deadline_monotonic": context.budget.deadline,
+        "before": before,
+    }
+
+
+def tries_before(context: RunContext, turn: int, model: Model) -> FailedTries:
+    """What an earlier session tried that left the run, or died, before there was a reply."""
+    failed = context.state.failed_calls
+    return failed.of(turn, name_of(model)) if failed else NO_TRIES
+
+
+async def pause(context: RunContext, delay_s: float, clock: Clock | None = None) -> None:
+    """Wait before a node or state is tried again, no longer than until a wish to stop."""
+    if context.supervisor.parking is None:
+        await context.supervisor.pause(delay_s, clock)
+    else:
+        await context.supervisor.parking.pause(context, delay_s, clock)

@@ -1,0 +1,193 @@
+"""What of a log is content, and events without it.
+
+Content is every text, JSON value and byte but the facts named here: what a run cost and did, by
+which tool, with which outcome, and who approved what and when. So a field that is new is content
+until somebody says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from enum import Enum
+from functools import cache
+from types import UnionType
+from typing import Any, NamedTuple, TypeVar, Union, cast, get_args, get_origin
+
+import msgspec
+from msgspec.structs import replace
+
+from upshot.contract.base.structs import JsonObject, Local
+from upshot.contract.events import (
+    REDACTED,
+    BoardChanged,
+    Event,
+    Redacted,
+    RunStarted,
+    SeedReference,
+    StepSettled,
+)
+from upshot.contract.message import Artifact, File, Message, Unknown
+from upshot.contract.model_calls import Request, RequestDigests
+from upshot.contract.provenance import Doubt, Voucher
+from upshot.contract.tool_calls import Coercion
+from upshot.contract.usage import Cost
+from upshot.errors import Misuse
+from upshot.state.child_runs import CHAIN_OPTION, FORKED_FROM, TURN_OPTION, child_of, spent_of
+from upshot.state.request_digests import digest_of_messages
+from upshot.state.stored_events import Seeds
+from upshot.state.summary import OWNERS
+from upshot.state.turns import turn_of
+
+# Who and which; with what it was done; what came of it.
+_FACTS = """
+    run_id parent_run_id agent_id to_agent_id task_id context_id id by call_id tool_call_id
+    interrupted_calls artifact_id idempotency_key key step channel path literal head digest sha256
+    tool_version
+    name tool_name tools handoffs model engine provider media_type tool_choice gate decider purpose
+    mode trust
+    code type provider_code verdict decision scope rule
+"""
+FACTS: frozenset[str] = frozenset(_FACTS.split())
+"""Fields that stay, whatever holds them."""
+_CONTENT = frozenset((kind, "path") for kind in (Coercion, Voucher, Doubt)) | frozenset(
+    (kind, "name") for kind in (Message, File, Artifact)
+)
+"""But these are content: keys of arguments, names of speakers and of files."""
+_WHOLE = frozenset[type]((Cost, RequestDigests))
+"""All their texts are facts."""
+_OPTIONS = (CHAIN_OPTION, FORKED_FROM)
+_HEAD = ("kind", "schema_version", "run_id", "seq", "time")
+
+T = TypeVar("T")
+
+
+def redacted(event: Event, by: str, at: datetime) -> Event:
+    """*event*, as it is stored, without content; the first one says who took it out and when."""
+    if isinstance(event, Unknown):
+        return Unknown(raw={name: event.raw[name] for name in _HEAD if name in event.raw})
+    less = without_content(event)
+    if isinstance(less, StepSettled) and child_of(less.key) is not None:
+        # What a child run spent and did is a fact.
+        spent = spent_of(cast("StepSettled", event).value)
+        return less if spent is None else replace(less, value=_plain(without_content(spent)))
+    return _begun(cast("RunStarted", event), less, by, at) if isinstance(less, RunStarted) else less
+
+
+def _begun(event: RunStarted, less: RunStarted, by: str, at: datetime) -> RunStarted:
+    options: JsonObject = {name: event.options[name] for name in _OPTIONS if name in event.options}
+    if (turn := turn_of(event.options)) is not None:
+        options[TURN_OPTION] = _plain(without_content(turn))
+    return replace(
+        less,
+        request=bare_request(less.request),
+        options=options,
+        attributes={name: event.attributes[name] for name in OWNERS if name in event.attributes},
+        redacted=event.redacted or Redacted(by=by, at=at),
+    )
+
+
+def bare_request(request: Request) -> Request:
+    """*request* without content, which says so in the list of runs."""
+    return replace(without_content(request), message=REDACTED)
+
+
+def redacted_words(done: Redacted) -> str:
+    """Who took out what was said in a run, and when."""
+    by = f" by {done.by}" if done.by else ""
+    at = f" at {done.at:%Y-%m-%d %H:%M} UTC" if done.at else ""
+    return f"{by}{at}: what was said in it is gone".lstrip()
+
+
+def redaction_error(run_id: str, done: Redacted) -> Misuse:
+    """The exception for a run that cannot go on in any way, since its content is gone."""
+    return Misuse(
+        f"run {run_id} was redacted {redacted_words(done)}, so it cannot be resumed, replayed, "
+        "forked or gone on with: begin another one"
+    )
+
+
+async def with_seed_of(event: Event, seeds: Seeds) -> Event:
+    """*event*, with the digest of the messages that are now those which it names."""
+    if not isinstance(event, BoardChanged) or event.seed is None:
+        return event
+    return with_digest(event, event.seed, await seeds(event.seed))
+
+
+def with_digest(
+    event: BoardChanged, seed: SeedReference, messages: Iterable[Message]
+) -> BoardChanged:
+    """*event*, which names messages of a conversation by *seed*, with the digest of *messages*."""
+    return replace(event, seed=replace(seed, digest=digest_of_messages(messages)))
+
+
+def _plain(value: object) -> JsonObject:
+    return cast("JsonObject", msgspec.to_builtins(value))
+
+
+def without_content(value: T) -> T:
+    """A value of the contract with all its facts, and none of its content."""
+    if not isinstance(value, msgspec.Struct) or type(value) in _WHOLE:
+        return value
+    changes = {
+        field.name: _without(held, field)
+        for field in _fields_of(type(value))
+        if (held := getattr(value, field.name)) is not None
+    }
+    return replace(value, **changes)
+
+
+class _Field(NamedTuple):
+    """A field that is not a fact by its name.
+
+    Attributes:
+        name: Its name.
+        is_free: Whether it may hold any JSON value.
+        is_word: Whether its texts are words of a closed list.
+    """
+
+    name: str
+    is_free: bool
+    is_word: bool
+
+
+def _without(value: Any, field: _Field) -> Any:
+    match value:
+        case dict():
+            held = cast("dict[str, Any]", value).items()
+            return {key: _erased(one) for key, one in held if isinstance(one, msgspec.Struct)}
+        case _ if field.is_free:
+            return REDACTED
+        case tuple():
+            items = cast("tuple[Any, ...]", value)
+            return tuple(_erased(one) for one in items if not isinstance(one, str | bytes | dict))
+        case str() if not field.is_word:
+            return _erased(value)
+        case _:
+            return value if isinstance(value, str) else _erased(value)
+
+
+def _erased(value: Any) -> Any:
+    match value:
+        case Enum():
+            return value
+        case str():
+            return REDACTED if value else value
+        case bytes():
+            return b""
+        case Local():
+            return None
+        case _:
+            return without_content(value)
+
+
+@cache
+def _fields_of(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
+    found: list[_Field] = []
+    for field in msgspec.structs.fields(kind):
+        if field.name not in FACTS or (kind, field.name) in _CONTENT:
+            is_choice = get_origin(field.type) in (Union, UnionType)
+            options = {*(get_args(field.type) if is_choice else (field.type,))}
+            is_free = any(one is Any or isinstance(one, TypeVar) for one in options)
+            found.append(_Field(field.name, is_free, is_word=str not in options))
+    return tuple(found)
