@@ -51,6 +51,7 @@ with lazy_imports(globals()):
         Lagged as Lagged,
         QuestionAnswered as QuestionAnswered,
         QuestionAsked as QuestionAsked,
+        Redacted as Redacted,
         RunInterrupted as RunInterrupted,
         RunReleased as RunReleased,
         RunResumed as RunResumed,
@@ -126,6 +127,9 @@ with lazy_imports(globals()):
         Journal as Journal,
         Model as Model,
         Observer as Observer,
+        DayCost as DayCost,
+        Note as Note,
+        RunCounts as RunCounts,
         RunSummary as RunSummary,
     )
     from upshot.contract.provenance import (
@@ -204,6 +208,7 @@ with lazy_imports(globals()):
         cancel as cancel,
         fork as fork,
         inbox as inbox,
+        note as note,
         reopen as reopen,
         replay as replay,
         resume as resume,
@@ -214,7 +219,7 @@ with lazy_imports(globals()):
         start_with_handoffs as start_with_handoffs,
     )
     from upshot.entry.handoff_loop import LiveHandoffs as LiveHandoffs
-    from upshot.entry.inbox import InboxItem as InboxItem
+    from upshot.journal.shared import InboxItem as InboxItem
     from upshot.entry.replay_run import Replay as Replay
     from upshot.entry.run_handle import RunHandle as RunHandle
     from upshot.errors import (

@@ -14,7 +14,6 @@ from typing import Any
 import upshot
 from upshot import (
     Agent,
-    AgentResult,
     Approve,
     JournalError,
     Misuse,
@@ -83,9 +82,8 @@ async def work(where: str, effects: str, run_id: str = RUN, die_at: str = "0") -
 async def give(where: str, effects: str, word: str, by: str) -> str:
     """Answer the question of the run, and say whether the answer was taken."""
     async with upshot.attach(RUN, journal=where) as handle:
-        parked: AgentResult[Any] | None = await handle.result(0)
-        assert parked is not None
-        (item,) = parked.pending
+        # What was seen, also where another one has answered since.
+        (item,) = (await handle.state()).pending
         assert isinstance(item, upshot.PendingApproval)
         said = item.approve(by=by) if word == "yes" else item.deny("no", by=by)
         (told,) = await handle.answer(said)

@@ -20,6 +20,7 @@ from tests.places import Place
 from tests.processes import watched
 from upshot import (
     Agent,
+    AgentResult,
     App,
     Budget,
     Handoff,
@@ -27,8 +28,10 @@ from upshot import (
     Misuse,
     PendingApproval,
     Policy,
+    Quota,
     Request,
     RunInfo,
+    RunSettled,
     ScriptedModel,
     ScriptEngine,
     Status,
@@ -39,7 +42,10 @@ from upshot import (
     run,
     tool,
 )
+from upshot.fleet.submission import AppOptions, SubmitOptions, check_data
 from upshot.journal.shared import Submission
+from upshot.runs.limits.quotas import quotas_in
+from upshot.runs.plan import RunOptions
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
@@ -100,6 +106,14 @@ async def test_whoever_waits_for_a_queued_run_gets_its_events_and_its_result(jou
         result = await waiting
         assert result is not None and result.success
         assert (await watching)[0] == "run_started"
+
+
+@pytest.mark.parametrize("name", ["conversation", "key"])
+async def test_a_name_that_no_journal_can_hold_is_refused_at_once(name: str) -> None:
+    named: Any = {name: "\ud800"}
+    async with App([Agent("clerk", model=ScriptedModel(["Fine."]))], journal="memory:") as app:
+        with pytest.raises(Misuse, match=f"{name} must be text that can be encoded"):
+            await app.submit("clerk", "Hello", **named)
 
 
 async def test_one_key_gives_one_run_and_is_for_one_request(journal: Any) -> None:
@@ -192,17 +206,25 @@ async def test_a_request_that_is_handed_over_is_followed_also_after_a_park(journ
     async with App([desk, till], journal=journal) as app:
         handle = await app.submit(desk, "Pay ann.")
         await work(app)
-        first = await handle.result(0)
-        assert first is not None and first.handoff is not None
-        (parked,) = await journal.runs(Status.INPUT_REQUIRED)
-        second = await app.run(parked.run_id)
-        waits = await second.result(0)
-        assert waits is not None
+        waits = await handle.result(0)
+        assert waits is not None and waits.state["path"] == ["desk", "till"]
         (item,) = waits.pending
         assert isinstance(item, PendingApproval)
-        await second.answer(item.approve(by="ann"))
-        assert await work(app) == [second.id]
+        assert [type(told) for told in await handle.answer(item.approve(by="ann"))] == [Taken]
+        assert await handle.result(0) is None
+        assert await work(app) == [waits.run_id] != [handle.id]
         assert paid == ["ann"]
+        end = await handle.result(0)
+        assert end is not None and (end.content, end.usage.api_calls) == ("Paid.", 3)
+        events = [event async for event in handle.events()]
+        assert [event.run_id for event in events if isinstance(event, RunSettled)] == [
+            handle.id,
+            *[waits.run_id] * 2,
+        ]
+        place = f"{waits.run_id}/{events[-3].seq}"
+        assert [event async for event in handle.events(after=place)] == events[-2:]
+        with pytest.raises(Misuse, match="and does not follow"):
+            _ = [event async for event in handle.events(after="another/3")]
 
 
 async def test_turns_of_one_conversation_are_taken_one_after_the_other(journal: Any) -> None:
@@ -316,8 +338,10 @@ def test_a_wrong_argument_of_an_app_is_told(given: dict[str, Any], told: str) ->
         ({"key": ""}, "key is empty"),
         ({"key": 5}, "key must be a string"),
         ({"priority": "high"}, "priority must be a whole number"),
-        ({"gates": []}, "gates cannot be submitted, since it is no data"),
-        ({"dependencies": 1}, "dependencies cannot be submitted, since it is no data"),
+        ({"gates": []}, r"gates cannot be submitted: name it in App\(gates=\.\.\.\)"),
+        ({"dependencies": 1}, "dependencies cannot be submitted: name what makes them in App"),
+        ({"parent_run_id": "r"}, "a submitted run is in no other run"),
+        ({"history": AgentResult(status=Status.COMPLETED)}, "history cannot be submitted as a"),
         ({"model": ScriptedModel([])}, "model cannot be submitted as an object"),
         ({"budgets": 1}, "a submission has no option 'budgets': did you mean 'budget'"),
         ({"budget": 1}, "budget must be a Budget"),
@@ -332,6 +356,74 @@ async def test_what_cannot_be_submitted_is_told(given: dict[str, Any], told: str
             await app.submit(**call)
         journal: Any = await app.open()
         assert await journal.runs() == []
+
+
+def test_every_option_of_a_run_can_be_submitted_or_says_where_to_give_it() -> None:
+    own = {"conversation", "priority"}
+    for name in RunOptions.__optional_keys__ - SubmitOptions.__optional_keys__ - own:
+        with pytest.raises(Misuse, match=f"^{name} cannot be submitted: .+; a submission"):
+            check_data({name: None})
+    for name in AppOptions.__optional_keys__:
+        with pytest.raises(Misuse, match=f"{name} must be"):
+            App([speaker()], **{name: 5})  # type: ignore[arg-type]
+
+
+async def test_a_run_has_the_quotas_of_its_app_and_those_it_was_submitted_with(
+    journal: Any,
+) -> None:
+    paid: list[str] = []
+    desk, own = Quota("desk", max_runs=5), Quota("mine", scope="run", max_tokens=10**6)
+    for cap in (desk, Quota("desk", max_runs=9)):
+        async with App([asker(paid)], journal=journal, quotas=[cap]) as app:
+            handle = await app.submit("till", "Pay.", key="k", quotas=iter([own]))
+            await work(app)
+            if (parked := await handle.result(0)) is not None and parked.pending:
+                item: Any = parked.pending[0]
+                await handle.answer(item.approve(by="ann"))
+            started = (await handle.state()).started
+            assert started is not None
+            assert [one.quota for one in quotas_in(started.options)] == [desk, own]
+            assert {one.run_id for one in quotas_in(started.options)} == {handle.id}
+    result = await handle.result(0)
+    assert result is not None and result.success
+
+
+async def test_messages_that_are_submitted_come_before_the_request(journal: Any) -> None:
+    said = [Message("user", "I am Ann."), Message("assistant", "Hello, Ann.")]
+    model = ScriptedModel(["Ann."])
+    async with App([Agent("a", model=model)], journal=journal) as app:
+        handle = await app.submit("a", "Who am I?", history=said)
+        await work(app)
+        result = await handle.result(0)
+    assert result is not None and result.success
+    assert [one.text for one in model.calls[0].messages] == [
+        "I am Ann.",
+        "Hello, Ann.",
+        "Who am I?",
+    ]
+
+
+async def test_what_guards_the_runs_of_an_app_is_given_in_every_session(journal: Any) -> None:
+    paid: list[str] = []
+    asked: list[str] = []
+
+    def look(request: Any) -> None:
+        asked.append(request.tool_name)
+
+    given: dict[str, Any] = {"on_pre_tool_use": look}
+    async with App([asker(paid)], journal=journal, **given) as app:
+        handle = await app.submit("till", "Pay.")
+        await work(app)
+        parked = await handle.result(0)
+        assert parked is not None
+        item: Any = parked.pending[0]
+        await handle.answer(item.approve(by="ann"))
+    async with App([asker(paid)], journal=journal) as app:
+        with pytest.raises(Misuse, match="was given on_pre_tool_use"):
+            await app.activate(handle.id)
+    async with App([asker(paid)], journal=journal, **given) as app:
+        await work(app)
+    assert (paid, set(asked)) == (["ann"], {"pay"})
 
 
 async def test_an_app_needs_a_journal_and_a_run_of_it(journal: Any) -> None:

@@ -33,9 +33,11 @@ IS_LARGE = "UPSHOT_FLEET" in os.environ
 RUNS = 1_000 if IS_LARGE else 15
 STEPS = 10
 WORKERS = 3
-# So often a worker is killed, and so often at most where the runs are few.
+# So often a worker is killed, and so often at most where the runs are few; between two kills so
+# many steps are made, so that a busy machine, on which workers begin slowly, comes to an end too.
 KILL_S = 2.0
 FEW_KILLS = 3
+BETWEEN = 10 * STEPS if IS_LARGE else STEPS
 CUTS = 20
 STANDS_STILL_S = LEASE_S + 1
 PROGRAM = """
@@ -72,10 +74,12 @@ class Fleet:
 
     Attributes:
         kills: When a worker was killed, and the runs that it held.
+        harm: How often what else was done.
     """
 
     def __init__(self, program: Path) -> None:
         self.kills: list[tuple[float, list[str]]] = []
+        self.harm = Counter[str]()
         self._program = program
         self._workers: list[subprocess.Popen[bytes]] = []
         self._random = random.Random(1)
@@ -104,7 +108,7 @@ class Fleet:
     async def kill(self, journal: Any) -> None:
         """Kill one of them that works on runs, once steps were made since the last time."""
         holders: dict[str, LeaseHolder] = {}
-        while (made := self._made()) < self._made_before + STEPS:
+        while (made := self._made()) < self._made_before + BETWEEN:
             await asyncio.sleep(0.05)
         self._made_before = made
         busy: list[subprocess.Popen[bytes]] = []
@@ -127,6 +131,7 @@ class Fleet:
     async def stand_still(self, seconds: float) -> None:
         """Have one of them stand still for so long."""
         worker = self._random.choice(self._workers)
+        self.harm["stops"] += 1
         worker.send_signal(signal.SIGSTOP)
         await asyncio.sleep(seconds)
         worker.send_signal(signal.SIGCONT)
@@ -153,6 +158,7 @@ async def harm(fleet: Fleet, app: App, cutter: CuttingProxy | None, server: Any)
             if server is not None and round in (4, 9, 14) + (() if IS_LARGE else (2,)):
                 await asyncio.to_thread(server.stop)
                 await asyncio.to_thread(server.start)
+                fleet.harm["restarts"] += 1
             if cutter is not None:
                 cutter.left += CUTS
             if IS_LARGE and round % 8 == 5:
@@ -197,6 +203,7 @@ async def test_every_run_completes_and_does_no_step_twice_whoever_dies(
                 harming.result()
         finally:
             fleet.end()
+        fleet.harm["cuts"] = 0 if cutter is None else sum(cutter.cuts.values())
         await judge(app, runs, tmp_path / "effects", fleet)
 
 
@@ -228,9 +235,11 @@ async def judge(app: App, runs: list[RunHandle], effects: Path, fleet: Fleet) ->
     )
     if waits:
         p50, p99 = waits[len(waits) // 2], waits[int(0.99 * (len(waits) - 1))]
+        took_s = max(map(max, times.values())) - min(map(min, times.values()))
         print(
-            f"\n{len(runs)} runs, {len(fleet.kills)} kills, {unknown} steps told as unknown, "
-            f"{len(waits)} takeovers: p50 {p50:.1f} s, p99 {p99:.1f} s"
+            f"\n{len(runs)} runs in {took_s:.0f} s, {len(fleet.kills)} kills, {dict(fleet.harm)}, "
+            f"{unknown} steps told as unknown, {len(waits)} takeovers: p50 {p50:.1f} s, "
+            f"p99 {p99:.1f} s, at most {waits[-1]:.1f} s"
         )
         # A few runs are over before a worker that was killed is there again.
         assert not IS_LARGE or p99 <= LEASE_S + 3

@@ -64,13 +64,16 @@ async def test_a_worker_takes_up_what_is_submitted_before_and_while_it_works(jou
 
 
 async def test_no_more_runs_than_agreed_are_worked_on_at_once(journal: Any) -> None:
-    under_way, most = 0, 0
+    under_way, most, both = 0, 0, asyncio.Event()
 
     @tool(effect="read")
     async def work() -> str:
         nonlocal under_way, most
         under_way += 1
         most = max(most, under_way)
+        if most == 2:
+            both.set()
+        await both.wait()
         await asyncio.sleep(0.01)
         under_way -= 1
         return "worked"
@@ -189,6 +192,7 @@ DUE = st.builds(
     agent_id=st.sampled_from("abc"),
     conversation=st.sampled_from(["", "x", "y"]),
     priority=st.integers(-1, 1),
+    reason=st.sampled_from(["submitted", "conversation", "died", "released"]),
 )
 
 
@@ -201,12 +205,16 @@ def test_larger_priorities_come_first_and_agents_take_turns(
     left = [one for one in due if one not in chosen]
     for one in left:
         assert all(other.priority >= one.priority for other in chosen)
+        equal = [other for other in chosen if other.priority == one.priority]
+        # What was worked on does not wait for what is new.
+        assert one.is_new or not any(other.is_new for other in equal)
     last = chosen[-1] if chosen else None
     if last is not None:
         busy = Counter(one.agent_id for one in (*taken, *chosen))
         for one in left:
             # It was no worse off than who was chosen last.
-            if one.priority == last.priority and one.agent_id != last.agent_id:
+            is_equal = (one.priority, one.is_new) == (last.priority, last.is_new)
+            if is_equal and one.agent_id != last.agent_id:
                 assert busy[one.agent_id] >= busy[last.agent_id] - 1
 
 

@@ -3,37 +3,48 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
+from inspect import signature
 from types import TracebackType
-from typing import Any, Self, TypeAlias, Unpack, cast
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack, cast
 
 from msgspec.structs import replace
 
 from upshot.contract.agent import Agent, DependencyFactory
 from upshot.contract.base.checks import Allowed, check_argument, did_you_mean
 from upshot.contract.base.enums import ErrorCode, Origin, Status
+from upshot.contract.base.structs import Json
 from upshot.contract.codec import encode
 from upshot.contract.conversation import Conversation
 from upshot.contract.error import RunWarning
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import AnyAnswer, Outdated, Taken
-from upshot.contract.protocols import Journal, Model, RunSummary
+from upshot.contract.protocols import Journal, Model, RunCounts, RunFilters, RunSummary
 from upshot.contract.result import AgentResult
 from upshot.contract.settings import Policy, Quota
 from upshot.entry.answers import answer_run
-from upshot.entry.conversations import with_conversation
+from upshot.entry.conversations import check_not_redacted, with_conversation
+from upshot.entry.grants import Grant, list_grants, withdraw_grant
 from upshot.entry.handoff_loop import AgentRegistry, OnLive, finished, relay, resume_any
-from upshot.entry.inbox import InboxItem, items_of, read_inbox
-from upshot.entry.option_checks import OPTIONS, check_run_id, to_request
+from upshot.entry.later import assign_item, put_off, shown_to
+from upshot.entry.notes import keep_note
+from upshot.entry.option_checks import (
+    OPTIONS,
+    check_encodable,
+    check_options,
+    check_run_id,
+    to_request,
+)
 from upshot.entry.planning import known_of, new_run_id
 from upshot.entry.run_handle import RunHandle, handle_of
 from upshot.entry.run_lease import is_at_work
-from upshot.entry.session_setup import KnownRun, begin, has_log, run_child
-from upshot.errors import Misuse
+from upshot.entry.session_setup import KnownRun, begin, check_again, has_log, run_child
+from upshot.errors import JournalError, Misuse, need_of_extra
 from upshot.fleet.submission import (
+    AppOptions,
     SubmitOptions,
     check_data,
     digest_of,
@@ -45,11 +56,23 @@ from upshot.fleet.submission import (
 from upshot.journal.lease_holder import RunHeld
 from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.opening import open_journal
-from upshot.journal.shared import DueRun, Submission, needs_shared
+from upshot.journal.shared import DueRun, InboxFilters, InboxItem, Submission, needs_shared
 from upshot.runs.callbacks import call, raised
 from upshot.runs.dependencies import MadeBy
 from upshot.runs.limits.pacer import Pacer
 from upshot.runs.plan import ResumeOptions, RunOptions, Where
+
+if TYPE_CHECKING:
+    from upshot.serve.users import UserOf
+
+AsgiEvent = MutableMapping[str, object]
+"""A scope or an event of ASGI."""
+
+AsgiApp = Callable[
+    [AsgiEvent, Callable[[], Awaitable[AsgiEvent]], Callable[[AsgiEvent], Awaitable[None]]],
+    Awaitable[None],
+]
+"""An application as ASGI 3 has it."""
 
 Notify: TypeAlias = Callable[[Sequence[InboxItem]], Awaitable[None] | None]
 
@@ -87,6 +110,8 @@ class App:
         notify: Called with what a run waits for whenever one parks here with something to answer;
             plain or async. What it raises is a warning of the result.
         version: Names the code; None is a digest of agents, instructions and tool schemas.
+        options: Options of ``run`` that every session is given: any of approve, artifact_store,
+            committers, deciders, gates, host, observers, on_pre_tool_use, prices, tools.
 
     Attributes:
         agents: The agents by id, with those that they hand over to.
@@ -110,8 +135,15 @@ class App:
         secrets: Iterable[str] = (),
         notify: Notify | None = None,
         version: str | None = None,
+        **options: Unpack[AppOptions],
     ) -> None:
+        for name in options.keys() - AppOptions.__optional_keys__:
+            known = [*AppOptions.__optional_keys__, *signature(App).parameters]
+            hint = did_you_mean(name, known, f"there are {', '.join(sorted(known))}")
+            raise Misuse(f"an App has no option {name!r}: {hint}")
+        check_options(options)
         given: dict[str, Any] = {
+            **options,
             "secrets": secrets,
             "model": model,
             "pacer": pacer,
@@ -196,8 +228,8 @@ class App:
             key: Names the request for you: submitted again with it, it gives the same run, until
                 30 days after its end.
             priority: Runs with a larger one are taken up first, and go first with the pacer.
-            options: Options that are data: any of artifacts, attributes, budget, if_waiting,
-                max_attempts, model, policy, remember, retry, settings.
+            options: Options that are data: any of artifacts, attributes, budget, history,
+                if_waiting, max_attempts, model, policy, quotas, remember, retry, settings.
 
         Returns:
             The handle of the run.
@@ -212,6 +244,7 @@ class App:
         check_argument("priority", priority, _WHOLE)
         if key is not None:
             check_argument("key", key, _STRING)
+            check_encodable("key", key)
             if not key:
                 raise Misuse("key is empty: give a text that names the request, or leave it out")
         check_at(at)
@@ -231,6 +264,9 @@ class App:
             digest=digest_of(found.id, asked, data, self._secrets),
             version=self.version,
         )
+        if asked.context_id:
+            runs = await journal.runs(context_id=asked.context_id, limit=1)
+            await check_not_redacted(runs, journal)
         kept = await needs_shared(journal).submit(masked(new, self._secrets))
         if kept.digest != new.digest:
             raise Misuse(
@@ -253,12 +289,114 @@ class App:
         """Answer what a parked run waits for; see ``upshot.answer``."""
         return await answer_run(run_id, answers, journal=await self.open())
 
+    async def note(self, run_id: str, name: str, value: Json, *, by: str = "") -> None:
+        """Note something of a run; see ``upshot.note``."""
+        await keep_note(run_id, name, value, by=by, journal=await self.open())
+
     async def inbox(
-        self, *, limit: int | None = 20, before: str = "", conversation: str = ""
+        self, *, user: str = "", assignee: str = "", **filters: Unpack[InboxFilters]
     ) -> tuple[InboxItem, ...]:
-        """All that the runs wait for and nobody has answered; see ``upshot.inbox``."""
+        """All that the runs wait for and nobody has answered; see ``upshot.inbox``.
+
+        Args:
+            user: Without what this user put off by ``later``; "" gives all.
+            assignee: Only what ``assign`` gave to this user; "" gives all.
+            filters: As ``upshot.inbox`` takes them.
+        """
+        filters.setdefault("limit", 20)
+        journal = needs_shared(await self.open())
+        return await shown_to(user, assignee, journal, filters)
+
+    async def inbox_size(self, **filters: Unpack[InboxFilters]) -> int:
+        """How many items wait, those that a user put off among them; filters as of ``inbox``."""
+        return await needs_shared(await self.open()).inbox_size(**filters)
+
+    async def grants(
+        self, *, owner: str = "", tenant: str = "", limit: int = 100, withdrawn: bool = False
+    ) -> tuple[Grant, ...]:
+        """The standing approvals: what people let run ``always`` in runs that have not ended.
+
+        Args:
+            owner: Only those of runs of this user, "" for all.
+            tenant: Only those of runs of this tenant, "" for all.
+            limit: Of at most so many runs at work, and so many that wait, the newest.
+            withdrawn: Whether to list those too that were withdrawn, with who did it and when.
+
+        Raises:
+            Misuse: *limit* is not a positive whole number.
+            JournalError: A log is damaged, or the journal cannot be read.
+        """
         journal = await self.open()
-        return await read_inbox(journal, limit=limit, before=before, conversation=conversation)
+        return await list_grants(
+            journal, owner=owner, tenant=tenant, limit=limit, withdrawn=withdrawn
+        )
+
+    async def withdraw(self, grant_id: str, *, by: str = "") -> None:
+        """Withdraw a standing approval: the next call that it covered is asked about, in whichever
+        process the run is worked on.
+
+        Args:
+            grant_id: The id of one of ``grants``.
+            by: Who wants it; ``grants(withdrawn=True)`` says so.
+
+        Raises:
+            Misuse: There is none of that id.
+            JournalError: The journal cannot be read or written.
+        """
+        await withdraw_grant(grant_id, await self.open(), by)
+
+    async def redact(self, *, conversation: str, by: str) -> Sequence[str]:
+        """Take out of the journal all that was said in a conversation, for good.
+
+        What it cost and did, and who approved what and when, stays; see
+        ``SharedJournal.redact``.
+
+        Args:
+            conversation: The conversation.
+            by: Who wants it.
+
+        Returns:
+            The ids of its runs, of their child runs and of their forks.
+
+        Raises:
+            Misuse: There is no such conversation, or a run of it has not ended.
+            JournalError: The journal cannot be read or written.
+        """
+        return await needs_shared(await self.open()).redact(conversation=conversation, by=by)
+
+    async def assign(self, run_id: str, item_id: str, *, to: str, by: str) -> None:
+        """Say who is to answer an item of the inbox: ``inbox(assignee=to)`` lists it, and its
+        ``assigned`` says so to all. Others may answer it as before.
+
+        Args:
+            run_id: The run of the item.
+            item_id: The id of what is asked, ``item.pending.id``.
+            to: The user; "" takes it back.
+            by: Who says so.
+
+        Raises:
+            Misuse: An argument is wrong, or the inbox has no such item.
+            JournalError: The journal cannot be read or written.
+        """
+        await assign_item(run_id, item_id, to, by, needs_shared(await self.open()))
+
+    async def later(self, run_id: str, item_id: str, *, until: datetime | None, by: str) -> None:
+        """Put an item of the inbox off: ``inbox(user=by)`` leaves it out until then.
+
+        It still waits, and is there for everybody else.
+
+        Args:
+            run_id: The run of the item.
+            item_id: The id of what is asked, ``item.pending.id``.
+            until: Until when, timezone-aware; None has it there again.
+            by: The user.
+
+        Raises:
+            Misuse: An argument is wrong, or the inbox has no such item.
+            JournalError: The journal cannot be read or written.
+        """
+        check_argument("until", until, _MOMENT)
+        await put_off(run_id, item_id, until, by, needs_shared(await self.open()))
 
     async def runs(
         self,
@@ -266,6 +404,15 @@ class App:
         *,
         agent: str = "",
         conversation: str = "",
+        effect: str = "",
+        error_code: str = "",
+        owner: str = "",
+        tenant: str = "",
+        tool: str = "",
+        text: str = "",
+        since: datetime | None = None,
+        until: datetime | None = None,
+        sort: str = "",
         before: str = "",
         limit: int | None = 100,
     ) -> Sequence[RunSummary]:
@@ -276,16 +423,55 @@ class App:
                 "parked", "died" or "ended".
             agent: Only those of this agent.
             conversation: Only those of this conversation.
+            effect: Only those of which this is the worst that they did: "none", "applied" or
+                "unknown".
+            error_code: Only those that failed with this code.
+            owner: Only those of this user: ``user`` of their attributes.
+            tenant: Only those of this ``tenant`` of their attributes.
+            tool: Only those that called this tool, or wait to.
+            text: Only those with this text in what is listed of request or answer, in any case.
+            since: Only those that began, or were submitted, then or later; timezone-aware.
+            until: Only those that began, or were submitted, before that.
+            sort: In place of the newest first, the largest first, of those that have any: "cost",
+                "tokens", "took" (from a tenth of a second), or "effect", where what nobody knows is
+                the largest.
             before: Only those that come after this one: the last of the previous page.
             limit: The most to give, from 1; None gives all.
 
         Raises:
-            Misuse: *limit* is not a positive whole number, or there is no run *before*.
+            Misuse: *limit* is not a positive whole number, there is no run *before*, no such
+                effect or order, or a moment without a time zone.
             JournalError: The journal cannot be read.
         """
         return await (await self.open()).runs(
-            status, agent_id=agent, context_id=conversation, before=before, limit=limit
+            status,
+            agent_id=agent,
+            context_id=conversation,
+            effect=effect,
+            error_code=error_code,
+            owner=owner,
+            tenant=tenant,
+            tool=tool,
+            text=text,
+            since=since,
+            until=until,
+            sort=sort,
+            before=before,
+            limit=limit,
         )
+
+    async def counts(self, status: str | None = None, **filters: Unpack[RunFilters]) -> RunCounts:
+        """How many runs there are by status and error, and their cost by day.
+
+        Args:
+            status: As of ``runs``.
+            filters: Which runs; as ``Journal.runs`` takes them.
+
+        Raises:
+            Misuse: As of ``runs``.
+            JournalError: The journal cannot be read.
+        """
+        return await needs_shared(await self.open()).counts(status, **filters)
 
     async def conversation(self, id: str) -> Conversation:
         """What the runs of a conversation come to.
@@ -302,12 +488,71 @@ class App:
             limit: The most that are due; those whose holder died come beside them.
 
         Returns:
-            Larger priorities first, then those that have waited longest.
+            See ``SharedJournal.due_runs``.
 
         Raises:
             JournalError: The journal cannot be read.
         """
         return await needs_shared(await self.open()).due_runs(self.agents, limit=limit)
+
+    def asgi(
+        self,
+        *,
+        user: UserOf | None = None,
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
+        work: bool = True,
+        max_body: int = 1_000_000,
+        rate: int = 1_000,
+    ) -> AsgiApp:
+        """The App behind HTTP: the console, the inbox, and the protocols of others.
+
+        To be served alone or mounted in another application, whose lifespan then has to enter that
+        of this one. It opens the journal as it starts, and closes it. It needs the extra ``serve``.
+
+        Args:
+            user: Says who sent a request, a ``upshot.serve.User`` or None for nobody; plain or
+                async.
+            hosts: The names under which it is reached, beside those of this machine.
+            origins: Origins of other sites whose pages may send requests.
+            work: Whether runs are worked on in this process too, while it serves.
+            max_body: How many bytes a request may have.
+            rate: How many requests one client address may send within ten seconds.
+
+        Raises:
+            Misuse: *user* is missing, an argument is wrong, or the extra is not installed.
+        """
+        if user is None:
+            raise Misuse(
+                "asgi() needs user=, a function of the request that gives a upshot.serve.User, or "
+                "None for nobody: without it everybody would see and answer everything"
+            )
+        try:
+            from upshot.serve.site import Site
+        except ModuleNotFoundError as error:
+            raise Misuse(need_of_extra("App.asgi", "serve")) from error
+        site = Site(
+            self,
+            user=user,
+            hosts=hosts,
+            origins=origins,
+            work=work,
+            max_body=max_body,
+            rate=rate,
+        )
+        return cast("AsgiApp", site.asgi())
+
+    def tools_of(self, agent_id: str) -> tuple[Any, ...]:
+        """What runs of an agent are given as tools: those of the agent, and of the App."""
+        agent = self.agents.get(agent_id)
+        own = () if agent is None else (agent.tools or ())
+        return (*own, *self._options.get("tools", ()))
+
+    def has_deciders(self, agent_id: str) -> bool:
+        """Whether what an agent says may still be discarded or revised until its run ends."""
+        agent = self.agents.get(agent_id)
+        own = () if agent is None else tuple(agent.deciders)
+        return bool((*own, *self._options.get("deciders", ())))
 
     def agent_of(self, agent: Agent[Any] | str) -> Agent[Any]:
         """The agent of the App that is meant.
@@ -370,7 +615,7 @@ class App:
     ) -> AgentResult[Any]:
         """Tell what a run waits for that has parked."""
         run_id = result.run_id
-        items = await items_of(run_id, journal)
+        items = await needs_shared(journal).inbox(run_id=run_id)
         if not items:
             return result
         try:
@@ -387,7 +632,7 @@ class App:
     ) -> AgentResult[Any]:
         """Begin a run, or go on with it."""
         new = await needs_shared(journal).submission(run_id)
-        if await has_log(run_id, journal):
+        if await has_log(run_id, journal) or (new is not None and new.after):
             return await self._go_on(run_id, new, journal, on_live)
         if new is None:
             raise Misuse(f"the journal has no run {run_id!r} to take up")
@@ -399,9 +644,8 @@ class App:
         """Begin a run as it was submitted, and work on it."""
         agent, new = self.agent_of(new.agent_id), lifted(new, self._secrets)
         request = replace(new.request, run_id=new.run_id)
-        given = {**self._options, **from_data(new.options, goes_on=False), "journal": journal}
-        given["priority"] = new.priority
-        options = cast("RunOptions", given)
+        given = self._given(new, goes_on=False)
+        options = cast("RunOptions", {**given, "journal": journal})
         if agent.handoffs:
             agents = self.agents.values()
             chain = relay(agents, request, options, start=agent, max_depth=_DEPTH, child=run_child)
@@ -410,23 +654,55 @@ class App:
         async with begin(agent, request, options, watch=False, child=run_child) as live:
             return await finished(live, on_live)
 
+    def _given(self, new: Submission | None, *, goes_on: bool) -> dict[str, Any]:
+        """What a session is given: by the App, and by who submitted its run."""
+        submitted = {} if new is None else from_data(new.options, goes_on=goes_on)
+        given = {**self._options, **submitted}
+        given["quotas"] = (*self._options["quotas"], *submitted.get("quotas", ()))
+        given["priority"] = 0 if new is None else new.priority
+        return given
+
     async def _go_on(
         self, run_id: str, new: Submission | None, journal: Journal, on_live: OnLive | None
     ) -> AgentResult[Any]:
         """Go on from the log of a run, and with those that follow it."""
-        given = {} if new is None else from_data(lifted(new, self._secrets).options, goes_on=True)
-        given["priority"] = 0 if new is None else new.priority
         return await resume_any(
             run_id,
             [*self.agents.values()],
             journal,
             (),
-            cast("ResumeOptions", {**self._options, **given}),
+            self._onward(new),
             child=run_child,
             take_over=False,
             continue_stopped=False,
             on_live=on_live,
         )
+
+    def _onward(self, new: Submission | None) -> ResumeOptions:
+        """The options with which a run goes on."""
+        given = self._given(new and lifted(new, self._secrets), goes_on=True)
+        if new is not None and new.after:
+            # What is left of it for this run stands in the log.
+            given.pop("budget", None)
+        return cast("ResumeOptions", given)
+
+    async def why_left(self, run: DueRun) -> str:
+        """Why this App cannot go on with a run, or leaves it to others at first; "" if neither.
+
+        Args:
+            run: One of those that are due; nothing is taken.
+        """
+        journal = await self.open()
+        if not run.has_begun:
+            return ""
+        try:
+            new = await needs_shared(journal).submission(run.run_id)
+            await check_again(run.run_id, self.agent_of(run.agent_id), self._onward(new), journal)
+        except (Misuse, JournalError) as error:
+            return str(error)
+        if new is None or new.version == self.version:
+            return ""
+        return f"it began with version {new.version}"
 
 
 def _listed(agents: object) -> tuple[Agent[Any], ...]:

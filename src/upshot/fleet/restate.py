@@ -6,7 +6,7 @@ import asyncio
 import logging
 import signal
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 
 from upshot.contract.base.checks import Allowed, check_argument
 from upshot.errors import JournalError, Misuse, need_of_extra
-from upshot.fleet.app import App
+from upshot.fleet.app import App, AsgiApp, AsgiEvent
 from upshot.fleet.worker import Worker
 from upshot.journal.shared import DueRun, needs_shared
 from upshot.journal.watching import DUE
@@ -22,15 +22,6 @@ from upshot.journal.watching import DUE
 if TYPE_CHECKING:
     import restate
     from aiohttp import ClientSession
-
-AsgiEvent = MutableMapping[str, object]
-"""A scope or an event of ASGI."""
-
-AsgiApp = Callable[
-    [AsgiEvent, Callable[[], Awaitable[AsgiEvent]], Callable[[AsgiEvent], Awaitable[None]]],
-    Awaitable[None],
-]
-"""An application as ASGI 3 has it."""
 
 OBJECT = "upshot"
 HANDLER = "activate"

@@ -3,31 +3,67 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, TypedDict, cast
 
 import msgspec
 from msgspec.structs import replace
 
+from upshot.contract.agent import ToolItem
 from upshot.contract.base.checks import did_you_mean
 from upshot.contract.base.json_values import UnserializableError, to_free_json
+from upshot.contract.base.secrets import MARKS_OPTION
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.codec import encode
 from upshot.contract.events import RunStarted
+from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
-from upshot.contract.settings import Budget, ModelSettings, Policy, Retry
+from upshot.contract.protocols import ArtifactStore, Decider, Host, Observer
+from upshot.contract.result import AgentResult
+from upshot.contract.settings import Budget, ModelSettings, Policy, Quota, Retry
 from upshot.entry.option_checks import OPTIONS, check_options
 from upshot.errors import Misuse
 from upshot.journal.shared import Submission
-from upshot.runs.plan import ResumeOptions
+from upshot.models.prices import Prices
+from upshot.runs.plan import Approver, Committer, ResumeOptions
 from upshot.runs.redaction import (
     COUNT_OPTION,
-    MARKS_OPTION,
     Redaction,
     in_order,
     lift,
     name_marks,
 )
+from upshot.tools.gates.approval_gate import PreToolHook
+from upshot.tools.gates.standard_gates import GateChoice
+from upshot.wire.pricing import Price
+
+
+class AppOptions(TypedDict, total=False):
+    """Options of ``run`` that an App gives to every session of its runs. See ``RunOptions``.
+
+    Attributes:
+        approve: Asked before a tool that needs approval.
+        artifact_store: Where large outputs go.
+        committers: Called when a run is to be committed.
+        deciders: After the agent's own.
+        gates: Your own gates, or a function of the standard gates that gives all.
+        host: Any object with some of the methods of ``Host``.
+        observers: After the agent's own.
+        on_pre_tool_use: Asked about each tool call with valid arguments.
+        prices: What models cost, before the public table.
+        tools: Where names in ``Agent.tools`` are found.
+    """
+
+    approve: Approver | None
+    artifact_store: ArtifactStore | None
+    committers: Iterable[Committer]
+    deciders: Iterable[Decider | object]
+    gates: GateChoice | None
+    host: Host | object | None
+    observers: Iterable[Observer | object]
+    on_pre_tool_use: PreToolHook | None
+    prices: Prices | Mapping[str, Price] | None
+    tools: Iterable[ToolItem]
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -37,11 +73,13 @@ class SubmitOptions(TypedDict, total=False):
         artifacts: Channels whose messages become artifacts of the result.
         attributes: Free JSON for engine, tools and hooks.
         budget: Limits.
+        history: Messages that come before the request.
         if_waiting: "refuse" waits while another turn of the conversation waits for answers,
             "tell" begins all the same.
         max_attempts: How often a decider may have it done.
         model: "provider:name".
         policy: Rules on tools, in place of those of the App.
+        quotas: Caps that runs share, beside those of the App.
         remember: Whether it is a turn of its conversation.
         retry: Of failed model calls.
         settings: Of model calls.
@@ -50,10 +88,12 @@ class SubmitOptions(TypedDict, total=False):
     artifacts: Sequence[str]
     attributes: Mapping[str, Any]
     budget: Budget
+    history: Sequence[Message]
     if_waiting: Literal["refuse", "tell"]
     max_attempts: int
     model: str
     policy: Policy
+    quotas: Sequence[Quota]
     remember: bool
     retry: Retry | None
     settings: ModelSettings
@@ -62,11 +102,29 @@ class SubmitOptions(TypedDict, total=False):
 _NAMES = SubmitOptions.__optional_keys__
 _TYPES: Mapping[str, Any] = {
     "budget": Budget,
+    "history": tuple[Message, ...],
     "policy": Policy,
+    "quotas": tuple[Quota, ...],
     "retry": Retry | None,
     "settings": ModelSettings,
 }
-_RESUMED = ResumeOptions.__optional_keys__
+_LISTS = (tuple[Message, ...], tuple[Quota, ...])
+# What a run begins with stands in its log.
+_RESUMED = ResumeOptions.__optional_keys__ - {"history"}
+# Where what is no data is said instead.
+_HOMES: Mapping[str, str] = {
+    **{name: f"name it in App({name}=...)" for name in AppOptions.__optional_keys__},
+    "clock": "it is for tests; leave it out",
+    "dependencies": "name what makes them in App(dependencies=...)",
+    "engine": "give it to the agent, Agent(engine=...)",
+    "journal": "name it in App(journal=...)",
+    "launch": "it is for runs of the command line; leave it out",
+    "pacer": "name it in App(pacer=...)",
+    "parent_run_id": "a submitted run is in no other run; leave it out",
+    "prepare": "give the agent an engine that makes its board, Agent(engine=...)",
+    "resume_from": "begin with a checkpoint by run(..., resume_from=...)",
+    "secrets": "name them in App(secrets=...)",
+}
 # A name that no log has: by it the same request has the same digest wherever it is submitted.
 _FIXED = "submission"
 
@@ -80,8 +138,8 @@ def check_data(options: Mapping[str, object]) -> None:
     for name, value in options.items():
         if name in OPTIONS and name not in _NAMES:
             raise Misuse(
-                f"{name} cannot be submitted, since it is no data: give it to the agent or to "
-                f"App(...); a submission takes {', '.join(sorted(_NAMES))}"
+                f"{name} cannot be submitted: {_HOMES[name]}; a submission takes "
+                f"{', '.join(sorted(_NAMES))}"
             )
         if name not in OPTIONS:
             hint = did_you_mean(name, _NAMES, f"there are {', '.join(sorted(_NAMES))}")
@@ -90,6 +148,11 @@ def check_data(options: Mapping[str, object]) -> None:
             raise Misuse(
                 "model cannot be submitted as an object: give 'provider:name', or the Model to "
                 "the agent or to App(...)"
+            )
+        if isinstance(value, AgentResult):
+            raise Misuse(
+                "history cannot be submitted as a result: give conversation=, or its messages, "
+                "result.all_messages()"
             )
     check_options(options)
 
@@ -103,7 +166,10 @@ def to_data(options: Mapping[str, object]) -> JsonObject:
     found: JsonObject = {}
     for name, value in options.items():
         try:
-            plain = msgspec.to_builtins(value, str_keys=True) if name in _TYPES else value
+            kind = _TYPES.get(name)
+            # A list may be any that can be gone through.
+            whole = tuple(cast("Iterable[object]", value)) if kind in _LISTS else value
+            plain = whole if kind is None else msgspec.to_builtins(whole, str_keys=True)
             form, lost = to_free_json(plain)
         except UnserializableError as error:
             raise Misuse(f"{name} cannot be submitted: {error}") from error

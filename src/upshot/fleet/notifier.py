@@ -1,0 +1,166 @@
+"""Tells an address what waits for people: a signed POST for each item of the inbox.
+
+The item stands in the inbox until it is answered, and beside it from when on it is to be told: a
+process that is killed loses none, and no run waits for a receiver. The form is that of Standard
+Webhooks, https://github.com/standard-webhooks/standard-webhooks (read 2026-11).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import logging
+import os
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from urllib.parse import quote, urlsplit
+
+from upshot.contract.codec import encode
+from upshot.errors import JournalError, Misuse
+from upshot.fleet.app import App
+from upshot.journal.shared import InboxItem, SharedJournal, Untold, needs_shared
+from upshot.models.aiohttp_transport import AiohttpTransport
+from upshot.models.transport import Timeouts, Transport, TransportError
+
+KEY_VARIABLE = "UPSHOT_NOTIFY_KEY"
+"""The environment variable that has the key."""
+_KEY_MARK = "whsec_"
+_LOOK_S = 1.0
+_AT_ONCE = 10
+_LONGEST_WAIT_S = 600.0
+_OK = range(200, 300)
+
+logger: logging.Logger = logging.getLogger("upshot.notifier")
+
+
+class Notifier:
+    """Tells *url* of the items of an App's inbox, each at least once, until it is stopped.
+
+    A reply of 2xx ends it for an item; after any other, or none, it is tried again after 1, 2, 4
+    and so on up to 600 seconds, until somebody has answered the item.
+
+    Args:
+        app: Whose items.
+        url: Where to; http or https.
+        key: Signs what is sent; ``whsec_`` and base64, or any text.
+        console_url: Where people reach the console; the body's ``url`` leads to the item there.
+        timeout_s: How long the receiver may take.
+        transport: Sends; None is over aiohttp.
+
+    Raises:
+        Misuse: *url* or *console_url* is no web address, or *key* is empty or no base64.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        url: str,
+        *,
+        key: str,
+        console_url: str = "",
+        timeout_s: float = 10.0,
+        transport: Transport | None = None,
+    ) -> None:
+        for name, given in (("url", url), ("console_url", console_url)):
+            parts = urlsplit(given)
+            if given and not (parts.scheme in ("http", "https") and parts.hostname):
+                raise Misuse(f"{name} is {given!r}: give an address that begins with https://")
+        self._app = app
+        self._url = url
+        self._key = _key_of(key)
+        self._console_url = console_url.rstrip("/")
+        self._timeout_s = timeout_s
+        self._transport: Transport = transport or AiohttpTransport()
+
+    async def work(self) -> None:
+        """Tell what is to be told, until it is cancelled; a journal that is away is waited for."""
+        while True:
+            try:
+                told = await self.tell()
+            except JournalError as error:
+                logger.warning("%s", error)
+                told = 0
+            if not told:
+                await asyncio.sleep(_LOOK_S)
+
+    async def tell(self) -> int:
+        """Tell what is to be told now; returns how many items there were."""
+        journal = needs_shared(await self._app.open())
+        # Others leave it alone for so long; if this process is killed they take it then.
+        kept_s = self._timeout_s + 1
+        found = await journal.take_untold(self._app.agents, limit=_AT_ONCE, for_s=kept_s)
+        async with asyncio.TaskGroup() as tasks:
+            for one in found:
+                tasks.create_task(self._tell(one, journal))
+        return len(found)
+
+    async def _tell(self, one: Untold, journal: SharedJournal) -> None:
+        if not (why_not := await self._send(one.item)):
+            await journal.note_told(one, again_s=None)
+            return
+        again_s = min(_LONGEST_WAIT_S, 2.0 ** min(one.tries, 10))
+        logger.warning("%s was not told of run %s: %s", self._url, one.item.run_id, why_not)
+        await journal.note_told(one, again_s=again_s)
+
+    async def _send(self, item: InboxItem) -> str:
+        """Send an item; returns why it was not taken, "" if it was."""
+        id = hashlib.sha256(item.key.encode(errors="surrogatepass")).hexdigest()[:32]
+        page = f"{self._console_url}/runs/{quote(item.run_id, safe='')}"
+        link = f"{page}#{quote(item.pending.id, safe='')}" if self._console_url else ""
+        told = {"type": "inbox.item", "id": id, "url": link, "item": item}
+        body = encode(told)
+        headers = _signed(self._key, id, body)
+        timeouts = Timeouts(read_s=self._timeout_s, total_s=self._timeout_s)
+        try:
+            async with self._transport.send(
+                "POST", self._url, headers, body, timeouts=timeouts
+            ) as (status, _, _pieces):
+                return "" if status in _OK else f"it replied {status}"
+        except TransportError as error:
+            return str(error)
+
+
+def _key_of(key: str) -> bytes:
+    if not key:
+        raise Misuse(f"there is no key to sign with: set {KEY_VARIABLE}")
+    if not key.startswith(_KEY_MARK):
+        return key.encode()
+    try:
+        return base64.b64decode(key.removeprefix(_KEY_MARK), validate=True)
+    except binascii.Error as error:
+        raise Misuse(f"{KEY_VARIABLE} begins with {_KEY_MARK}, and no base64 follows") from error
+
+
+def _signed(key: bytes, id: str, body: bytes) -> Mapping[str, str]:
+    at = str(int(time.time()))
+    digest = hmac.new(key, f"{id}.{at}.".encode() + body, hashlib.sha256).digest()
+    return {
+        "Content-Type": "application/json",
+        "webhook-id": id,
+        "webhook-timestamp": at,
+        "webhook-signature": f"v1,{base64.b64encode(digest).decode()}",
+    }
+
+
+@asynccontextmanager
+async def notifying(app: App, url: str, console_url: str) -> AsyncGenerator[None]:
+    """Have a ``Notifier`` work meanwhile, with the key of the environment; without *url* nothing.
+
+    Raises:
+        Misuse: As of ``Notifier``.
+    """
+    if not url:
+        yield
+        return
+    key = os.environ.get(KEY_VARIABLE, "")
+    notifier = Notifier(app, url, key=key, console_url=console_url)
+    task = asyncio.create_task(notifier.work())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
