@@ -1,0 +1,509 @@
+"""The console: pages, and the JSON that they are made of."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, suppress
+from datetime import datetime
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+from sse_starlette import ServerSentEvent
+from starlette.responses import Response
+from starlette.routing import Route
+
+from upshot.contract.base.structs import Json, JsonObject, RunEvent
+from upshot.contract.codec import decode, encode
+from upshot.contract.events import Event, ToolSettled
+from upshot.contract.message import Unknown
+from upshot.contract.model_calls import ModelStarted
+from upshot.contract.pending import AnyAnswer
+from upshot.entry.planning import known_of
+from upshot.entry.resume import fork_run
+from upshot.entry.run_handle import RunHandle
+from upshot.errors import Misuse
+from upshot.journal.shared import InboxItem, needs_shared, tool_of
+from upshot.journal.watching import DUE
+from upshot.runs.replay.comparison import ComparedEvents, facts_of, first_difference
+from upshot.serve.feeds import Feed, Feeds, Part
+from upshot.serve.site import Site, sse, to_json
+from upshot.serve.users import Missing, Refused, User
+from upshot.state.run_page import run_page
+from upshot.state.run_view import RunViewer
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.routing import BaseRoute
+
+_PAGE = 100
+# Of so many runs a page of the inbox has the items.
+_ITEMS = 50
+# So often the list of runs is looked at while somebody looks at it, and at most so often.
+_LOOK_S = 2.0
+_REST_S = 0.2
+_PACE_S = 0.05
+_STATIC = files("upshot.serve").joinpath("static")
+_TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml"}
+# A page of another site can send a form, and cannot send this header.
+_WRITES = "x-upshot"
+
+
+_Handler: TypeAlias = "Callable[[Request, User], Awaitable[Response]]"
+
+
+class _New(msgspec.Struct, forbid_unknown_fields=True):
+    agent: str
+    text: str
+    conversation: str = ""
+    key: str | None = None
+
+
+class _Answers(msgspec.Struct, forbid_unknown_fields=True):
+    answers: list[AnyAnswer]
+
+
+class _Stop(msgspec.Struct, forbid_unknown_fields=True):
+    detail: str = ""
+
+
+class _Fork(msgspec.Struct, forbid_unknown_fields=True):
+    at: int
+    draft: bool = True
+
+
+class _Later(msgspec.Struct, forbid_unknown_fields=True):
+    until: datetime | None = None
+
+
+class _Assign(msgspec.Struct, forbid_unknown_fields=True):
+    to: str
+
+
+class _Note(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    value: Json
+
+
+class _Items(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The filters of the inbox, as a URL has them."""
+
+    agent: str = ""
+    tool: str = ""
+    conversation: str = ""
+    run_id: str = ""
+    before: str = ""
+    assignee: str = ""
+
+
+def routes(site: Site) -> list[BaseRoute]:
+    """The routes of the pages and of their JSON."""
+    console = _Console(site)
+    table: list[tuple[str, str, _Handler]] = [
+        ("GET", "/api/me", console.me),
+        ("GET", "/api/live", console.live),
+        ("GET", "/api/counts", console.counts),
+        ("GET", "/api/runs", console.runs),
+        ("POST", "/api/runs", console.submit),
+        ("GET", "/api/runs/{run}", console.run),
+        ("GET", "/api/runs/{run}/view", console.view),
+        ("GET", "/api/runs/{run}/events", console.events),
+        ("GET", "/api/runs/{run}/events/{seq:int}", console.event),
+        ("POST", "/api/runs/{run}/answer", console.answer),
+        ("POST", "/api/runs/{run}/interrupt", console.interrupt),
+        ("POST", "/api/runs/{run}/cancel", console.cancel),
+        ("POST", "/api/runs/{run}/resume", console.resume),
+        ("POST", "/api/runs/{run}/fork", console.fork),
+        ("GET", "/api/runs/{run}/compare/{other}", console.compare),
+        ("GET", "/api/runs/{run}/artifacts/{id}", console.artifact),
+        ("GET", "/api/runs/{run}/export", console.export),
+        ("GET", "/api/inbox", console.inbox),
+        ("POST", "/api/inbox/{run}/{item:path}/later", console.later),
+        ("POST", "/api/inbox/{run}/{item:path}/assign", console.assign),
+        ("POST", "/api/runs/{run}/note", console.note),
+        ("GET", "/api/grants", console.grants),
+        ("DELETE", "/api/grants/{id:path}", console.withdraw),
+        ("GET", "/api/conversations", console.conversations),
+        ("GET", "/api/conversations/{id}", console.conversation),
+    ]
+    found: list[BaseRoute] = [
+        Route(path, console.for_user(handler, writes=method != "GET"), methods=[method])
+        for method, path, handler in table
+    ]
+    found.append(Route("/static/{name}", _static))
+    pages = ("/", "/runs/{run}", "/runs/{run}/compare/{other}", "/inbox", "/conversations")
+    pages += ("/conversations/{id}", "/chat/{agent}")
+    return [*found, *(Route(path, _page) for path in pages)]
+
+
+class _Console:
+    """The handlers of one site, each with who asks."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._app = site.app
+        self._feeds = Feeds()
+
+    def for_user(
+        self, handler: _Handler, *, writes: bool
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """A route of those who are signed in."""
+
+        async def route(request: Request) -> Response:
+            user = await self._site.user(request)
+            if not user.roles:
+                raise Refused("the console takes a role: 'own' for one's own runs, 'view' for all")
+            if writes and _WRITES not in request.headers:
+                raise Refused("a request that changes something needs the header X-Upshot: 1")
+            return await handler(request, user)
+
+        return route
+
+    async def me(self, _: Request, user: User) -> Response:
+        agents: list[Json] = [
+            {"id": agent.id, "description": agent.card.description if agent.card else ""}
+            for agent in self._app.agents.values()
+        ]
+        waits = await self._site.waits_of(user)
+        told: JsonObject = {"agents": agents, "version": self._app.version, "waits": waits}
+        return to_json({"user": user, **told})
+
+    async def runs(self, request: Request, user: User) -> Response:
+        status, given = _filters(request)
+        found = await self._site.runs_of(user, status, limit=_PAGE, **given)
+        after = found[-1].run_id if len(found) == _PAGE else None
+        return to_json({"runs": [*found], "next": after})
+
+    async def counts(self, request: Request, user: User) -> Response:
+        status, given = _filters(request)
+        return to_json(await self._site.counts_of(user, status, **given))
+
+    async def live(self, _: Request, user: User) -> Response:
+        """A word whenever the list of runs, or what waits, may have changed."""
+        journal, waits = needs_shared(await self._app.open()), 0
+
+        async def looks() -> AsyncGenerator[None]:
+            nonlocal waits
+            before = b""
+            with journal.watch(DUE) as changes:
+                while True:
+                    newest = await self._site.runs_of(user, limit=_PAGE)
+                    waits = await self._site.waits_of(user)
+                    now = encode([*newest, waits])
+                    if now != before:
+                        before = now
+                        yield
+                    await changes.changed(_LOOK_S)
+                    await asyncio.sleep(_REST_S)
+
+        def part(mark: int) -> Part:
+            return Part(ServerSentEvent(encode({"waits": waits}).decode()), mark)
+
+        # Those who may see the same runs share one look.
+        key = "live", *self._site.seen_by(user).items()
+        return sse(self._feeds.watch(key, lambda: Feed(looks(), part)))
+
+    async def submit(self, request: Request, user: User) -> Response:
+        new = decode(await request.body(), _New)
+        run = await self._site.submit(
+            user, new.agent, new.text, conversation=new.conversation or None, key=new.key
+        )
+        return to_json({"run_id": run.id}, 201)
+
+    async def run(self, request: Request, user: User) -> Response:
+        run = await self._site.run_of(user, request.path_params["run"])
+        viewer = RunViewer()
+        async for event in _logged(run, (await run.state()).seq):
+            viewer.add(event)
+        return to_json(viewer.view())
+
+    async def view(self, request: Request, user: User) -> Response:
+        """The page of a run, and then what of it changes."""
+        run = await self._site.run_of(user, request.path_params["run"])
+        end, viewer = (await run.state()).seq, RunViewer()
+
+        async def changes() -> AsyncGenerator[None]:
+            if not end:
+                # Nobody has taken it up: the first event may be long in coming.
+                yield
+            async with aclosing(_paced(_own(run), end)) as batches:
+                async for events in batches:
+                    for event in events:
+                        viewer.add(event)
+                    yield
+
+        def part(mark: int) -> Part:
+            view = viewer.view(mark)
+            event = ServerSentEvent(encode(view).decode(), id=str(view.head.seq))
+            return Part(event, view.revision)
+
+        async def told() -> AsyncGenerator[ServerSentEvent]:
+            watched = self._feeds.watch(("view", run.id), lambda: Feed(changes(), part))
+            async with aclosing(watched) as parts:
+                async for one in parts:
+                    yield one
+            yield ServerSentEvent("{}", event="end")
+
+        return sse(told())
+
+    async def events(self, request: Request, user: User) -> Response:
+        run = await self._site.run_of(user, request.path_params["run"])
+        after: str = request.headers.get("last-event-id") or request.query_params.get("after", "0")
+
+        async def told() -> AsyncGenerator[ServerSentEvent]:
+            async for event in run.events(after=after, deltas=True):
+                part = 0 if isinstance(event, Unknown) else event.part
+                place = f"{event.run_id}/{event.seq}.{part}"
+                yield ServerSentEvent(encode(event).decode(), id=place)
+
+        return sse(told())
+
+    async def event(self, request: Request, user: User) -> Response:
+        seq: int = request.path_params["seq"]
+        run = await self._site.run_of(user, request.path_params["run"])
+        if 0 < seq <= (await run.state()).seq:
+            async with aclosing(run.events(after=seq - 1)) as events:
+                return to_json(await anext(events))
+        raise Missing(f"there is no event {seq}")
+
+    async def answer(self, request: Request, user: User) -> Response:
+        given = decode(await request.body(), _Answers)
+        return to_json(await self._site.answer(user, request.path_params["run"], given.answers))
+
+    async def interrupt(self, request: Request, user: User) -> Response:
+        given = decode(await request.body() or b"{}", _Stop)
+        run = await self._site.run_of(user, request.path_params["run"], "operate")
+        await run.interrupt(detail=given.detail or f"by {user.id}")
+        return to_json({})
+
+    async def cancel(self, request: Request, user: User) -> Response:
+        run = await self._site.run_of(user, request.path_params["run"], "operate")
+        await run.cancel()
+        return to_json({})
+
+    async def resume(self, request: Request, user: User) -> Response:
+        """Have a run that has not ended taken up, such as one whose process died."""
+        run = await self._site.run_of(user, request.path_params["run"], "operate")
+        if (await run.state()).ended:
+            raise Misuse(f"run {run.id} has ended: fork it to go on from one of its events")
+        await needs_shared(await self._app.open()).make_due(run.id, "resumed")
+        return to_json({})
+
+    async def fork(self, request: Request, user: User) -> Response:
+        """What a fork would do again, or the fork, which workers take up."""
+        given = decode(await request.body(), _Fork)
+        run = await self._site.run_of(user, request.path_params["run"], "operate")
+        if given.draft:
+            return to_json({"again": await self._done_after(run, given.at)})
+        journal = await self._app.open()
+        new = await fork_run(run.id, at=given.at, journal=journal)
+        await needs_shared(journal).make_due(new, "forked")
+        return to_json({"run_id": new}, 201)
+
+    async def _done_after(self, run: RunHandle, at: int) -> list[Json]:
+        """The calls of a run after an event, which a fork there would make anew."""
+        state = await run.state()
+        if not 1 <= at <= state.seq:
+            raise Misuse(f"run {run.id} has no event {at}: give one from 1 to {state.seq}")
+        again: list[Json] = []
+        async for event in _logged(run, state.seq, after=at):
+            if isinstance(event, ToolSettled):
+                record = event.record
+                again.append({"seq": event.seq, "tool": record.tool_name, "call": record.call_id})
+            elif isinstance(event, ModelStarted):
+                again.append({"seq": event.seq, "model": event.model})
+        return again
+
+    async def compare(self, request: Request, user: User) -> Response:
+        """Where two runs part first; null where they do not."""
+        found: list[ComparedEvents] = []
+        for name in ("run", "other"):
+            run = await self._site.run_of(user, request.path_params[name])
+            end = (await run.state()).seq
+            found.append(facts_of([event async for event in _logged(run, end)]))
+        return to_json({"difference": first_difference(*found)})
+
+    async def export(self, request: Request, user: User) -> Response:
+        """The page of a run as one file."""
+        run = await self._site.run_of(user, request.path_params["run"])
+        viewer = RunViewer()
+        async for event in _logged(run, (await run.state()).seq):
+            viewer.add(event)
+        headers = {"content-disposition": 'attachment; filename="run.html"'}
+        page = run_page(viewer.view()).encode(errors="replace")
+        return Response(page, media_type="application/octet-stream", headers=headers)
+
+    async def artifact(self, request: Request, user: User) -> Response:
+        """An artifact, to be kept and not to be shown."""
+        run = await self._site.run_of(user, request.path_params["run"])
+        journal: Any = await self._app.open()
+        try:
+            page = await journal.artifacts.read(request.path_params["id"], run_id=run.id)
+        except KeyError as error:
+            raise Missing(str(error.args[0])) from error
+        headers = {
+            "content-disposition": "attachment",
+            "content-security-policy": "sandbox; default-src 'none'",
+        }
+        return Response(page["text"], media_type="application/octet-stream", headers=headers)
+
+    async def conversations(self, _: Request, user: User) -> Response:
+        return to_json({"conversations": await self._site.conversations_of(user, _PAGE)})
+
+    async def conversation(self, request: Request, user: User) -> Response:
+        id: str = request.path_params["id"]
+        if not await self._site.runs_of(user, conversation=id, limit=1):
+            raise Missing(f"there is no conversation {id[:80]!r}")
+        talk = await self._app.conversation(id)
+        return to_json(
+            {"id": id, "runs": talk.runs, "messages": talk.messages, "revision": talk.revision}
+        )
+
+    async def inbox(self, request: Request, user: User) -> Response:
+        """What waits, without what the user put off; each with what its tool says of itself."""
+        named = {name: value for name, value in request.query_params.items() if value}
+        wanted = msgspec.to_builtins(msgspec.convert(named, _Items))
+        shown: list[JsonObject] = []
+        items = await self._site.inbox_of(user, limit=_ITEMS, **wanted)
+        for item in items:
+            told: JsonObject = msgspec.to_builtins(item)
+            told["description"] = self._describe(item)
+            told["answerable"] = self._site.is_answerable(user, item)
+            told |= {"due": msgspec.to_builtins(item.due), "then": item.then}
+            shown.append(told)
+        runs = {item.run_id for item in items}
+        return to_json({"items": shown, "next": items[-1].run_id if len(runs) >= _ITEMS else None})
+
+    def _describe(self, item: InboxItem) -> str:
+        """What the tool whose call waits says of itself, "" where that is not known."""
+        agent, name = self._app.agents.get(item.agent_id), tool_of(item.pending)
+        tools = () if agent is None else known_of(agent).tools or ()
+        return next((tool.description for tool in tools if tool.name == name), "")
+
+    async def later(self, request: Request, user: User) -> Response:
+        given = decode(await request.body(), _Later)
+        run = await self._site.run_of(user, request.path_params["run"])
+        item: str = request.path_params["item"]
+        await self._app.later(run.id, item, until=given.until, by=user.id)
+        return to_json({})
+
+    async def assign(self, request: Request, user: User) -> Response:
+        """Say who is to answer an item; who may answer it may do that."""
+        given = decode(await request.body(), _Assign)
+        run = await self._site.run_of(user, request.path_params["run"])
+        id: str = request.path_params["item"]
+        for item in await self._app.inbox(run_id=run.id):
+            if item.pending.id == id and not self._site.is_answerable(user, item):
+                raise Refused("that takes the role 'answer' for this agent and tool")
+        await self._app.assign(run.id, id, to=given.to, by=user.id)
+        return to_json({})
+
+    async def note(self, request: Request, user: User) -> Response:
+        given = decode(await request.body(), _Note)
+        run = await self._site.run_of(user, request.path_params["run"])
+        await self._app.note(run.id, given.name, given.value, by=user.id)
+        return to_json({})
+
+    async def grants(self, _: Request, user: User) -> Response:
+        return to_json({"grants": await self._site.grants_of(user)})
+
+    async def withdraw(self, request: Request, user: User) -> Response:
+        """Withdraw a standing approval; who may answer the call may do that."""
+        id: str = request.path_params["id"]
+        for one in await self._site.grants_of(user):
+            if one.id == id:
+                if not user.may_answer(one.agent_id, one.tool_name):
+                    raise Refused("that takes the role 'answer' for this agent and tool")
+                await self._app.withdraw(id, by=user.id)
+                return to_json({})
+        raise Missing(f"there is no standing approval {id[:80]!r}")
+
+
+async def _own(run: RunHandle) -> AsyncGenerator[Event]:
+    """The events of a run as they come, without those of other runs."""
+    async with aclosing(run.events(deltas=True)) as events:
+        async for event in events:
+            if isinstance(event, RunEvent) and not event.path:
+                if event.run_id != run.id:
+                    return
+                yield event
+
+
+async def _paced(events: AsyncGenerator[Event], end: int) -> AsyncGenerator[list[Event]]:
+    """Events in batches: what is there already, up to *end*, and then what each moment brings."""
+    batch: list[Event] = []
+    coming = asyncio.ensure_future(anext(events, None))
+    try:
+        while (event := await coming) is not None:
+            batch.append(event)
+            coming = asyncio.ensure_future(anext(events, None))
+            if event.seq < end:
+                continue
+            await asyncio.wait([coming], timeout=0)
+            if not coming.done():
+                yield batch
+                batch = []
+                await asyncio.sleep(_PACE_S)
+        if batch:
+            yield batch
+    finally:
+        coming.cancel()
+        with suppress(asyncio.CancelledError):
+            await coming
+
+
+async def _logged(run: RunHandle, end: int, *, after: int = 0) -> AsyncGenerator[Event]:
+    """The events of a run that are there."""
+    if after < end:
+        async with aclosing(run.events(after=after)) as events:
+            async for event in events:
+                yield event
+                if event.seq >= end:
+                    return
+
+
+class _Filters(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The filters of the list of runs, as a URL has them; see ``App.runs``."""
+
+    status: str = ""
+    agent: str = ""
+    conversation: str = ""
+    owner: str = ""
+    tenant: str = ""
+    tool: str = ""
+    text: str = ""
+    effect: str = ""
+    error_code: str = ""
+    since: datetime | None = None
+    until: datetime | None = None
+    sort: str = ""
+    before: str = ""
+
+
+def _filters(request: Request) -> tuple[str | None, dict[str, Any]]:
+    """The status, and the other filters that a URL names."""
+    named = {name: value for name, value in request.query_params.items() if value}
+    given: dict[str, Any] = msgspec.structs.asdict(msgspec.convert(named, _Filters, strict=False))
+    return given.pop("status") or None, given
+
+
+async def _static(request: Request) -> Response:
+    name: str = request.path_params["name"]
+    return _file(name)
+
+
+async def _page(request: Request) -> Response:
+    page = _file("index.html")
+    base: str = request.scope.get("root_path", "")
+    return Response(
+        bytes(page.body).replace(b'"/static/', f'"{base}/static/'.encode()), headers=page.headers
+    )
+
+
+def _file(name: str) -> Response:
+    found = _STATIC.joinpath(name)
+    kind = _TYPES.get(name.rpartition(".")[2])
+    if "/" in name or kind is None or not found.is_file():
+        raise Missing(f"there is no {name[:80]!r}")
+    return Response(found.read_bytes(), media_type=kind, headers={"cache-control": "no-cache"})

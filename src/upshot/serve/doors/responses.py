@@ -1,0 +1,761 @@
+"""OpenAI Responses: the agents of an App as models, streamed and not.
+
+A response is a run, and a chain of responses is a conversation. A run that waits for its user is a
+completed response with what it asks as items; the answer is sent as the input of the next request,
+which goes on with the same response. One that waits for staff stays in progress.
+
+The ``sequence_number`` of an event says where in the log it is and how much of an open text was
+told, so that a reader who comes back with ``starting_after`` is told the rest, from any process.
+
+Source:
+    https://platform.openai.com/docs/api-reference/responses and .../responses-streaming, and the
+    official Python client 3.54, read November 2026.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import Any, TypeAlias, cast
+
+import msgspec
+from sse_starlette import ServerSentEvent
+from starlette.exceptions import HTTPException
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from upshot.contract.agent import Agent
+from upshot.contract.base.enums import ErrorCode, FinishReason, Status
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.message import Image, Message, Part, Text
+from upshot.contract.model_calls import Request
+from upshot.contract.pending import (
+    Answer,
+    AnyAnswer,
+    Outdated,
+    PendingApproval,
+    PendingQuestion,
+)
+from upshot.contract.protocols import RunSummary
+from upshot.contract.result import AgentResult
+from upshot.contract.tool_calls import UNTRUSTED
+from upshot.contract.usage import Usage
+from upshot.entry.planning import new_run_id
+from upshot.entry.run_handle import RunHandle
+from upshot.serve.public import PublicEvent, asked_of_user, public_events, public_run
+from upshot.serve.site import ERRORS, Site, from_json, sse, status_of
+from upshot.serve.users import Missing, User
+
+DOOR = "responses"
+ASK = "ask_user"
+_ItemEvents: TypeAlias = "Iterator[tuple[int, JsonObject]]"
+
+# So many numbers are there for the events at one place of the log. The first are those of what is
+# there; then come the head of a text that begins after it, and one for each of its characters.
+PLACE = 1 << 26
+_OPENED = 6
+_CANCEL_S = 5.0
+_KINDS = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    409: "conflict_error",
+    503: "server_error",
+}
+# What may be sent and changes nothing of what an agent does.
+_IDLE = (
+    *("user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier"),
+    *("include", "metadata", "stream_options", "truncation", "parallel_tool_calls"),
+)
+_STATUS = {
+    Status.COMPLETED: "completed",
+    Status.INTERRUPTED: "cancelled",
+    Status.CANCELED: "cancelled",
+}
+# The last event of a stream, by the status of its response.
+_LAST = {"completed": "response.completed", "failed": "response.failed"}
+
+
+class _Fault(Exception):
+    """A request that gets an error of the protocol."""
+
+    def __init__(self, message: str, status: int = 400, *, param: str = "", code: str = "") -> None:
+        super().__init__(message)
+        self.status, self.param, self.code = status, param, code
+
+
+_TOLD: tuple[type[Exception], ...] = (_Fault, HTTPException, *ERRORS)
+
+
+class _Named(msgspec.Struct):
+    id: str
+
+
+class _Create(msgspec.Struct):
+    model: str
+    input: str | list[dict[str, Any]]
+    stream: bool | None = None
+    background: bool | None = None
+    previous_response_id: str | None = None
+    conversation: str | _Named | None = None
+    store: bool | None = None
+
+
+# -- what is sent
+
+
+def _read(body: bytes) -> _Create:
+    """The request in a body; what it may not choose is refused by its name."""
+    found: object = from_json(body)
+    if not isinstance(found, dict):
+        raise _Fault("the body must be a JSON object with model and input")
+    given = cast("dict[str, Any]", found)
+    for name, value in given.items():
+        if name not in (*_Create.__struct_fields__, *_IDLE) and value not in (None, [], {}):
+            said = f"{name} is not taken: the agent has its own. Leave it out."
+            raise _Fault(said, param=name, code="unsupported_parameter")
+    try:
+        asked = msgspec.convert(given, _Create)
+    except msgspec.ValidationError as error:
+        raise _Fault(f"the request is wrong: {error}", code="invalid_value") from error
+    if asked.store is False:
+        raise _Fault("store must not be false: each run is kept", param="store")
+    if asked.previous_response_id and asked.conversation:
+        said = "give one of previous_response_id and conversation"
+        raise _Fault(said, param="previous_response_id")
+    return asked
+
+
+def _items_of(said: str | Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    items: list[Mapping[str, Any]] = (
+        [{"role": "user", "content": said}] if isinstance(said, str) else [*said]
+    )
+    if not items:
+        raise _Fault("input is empty", param="input")
+    return items
+
+
+def _said_in(items: Sequence[Mapping[str, Any]]) -> tuple[list[Message], Message]:
+    """What was said before, and what the user says now, which comes last."""
+    if any(map(_is_answer, items)):
+        raise _Fault("nothing waits for an answer of yours there", 409, param="input")
+    said = [*takewhile(lambda item: item.get("role") == "user", reversed(items))][::-1]
+    if not said:
+        raise _Fault("the last message of input must be the user's", param="input")
+    past = items[: len(items) - len(said)]
+    now = Message("user", [part for one in said for part in _message_of(one).parts])
+    return [_message_of(one, is_past=True) for one in past], now
+
+
+def _is_answer(item: Mapping[str, Any]) -> bool:
+    return item.get("type") in ("mcp_approval_response", "function_call_output")
+
+
+def _message_of(item: Mapping[str, Any], *, is_past: bool = False) -> Message:
+    """A message of a user, or one of an earlier exchange, for whose words nobody vouches."""
+    role, content = item.get("role"), item.get("content")
+    if item.get("type", "message") != "message" or role not in ("user", "assistant"):
+        named = item.get("type") if role is None else role
+        raise _Fault(
+            f"an item of input is {named!r}: only messages of users are taken, and answers "
+            "to what a response asked",
+            param="input",
+        )
+    parts = [{"type": "input_text", "text": content}] if isinstance(content, str) else content
+    if not isinstance(parts, list) or not parts:
+        raise _Fault("the content of a message must be a text or a list of parts", param="input")
+    trust = UNTRUSTED if is_past else ""
+    return Message(
+        "assistant" if role == "assistant" else "user",
+        [_part_of(part, trust) for part in cast("list[object]", parts)],
+    )
+
+
+def _part_of(part: object, trust: str) -> Part:
+    match part:
+        case {"type": "input_text" | "output_text" | "text", "text": str(text)}:
+            return Text(text, trust=trust)
+        case {"type": "input_image", "image_url": str(url)} if url.startswith(
+            ("https://", "http://")
+        ):
+            return Image(url=url)
+        case _:
+            raise _Fault(
+                "a part of input must be an input_text, or an input_image with an address of http "
+                "or https",
+                param="input",
+            )
+
+
+def _check_parts(message: Message, agent: Agent[Any]) -> None:
+    """Refuse a picture for an agent whose card names no pictures."""
+    accepted = () if agent.card is None else agent.card.default_input_modes
+    takes_all = any(one.startswith(("image/", "*/*")) for one in accepted)
+    if not takes_all and any(isinstance(part, Image) for part in message.parts):
+        raise _Fault(f"{agent.id} takes no pictures: its card does not name them", param="input")
+
+
+def _run_named(user: User, key: str) -> str:
+    """The run of a request that the user named by a key."""
+    named = json.dumps([user.tenant, user.id, key])
+    return f"run-{hashlib.sha256(named.encode()).hexdigest()[:16]}"
+
+
+def _answers_of(
+    items: Sequence[Mapping[str, Any]], asked: Sequence[PendingApproval | PendingQuestion]
+) -> list[AnyAnswer]:
+    """The answers in an input; a text answers where one question is asked."""
+    if not any(map(_is_answer, items)) and [*map(type, asked)] == [PendingQuestion]:
+        return [Answer(asked[0].id, "\n".join(_message_of(item).text for item in items))]
+    return [_answer_of(item, asked) for item in items]
+
+
+def _answer_of(
+    item: Mapping[str, Any], asked: Sequence[PendingApproval | PendingQuestion]
+) -> AnyAnswer:
+    """One answer; a yes counts for the call that was shown, by its digest."""
+    named = item.get("approval_request_id") or item.get("call_id")
+    match next((one for one in asked if _id_of(one) == named), None), item.get("type"):
+        case PendingApproval() as one, "mcp_approval_response":
+            if not isinstance(item.get("approve"), bool):
+                raise _Fault("approve must be true or false", param="input")
+            return one.approve() if item["approve"] else one.deny(str(item.get("reason") or ""))
+        case PendingQuestion() as one, "function_call_output":
+            return Answer(one.id, _value_of(one, item.get("output")))
+        case _:
+            known = ", ".join(map(_id_of, asked)) or "nothing"
+            raise _Fault(
+                f"the response waits for an answer to {known}: send an item of type "
+                "mcp_approval_response with approval_request_id, or function_call_output "
+                "with call_id",
+                param="input",
+            )
+
+
+def _value_of(question: PendingQuestion, said: object) -> Json:
+    """The value of an answer, which is sent as a text."""
+    is_text = question.schema is None or question.schema.get("type") == "string"
+    if is_text or not isinstance(said, str):
+        return cast("Json", said)
+    try:
+        return cast("Json", json.loads(said))
+    except ValueError:
+        raise _Fault(f"the answer to {question.id} must be JSON", param="input") from None
+
+
+def _id_of(item: PendingApproval | PendingQuestion) -> str:
+    """What names a question: of an approval its digest, so that no yes counts for another."""
+    return f"mcpr_{item.digest}" if isinstance(item, PendingApproval) else item.id
+
+
+# -- what is told
+
+
+class Fold:
+    """What the public events of a run are as events of its response.
+
+    Args:
+        run_id: The run.
+        after: The number of the last event that the reader has.
+
+    Attributes:
+        items: The output so far.
+        number: The number after those of an end.
+    """
+
+    def __init__(self, run_id: str, after: int) -> None:
+        self.items: list[JsonObject] = []
+        self._id = run_id
+        self._after = after
+        self._count = 0
+        self._tools: dict[str, tuple[int, JsonObject]] = {}
+        # The run of a chain, the number of its first place, and the last place of all.
+        self._run, self._base, self._place, self._end = "", 0, 0, -1
+        self.number: int = 0
+        # The text that the reader has of the open message, None where that is not known.
+        self._is_open, self._has_part, self._shown = False, False, cast("str | None", "")
+        self._is_void, self._told, self._told_at = False, 0, -1
+
+    def take(self, event: PublicEvent, answer: str = "") -> _ItemEvents:
+        """The events that one event is, by their numbers.
+
+        Args:
+            event: The event.
+            answer: Of the last one, the answer of the run.
+        """
+        run, _, place = str(event["cursor"]).partition("/")
+        if run != self._run:
+            self._run, self._base = run, self._place
+        self._place = self._base + int(place.partition(".")[0])
+        self._reopen()
+        first = self._place * PLACE
+        match event:
+            case {"kind": "text", "text": str(text)}:
+                yield from self._piece(first, text)
+            case {"kind": "message", "text": str(text)}:
+                yield from self._message(first, text)
+            case {"kind": "reset"}:
+                self._is_void = self._is_open
+                if "attempt" in event:
+                    self.items = [one for one in self.items if one["type"] != "message"]
+            case {"kind": "tool", "state": "started"}:
+                yield from self._tool_began(first, event)
+            case {"kind": "tool", "state": "done" | "failed" as state, "id": str(id)}:
+                yield from self._tool_ended(first, id, str(state))
+            case {"kind": "end"}:
+                self._end = self._place
+                yield from self._ended(first, event, answer)
+            case _:
+                pass
+
+    def _reopen(self) -> None:
+        """Take up the message that was open where the reader left off, if it is not told again."""
+        place, told = divmod(self._after, PLACE)
+        if self._after < 0 or told < _OPENED or self._place <= place or place == self._end:
+            return
+        if not self._is_open:
+            # It is not known here which text he has of it: its end tells him the whole.
+            self._is_open, self._has_part = True, told > _OPENED
+            self._shown, self._is_void = None, True
+        self._after = -1
+
+    def _piece(self, first: int, text: str) -> _ItemEvents:
+        if not self._is_open:
+            yield first + _OPENED, self._added(self._message_item())
+            yield first + _OPENED + 1, self._part("added", "")
+            self._is_open, self._has_part, self._shown, self._is_void = True, True, "", False
+        if self._told_at != first:
+            self._told_at, self._told = first, 0
+        before = self._told
+        self._told += len(text)
+        if self._is_void or self._shown is None:
+            return
+        self._shown += text
+        # A reader may have the beginning of it.
+        had = max(0, min(self._after - first - _OPENED - 1 - before, len(text)))
+        delta = self._event("output_text.delta", delta=text[had:], logprobs=[])
+        yield first + _OPENED + 1 + self._told, delta
+
+    def _message(self, first: int, text: str) -> _ItemEvents:
+        if not self._is_open:
+            yield first, self._added(self._message_item())
+        if not (self._is_open and self._has_part):
+            yield first + 1, self._part("added", "")
+        shown = self._shown if self._is_open else ""
+        if shown is not None and text.startswith(shown) and text != shown:
+            yield first + 2, self._event("output_text.delta", delta=text[len(shown) :], logprobs=[])
+        yield first + 3, self._event("output_text.done", text=text, logprobs=[])
+        yield first + 4, self._part("done", text)
+        item = self._message_item("completed", text)
+        yield first + 5, self._done(self._count, item)
+        self._close(item)
+
+    def _close(self, item: JsonObject | None) -> None:
+        self.items += [] if item is None else [item]
+        self._count += 1
+        self._is_open, self._has_part, self._shown, self._is_void = False, False, "", False
+
+    def _tool_began(self, first: int, event: PublicEvent) -> _ItemEvents:
+        item: JsonObject = {
+            "type": "mcp_call",
+            "id": f"mcp_{self._count}_{self._id}",
+            "name": event["name"],
+            "server_label": "upshot",
+            "arguments": json.dumps(event.get("arguments", {}), ensure_ascii=False),
+            "status": "in_progress",
+        }
+        self._tools[str(event["id"])] = self._count, item
+        yield first, self._added(item)
+        self._count += 1
+
+    def _tool_ended(self, first: int, id: str, state: str) -> _ItemEvents:
+        if id in self._tools:
+            index, item = self._tools.pop(id)
+            item = {**item, "status": {"done": "completed"}.get(state, state)}
+            yield first, self._done(index, item)
+            self.items.append(item)
+
+    def _ended(self, first: int, event: PublicEvent, answer: str) -> _ItemEvents:
+        if self._is_open:
+            # The reply broke off; what is known of it is no part of the output.
+            yield (
+                first,
+                self._done(self._count, self._message_item("incomplete", self._shown or "")),
+            )
+            self._close(None)
+        number = first + _OPENED
+        for id in [*self._tools]:
+            for _, told in self._tool_ended(number, id, "incomplete"):
+                yield number, told
+                number += 1
+        said = [one for one in self.items if one["type"] == "message"]
+        if answer and (not said or _text_in(said[-1]) != answer):
+            for extra, told in self._message(number, answer):
+                yield extra, told
+            number += _OPENED
+        for question in cast("list[JsonObject]", event.get("questions", [])):
+            item = _question_item(question)
+            yield number, self._added({**item})
+            yield number + 1, self._done(self._count, item)
+            self._close(item)
+            number += 2
+        self.number = number
+
+    def _message_item(self, status: str = "in_progress", text: str | None = None) -> JsonObject:
+        content: list[Json] = [] if text is None else [_text_part(text)]
+        id = f"msg_{self._count}_{self._id}"
+        head: JsonObject = {"type": "message", "id": id, "role": "assistant"}
+        return {**head, "status": status, "content": content}
+
+    def _event(self, kind: str, **more: Any) -> JsonObject:
+        """An event of the open message."""
+        id = f"msg_{self._count}_{self._id}"
+        head: JsonObject = {"type": f"response.{kind}", "item_id": id}
+        return {**head, "output_index": self._count, "content_index": 0, **more}
+
+    def _part(self, word: str, text: str) -> JsonObject:
+        return self._event(f"content_part.{word}", part=_text_part(text))
+
+    def _added(self, item: JsonObject) -> JsonObject:
+        kind = "response.output_item.added"
+        return {"type": kind, "output_index": self._count, "item": item}
+
+    def _done(self, index: int, item: JsonObject) -> JsonObject:
+        return {"type": "response.output_item.done", "output_index": index, "item": item}
+
+
+def _text_part(text: str) -> JsonObject:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+def _text_in(item: JsonObject) -> Json:
+    return cast("list[JsonObject]", item["content"])[0]["text"]
+
+
+def _question_item(question: JsonObject) -> JsonObject:
+    """What is asked: an approval, or a call that the client answers."""
+    if question["kind"] == "approval":
+        return {
+            "type": "mcp_approval_request",
+            "id": f"mcpr_{question['digest']}",
+            "name": question["tool"],
+            "server_label": "upshot",
+            "arguments": json.dumps(question["arguments"], ensure_ascii=False),
+        }
+    asked = {"question": question["question"], "choices": question["choices"]}
+    return {
+        "type": "function_call",
+        "id": f"fc_{question['id']}",
+        "call_id": question["id"],
+        "name": ASK,
+        "arguments": json.dumps(asked, ensure_ascii=False),
+        "status": "completed",
+    }
+
+
+def _usage_of(usage: Usage) -> JsonObject | None:
+    """The tokens, None where they are not known."""
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return None
+    return {
+        "input_tokens": usage.input_tokens,
+        "input_tokens_details": {
+            "cached_tokens": usage.cache_read_tokens or 0,
+            "cache_write_tokens": usage.cache_write_tokens or 0,
+        },
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens or 0},
+        "total_tokens": usage.total_tokens,
+    }
+
+
+def _outcome_of(run: RunSummary, result: AgentResult[Json] | None) -> JsonObject:
+    """The status of a response, and what goes with it."""
+    cut: Json = None
+    error: JsonObject | None = None
+    if result is None or (result.pending and not asked_of_user(result.pending)):
+        status = "queued" if run.status == "queued" else "in_progress"
+    elif result.pending:
+        status = "completed"
+    elif result.status == Status.COMPLETED and result.finish_reason == FinishReason.LENGTH:
+        status, cut = "incomplete", "max_output_tokens"
+    elif result.error is not None and result.error.code == ErrorCode.CONTENT_FILTER:
+        status, cut = "incomplete", "content_filter"
+    else:
+        status = _STATUS.get(result.status, "failed")
+        if status == "failed" and result.error is not None:
+            is_limit = result.error.code == ErrorCode.RATE_LIMIT
+            code = "rate_limit_exceeded" if is_limit else "server_error"
+            error = {"code": code, "message": str(result.error.code)}
+    return {"status": status, "error": error, "incomplete_details": cut and {"reason": cut}}
+
+
+def _answer_in(result: AgentResult[Json]) -> str:
+    said = result.output if result.content is None else result.content
+    if said is None or not result.committed:
+        return ""
+    return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
+
+
+def _is_now(event: PublicEvent, result: AgentResult[Json]) -> bool:
+    """Whether an end is that of a result, and the client has something to do now."""
+    if str(event["cursor"]).partition("/")[0] != result.run_id:
+        return False
+    if event["status"] != Status.INPUT_REQUIRED:
+        return not result.pending
+    shown = cast("list[JsonObject]", event.get("questions", []))
+    asked = {(one["id"], one.get("digest")) for one in shown}
+    waits = asked_of_user(result.pending)
+    return bool(asked) and asked == {(one.id, getattr(one, "digest", None)) for one in waits}
+
+
+# -- responses
+
+
+class Responses:
+    """The runs of a site, as responses.
+
+    Args:
+        site: The site.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def create(self, request: HttpRequest, user: User) -> Response:
+        """``POST /v1/responses``."""
+        if not request.headers.get("content-type", "").startswith("application/json"):
+            raise _Fault("the Content-Type must be application/json", 415)
+        asked = _read(await request.body())
+        handle, after = await self._begun(user, asked, request.headers.get("idempotency-key"))
+        if asked.stream:
+            return sse(_sent(self._events(handle, after, is_new=True)))
+        if not asked.background:
+            await handle.result()
+        return JSONResponse(await self._now(handle))
+
+    async def get(self, request: HttpRequest, user: User) -> Response:
+        """``GET /v1/responses/{id}``."""
+        handle = await self._found(user, request.path_params["id"])
+        if request.query_params.get("stream") != "true":
+            return JSONResponse(await self._now(handle))
+        after = request.query_params.get("starting_after", "-1")
+        if not (after == "-1" or (after.isascii() and after.isdigit() and len(after) < 19)):
+            raise _Fault(
+                "starting_after must be the sequence_number of an event", param="starting_after"
+            )
+        return sse(_sent(self._events(handle, int(after), is_new=int(after) < PLACE)))
+
+    async def cancel(self, request: HttpRequest, user: User) -> Response:
+        """``POST /v1/responses/{id}/cancel``; one that has ended stays as it is."""
+        handle = await self._found(user, request.path_params["id"], "operate")
+        await handle.cancel()
+        await handle.result(_CANCEL_S)
+        return JSONResponse(await self._now(handle))
+
+    async def _found(self, user: User, id: str, need: Any = "see") -> RunHandle:
+        try:
+            return await public_run(self._site, user, id, need)
+        except Missing:
+            raise _Fault(f"there is no response {id[:80]!r}", 404) from None
+
+    async def _begun(self, user: User, asked: _Create, key: str | None) -> tuple[RunHandle, int]:
+        """The run that a request begins or answers, and the last number before that."""
+        if asked.model not in self._site.app.agents:
+            known = ", ".join(self._site.app.agents)
+            raise _Fault(
+                f"there is no model {asked.model[:80]!r}: there are {known}",
+                404,
+                param="model",
+                code="model_not_found",
+            )
+        items = _items_of(asked.input)
+        run_id = new_run_id() if key is None else _run_named(user, key)
+        if key is not None and await self._site.sees(user, run_id):
+            # Sent again; whether it is the same request is found out when it is submitted.
+            conversation, last = (await self._run(run_id)).context_id, None
+        else:
+            conversation, last = await self._last(user, asked)
+        result = None if last is None else await last.result(0)
+        if last is not None and result is not None and result.pending:
+            return await self._answered(user, last, result, items)
+        past, message = _said_in(items)
+        if past and last is not None:
+            raise _Fault("a conversation knows itself what was said before: send what is new")
+        _check_parts(message, self._site.app.agents[asked.model])
+        handle = await self._site.submit(
+            user,
+            asked.model,
+            Request(message, run_id=run_id),
+            conversation=conversation or run_id.replace("run", "conv"),
+            key=key,
+            history=past,
+        )
+        return handle, -1
+
+    async def _last(self, user: User, asked: _Create) -> tuple[str, RunHandle | None]:
+        """The conversation that a request goes on with, "" for none, and its last turn if any."""
+        named, previous = asked.conversation, asked.previous_response_id
+        conversation = named.id if isinstance(named, _Named) else named or ""
+        if previous:
+            conversation = (await self._run((await self._found(user, previous)).id)).context_id
+        runs = await self._site.runs_of(user, conversation=conversation) if conversation else ()
+        last = next((run.turn or run.run_id for run in runs if not run.parent_run_id), "")
+        if previous and previous != last:
+            why = f"the last one is {last}" if last else "it belongs to none"
+            raise _Fault(f"{previous} is not the last response of a conversation: {why}", 409)
+        return conversation, (await self._found(user, last) if last else None)
+
+    async def _run(self, run_id: str) -> RunSummary:
+        (run,) = await (await self._site.app.open()).runs(run_id=run_id)
+        return run
+
+    async def _answered(
+        self,
+        user: User,
+        handle: RunHandle,
+        result: AgentResult[Json],
+        items: Sequence[Mapping[str, Any]],
+    ) -> tuple[RunHandle, int]:
+        """A run that waited for what an input says."""
+        asked = asked_of_user(result.pending)
+        if not asked:
+            raise _Fault(f"{handle.id} waits for somebody else, who answers elsewhere", 409)
+        await self._found(user, handle.id, "operate")
+        answers = _answers_of(items, asked)
+        if (now := await self._settled(handle)) is None:
+            raise _Fault("the answer came too late: the response goes on already", 409)
+        for told in await self._site.answer(user, handle.id, answers, door=DOOR):
+            if isinstance(told, Outdated):
+                raise _Fault(f"the answer came too late: {told.reason}", 409)
+        return handle, cast("int", now["sequence_number"])
+
+    async def _settled(self, handle: RunHandle) -> JsonObject | None:
+        """The last event of a response that has ended or asks its user, None if it has not."""
+        result = await handle.result(0)
+        if result is None or (result.pending and not asked_of_user(result.pending)):
+            return None
+        told = [event async for event in self._events(handle, -1, until_now=True)]
+        return told[-1] if "response" in told[-1] else None
+
+    async def _now(self, handle: RunHandle) -> JsonObject:
+        """The response as it is now; its output is there once it has ended or asks its user."""
+        last = await self._settled(handle)
+        if last is None:
+            return await self._response(handle, None, [])
+        return cast("JsonObject", last["response"])
+
+    async def _events(
+        self, handle: RunHandle, after: int, *, is_new: bool = False, until_now: bool = False
+    ) -> AsyncGenerator[JsonObject]:
+        """The events of a response after a number, until it ends or asks its user.
+
+        Args:
+            handle: The run.
+            after: The number, -1 for all.
+            is_new: Whether a stream begins there, with the response as it is.
+            until_now: Whether to stop where the run goes on by now.
+        """
+        fold = Fold(handle.id, after)
+        if is_new and after < PLACE:
+            for begun in (await self._begin(handle, -1, []))[after + 1 :]:
+                yield begun
+        async for event in public_events(self._site.app, handle):
+            is_end = event["kind"] == "end"
+            result = await handle.result(0) if is_end else None
+            is_last = result is not None and _is_now(event, result)
+            answer = _answer_in(result) if is_last and result is not None else ""
+            for number, told in fold.take(event, answer):
+                if number > after:
+                    yield {**told, "sequence_number": number}
+            if is_last and fold.number > after:
+                response = await self._response(handle, result, fold.items)
+                kind = _LAST.get(str(response["status"]), "response.incomplete")
+                yield {"type": kind, "sequence_number": fold.number, "response": response}
+            if is_last or (is_end and until_now and result is None):
+                return
+            if is_end and is_new and after == fold.number:
+                for begun in await self._begin(handle, after, fold.items):
+                    yield begun
+
+    async def _begin(
+        self, handle: RunHandle, after: int, output: Sequence[JsonObject]
+    ) -> list[JsonObject]:
+        """The events with which a stream begins after a number."""
+        response = await self._response(handle, None, output)
+        return [
+            {"type": f"response.{word}", "sequence_number": after + place, "response": response}
+            for place, word in enumerate(("created", "in_progress"), 1)
+        ]
+
+    async def _response(
+        self, handle: RunHandle, result: AgentResult[Json] | None, output: Sequence[JsonObject]
+    ) -> JsonObject:
+        """A response; without a result it is one that is worked on."""
+        run = await self._run(handle.id)
+        begun = run.started_at or run.updated_at
+        ended = None if result is None else result.ended_at
+        return {
+            "id": handle.id,
+            "object": "response",
+            "created_at": 0 if begun is None else int(begun.timestamp()),
+            "completed_at": None if ended is None else int(ended.timestamp()),
+            "model": run.agent_id,
+            "output": [*output],
+            "usage": None if result is None else _usage_of(result.usage),
+            "conversation": {"id": run.context_id} if run.context_id else None,
+            "instructions": None,
+            "metadata": {},
+            "parallel_tool_calls": True,
+            "store": True,
+            "temperature": None,
+            "tool_choice": "auto",
+            "tools": [],
+            "top_p": None,
+            **_outcome_of(run, result),
+        }
+
+
+# -- routes
+
+
+Call: TypeAlias = Callable[[HttpRequest, User], Awaitable[Response]]
+
+
+def routes(site: Site) -> list[Route]:
+    """The routes of the door."""
+    responses = Responses(site)
+
+    def told(call: Call) -> Callable[[HttpRequest], Awaitable[Response]]:
+        async def answer(request: HttpRequest) -> Response:
+            try:
+                return await call(request, await site.user(request))
+            except _TOLD as error:
+                return _error(error)
+
+        return answer
+
+    one = "/v1/responses/{id}"
+    return [
+        Route("/v1/responses", told(responses.create), methods=["POST"]),
+        Route(one, told(responses.get), methods=["GET"]),
+        Route(f"{one}/cancel", told(responses.cancel), methods=["POST"]),
+    ]
+
+
+def _error(error: Exception) -> Response:
+    """An error in the form of the protocol."""
+    fault = error if isinstance(error, _Fault) else _Fault(str(error), status_of(error))
+    said = error.detail if isinstance(error, HTTPException) else str(fault)
+    kind = _KINDS.get(fault.status, "invalid_request_error")
+    form = {"message": said, "type": kind, "param": fault.param or None, "code": fault.code or None}
+    return JSONResponse({"error": form}, fault.status)
+
+
+async def _sent(events: AsyncGenerator[JsonObject]) -> AsyncGenerator[ServerSentEvent]:
+    async for event in events:
+        number = str(event["sequence_number"])
+        yield ServerSentEvent(json.dumps(event), event=str(event["type"]), id=number)

@@ -1,0 +1,474 @@
+"""The UI message stream of the AI SDK: each agent of an App behind ``useChat``.
+
+``POST /ui/{agent}`` takes what the SDK's ``DefaultChatTransport`` sends and answers with chunks as
+server-sent events. ``GET /ui/{agent}/{chat}/stream`` goes on with what is under way, and ``GET
+/ui/{agent}/{chat}`` gives the messages of a chat for a page that begins anew.
+
+A chat is a conversation, and the id of an answer is that of its run. Of what is sent only the last
+message is taken; see ``serve.history``.
+
+Source:
+    AI SDK 7.0, "Stream Protocols" and ``uiMessageChunkSchema`` of the package ``ai`` 7.0.173, read
+    November 2026.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing
+from fnmatch import fnmatch
+from typing import Any, Literal
+
+import msgspec
+from sse_starlette import ServerSentEvent
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import Route
+
+from upshot.contract.agent_spec import AgentCard
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.codec import decode, encode
+from upshot.contract.message import File, Image, Message, Text
+from upshot.contract.model_calls import Request
+from upshot.contract.pending import Answer, AnyAnswer, Approve, Deny, Outdated
+from upshot.contract.protocols import RunSummary
+from upshot.entry.run_handle import RunHandle
+from upshot.errors import JournalError, Misuse
+from upshot.serve.history import Differs, is_of, newest_of, place_of
+from upshot.serve.public import PublicEvent, public_events, public_run
+from upshot.serve.site import Site, sse, to_json
+from upshot.serve.users import Missing, User
+from upshot.state.child_runs import bare_id
+
+DOOR = "ui"
+# Under this the message of a request keeps the id that its client gave it.
+_MESSAGE_ID = "message_id"
+# A question of the agent is shown as a call of this tool, which the page answers.
+ASK = "ask_user"
+# Of a call that the page is not to make.
+_OURS: JsonObject = {"providerExecuted": True}
+_HEADER = "x-vercel-ai-ui-message-stream"
+_FINISH = {"completed": "stop", "input_required": "tool-calls", "failed": "error"}
+
+
+class _Said(msgspec.Struct):
+    """A message of a client; of its parts only those of the last one are looked at."""
+
+    id: str
+    role: Literal["system", "user", "assistant"]
+    parts: list[dict[str, Any]] = []
+
+
+class _Sent(msgspec.Struct):
+    """What a client sends; what else it has is of its own."""
+
+    id: str
+    messages: list[_Said]
+    trigger: Literal["submit-message", "regenerate-message"] = "submit-message"
+    message_id: str | None = msgspec.field(default=None, name="messageId")
+
+
+def routes(site: Site) -> list[Route]:
+    """The routes of all agents."""
+    door = _Door(site)
+    return [
+        Route("/ui/{agent}", door.post, methods=["POST"]),
+        Route("/ui/{agent}/{chat}/stream", door.resume, methods=["GET"]),
+        Route("/ui/{agent}/{chat}", door.chat, methods=["GET"]),
+    ]
+
+
+class _Door:
+    """The routes of one site."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def post(self, request: HttpRequest) -> Response:
+        """Begin a turn, or answer what one waits for; then the chunks of it."""
+        user = await self._site.user(request)
+        agent_id: str = request.path_params["agent"]
+        if agent_id not in self._site.app.agents:
+            raise Missing(f"there is no agent {agent_id[:80]!r}")
+        sent = decode(await request.body(), _Sent)
+        if not sent.id or "/" in sent.id or not sent.messages:
+            raise Misuse("give the id of a chat, without a slash, and at least one message")
+        try:
+            if sent.messages[-1].role == "assistant":
+                return await self._answered(user, agent_id, sent)
+            handle = await self._turn(user, agent_id, sent)
+        except Differs as error:
+            return to_json({"error": str(error)}, 409)
+        return _stream(self._chunks(handle, self._events(handle), _Answer()))
+
+    async def resume(self, request: HttpRequest) -> Response:
+        """What is under way in a chat, from its beginning; 204 where nothing is."""
+        run = await self._newest(request)
+        if run is None or run.ended:
+            return Response(status_code=204)
+        handle = await self._site.app.run(run.run_id)
+        return _stream(self._chunks(handle, self._events(handle), _Answer()))
+
+    async def chat(self, request: HttpRequest) -> Response:
+        """The messages of a chat; the answer that is under way comes by ``resume``."""
+        newest = await self._newest(request)
+        messages: list[Json] = []
+        if newest is not None:
+            journal = await self._site.app.open()
+            runs = await journal.runs(context_id=newest.context_id, parent_run_id="")
+            for run in reversed(runs):
+                messages += await self._messages(await self._site.app.run(run.run_id))
+        return to_json({"messages": messages})
+
+    async def _newest(self, request: HttpRequest) -> RunSummary | None:
+        """The newest turn of the user in the chat that a path names."""
+        user = await self._site.user(request)
+        run = await newest_of(self._site, user, request.path_params["chat"])
+        return run if run and run.agent_id == request.path_params["agent"] else None
+
+    async def _messages(self, handle: RunHandle) -> list[Json]:
+        """A turn as messages: what was asked, and the answer once it is there."""
+        asked = (await handle.state()).started
+        if asked is None:
+            return []
+        said = asked.request.message
+        metadata: JsonObject = {} if isinstance(said, str) else said.metadata
+        text = said if isinstance(said, str) else said.text
+        id = str(metadata.get(_MESSAGE_ID) or f"{handle.id}.request")
+        messages: list[Json] = [
+            {"id": id, "role": "user", "parts": [{"type": "text", "text": text}]}
+        ]
+        if await handle.result(0) is not None:
+            answer, parts = _Answer(), list[JsonObject]()
+            async with aclosing(self._events(handle)) as events:
+                async for chunk in self._chunks(handle, events, answer, until_parked=True):
+                    _add_to(parts, chunk)
+            messages.append({"id": handle.id, "role": "assistant", "parts": [*parts]})
+        return messages
+
+    async def _turn(self, user: User, agent_id: str, sent: _Sent) -> RunHandle:
+        """The run that the last message begins; or began, where it is sent again."""
+        *before, last = sent.messages
+        if last.role != "user":
+            raise Misuse(f"the last message is of {last.role}: only what the user says is taken")
+        card = self._site.app.agents[agent_id].card or AgentCard()
+        message = _to_message(last, card.default_input_modes)
+        is_edit = sent.message_id is not None or sent.trigger == "regenerate-message"
+        what = encode([sent.id, last.id, message]).decode()
+        edit = f"{sent.message_id}\n{what}" if is_edit else ""
+        named = encode([user.tenant, user.id, agent_id, what, edit])
+        run_id = f"run-{hashlib.sha256(named).hexdigest()[:16]}"
+        if await self._site.sees(user, run_id):
+            return await self._site.run_of(user, run_id)
+        answers = [one.id for one in before if one.role == "assistant"]
+        place = await place_of(self._site, user, sent.id, answers, edit=edit)
+        options: dict[str, Any] = {} if place.history is None else {"history": place.history}
+        return await self._site.submit(
+            user,
+            agent_id,
+            Request(message, run_id=run_id),
+            conversation=place.conversation,
+            if_waiting="tell",
+            **options,
+        )
+
+    async def _answered(self, user: User, agent_id: str, sent: _Sent) -> Response:
+        """Answer what the run of the last message waits for, and go on with that message."""
+        handle = await public_run(self._site, user, sent.messages[-1].id, "operate")
+        items = await self._site.app.inbox(run_id=handle.id, limit=None)
+        names = {name for one in items for name in (one.pending.id, bare_id(one.pending))}
+        answers = {id: one for id, one in _answers_of(sent.messages[-1]) if id in names}
+        is_here = any(
+            one.agent_id == agent_id and is_of(one.conversation, sent.id) for one in items
+        )
+        if not answers or not is_here:
+            raise Differs("nothing of this is waited for any more: load the chat again")
+        events, answer = self._events(handle), _Answer()
+        async for event in events:
+            answer.add(event)
+            if event["kind"] == "end" and (
+                event["status"] != "input_required" or await self._waits(handle, event)
+            ):
+                break
+        try:
+            for told in await self._site.answer(user, handle.id, [*answers.values()], door=DOOR):
+                if isinstance(told, Outdated):
+                    raise Differs(f"the answer came too late: {told.reason}")
+        except BaseException:
+            await events.aclose()
+            raise
+        return _stream(self._chunks(handle, events, answer))
+
+    def _events(self, handle: RunHandle) -> AsyncGenerator[PublicEvent]:
+        return public_events(self._site.app, handle)
+
+    async def _waits(self, handle: RunHandle, event: PublicEvent) -> bool:
+        """Whether a run still waits where an event says that it parked."""
+        if await handle.result(0) is None:
+            return False
+        run_id, _, seq = str(event["cursor"]).rpartition("/")
+        return (await (await self._site.app.run(run_id)).state()).seq == int(seq)
+
+    async def _chunks(
+        self,
+        handle: RunHandle,
+        events: AsyncGenerator[PublicEvent],
+        answer: _Answer,
+        *,
+        until_parked: bool = False,
+    ) -> AsyncGenerator[JsonObject]:
+        """The chunks of a message, until the run ends or waits for its user.
+
+        While it waits for somebody else the stream stays open, unless *until_parked*.
+        """
+        yield {"type": "start", "messageId": handle.id}
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    for chunk in answer.add(event):
+                        yield chunk
+                    if event["kind"] != "end":
+                        continue
+                    is_parked = event["status"] == "input_required"
+                    if not is_parked or (_asks(event) and await self._waits(handle, event)):
+                        yield _finish(event)
+                        return
+                    if not await self._waits(handle, event):
+                        continue
+                    yield {"type": "data-waiting", "data": {"for": "others"}, "transient": True}
+                    if until_parked:
+                        return
+        except JournalError as error:
+            yield {"type": "error", "errorText": str(error)}
+
+
+class _Answer:
+    """Public events as the chunks of one message.
+
+    A step is a text and the calls that it made, so that a text that is void can be taken back.
+    """
+
+    def __init__(self) -> None:
+        self._texts = 0
+        self._open = ""
+        self._said = ""
+        self._calls: set[str] = set()
+        self._in_step = False
+
+    def add(self, event: PublicEvent) -> list[JsonObject]:
+        """The chunks for an event."""
+        match event["kind"]:
+            case "text":
+                return [*self._begin(), self._delta(str(event["text"]))]
+            case "message":
+                return self._whole(str(event["text"]))
+            case "reset":
+                return self._reset(event)
+            case "tool":
+                return [*self._tool(event)]
+            case _:
+                return [*self._end(event)]
+
+    def _begin(self) -> list[JsonObject]:
+        if self._open:
+            return []
+        self._texts += 1
+        self._open, self._said, self._in_step = f"text-{self._texts}", "", True
+        return [{"type": "start-step"}, {"type": "text-start", "id": self._open}]
+
+    def _delta(self, text: str) -> JsonObject:
+        self._said += text
+        return {"type": "text-delta", "id": self._open, "delta": text}
+
+    def _close(self) -> list[JsonObject]:
+        id, self._open = self._open, ""
+        return [{"type": "text-end", "id": id}] if id else []
+
+    def _whole(self, text: str) -> list[JsonObject]:
+        """A whole reply, in the place of its pieces."""
+        if self._open and self._said == text:
+            return self._close()
+        void: list[JsonObject] = [{"type": "reset-step"}] if self._open else []
+        self._open = ""
+        return [*void, *self._begin(), self._delta(text), *self._close()]
+
+    def _reset(self, event: PublicEvent) -> list[JsonObject]:
+        """What was said since the last whole reply is void, or all of it."""
+        chunks: list[JsonObject] = [{"type": "reset-step"}] if self._open else []
+        if "attempt" in event and self._said and not self._open:
+            revised: JsonObject = {"attempt": event["attempt"]}
+            chunks = [{"type": "data-revised", "data": revised}]
+        self._open = self._said = ""
+        return chunks
+
+    def _call(self, id: str, name: str, input: Json, **more: Json) -> Iterator[JsonObject]:
+        if id in self._calls:
+            return
+        self._calls.add(id)
+        if not self._in_step:
+            self._in_step = True
+            yield {"type": "start-step"}
+        shown: JsonObject = {"toolCallId": id, "toolName": name, "input": input}
+        yield {"type": "tool-input-available", **shown, **more}
+
+    def _tool(self, event: PublicEvent) -> Iterator[JsonObject]:
+        id, name = str(event["id"]), str(event["name"])
+        yield from self._call(id, name, event.get("arguments", {}), **_OURS)
+        settled: JsonObject = {"toolCallId": id, **_OURS}
+        match event["state"]:
+            case "working":
+                output: JsonObject = {"progress": event["text"]}
+                settled.update(output=output, preliminary=True)
+                yield {"type": "tool-output-available", **settled}
+            case "done":
+                yield {"type": "tool-output-available", **settled, "output": {}}
+            case "failed":
+                yield {"type": "tool-output-error", **settled, "errorText": "It was not done."}
+            case _:
+                pass
+
+    def _end(self, event: PublicEvent) -> Iterator[JsonObject]:
+        text = str(event.get("text", ""))
+        if text and text != self._said:
+            yield from self._whole(text)
+        yield from self._close()
+        asked: Any = event.get("questions", ())
+        for one in asked:
+            if one["kind"] == "approval":
+                yield from self._call(one["id"], one["tool"], one["arguments"], **_OURS)
+                # With the digest in it a yes counts for what was shown, and for nothing else.
+                mark = f"{one['id']} {one['digest']}"
+                yield {"type": "tool-approval-request", "approvalId": mark, "toolCallId": one["id"]}
+            else:
+                question = {"question": one["question"], "choices": one["choices"]}
+                # The page answers it: it is no call of the server's.
+                yield from self._call(one["id"], ASK, question)
+        # What comes after it is a step of its own, also where the page has more than these.
+        self._in_step = False
+
+
+def _asks(event: PublicEvent) -> bool:
+    """Whether a run parks, and its user is asked something."""
+    return event["kind"] == "end" and bool(event.get("questions"))
+
+
+def _finish(event: PublicEvent) -> JsonObject:
+    status = str(event["status"])
+    said: JsonObject = {"status": status}
+    if "error" in event:
+        said["error"] = event["error"]
+    reason = _FINISH.get(status, "interrupted")
+    return {"type": "finish", "finishReason": reason, "messageMetadata": said}
+
+
+def _add_to(parts: list[JsonObject], chunk: JsonObject) -> None:
+    """Add a chunk to the parts of a message, as the client's own reader does."""
+    match chunk:
+        case {"type": "start-step"}:
+            parts.append({"type": "step-start"})
+        case {"type": "reset-step"}:
+            while parts and parts[-1]["type"] != "step-start":
+                parts.pop()
+        case {"type": "text-start"}:
+            parts.append({"type": "text", "text": "", "state": "done"})
+        case {"type": "text-delta", "delta": str(delta)}:
+            parts[-1]["text"] = f"{parts[-1]['text']}{delta}"
+        case {"type": "tool-input-available", "toolName": str(name)}:
+            part = {field: value for field, value in chunk.items() if field != "toolName"}
+            parts.append({**part, "type": f"tool-{name}", "state": "input-available"})
+        case {"toolCallId": str(id)}:
+            (part,) = [one for one in parts if one.get("toolCallId") == id]
+            _settle(part, chunk)
+        case _:
+            pass
+
+
+def _settle(part: JsonObject, chunk: JsonObject) -> None:
+    """What becomes of a call."""
+    match chunk:
+        case {"type": "tool-approval-request", "approvalId": str(mark)}:
+            approval: JsonObject = {"id": mark}
+            part.update(state="approval-requested", approval=approval)
+        case {"type": "tool-output-available", "output": output}:
+            part.update(state="output-available", output=output)
+        case {"errorText": said}:
+            part.update(state="output-error", errorText=said)
+        case _:
+            pass
+
+
+def _to_message(said: _Said, accepted: Sequence[str]) -> Message:
+    """What the user says."""
+    parts: list[Text | Image | File] = []
+    for part in said.parts:
+        match part:
+            case {"type": "text", "text": str(text)}:
+                parts.append(Text(text))
+            case {"type": "file", "url": str(url), "mediaType": str(kind)}:
+                if not any(fnmatch(kind, one) for one in accepted):
+                    known = ", ".join(accepted)
+                    raise Misuse(f"a file is of media type {kind}: the agent takes {known}")
+                data = _data_of(url)
+                name = str(part.get("filename", ""))
+                is_image = kind.startswith("image/")
+                parts.append(
+                    Image(data=data, media_type=kind)
+                    if is_image
+                    else File(data=data, media_type=kind, name=name)
+                )
+            case _:
+                kind = str(part.get("type", ""))[:80]
+                raise Misuse(f"a part is of type {kind!r}: a user's message has text and files")
+    if not parts:
+        raise Misuse("the last message has no parts: give at least one text")
+    return Message("user", tuple(parts), metadata={_MESSAGE_ID: said.id})
+
+
+def _data_of(url: str) -> bytes:
+    head, comma, text = url.partition(",")
+    if not head.startswith("data:") or not head.endswith(";base64") or not comma:
+        raise Misuse("the url of a file must be of the form data:...;base64,...")
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise Misuse("the url of a file is no base64") from None
+
+
+def _answers_of(said: _Said) -> Iterator[tuple[str, AnyAnswer]]:
+    """The answers in a message, each with the id of what it answers."""
+    for part in said.parts:
+        match part:
+            case {
+                "state": "approval-responded",
+                "toolCallId": str(id),
+                "approval": {"id": str(mark), "approved": bool(approved), **rest},
+            }:
+                digest = mark.removeprefix(f"{id} ")
+                if approved:
+                    yield id, Approve(call_id=id, digest=digest)
+                else:
+                    reason = str(rest.get("reason") or "")
+                    yield id, Deny(call_id=id, digest=digest, reason=reason)
+            case {"state": "output-available", "toolCallId": str(id), "output": output} if (
+                part.get("type") == f"tool-{ASK}" or part.get("toolName") == ASK
+            ):
+                yield id, Answer(id, output)
+            case _:
+                pass
+
+
+def _stream(chunks: AsyncGenerator[JsonObject]) -> Response:
+    """Chunks as server-sent events, with the word that ends them."""
+
+    async def told() -> AsyncGenerator[ServerSentEvent]:
+        async with aclosing(chunks):
+            async for chunk in chunks:
+                yield ServerSentEvent(encode(chunk).decode())
+        yield ServerSentEvent("[DONE]")
+
+    response = sse(told())
+    response.headers[_HEADER] = "v1"
+    return response

