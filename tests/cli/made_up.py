@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
-from upshot.cli.activity import Activity
 from upshot.contract import (
     AgentError,
     AgentResult,
@@ -32,6 +31,7 @@ from upshot.contract import (
     ToolTimeout,
     Usage,
 )
+from upshot.state.activity import Activity
 
 BEGAN = datetime(2025, 3, 1, 12, 0, 0, tzinfo=UTC)
 RUN_ID = "run-0123456789abcdef"

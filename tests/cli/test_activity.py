@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cli.made_up import RUN_ID, Timed, a_whole_run, activity_of, began_call, replied, started
-from upshot.cli.activity import RUNNING
 from upshot.contract import (
     AgentError,
     AgentResult,
@@ -32,6 +31,7 @@ from upshot.contract import (
     Unknown,
     Warned,
 )
+from upshot.state.activity import RUNNING
 
 
 def test_a_whole_run_is_told_step_by_step() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upshot.cli.activity import step_title
+from upshot.state.activity import step_title
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,7 @@ from upshot.cli.activity import step_title
         ("machine-1/machine", ""),
         ("machine-1/draft#1:enter", ""),
         ("graph-1/question-1", ""),
+        ("graph-1/fetch#1~failed-1", ""),
         ("wait:approval#1", ""),
         ("child:run-b5b71a73226f0000", "run-b5b71a73226f0000"),
         ("child:reported-1-2", "reported usage"),

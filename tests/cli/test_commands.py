@@ -106,6 +106,24 @@ def test_a_run_can_be_shown_and_listed_afterwards(command: Command) -> None:
     assert (code, out.splitlines()[1].split()[:3]) == (0, ["run-1", "completed", "doubler"])
 
 
+def test_the_runs_that_are_listed_can_be_chosen(command: Command) -> None:
+    command("run", "agent.py", "hi", "--model", CALLS, "--run-id", "run-1")
+
+    def listed(*options: str) -> list[str]:
+        _, out, _ = command("runs", "--json", *options)
+        return [run["run_id"] for run in json.loads(out)]
+
+    today = ("--since", "2026-01-01", "--until", "2999-01-01")
+    for options in (("--tool", "double"), ("--text", "IT IS 8"), today, ("--effect", "none")):
+        assert listed(*options) == ["run-1"]
+    for options in (("--tool", "halve"), ("--owner", "ann"), ("--until", "2026-01-01")):
+        assert listed(*options) == []
+    code, _, err = command("runs", "--since", "monday")
+    assert code == 2 and "--since is 'monday': give a moment" in err
+    code, _, err = command("runs", "--conversations", "--tool", "double")
+    assert code == 2 and "--tool is of a run: leave it out with --conversations" in err
+
+
 def test_a_run_shown_as_json_is_its_result_with_a_timeline(command: Command) -> None:
     command("run", "agent.py", "hi", "--model", CALLS, "--run-id", "run-1")
     _, out, _ = command("show", "run-1", "--json")

@@ -83,6 +83,9 @@ def test_a_run_that_was_started_in_python_gets_them_by_the_option(command: Comma
     code, _, err = command("approve", "r", "desk.py:desk", "--all")
     assert (code, "or --dependencies FILE.py:NAME" in err) == (2, True)
     given = ("desk.py:desk", "--dependencies", "desk.py:open_db")
+    code, _, err = command("approve", "r", *given, "--all")
+    assert (code, err.count("\n")) == (2, 1), err
+    given = ("desk.py:desk", "--dependencies", "desk.py:RATE")
     code, out, err = command("approve", "r", *given, "--all", "--json")
     assert (code, json.loads(out).get("warnings")) == (0, None), err
 

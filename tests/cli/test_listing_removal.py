@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Command
+from upshot import Agent, AgentError, App, ErrorCode, ModelResponse, Retry
 from upshot.contract import AgentResult, Event, Request, RunSettled, RunStarted
+from upshot.fleet.worker import Worker
 from upshot.journal import open_journal
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
@@ -78,7 +80,7 @@ def test_a_long_list_is_cut_and_says_so(command: Command) -> None:
     write(*(event for number in range(5) for event in ended(f"run-{number}")))
     code, out, err = command("runs", "--limit", "2", "--journal", "runs.db")
     assert code == 0 and len(out.splitlines()) == 3
-    assert "these are the newest 2: give --limit N for more, 0 for all" in err
+    assert "these are the first 2: give --limit N for more, 0 for all" in err
     assert len(listed(command, "--limit", "0")) == 5
 
 
@@ -114,3 +116,44 @@ def test_a_whole_conversation_is_removed(command: Command) -> None:
     code, out, err = command("prune", "--conversation", "ada", "--journal", "runs.db")
     assert (code, out, err) == (0, "removed 2 runs and 0 stored outputs (0 bytes)\n", "")
     assert listed(command) == ["run-2"]
+
+
+async def _parked_until_due(path: str) -> None:
+    class Busy:
+        async def call(self, request: Any) -> ModelResponse:
+            error = AgentError(ErrorCode.RATE_LIMIT, "", retryable=True, retry_after_s=3000)
+            return ModelResponse(error=error)
+
+    model: Any = Busy()
+    agent = Agent("a", model=model, retry=Retry(base_s=0))
+    async with App([agent], journal=path) as app:
+        run = await app.submit("a", "?")
+        worker = Worker(app)
+        task = asyncio.create_task(worker.work())
+        while not await app.runs("parked"):
+            await asyncio.sleep(0.005)
+        worker.stop()
+        await task
+        assert (await run.state()).seq
+
+
+def test_a_run_that_waits_for_a_time_is_parked_and_has_not_died(command: Command) -> None:
+    asyncio.run(_parked_until_due("runs.db"))
+    _, out, _ = command("runs", "--journal", "runs.db")
+    assert out.splitlines()[1].split()[1] == "parked"
+
+
+def test_a_conversation_is_redacted_and_shown_as_such(command: Command) -> None:
+    start = RunStarted(
+        run_id="run-a", seq=1, time=LONG_AGO, request=Request("Hi!", context_id="ada")
+    )
+    write(start, ended("run-a")[1])
+    code, out, err = command("redact", "ada", "--by", "dpo", "--journal", "runs.db")
+    assert (code, out, err) == (0, "redacted 1 run of ada\n", "")
+    _, out, _ = command("show", "run-a", "--journal", "runs.db")
+    assert "by dpo at" in out
+    assert "Hi!" not in out
+    code, _, err = command("fork", "run-a", "--at", "1", "--journal", "runs.db")
+    assert (code, "was redacted by dpo at" in err) == (2, True)
+    command("show", "run-a", "--html", "run.html", "--journal", "runs.db")
+    assert "by dpo at" in Path("run.html").read_text()

@@ -60,7 +60,7 @@ def test_a_database_without_a_journal_is_misuse(command: Command, url: str) -> N
 
 def test_a_file_is_not_made_by_init(command: Command) -> None:
     code, _, err = command("journal", "init", "runs.db")
-    assert code == 2 and "no URL of a PostgreSQL database" in err
+    assert code == 2 and "is not a URL of a PostgreSQL database" in err
 
 
 def test_a_database_is_not_salvaged(command: Command) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ from upshot.contract import (
     PendingApproval,
     PendingQuestion,
     QuestionAsked,
+    RunReleased,
+    RunResumed,
     RunSettled,
     RunWarning,
     Warned,
@@ -51,6 +54,14 @@ def test_a_run_that_was_killed_is_reported_as_far_as_it_came() -> None:
     assert lines[0].endswith("running or died")
     assert "tokens      110 (100 in, 10 out) in 1 model call" in lines
     assert "cost        unknown" in lines
+
+
+def test_a_run_that_was_left_for_a_wait_says_until_when() -> None:
+    left = RunReleased(reason="due", at=datetime(2025, 3, 1, 12, 30, tzinfo=UTC))
+    lines = lines_of((0, started()), (1, left))
+    assert lines[0].endswith("due at 2025-03-01 12:30:00 UTC")
+    assert lines[-1].strip() == "due at 2025-03-01 12:30:00 UTC"
+    assert lines_of((0, started()), (1, left), (2, RunResumed()))[0].endswith("running or died")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Command
-from upshot import App, RunSummary, Status, open_journal
+from upshot import App, Request, RunSummary, Status, open_journal, run_sync
 from upshot.cli.loading import Target, load_app
 
 DESK = """\
@@ -24,6 +24,11 @@ def till():
     return upshot.Agent("till", model=model, tools=[pay])
 """
 APP = "app = upshot.App(agents=[till()], journal='desk.db')\n"
+CHAIN = """\
+model = upshot.ScriptedModel([upshot.ToolCall("h", "transfer_to_till", {})])
+desk = upshot.Agent("desk", model=model, handoffs=[upshot.Handoff("till")])
+app = upshot.App(agents=[desk, till()], journal="desk.db")
+"""
 
 
 def write(name: str, *lines: str) -> None:
@@ -148,11 +153,50 @@ def test_the_inbox_lists_what_waits_and_answers_it(command: Command) -> None:
     (item,) = json.loads(command("inbox", "--journal", "desk.db", "--json")[1])
     assert item["run_id"] == run_id
     assert command("inbox", "--journal", "desk.db", "--conversation", "c")[1] == ""
-    code, _, err = command("inbox", run_id, "--all", "--no-resume", "--journal", "desk.db")
-    assert code == 0, err
+    code, _, err = command("inbox", run_id, "--all", "--journal", "desk.db")
+    worker = "upshot work FILE.py --journal desk.db\n"
+    assert (code, err) == (0, f"a worker goes on with it: {worker}")
+    code, _, err = command("inbox", run_id, "--all", "--journal", "desk.db")
+    assert code == 2
+    assert err.endswith(f"waits for is answered: a worker goes on with it, {worker}")
     assert command("inbox", "--journal", "desk.db")[1] == ""
     work()
     assert [one.status for one in listed("desk.db")] == [Status.COMPLETED]
+
+
+def test_whoever_asks_is_found_by_the_run_that_handed_the_request_over(command: Command) -> None:
+    write("desk.py", CHAIN)
+    run_id = command("submit", "desk.py", "Pay.", "--agent", "desk")[1].strip()
+    place = ("--journal", "desk.db")
+    told = command("inbox", run_id, *place)[2]
+    assert told == f"upshot: run {run_id} waits for no answer: it has not begun\n"
+    work()
+    code, _, err = command("inbox", run_id, *place)
+    assert (code, "1. pay" in err) == (3, True)
+    code, _, err = command("inbox", run_id, "--approve", "1", *place)
+    assert (code, err) == (0, "a worker goes on with it: upshot work FILE.py --journal desk.db\n")
+    work()
+    assert {one.status for one in listed("desk.db")} == {Status.COMPLETED}
+    code, _, err = command("stop", run_id, *place)
+    assert (code, "has ended: it is completed" in err) == (2, True)
+
+
+def test_a_worker_looks_where_a_run_was_submitted(command: Command) -> None:
+    write("desk.py", "app = upshot.App(agents=[till()])")
+    run_id = command("submit", "desk.py", "Pay.")[1].strip()
+    assert run_id in command("work", "desk.py", "--list")[1]
+
+
+def test_a_run_of_nobody_knows_which_agent_is_only_answered(command: Command) -> None:
+    write("desk.py", APP)
+    app, _ = load_app(Target("desk.py"))
+    run_sync(app.agents["till"], Request("Pay.", run_id="r"), journal="desk.db")
+    code, _, err = command("approve", "r", "--all", "--journal", "desk.db")
+    assert (code, err) == (0, "go on: upshot resume r FILE.py:AGENT --journal desk.db\n")
+    app, _ = load_app(Target("desk.py"))
+    run_sync(app.agents["till"], Request("Pay.", run_id="q"), journal="desk.db")
+    code, _, err = command("approve", "q", "--all", "--resume", "--journal", "desk.db")
+    assert (code, "say which agent it has" in err) == (2, True)
 
 
 def test_a_run_is_stopped_from_the_command_line(command: Command) -> None:

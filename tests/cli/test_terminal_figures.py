@@ -8,8 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upshot.cli.terminal import clean, clean_lines, count, duration, moment, money, size, tokens
 from upshot.contract import Cost, Usage
+from upshot.contract.base.words import (
+    clean,
+    clean_lines,
+    count,
+    duration,
+    moment,
+    money,
+    size,
+    tokens,
+)
 
 
 @pytest.mark.parametrize(

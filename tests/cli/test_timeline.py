@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from tests.cli.made_up import a_whole_run, activity_of, began_call, started
-from upshot.cli.activity import Ended, Step
 from upshot.cli.terminal import Glyphs, glyphs_for
 from upshot.cli.timeline import bar, fit, timeline
 from upshot.contract import RunResumed
+from upshot.state.activity import Ended, Step
 
 GLYPHS = Glyphs()
 

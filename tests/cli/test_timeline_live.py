@@ -8,10 +8,10 @@ import pytest
 from rich.cells import cell_len
 
 from tests.cli.made_up import RUN_ID, a_whole_run, activity_of, began_call, stamped, started
-from upshot.cli.activity import Activity
 from upshot.cli.terminal import Glyphs, Terminal
 from upshot.cli.timeline import Mode, Progress, choose_mode, picture, settled_line
 from upshot.contract import ModelStarted, TextDelta
+from upshot.state.activity import Activity
 
 
 class Tty(io.StringIO):

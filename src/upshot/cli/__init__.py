@@ -4,11 +4,11 @@ Everything that a command does is a call of the public API; this package reads a
 files and runs, and lays results out on a terminal. The parts:
 
 - ``commands`` declares each command with its options and hands them to the function that carries
-  it out, in ``running``, ``approve``, ``listing`` or ``documents``.
+  it out, in ``running``, ``approve``, ``listing``, ``serving`` or ``documents``.
 - ``lookup`` finds journals and runs by what the user typed. ``loading`` imports agents, tools and
   machines from files, and keeps how a run was started, so that it can be resumed by its id.
-- ``activity`` turns events into rows; ``timeline`` draws rows, ``report`` and ``listing`` whole
-  pages, ``terminal`` holds the two streams. ``documents`` checks and draws files.
+- ``state.activity`` turns events into rows; ``timeline`` draws rows, ``report`` and ``listing``
+  whole pages, ``terminal`` holds the two streams. ``documents`` checks and draws files.
 
 The life of a run on the screen: the events of a run, live or from its log, go one by one into an
 ``Activity``. It keeps the order and the texts of the rows and takes all else (time, usage,

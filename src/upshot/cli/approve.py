@@ -16,17 +16,17 @@ import click
 import msgspec
 from rich.text import Text
 
-from upshot.cli.activity import Activity, key_of
 from upshot.cli.loading import Asked, Launching
 from upshot.cli.lookup import command_line, existing_journal, find_run, read_activity
 from upshot.cli.report import DIED, status_words
 from upshot.cli.running import Shown, resume_agent
-from upshot.cli.terminal import EXIT_CODES, Terminal, clean, clean_lines, moment, visible
+from upshot.cli.terminal import EXIT_CODES, Terminal
 from upshot.contract.agent import Agent
 from upshot.contract.agent_spec import AgentSpec
 from upshot.contract.base.checks import json_fault
 from upshot.contract.base.enums import Effect, Status
 from upshot.contract.base.structs import JsonObject
+from upshot.contract.base.words import clean, clean_lines, moment, visible
 from upshot.contract.codec import encode
 from upshot.contract.pending import (
     Answer,
@@ -39,9 +39,12 @@ from upshot.contract.pending import (
 from upshot.contract.provenance import Doubt, Voucher
 from upshot.engines.machine.machine_engine import MachineEngine
 from upshot.entry.answers import answer_run as answer_parked
+from upshot.entry.run_handle import chain_from
 from upshot.errors import Misuse
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.opening import open_journal
+from upshot.journal.shared import shared_journal
+from upshot.state.activity import Activity, key_of
 from upshot.tools.arguments.argument_check import Checked
 from upshot.tools.catalog import resolve_tools
 from upshot.tools.definition.tool import Tool
@@ -214,7 +217,7 @@ class Given:
     @property
     def who(self) -> str:
         """Who answers."""
-        return self.by or _user()
+        return self.by or user_name()
 
     def read(self, waiting: Waiting, editing: Editing) -> list[AnyAnswer]:
         """The answers, one for each that is named; empty if there are none."""
@@ -244,7 +247,8 @@ class Given:
         return list(answers.values())
 
 
-def _user() -> str:
+def user_name() -> str:
+    """The name of the user of this process, "" for none."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):
@@ -351,27 +355,34 @@ async def answer_run(
     asked: Asked,
     journal: str,
     shown: Shown,
-    goes_on: bool,
+    goes_on: bool | None,
     take_over: bool = False,
 ) -> int:
     """Show what a run waits for, take answers, and go on with it.
 
+    By default it goes on where it is known which agent it has; else that is left to others.
     Without answers on the command line the user is asked on a terminal; without a terminal
     the questions are only shown.
     """
     given.check()
     where = existing_journal(journal)
     async with open_journal(where, create=False) as log:
-        run_id = await find_run(log, wanted)
+        # Who was submitted may have handed its request over to the one that asks.
+        run_id = (await chain_from(await find_run(log, wanted), log))[-1]
         activity = await read_activity(log, run_id)
         holders = await log.holders()
+        shared = shared_journal(log)
+        is_submitted = shared is not None and await shared.submission(run_id) is not None
     if not activity.pending or activity.result is None:
+        if activity.started is None:
+            raise Misuse(f"run {run_id} waits for no answer: it has not begun")
         raise Misuse(_nobody(activity, holders.get(run_id), journal))
     launching = Launching(activity, asked)
+    goes_on = launching.is_known if goes_on is None else goes_on
+    who, then = _onward(run_id, journal, is_submitted=is_submitted, is_known=launching.is_known)
     waiting = Waiting(activity)
     if not waiting.items:
-        again = command_line("resume", run_id, journal=journal)
-        raise Misuse(f"all that run {run_id} waits for is answered: go on, {again}")
+        raise Misuse(f"all that run {run_id} waits for is answered: {who}, {then}")
     editing = Editing(launching, terminal, is_sure=goes_on)
     answers = given.read(waiting, editing)
     if not answers:
@@ -386,7 +397,7 @@ async def answer_run(
         told = await answer_parked(run_id, answers, journal=where)
         if late := [one.reason for one in told if isinstance(one, Outdated)]:
             raise Misuse("; ".join(late))
-        terminal.hint(f"go on: {command_line('resume', run_id, journal=journal)}")
+        terminal.hint(f"{who}: {then}")
         return 0
     return await resume_agent(
         terminal,
@@ -398,6 +409,14 @@ async def answer_run(
         launching=launching,
         take_over=take_over,
     )
+
+
+def _onward(run_id: str, journal: str, *, is_submitted: bool, is_known: bool) -> tuple[str, str]:
+    """Who goes on with a run that was answered, and by which command."""
+    if is_submitted and not is_known:
+        return "a worker goes on with it", command_line("work", "FILE.py", journal=journal)
+    agent = () if is_known else ("FILE.py:AGENT",)
+    return "go on", command_line("resume", run_id, *agent, journal=journal)
 
 
 def _nobody(activity: Activity, holder: LeaseHolder | None, journal: str) -> str:

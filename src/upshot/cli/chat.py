@@ -15,9 +15,10 @@ from upshot.cli.loading import Asked, load_launch, new_launch, open_model
 from upshot.cli.lookup import MEMORY, existing_journal, new_journal
 from upshot.cli.report import Shown
 from upshot.cli.running import show_live
-from upshot.cli.terminal import EXIT_CODES, Terminal, clean, count, money
+from upshot.cli.terminal import EXIT_CODES, Terminal
 from upshot.cli.timeline import fit
 from upshot.contract.base.enums import Status
+from upshot.contract.base.words import clean, count, money
 from upshot.contract.codec import encode
 from upshot.contract.conversation import ConversationSummary
 from upshot.entry.api import start

@@ -22,6 +22,7 @@ from upshot.cli.listing import (
     list_runs,
     make_journal,
     prune_runs,
+    redact_conversation,
     salvage_journal,
     show_health,
     show_run,
@@ -30,6 +31,7 @@ from upshot.cli.loading import Asked
 from upshot.cli.lookup import DEFAULT_JOURNAL, check_run_id, read_inputs, standard_input
 from upshot.cli.report import Shown
 from upshot.cli.running import fork_run, replay_run, resume_agent, run_agent, stop_run
+from upshot.cli.serving import serve_app, serve_mcp
 from upshot.cli.submitting import list_inbox, submit_run
 from upshot.cli.terminal import EXIT_CODES, MISUSE, Terminal
 from upshot.cli.work import work_on_app
@@ -39,8 +41,10 @@ from upshot.contract.codec import encode
 from upshot.contract.model_calls import Request
 from upshot.entry.api import run_in_own_loop
 from upshot.errors import JournalError, Misuse
+from upshot.journal.run_list import SORTS
 from upshot.models.aiohttp_transport import aclose_transports
 from upshot.sim.simulator import Simulator, serve_forever, until_signal
+from upshot.state.run_state import EFFECTS
 from upshot.version import __version__
 
 F = TypeVar("F", bound=Callable[..., int])
@@ -98,6 +102,15 @@ JOURNAL = click.option(
     show_default=True,
     show_envvar=True,
     help="The log of runs: a file, or postgresql://user@host/database.",
+)
+APP = click.argument("target", metavar="FILE.py[:APP]")
+JOURNAL_OF_APP = click.option(
+    "--journal",
+    default="",
+    metavar="FILE|URL",
+    envvar="UPSHOT_JOURNAL",
+    show_envvar=True,
+    help=f"The log of runs. Default: that of the App, else {DEFAULT_JOURNAL}.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 ANSWER = click.option(
@@ -337,9 +350,23 @@ def submit(*, text: str, inputs: tuple[str, ...], run_id: str, **options: Any) -
     return _run(submit_run, request=request, **options)
 
 
+def notifies(command: F) -> F:
+    """The options of a command that tells somebody what waits for people."""
+    url = click.option(
+        "--notify-url",
+        default="",
+        metavar="URL",
+        help="Send what waits for people there, signed with UPSHOT_NOTIFY_KEY.",
+    )
+    console = click.option(
+        "--console-url", default="", metavar="URL", help="Where people reach the console."
+    )
+    return url(console(command))
+
+
 @upshot.command(short_help="Work on the runs that are submitted to an App.")
-@click.argument("target", metavar="FILE.py[:APP]")
-@click.option("--journal", default="", metavar="URL", help="In place of the App's own.")
+@APP
+@JOURNAL_OF_APP
 @click.option(
     "--concurrency",
     type=number_from(1),
@@ -356,10 +383,21 @@ def submit(*, text: str, inputs: tuple[str, ...], run_id: str, **options: Any) -
     help="How long steps in hand may go on after a signal, 25 by default.",
 )
 @click.option(
+    "--park-over",
+    "park_over_s",
+    type=click.FloatRange(min=0),
+    default=5.0,
+    metavar="SECONDS",
+    help="Leave a run that only waits, if that takes longer, 5 by default.",
+)
+@click.option(
     "--only-same-version", is_flag=True, help="Leave runs alone that began with other code."
 )
-@click.option("--run", "run_id", default="", metavar="RUN", help="Work on this run alone, and end.")
-@click.option("--list", "lists", is_flag=True, help="Print the runs that are due, and end.")
+@click.option("--fed", "is_fed", is_flag=True, help="How a worker starts one for single runs.")
+@click.option(
+    "--list", "lists", is_flag=True, help="Print the runs that are worked on or due, and end."
+)
+@notifies
 def work(**options: Any) -> int:
     """Take up the runs of an App that are due, until SIGTERM or Ctrl-C.
 
@@ -367,6 +405,41 @@ def work(**options: Any) -> int:
     exit code is 0 if every run was given back.
     """
     return _run(work_on_app, **options)
+
+
+@upshot.command(short_help="Serve the console and the protocols of an App.")
+@APP
+@JOURNAL_OF_APP
+@click.option("--host", default="127.0.0.1", metavar="HOST", help="Where, 127.0.0.1 by default.")
+@click.option(
+    "--port",
+    type=number_from(0),
+    default=8321,
+    metavar="N",
+    help="The port, 8321 by default; 0 takes a free one.",
+)
+@click.option("--no-work", is_flag=True, help="Leave the runs to workers.")
+@click.option("--open", "opens", is_flag=True, help="Open the console in the browser.")
+@notifies
+def serve(**options: Any) -> int:
+    """Serve the console, the inbox and the protocols of an App, until SIGTERM or Ctrl-C.
+
+    It prints a link that signs its first reader in, in this browser for 30 days.
+    """
+    return _run(serve_app, **options)
+
+
+@upshot.command(short_help="Serve the agents of an App as MCP tools.")
+@APP
+@JOURNAL_OF_APP
+@click.option("--no-work", is_flag=True, help="Leave the runs to workers.")
+def mcp(**options: Any) -> int:
+    """Serve the agents of an App as MCP tools over standard input and output.
+
+    It is started by an MCP client, and ends when that closes the input. Runs that are under way
+    then stay in the journal, and go on when it is started again.
+    """
+    return _run(serve_mcp, **options)
 
 
 @upshot.command(short_help="Begin a new run from a point of another one.")
@@ -418,7 +491,7 @@ def replay(**options: Any) -> int:
 )
 @ANSWER
 @click.option("--by", default="", metavar="NAME", help="Who answers. Default: the user.")
-@click.option("--resume/--no-resume", "goes_on", default=True, help="Go on with the run.")
+@click.option("--resume/--no-resume", "goes_on", default=None, help="Whether to go on with it.")
 @names_agent
 @JOURNAL
 @JSON
@@ -466,15 +539,46 @@ upshot.add_command(inbox)
 @JOURNAL
 @click.option("--answer/--no-answer", default=True, help="Print the answer at the end.")
 @click.option("--events", is_flag=True, help="List the events, with their numbers, instead.")
+@click.option("--html", default="", metavar="FILE", help="Write the page of the run instead.")
+@click.option("--public", is_flag=True, help="With --html: only what strangers may see.")
+@click.option(
+    "--without",
+    default="",
+    metavar="PARTS",
+    help="With --html: leave out any of arguments, results, text; with commas.",
+)
 @MARKDOWN
 @JSON
 def show(**options: Any) -> int:
     """Show all that the log has of RUN: facts, a timeline with bars, the answer.
 
     With --events it lists what was logged: arguments and results of calls, who answered what and
-    when. RUN is an id, a beginning of one, or last.
+    when. With --html it writes one file that any browser opens. RUN is an id, a beginning of one,
+    or last.
     """
     return _run(show_run, **options)
+
+
+# Each as journal.runs() takes it, but for moments.
+_FILTERS = (
+    click.Option(["--agent", "agent_id"], metavar="ID", help="Only those of this agent."),
+    click.Option(
+        ["--conversation", "context_id"], metavar="ID", help="Only those of this conversation."
+    ),
+    click.Option(
+        ["--effect"],
+        type=click.Choice([one.value for one in EFFECTS]),
+        help="The worst that they did.",
+    ),
+    click.Option(["--error-code"], metavar="CODE", help="Only those that failed with this code."),
+    click.Option(["--owner"], metavar="USER", help="Only those of this user."),
+    click.Option(["--tenant"], metavar="TENANT", help="Only those of this tenant."),
+    click.Option(["--tool"], metavar="NAME", help="Only those that called this tool."),
+    click.Option(["--text"], metavar="TEXT", help="Only those with it in request or answer."),
+    click.Option(["--since"], metavar="MOMENT", help="From when on, such as 2027-01-31T08:00."),
+    click.Option(["--until"], metavar="MOMENT", help="Before when."),
+    click.Option(["--sort"], type=click.Choice([*SORTS]), help="The largest first, by this."),
+)
 
 
 @upshot.command()
@@ -492,11 +596,16 @@ def show(**options: Any) -> int:
 @JSON
 def runs(*, conversations: bool, status: str | None, **options: Any) -> int:
     """List the runs of a log, newest first, or its conversations."""
+    found = {one.opts[0]: (str(one.name), options.pop(str(one.name))) for one in _FILTERS}
+    given = {option: (name, value) for option, (name, value) in found.items() if value}
     if not conversations:
-        return _run(list_runs, status=status, **options)
-    if status is not None:
-        raise click.UsageError("--status is of a run: leave it out with --conversations")
+        return _run(list_runs, status=status, filters=dict(given.values()), **options)
+    for option in ("--status",) if status is not None else given:
+        raise click.UsageError(f"{option} is of a run: leave it out with --conversations")
     return _run(list_conversations, **options)
+
+
+runs.params[2:2] = _FILTERS
 
 
 @upshot.command(short_help="Remove runs from a log.")
@@ -520,6 +629,19 @@ def prune(**options: Any) -> int:
     conversation still reads stays.
     """
     return _run(prune_runs, **options)
+
+
+@upshot.command(short_help="Take out what was said in a conversation.")
+@click.argument("conversation", metavar="CONVERSATION")
+@JOURNAL
+@click.option("--by", default="", metavar="NAME", help="Who wants it; the log keeps the name.")
+@JSON
+def redact(**options: Any) -> int:
+    """Take out of a log all that was said in a conversation, for good.
+
+    What it cost and did, and who approved what and when, stays. Its runs must have ended.
+    """
+    return _run(redact_conversation, **options)
 
 
 @upshot.command(short_help="Save what can be read of a damaged log.")

@@ -23,10 +23,11 @@ from upshot.cli.loading import (
     load_agent,
     shown,
 )
-from upshot.cli.terminal import MISUSE, Terminal, count
+from upshot.cli.terminal import MISUSE, Terminal
 from upshot.contract.agent import Agent
 from upshot.contract.agent_spec import AgentSpec
 from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.base.words import count
 from upshot.contract.schema import contract_schema, contract_typescript, execution_result_schema
 from upshot.engines.graph.graph import Graph
 from upshot.engines.graph.graph_engine import GraphEngine

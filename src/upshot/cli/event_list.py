@@ -9,10 +9,9 @@ from typing import TypeAlias
 import msgspec
 from rich.text import Text
 
-from upshot.cli.activity import ending_of_reply, ending_of_tool
 from upshot.cli.report import pending_text
-from upshot.cli.terminal import clean, duration
 from upshot.contract.base.structs import JsonObject, RunEvent
+from upshot.contract.base.words import clean, duration
 from upshot.contract.codec import encode
 from upshot.contract.events import (
     ApprovalAnswered,
@@ -25,6 +24,7 @@ from upshot.contract.events import (
 )
 from upshot.contract.model_calls import ModelReplied
 from upshot.contract.tool_calls import outcome_to_model_content
+from upshot.state.activity import ending_of_reply, ending_of_tool
 from upshot.state.run_state import RunState
 
 _MAX_CHARS = 400

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.text import Text
 
-from upshot.cli.activity import RUNNING, Activity
 from upshot.cli.event_list import event_lines
 from upshot.cli.lookup import (
     existing_journal,
@@ -34,23 +34,30 @@ from upshot.cli.report import (
     status_style,
     status_words,
 )
-from upshot.cli.terminal import Glyphs, Terminal, clean, count, duration, glyphs_for
-from upshot.cli.timeline import ending, fit, label
+from upshot.cli.submitting import read_moment
+from upshot.cli.terminal import Glyphs, Terminal, glyphs_for
+from upshot.cli.timeline import fit
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.enums import Status
+from upshot.contract.base.words import clean, count, duration
 from upshot.contract.codec import encode
 from upshot.contract.events import RunStarted
-from upshot.contract.protocols import Journal, RunSummary
+from upshot.contract.protocols import Journal, RunFilters, RunSummary
 from upshot.errors import Misuse
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.opening import init_journal, open_journal
 from upshot.journal.postgres.urls import is_url, shown_place
+from upshot.journal.run_list import RunQuery
 from upshot.journal.sql.health import JournalHealth
 from upshot.runs.redaction import lift_secrets
+from upshot.state.activity import PARKED, RUNNING, Activity, ending_of, label_of
+from upshot.state.run_page import PARTS, Part, PublicViewer, run_page
+from upshot.state.run_view import RunViewer
 from upshot.state.stored_events import seeds_of, states
 
 _MAX_AGENT_WIDTH = 20
+_MOMENTS = ("since", "until")
 # A clock that is off by less is that of the network.
 _CLOCK_S = 0.5
 _MIN_REQUEST_WIDTH = 8
@@ -168,8 +175,18 @@ async def show_run(
     answer: bool,
     markdown: bool,
     events: bool,
+    html: str,
+    public: bool,
+    without: str,
 ) -> int:
-    """Print all that a journal has of a run."""
+    """Print all that a journal has of a run, or write its page."""
+    parts = _parts(without)
+    if html and (as_json or events):
+        raise Misuse("--html writes a file: leave out --json and --events")
+    if html:
+        return await _write_page(terminal, wanted, journal, html, parts, is_public=public)
+    if public or without:
+        raise Misuse("--public and --without are of the page: give --html FILE too")
     if events:
         return await _show_events(terminal, wanted, journal, as_json=as_json)
     async with open_journal(existing_journal(journal), create=False) as log:
@@ -203,6 +220,38 @@ async def show_run(
     return 0
 
 
+def _parts(without: str) -> tuple[Part, ...]:
+    given = {one.strip() for one in without.split(",")} - {""}
+    if unknown := sorted(given.difference(PARTS)):
+        raise Misuse(f"--without takes {', '.join(PARTS)}, not {unknown[0]!r}")
+    return tuple(part for part in PARTS if part in given)
+
+
+async def _write_page(
+    terminal: Terminal,
+    wanted: str,
+    journal: str,
+    file: str,
+    without: tuple[Part, ...],
+    *,
+    is_public: bool,
+) -> int:
+    viewer = PublicViewer() if is_public else RunViewer()
+    async with open_journal(existing_journal(journal), create=False) as log:
+        run_id = await find_run(log, wanted)
+        with uncollected():
+            stated = states(log.events(run_id), read=lift_secrets(), seeds=seeds_of(log))
+            async for event, state in stated:
+                viewer.add(event, state)
+    page = run_page(viewer.view(), without=without, is_public=is_public)
+    try:
+        Path(file).write_text(page, "utf-8", "surrogatepass")
+    except OSError as error:
+        raise Misuse(f"{file} cannot be written: {error.strerror}: name another file") from error
+    terminal.tell(f"wrote {clean(file)}")
+    return 0
+
+
 async def _show_events(terminal: Terminal, wanted: str, journal: str, *, as_json: bool) -> int:
     async with open_journal(existing_journal(journal), create=False) as log:
         run_id = await find_run(log, wanted)
@@ -215,16 +264,37 @@ async def _show_events(terminal: Terminal, wanted: str, journal: str, *, as_json
 
 
 async def list_runs(
-    terminal: Terminal, *, journal: str, status: str | None, limit: int, as_json: bool
+    terminal: Terminal,
+    *,
+    journal: str,
+    status: str | None,
+    limit: int,
+    as_json: bool,
+    filters: Mapping[str, str],
 ) -> int:
-    """Print the runs of a journal, newest first, child runs below their parent run."""
+    """Print the runs of a journal, newest first, child runs below their parent run.
+
+    Args:
+        terminal: Where to.
+        journal: Their journal.
+        status: As it is shown; None is any.
+        limit: The most, 0 for all.
+        as_json: Whether as one JSON list.
+        filters: Those of ``RunFilters`` that were typed.
+    """
+    moments = {
+        name: read_moment(filters[name], f"--{name}") for name in _MOMENTS if name in filters
+    }
+    wanted = cast("RunFilters", {**filters, **moments})
     async with open_journal(existing_journal(journal), create=False) as log:
         holders = await log.holders()
-        runs = await _runs_shown_as(log, status, limit + 1 if limit else None, holders)
+        runs = await _runs_shown_as(log, status, limit + 1 if limit else None, holders, wanted)
         is_more = bool(limit) and len(runs) > limit
         runs = runs[:limit] if is_more else runs
         left = left_behind(await _with_open_parents(log, runs))
         forked = await _untouched_forks(log, runs)
+        if not as_json:
+            runs = [await _with_wait(log, run) for run in runs]
     if as_json:
         terminal.put_json(encode(runs))
     elif runs:
@@ -240,7 +310,7 @@ async def list_runs(
             )
         )
         if is_more:
-            terminal.hint(f"these are the newest {limit}: give --limit N for more, 0 for all")
+            terminal.hint(f"these are the first {limit}: give --limit N for more, 0 for all")
     else:
         terminal.tell(
             f"{shown_place(journal)} has no runs" + (f" that are {status}" if status else "")
@@ -249,25 +319,33 @@ async def list_runs(
 
 
 async def _runs_shown_as(
-    log: Journal, status: str | None, limit: int | None, holders: Mapping[str, LeaseHolder]
+    log: Journal,
+    status: str | None,
+    limit: int | None,
+    holders: Mapping[str, LeaseHolder],
+    filters: RunFilters,
 ) -> list[RunSummary]:
-    """The newest runs that are shown with *status*, at most *limit*."""
+    """The first runs that are shown with *status*, at most *limit*."""
     if status is None or status in _TOLD:
-        return [*await log.runs(status, limit=limit)]
+        return [*await log.runs(status, **{**filters, "limit": limit})]
     # Whether a run died or was left behind is not stored: each candidate is checked.
     stored = [_SHOWN_FOR.get(status, RUNNING)]
     if status == LEFT_BEHIND:
         stored.append(Status.INPUT_REQUIRED.value)
-    found = [run for one in stored for run in await log.runs(one)]
+    found = [run for one in stored for run in await log.runs(one, **filters)]
     if RUNNING in stored:
         # A journal tells those apart that nobody works on.
-        unheld = [run for one in ("died", "due") for run in await log.runs(one)]
+        unheld = [run for one in ("died", "due") for run in await log.runs(one, **filters)]
         found += [run for run in unheld if run.status == RUNNING]
     left = left_behind(await _with_open_parents(log, found))
     forked = await _untouched_forks(log, found)
     states_shown = [(run, _state(run, holders.get(run.run_id), left, forked)) for run in found]
     shown = [run for run, words in states_shown if _is_shown_as(status, words)]
-    shown.sort(key=lambda run: run.started_at.timestamp() if run.started_at else 0, reverse=True)
+    wanted = RunQuery(**filters)
+    shown.sort(
+        key=lambda run: (wanted.key(run), run.started_at.timestamp() if run.started_at else 0),
+        reverse=True,
+    )
     return shown[:limit]
 
 
@@ -287,6 +365,12 @@ async def _untouched_forks(log: Journal, runs: Sequence[RunSummary]) -> frozense
             if origin is not None and origin[1] == run.events:
                 found.add(run.run_id)
     return frozenset(found)
+
+
+async def _with_wait(log: Journal, run: RunSummary) -> RunSummary:
+    """A run as it is shown: one that was left until a moment is parked."""
+    waits = run.status == RUNNING and await log.runs(PARKED, run_id=run.run_id)
+    return replace(run, status=PARKED) if waits else run
 
 
 async def _with_open_parents(log: Journal, runs: Sequence[RunSummary]) -> list[RunSummary]:
@@ -332,12 +416,12 @@ def _timeline(activity: Activity) -> list[dict[str, Any]]:
     return [
         {
             "kind": step.kind,
-            "name": step.name if step.kind == "step" else label(step),
+            "name": step.name if step.kind == "step" else label_of(step),
             "start_s": round(step.start_s, 3),
             "took_s": None if step.took_s is None else round(step.took_s, 3),
             "wait_s": round(step.wait_s, 3),
-            "outcome": ending(step).word,
-            "detail": ending(step).detail,
+            "outcome": ending_of(step).word,
+            "detail": ending_of(step).detail,
         }
         for step in activity.steps
     ]
@@ -379,6 +463,19 @@ async def prune_runs(
     )
     for run_id, reason in [*removed.kept.items()][:_MAX_SHOWN]:
         terminal.tell(clean(f"{run_id} stays: {reason}"))
+    return 0
+
+
+async def redact_conversation(
+    terminal: Terminal, *, conversation: str, journal: str, by: str, as_json: bool
+) -> int:
+    """Take out what was said in a conversation, and print of how many runs."""
+    async with open_journal(existing_journal(journal), create=False) as log:
+        run_ids = await log.redact(conversation=conversation, by=by)
+    if as_json:
+        terminal.put_json(encode(run_ids))
+    else:
+        terminal.say(f"redacted {count(len(run_ids), 'run')} of {clean(conversation)}")
     return 0
 
 

@@ -19,7 +19,6 @@ from typing import Any, Self, TypeAlias, TypeVar, cast
 import msgspec
 from msgspec.structs import replace
 
-from upshot.cli.activity import Activity
 from upshot.contract.agent import Agent
 from upshot.contract.agent_spec import AgentSpec
 from upshot.contract.base.checks import did_you_mean, kind_of
@@ -35,6 +34,7 @@ from upshot.models.registry import missing_key, resolve
 from upshot.runs.dependencies import MadeBy
 from upshot.runs.plan import ResumeOptions
 from upshot.sim.simulator import Simulator
+from upshot.state.activity import Activity
 from upshot.tools.definition.tool import Tool
 
 T = TypeVar("T")
@@ -405,6 +405,12 @@ class Launching:
     def __init__(self, activity: Activity, asked: Asked) -> None:
         self._activity = activity
         self._asked = asked
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the command line or the log says which agent it is."""
+        started = self._activity.started
+        return bool(self._asked.target or (started and Launch.of(started.options)))
 
     @cached_property
     def launch(self) -> Launch:

@@ -15,7 +15,6 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from upshot.cli.activity import Activity
 from upshot.contract.base.checks import nearest
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.protocols import Journal, RunSummary
@@ -23,7 +22,9 @@ from upshot.entry.answers import open_wishes
 from upshot.errors import Misuse
 from upshot.journal.opening import SQLITE_MEMORY
 from upshot.journal.postgres.urls import shown_place
+from upshot.runs.plan import Where
 from upshot.runs.resumption import answered
+from upshot.state.activity import Activity
 from upshot.state.stored_events import seeds_of, states
 
 DEFAULT_JOURNAL = ".upshot/runs.db"
@@ -72,6 +73,11 @@ def existing_journal(where: str) -> str:
     if not path.is_file():
         raise Misuse(f"there is no journal {where}: give the one of the run, --journal FILE")
     return str(path)
+
+
+def journal_of(own: Where | None, given: str | None) -> Where:
+    """Where the runs of an App are: as the command line says, else as the App does."""
+    return own if own is not None and not given else new_journal(given or DEFAULT_JOURNAL)
 
 
 async def find_run(journal: Journal, wanted: str) -> str:

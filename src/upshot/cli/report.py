@@ -12,25 +12,21 @@ import msgspec
 from rich.markdown import Markdown
 from rich.text import Text
 
-from upshot.cli.activity import CUT_OFF, RUNNING, Activity, Tone, key_of
 from upshot.cli.lookup import MEMORY, command_line
-from upshot.cli.terminal import (
-    EXIT_CODES,
-    Glyphs,
-    Terminal,
+from upshot.cli.terminal import EXIT_CODES, Glyphs, Terminal, glyphs_for
+from upshot.cli.timeline import STYLES, timeline
+from upshot.contract.base.enums import ErrorCode, Status
+from upshot.contract.base.words import (
     clean,
     clean_lines,
     count,
     duration,
     figures,
-    glyphs_for,
     moment,
     money,
     size,
     tokens,
 )
-from upshot.cli.timeline import STYLES, timeline
-from upshot.contract.base.enums import ErrorCode, Status
 from upshot.contract.codec import encode
 from upshot.contract.error import AgentError
 from upshot.contract.events import RunStarted
@@ -39,7 +35,9 @@ from upshot.contract.pending import Pending, PendingApproval, PendingExternal, P
 from upshot.contract.result import AgentResult
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.postgres.urls import shown_place
+from upshot.state.activity import CUT_OFF, RUNNING, Activity, Tone, key_of
 from upshot.state.child_runs import FORKED_FROM
+from upshot.state.redacted_events import redacted_words
 from upshot.state.run_state import STOPPED
 
 CONTINUE = "--continue-stopped"
@@ -172,6 +170,8 @@ def _asked_text(pending: Pending) -> str:
 def _title(activity: Activity, holder: LeaseHolder | None) -> Text:
     agent = "" if activity.started is None else clean(activity.started.agent.id, 40)
     words = FORKED if _is_untouched(activity) else status_words(activity.status, holder)
+    if activity.state.time.due_at is not None:
+        words = f"due at {moment(activity.state.time.due_at)}"
     status = (words, f"bold {status_style(activity.status)}")
     return Text.assemble((activity.run_id, "bold"), "  ", agent, "  ", status)
 
@@ -215,6 +215,8 @@ def _facts(
 
 def _beginning(started: RunStarted, *, is_left: bool) -> Iterator[tuple[str, str, str]]:
     """The lines that tell where a run comes from."""
+    if started.redacted is not None:
+        yield "redacted", clean(redacted_words(started.redacted), _MAX_TEXT_CHARS), "yellow"
     yield "request", clean(started.request.text, _MAX_TEXT_CHARS), ""
     if started.parent_run_id:
         ended = ", and left behind: nothing there takes its result" if is_left else ""

@@ -13,7 +13,6 @@ from typing import Any
 
 from rich.text import Text
 
-from upshot.cli.activity import Activity
 from upshot.cli.loading import (
     AnyAgent,
     Asked,
@@ -38,11 +37,13 @@ from upshot.contract.result import AgentResult
 from upshot.engines.loop import LoopEngine
 from upshot.entry.api import attach, cancel, fork, reopen, replay, start
 from upshot.entry.replay_run import Replay
+from upshot.entry.run_handle import chain_from
 from upshot.entry.session_setup import has_log
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
 from upshot.runs.live_run import LiveRun
 from upshot.runs.plan import Where
+from upshot.state.activity import Activity
 from upshot.state.child_runs import child_of
 from upshot.state.run_state import STOPPED
 
@@ -270,7 +271,8 @@ async def stop_run(
 ) -> int:
     """Stop a run, whoever works on it; with *now* print what became of it."""
     async with open_journal(existing_journal(journal), create=False) as log:
-        run_id = await find_run(log, wanted)
+        # The one that the request was handed over to.
+        run_id = (await chain_from(await find_run(log, wanted), log))[-1]
         if now:
             result = await cancel(run_id, journal=log)
             if as_json:

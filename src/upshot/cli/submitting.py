@@ -5,15 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from upshot.cli.loading import Target, load_app
-from upshot.cli.lookup import DEFAULT_JOURNAL, command_line, existing_journal, new_journal
+from upshot.cli.lookup import command_line, existing_journal, journal_of
 from upshot.cli.terminal import Terminal
 from upshot.contract.codec import encode
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import PendingApproval, PendingQuestion
 from upshot.entry.api import inbox
-from upshot.entry.inbox import InboxItem
 from upshot.errors import Misuse
 from upshot.fleet.app import App
+from upshot.journal.shared import InboxItem
 
 _SHOWN_CHARS = 100
 
@@ -33,8 +33,7 @@ async def submit_run(
 ) -> int:
     """Put a run into the journal, and print its id."""
     app, found = load_app(Target(target))
-    if journal is not None or app.journal is None:
-        app.journal = new_journal(journal or DEFAULT_JOURNAL)
+    app.journal = journal_of(app.journal, journal)
     name = agent or (found.id if found is not None else _only_agent(app))
     async with app:
         run = await app.submit(
@@ -58,7 +57,7 @@ def _only_agent(app: App) -> str:
     raise Misuse(f"the App has {len(app.agents)} agents: say which, --agent {min(app.agents)}")
 
 
-def read_moment(text: str) -> datetime:
+def read_moment(text: str, option: str = "--at") -> datetime:
     """A moment as it was typed; one without a time zone is in UTC.
 
     Raises:
@@ -68,7 +67,8 @@ def read_moment(text: str) -> datetime:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
         raise Misuse(
-            f"--at is {text!r}: give a moment such as 2027-01-31T08:00 or 2027-01-31T08:00+01:00"
+            f"{option} is {text!r}: give a moment such as 2027-01-31T08:00 or "
+            "2027-01-31T08:00+01:00"
         ) from error
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 

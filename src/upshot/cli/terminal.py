@@ -7,9 +7,7 @@ import io
 import json
 import os
 import sys
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
 from typing import IO, NamedTuple, TextIO
 
 from rich.cells import cell_len
@@ -17,7 +15,7 @@ from rich.console import COLOR_SYSTEMS, Console, RenderableType
 from rich.text import Text
 
 from upshot.contract.base.enums import Status
-from upshot.contract.usage import Cost, Usage
+from upshot.contract.base.words import clean_lines, steers
 from upshot.errors import Misuse
 
 MISUSE = 2
@@ -30,131 +28,6 @@ EXIT_CODES: dict[Status, int] = {
     Status.INTERRUPTED: 4,
     Status.CANCELED: 5,
 }
-
-UNKNOWN = "unknown"
-
-_KIB = 1024
-
-# Control and format characters, halves of pairs, private and unassigned ones, line separators.
-_STEERING = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-_JOINING = "\u200c\u200d"
-# What is shown as nothing or as a blank although it counts as a letter or a mark: those of
-# DerivedCoreProperties.txt (Default_Ignorable_Code_Point, Unicode 15.1), and the blank of Braille.
-_FILLERS = (
-    *(range(code, code + 1) for code in (0x34F, 0x2800, 0x3164, 0xFFA0)),
-    range(0x115F, 0x1161),
-    range(0x17B4, 0x17B6),
-    range(0x180B, 0x1810),
-    range(0xFE00, 0xFE10),
-    range(0xE0100, 0xE01F0),
-)
-
-
-def duration(seconds: float) -> str:
-    """A time span: ``340 ms``, ``5.1 s``, ``2 min 05 s``, ``1 h 02 min``; below 0 is 0."""
-    seconds = max(0.0, seconds)
-    if seconds < 0.9995:
-        return f"{round(seconds * 1000)} ms"
-    if seconds < 59.95:
-        return f"{seconds:.1f} s"
-    minutes, left_s = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {left_s:02} s"
-    hours, left_min = divmod(minutes, 60)
-    return f"{hours} h {left_min:02} min"
-
-
-def size(size_bytes: int) -> str:
-    """A number of bytes: ``812 B``, ``17.3 KiB``, ``2.0 MiB``."""
-    if size_bytes < _KIB:
-        return f"{size_bytes} B"
-    if size_bytes < _KIB**2:
-        return f"{size_bytes / _KIB:.1f} KiB"
-    return f"{size_bytes / _KIB**2:.1f} MiB"
-
-
-def count(number: int, noun: str, plural: str = "") -> str:
-    """A number of things: ``1 call``, ``12,345 tokens``."""
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
-def tokens(usage: Usage) -> str:
-    """All tokens: ``unknown`` if no call reported any, a lower bound if one did not."""
-    if usage.total_tokens is None:
-        return UNKNOWN
-    return f"{'at least ' if usage.unmeasured_calls else ''}{usage.total_tokens:,}"
-
-
-def money(cost: Cost | None) -> str:
-    """An amount of money, ``unknown`` where nothing had a price."""
-    if cost is None or cost.total is None:
-        return UNKNOWN
-    digits = 2 if cost.total >= 1 else 4
-    amount = f"{cost.total:.{digits}f}"
-    shown = f"${amount}" if cost.currency == "USD" else f"{amount} {cost.currency}"
-    unpriced = f" + {count(cost.unpriced_calls, 'call')} of unknown price"
-    return shown + (unpriced if cost.unpriced_calls else "")
-
-
-def moment(time: datetime | None) -> str:
-    """A moment in UTC to the second, ``unknown`` for None."""
-    return UNKNOWN if time is None else f"{time:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def clean(text: str, limit: int = 200) -> str:
-    """*text* as one harmless line of at most *limit* characters.
-
-    Characters that cannot be seen, with which a model or a tool could steer the terminal or hide
-    what it says, are shown escaped.
-    """
-    line = " ".join(visible(text[: limit * 4]).split())
-    return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
-
-
-def clean_lines(text: str) -> str:
-    """*text* with its lines and tabs, any other control and format character escaped.
-
-    What joins the parts of one sign, as in emoji and Persian, stays: it is the text's own.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    lines = text.replace("\r\n", "\n")
-    return "".join(c if c in _JOINING or not _steers(c) else _escaped(c) for c in lines)
-
-
-def visible(text: str) -> str:
-    """*text* with its lines and tabs, every other character escaped that cannot be seen.
-
-    For what the user decides about: two texts that look alike are alike.
-    """
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(_escaped(c) if c not in "\n\t" and _is_unseen(c) else c for c in text)
-
-
-def _steers(character: str) -> bool:
-    return character not in "\n\t" and unicodedata.category(character) in _STEERING
-
-
-def _is_unseen(character: str) -> bool:
-    kind = unicodedata.category(character)
-    is_blank = kind == "Zs" and character != " "
-    return is_blank or kind in _STEERING or any(ord(character) in part for part in _FILLERS)
-
-
-def _escaped(character: str) -> str:
-    code = ord(character)
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
-
-
-def figures(worked_s: float, usage: Usage, cost: Cost | None, tool_calls: int) -> tuple[str, ...]:
-    """What a run used: time, tokens, money, tool calls."""
-    return (
-        duration(worked_s),
-        f"{tokens(usage)} tokens",
-        f"cost {money(cost)}",
-        count(tool_calls, "tool call"),
-    )
 
 
 class Glyphs(NamedTuple):
@@ -243,7 +116,7 @@ class Terminal:
     def put_json(self, data: str | bytes) -> None:
         """Write JSON and a line break to stdout; characters that it cannot show are escaped."""
         text = data if isinstance(data, str) else data.decode()
-        unsafe = {c: json.dumps(c)[1:-1] for c in set(text) if _steers(c)}
+        unsafe = {c: json.dumps(c)[1:-1] for c in set(text) if steers(c)}
         unsafe |= {c: f"\\u{ord(c):04x}" for c in unsafe if c.isascii()}
         text = text.translate(str.maketrans(unsafe))
         shown = text.encode(self.out.encoding, _JSON_ESCAPES).decode(self.out.encoding)

@@ -14,9 +14,10 @@ from rich.cells import cell_len, set_cell_size
 from rich.live import Live
 from rich.text import Span, Text
 
-from upshot.cli.activity import Activity, Ended, Step, Tone
-from upshot.cli.terminal import Glyphs, Terminal, clean, count, duration, figures, glyphs_for
+from upshot.cli.terminal import Glyphs, Terminal, glyphs_for
+from upshot.contract.base.words import clean, count, duration, figures
 from upshot.contract.events import Event, RunResumed, RunStarted
+from upshot.state.activity import Activity, Ended, Step, Tone, ending_of, label_of
 
 STYLES: dict[Tone, str] = {"good": "green", "odd": "yellow", "bad": "red", "plain": ""}
 
@@ -34,13 +35,13 @@ def timeline(activity: Activity, *, width: int, glyphs: Glyphs) -> Iterator[Text
     """Draw the steps of a run, one row each, and another line for a long detail."""
     if not activity.steps:
         return
-    names = max(*map(cell_len, map(label, activity.steps)), len("step"))
+    names = max(*map(cell_len, map(label_of, activity.steps)), len("step"))
     row = _Row(_widths(min(_MAX_NAME_WIDTH, names), width), activity.length_s, glyphs)
     yield row.heading()
     for step in activity.steps:
         yield row.of(step)
-        detail = ending(step).detail
-        if detail and not row.inline(ending(step)):
+        detail = ending_of(step).detail
+        if detail and not row.inline(ending_of(step)):
             indent = row.detail_indent
             yield Text(" " * indent + fit(clean(detail), width - indent).rstrip(), "dim")
 
@@ -59,20 +60,6 @@ def bar(step: Step, *, length_s: float, width: int, glyphs: Glyphs) -> str:
     until = max(last, round(_share(end_s + step.wait_s, length_s) * width))
     work, wait = glyphs.work * (last - first), glyphs.wait * (until - last)
     return (" " * first + work + (wait if step.wait_s else ""))[:width].ljust(width)
-
-
-def label(step: Step) -> str:
-    """What a step is called: ``model 2``, ``model 2 again``, a tool's name, a state."""
-    if step.kind == "model":
-        return f"model {step.number}{' again' if step.again else ''}"
-    return clean(step.title or step.name, 60)
-
-
-def ending(step: Step) -> Ended:
-    """How a step ended, or that this is not known."""
-    if step.ended is not None:
-        return step.ended
-    return Ended("no outcome", "odd", "its process ended") if step.lost else Ended("under way")
 
 
 @lru_cache(maxsize=4096)
@@ -124,7 +111,7 @@ class _Row:
         )
 
     def of(self, step: Step) -> Text:
-        ended = ending(step)
+        ended = ending_of(step)
         style = STYLES[ended.tone]
         is_mark = step.kind == "mark"
         took = "" if step.took_s is None or is_mark else duration(step.took_s)
@@ -133,7 +120,7 @@ class _Row:
         return self._line(
             (f"{step.start_s:.2f} s", "dim"),
             (took, ""),
-            (label(step), "bold" if step.kind == "model" else ""),
+            (label_of(step), "bold" if step.kind == "model" else ""),
             (drawn, style),
             (self.inline(ended) or clean(ended.word), style),
         )
@@ -257,7 +244,7 @@ class Progress:
 
 def settled_line(step: Step, width: int, glyphs: Glyphs) -> Text:
     """A step that ended, in one line of *width* columns."""
-    ended = ending(step)
+    ended = ending_of(step)
     style = STYLES[ended.tone]
     sign = {"good": glyphs.good, "bad": glyphs.bad}.get(ended.tone, glyphs.odd)
     took = "" if step.took_s is None or step.kind == "mark" else duration(step.took_s)
@@ -297,7 +284,7 @@ def _progress_line(
     left = max(1, width - name_width - _TOOK_WIDTH - 6)
     return Text.assemble(
         sign,
-        (fit(label(step), name_width), "bold" if step.kind == "model" else ""),
+        (fit(label_of(step), name_width), "bold" if step.kind == "model" else ""),
         f" {took:>{_TOOK_WIDTH}}  ",
         (fit(said[0], left).rstrip(), said[1]),
         no_wrap=True,
