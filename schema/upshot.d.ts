@@ -2544,7 +2544,7 @@ export interface Redacted {
    */
   by?: string;
   /** When. */
-  at: Moment;
+  at?: Moment | null;
 }
 
 /** One request to an agent: `Request("Where is order 7?")`. */
