@@ -84,6 +84,8 @@ def elsewhere(native: object, responses: Sequence[contract.ModelResponse]) -> No
     assert_type([to_agent_response(response) for response in responses], list[AgentResponse])
     for read in (
         adapters.from_aisuite,
+        adapters.from_langchain,
+        adapters.from_langgraph,
         adapters.from_litellm,
         adapters.from_openai_agents,
         adapters.from_pi_agent,

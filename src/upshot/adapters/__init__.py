@@ -3,8 +3,8 @@
 One function per library takes whatever that library returned or raised:
 
 - ``from_litellm``, ``from_aisuite``: model calls and agent runs of the chat clients.
-- ``from_openai_agents``, ``from_pydantic_ai``, ``from_smolagents``, ``from_pi_agent``: results of
-  runs, single messages, and exceptions.
+- ``from_openai_agents``, ``from_pydantic_ai``, ``from_smolagents``, ``from_pi_agent``,
+  ``from_langchain``, ``from_langgraph``: results of runs, single messages, and exceptions.
 
 None of the libraries is imported or has to be installed: ``upshot.native`` reads their objects by
 attribute or key, so an object's JSON form works as well.
@@ -34,6 +34,10 @@ with lazy_imports(globals()):
     from upshot.adapters.chat_clients import (
         from_aisuite as from_aisuite,
         from_litellm as from_litellm,
+    )
+    from upshot.adapters.langchain import (
+        from_langchain as from_langchain,
+        from_langgraph as from_langgraph,
     )
     from upshot.adapters.openai_agents import from_openai_agents as from_openai_agents
     from upshot.adapters.pi_agent import from_pi_agent as from_pi_agent

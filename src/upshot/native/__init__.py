@@ -7,7 +7,8 @@ are read in the same way, and a field that a version lacks is simply unknown:
   ...), and finds the headers that an object, or the cause of an exception, carries.
 - ``completion`` reads chat completions (of LiteLLM, AISuite and SDKs in OpenAI's shape): it turns
   the object back into the JSON that it came from, and ``upshot.wire`` reads that by its own rules.
-- ``framework_messages`` reads the messages of smolagents and pi.
+- ``framework_messages`` reads the messages of smolagents and pi, ``langchain_messages`` those of
+  LangChain.
 - ``returned`` reads what code returned or raised, in every form.
 
 Each reader returns a ``ModelResponse`` with the parts in the order of the object. Nothing here

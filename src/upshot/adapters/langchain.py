@@ -1,0 +1,258 @@
+"""LangChain and LangGraph: messages, agents' and graphs' states, and exceptions.
+
+Source:
+    langchain-core 1.7 (``messages``, ``exceptions.py``), langchain 1.4 (``agents``) and langgraph
+    1.2 (``types.py``, ``errors.py``, ``prebuilt/tool_node.py``), read in 2026.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final, cast
+
+from upshot.adapters.findings import Findings, find_failure, to_pending
+from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode, Role
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.message import Message
+from upshot.contract.pending import Pending, PendingQuestion
+from upshot.contract.result import AgentResult
+from upshot.contract.tool_calls import (
+    ToolCall,
+    ToolDenied,
+    ToolExecutionResult,
+    ToolFailure,
+    ToolOutcome,
+)
+from upshot.native.langchain_messages import read_langchain_message, read_langchain_text
+from upshot.native.objects import as_arguments, as_items, as_json, as_object, as_text, look
+from upshot.wire.decoding import encode_json, parse_json
+
+_CODES: Final = {
+    "ContextOverflowError": ErrorCode.CONTEXT_LENGTH,
+    "EmptyInputError": ErrorCode.INVALID_REQUEST,
+    "GraphDrained": ErrorCode.INTERRUPTED,
+    "GraphInterrupt": ErrorCode.INPUT_REQUIRED,
+    "GraphRecursionError": ErrorCode.MAX_TURNS,
+    "ModelCallLimitExceededError": ErrorCode.BUDGET_EXCEEDED,
+    "ModelTimeoutError": ErrorCode.TIMEOUT,
+    "NodeCancelledError": ErrorCode.CANCELED,
+    "NodeTimeoutError": ErrorCode.TIMEOUT,
+    "OutputParserException": ErrorCode.INVALID_OUTPUT,
+    "PIIDetectionError": ErrorCode.POLICY_DENIED,
+    "StructuredOutputError": ErrorCode.INVALID_OUTPUT,
+    "ToolCallLimitExceededError": ErrorCode.BUDGET_EXCEEDED,
+}
+_INTERRUPTS: Final = "__interrupt__"
+# The only sign of a refused call is one of these texts as its answer.
+_UNKNOWN_TOOL: Final = re.compile(r"Error: (\S+) is not a valid tool, try one of")
+_NOT_VALID: Final = "Error invoking tool "
+_REJECTED: Final = "User rejected the tool call for "
+_ANSWERED: Final = "Returning structured response: "
+
+
+def from_langchain(native: object) -> AgentResult[Json]:
+    """Make a result of what a chat model or an agent of LangChain returned or raised.
+
+    Args:
+        native: An ``AIMessage`` or ``AIMessageChunk``; a list of messages; the state that an agent
+            of ``create_agent`` returns; what ``with_structured_output(include_raw=True)`` returns;
+            an exception; any other value, which is the output.
+
+    Returns:
+        The result. Of several messages, those after the last one of the user are of the run, and
+        earlier ones are seeded. ``metadata["unknown"]`` lists the facts that *native* lacks. Never
+        raises.
+    """
+    if isinstance(native, BaseException):
+        return _find_failure(native).to_result()
+    if _kind(native) == "ai":
+        return _find_state(native, [native]).to_result()
+    if _kind(look(native, "raw")) == "ai":
+        return _find_parsed(native).to_result()
+    messages = as_items(native)
+    if messages and all(map(_kind, messages)):
+        return _find_state(native, messages).to_result()
+    return from_langgraph(native)
+
+
+def from_langgraph(native: object) -> AgentResult[Json]:
+    """Make a result of what a compiled graph returned or raised.
+
+    Args:
+        native: The state, with or without ``messages``; a ``GraphOutput``; a ``StateSnapshot``; or
+            an exception.
+
+    Returns:
+        The result. The output is ``structured_response`` if the state has one, else the last text
+        if it has messages, else the whole state; everything is in ``result.raw``. A graph that
+        waits for answers is parked. ``metadata["unknown"]`` lists the facts that *native* lacks.
+        Never raises.
+    """
+    if isinstance(native, BaseException):
+        return _find_failure(native).to_result()
+    state, waits = native, as_items(look(native, _INTERRUPTS))
+    for holder in ("value", "values"):
+        if look(native, "interrupts") is not None and look(native, holder) is not None:
+            state, waits = look(native, holder), as_items(look(native, "interrupts"))
+    messages = as_items(look(state, "messages"))
+    if messages and all(map(_kind, messages)):
+        findings = _find_state(native, messages)
+        findings.output = look(state, "structured_response")
+    else:
+        findings = Findings(raw=native, output=_without_waits(state))
+    findings.context_id = as_text(look(native, "config", "configurable", "thread_id"))
+    _take_waits(findings, waits)
+    return findings.to_result()
+
+
+def _find_failure(exception: BaseException) -> Findings:
+    findings = find_failure(exception, _CODES)
+    if findings.error is not None and findings.error.code == ErrorCode.INPUT_REQUIRED:
+        waits = as_items(exception.args[0]) if exception.args else []
+        findings.error = None if waits else findings.error
+        _take_waits(findings, waits)
+    reply = look(exception, "ai_message")
+    if _kind(reply) == "ai":
+        # What was said comes with the complaint that it has not the form that was asked for.
+        error = findings.error
+        findings.take(read_langchain_message(reply))
+        findings.error = error
+        findings.unknown.discard("messages")
+    return findings
+
+
+def _find_parsed(native: object) -> Findings:
+    findings = _find_state(native, [look(native, "raw")])
+    findings.output = look(native, "parsed")
+    problem = look(native, "parsing_error")
+    if isinstance(problem, BaseException):
+        findings.error = _find_failure(problem).error
+    return findings
+
+
+def _find_state(native: object, messages: list[object]) -> Findings:
+    kinds = [_kind(message) for message in messages]
+    last = len(kinds) - kinds[::-1].index("human") if "human" in kinds else 0
+    findings = Findings(raw=native)
+    asked: dict[str, str] = {}
+    for message in messages[:last]:
+        findings.seeded.append(_message(message, asked))
+    for message in messages[last:]:
+        match _kind(message):
+            case "ai":
+                response = read_langchain_message(_unpacked(message))
+                asked |= {call.id: call.name for call in response.tool_calls}
+                findings.take(response)
+            case "tool":
+                _take_answer(findings, message, asked)
+            case _:
+                findings.messages.append(_message(message, asked))
+    return findings
+
+
+def _kind(message: object) -> str:
+    """The type of a message: ai, human, system or tool; another's is "other", "" for no message."""
+    kind = as_text(look(message, "type")).removesuffix("MessageChunk").lower()
+    if not kind or (look(message, "content") is None and look(message, "data", "content") is None):
+        return ""
+    return kind if kind in ("ai", "human", "system", "tool") else "other"
+
+
+def _unpacked(message: object) -> object:
+    """A message in the form that LangChain stores, {"type", "data"}, as the message itself."""
+    inner = look(message, "data")
+    return message if look(inner, "content") is None else inner
+
+
+def _message(message: object, asked: dict[str, str]) -> Message:
+    kind, message = _kind(message), _unpacked(message)
+    if kind == "ai":
+        response = read_langchain_message(message)
+        asked |= {call.id: call.name for call in response.tool_calls}
+        return response.to_message()
+    text = read_langchain_text(look(message, "content"))
+    if kind == "tool":
+        ident = as_text(look(message, "tool_call_id"))
+        name = as_text(look(message, "name")) or asked.get(ident, "")
+        return Message(Role.TOOL, text, tool_call_id=ident, name=name)
+    return Message(Role.SYSTEM if kind == "system" else Role.USER, text)
+
+
+def _take_answer(findings: Findings, message: object, asked: dict[str, str]) -> None:
+    """Take a ``ToolMessage``, and what came of its call unless that gave the answer itself."""
+    said = _message(message, asked)
+    findings.messages.append(said)
+    if not said.text.startswith(_ANSWERED):
+        message = _unpacked(message)
+        findings.outcomes.append(_outcome(message, said.tool_call_id or "", said.name or "", said))
+
+
+def _outcome(message: object, ident: str, name: str, said: Message) -> ToolOutcome:
+    artifact = look(message, "artifact")
+    if isinstance(artifact, ToolOutcome):
+        # A tool of a Toolbox: its own outcome says more.
+        return artifact
+    text = said.text
+    if look(message, "status") == "error":
+        if _UNKNOWN_TOOL.match(text):
+            return ToolDenied(ident, name, reason=DeniedReason.UNKNOWN_TOOL, details=text)
+        if text.startswith(_REJECTED):
+            return ToolDenied(ident, name, reason=DeniedReason.WRITE_DENIED, details=text)
+        if text.startswith(_NOT_VALID):
+            return ToolDenied(ident, name, reason=DeniedReason.VALIDATION, details=text)
+        return ToolFailure(ident, name, error=text)
+    known = parse_json(text)
+    output = as_object(known if isinstance(known, dict | list | int | float) else text)
+    return ToolExecutionResult(ident, name, output=output, effect=Effect.UNKNOWN)
+
+
+def _without_waits(state: object) -> object:
+    if not isinstance(state, Mapping):
+        return state
+    fields = cast("Mapping[str, object]", state)
+    return {name: value for name, value in fields.items() if name != _INTERRUPTS}
+
+
+def _take_waits(findings: Findings, waits: list[object]) -> None:
+    answered = {outcome.call_id for outcome in findings.outcomes}
+    calls = [
+        call
+        for message in findings.messages
+        for call in message.tool_calls
+        if call.id not in answered
+    ]
+    for wait in waits:
+        findings.pending += _pending(wait, calls)
+
+
+def _pending(wait: object, calls: list[ToolCall]) -> list[Pending]:
+    """What an ``Interrupt`` asks for: the approval of calls, or an answer to its value."""
+    value = look(wait, "value")
+    wanted = as_items(look(value, "action_requests"))
+    found = [_asked_call(action, calls) for action in wanted]
+    if found and all(found):
+        return [to_pending(call) for call in found if call is not None]
+    said = as_json(value)
+    question = said if isinstance(said, str) else encode_json(said).decode()
+    schema = as_json(look(wait, "response_schema"))
+    return [
+        PendingQuestion(
+            id=as_text(look(wait, "id")),
+            question=question,
+            schema=schema if isinstance(schema, dict) else None,
+        )
+    ]
+
+
+def _asked_call(action: object, calls: list[ToolCall]) -> ToolCall | None:
+    """The open call that the middleware for approvals asks about, each once."""
+    name, arguments = as_text(look(action, "name")), as_arguments(look(action, "args"))
+    for at, call in enumerate(calls):
+        if call.name == name and _read(call.arguments) == _read(arguments):
+            return calls.pop(at)
+    return None
+
+
+def _read(arguments: str | JsonObject) -> object:
+    return parse_json(arguments) if isinstance(arguments, str) else arguments
