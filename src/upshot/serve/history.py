@@ -1,4 +1,4 @@
-"""What a client says of a conversation, held against what the log says of it.
+"""What a client says in a conversation, held against what the log says of it.
 
 A client of some protocols sends the whole conversation each time. Nothing of what came before is
 taken from it: only the id of the last answer is read, which is that of a run, and says where in the
@@ -8,17 +8,28 @@ conversation the client stands.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Sequence
+from fnmatch import fnmatch
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
+from upshot.contract.agent_spec import AgentCard
 from upshot.contract.base.enums import Effect
+from upshot.contract.codec import encode
 from upshot.contract.events import SeedReference
-from upshot.contract.message import Message
+from upshot.contract.message import File, Image, Message
+from upshot.contract.model_calls import Request
 from upshot.contract.protocols import RunSummary
-from upshot.entry.run_handle import chain_from
+from upshot.entry.run_handle import RunHandle, chain_from
 from upshot.errors import Misuse
+from upshot.fleet.app import App
+from upshot.serve.public import PublicEvent
 from upshot.serve.site import Site
-from upshot.serve.users import User
+from upshot.serve.users import Missing, User
+
+# Under this the message of a request keeps the id that its client gave it.
+_MESSAGE_ID = "message_id"
 
 
 class Differs(Misuse):
@@ -36,6 +47,132 @@ class Place(NamedTuple):
 
     conversation: str
     history: Sequence[Message] | None = None
+
+
+class Said(NamedTuple):
+    """What a client says to an agent.
+
+    Attributes:
+        chat: The id of the chat.
+        id: The id that the client gave the message.
+        message: What the user says.
+        answers: The ids of the answers that come before it, oldest first: the run of each.
+        edit: Names what the message takes the place of; "" where it comes after all that was said.
+    """
+
+    chat: str
+    id: str
+    message: Message
+    answers: Sequence[str]
+    edit: str = ""
+
+
+async def begin_turn(site: Site, user: User, agent_id: str, said: Said) -> RunHandle:
+    """The run that a message begins; or began, where it is sent again.
+
+    Raises:
+        Missing: There is no such agent, or a run is another's.
+        Differs: As of ``place_of``.
+    """
+    what = encode([said.chat, said.id, said.message]).decode()
+    edit = f"{said.edit}\n{what}" if said.edit else ""
+    named = encode([user.tenant, user.id, agent_id, what, edit])
+    run_id = f"run-{hashlib.sha256(named).hexdigest()[:16]}"
+    if await site.sees(user, run_id):
+        return await site.run_of(user, run_id)
+    place = await place_of(site, user, said.chat, said.answers, edit=edit)
+    options: dict[str, Any] = {} if place.history is None else {"history": place.history}
+    message = replace(said.message, metadata={_MESSAGE_ID: said.id})
+    return await site.submit(
+        user,
+        agent_id,
+        Request(message, run_id=run_id),
+        conversation=place.conversation,
+        if_waiting="tell",
+        **options,
+    )
+
+
+def card_of(app: App, agent_id: str) -> AgentCard:
+    """What an agent says of itself.
+
+    Raises:
+        Missing: There is no such agent.
+    """
+    if agent_id not in app.agents:
+        raise Missing(f"there is no agent {agent_id[:80]!r}")
+    return app.agents[agent_id].card or AgentCard()
+
+
+def attachment(data: bytes, kind: str, name: str, card: AgentCard) -> Image | File:
+    """What a client sends beside its text, if the agent takes it.
+
+    Args:
+        data: The content.
+        kind: Its media type.
+        name: What it is called, "" if it has no name.
+        card: That of the agent.
+
+    Raises:
+        Misuse: The agent does not take it.
+    """
+    accepted = card.default_input_modes
+    if not any(fnmatch(kind, one) for one in accepted):
+        known = ", ".join(accepted)
+        raise Misuse(f"a file is of media type {kind[:80]}: the agent takes {known}")
+    if kind.startswith("image/"):
+        return Image(data=data, media_type=kind)
+    return File(data=data, media_type=kind, name=name)
+
+
+async def asked(handle: RunHandle) -> tuple[str, str]:
+    """The id and the text of the message that began a run; "" and "" where there is no such run."""
+    started = (await handle.state()).started
+    if started is None:
+        return "", ""
+    message = started.request.message
+    if isinstance(message, str):
+        return f"{handle.id}.request", message
+    return str(message.metadata.get(_MESSAGE_ID) or f"{handle.id}.request"), message.text
+
+
+async def waits_at(app: App, handle: RunHandle, event: PublicEvent) -> bool:
+    """Whether a run, or one of its chain, still waits where an event says that it parked."""
+    if await handle.result(0) is None:
+        return False
+    run_id, _, seq = str(event["cursor"]).rpartition("/")
+    return (await (await app.run(run_id)).state()).seq == int(seq)
+
+
+async def read_to_questions(
+    app: App,
+    handle: RunHandle,
+    events: AsyncGenerator[PublicEvent],
+    ids: Container[str],
+    add: Callable[[PublicEvent], object],
+) -> bool:
+    """Read what a run told until it asked one of some questions.
+
+    Args:
+        app: Whose run it is.
+        handle: The run.
+        events: Its public events.
+        ids: The ids of the questions.
+        add: Is called with each event that was read.
+
+    Returns:
+        Whether it asked one of them; False once it has ended, or waits for something else.
+    """
+    async for event in events:
+        add(event)
+        if event["kind"] != "end":
+            continue
+        questions: Any = event.get("questions", ())
+        if any(one["id"] in ids for one in questions):
+            return True
+        if event["status"] != "input_required" or await waits_at(app, handle, event):
+            break
+    return False
 
 
 async def place_of(

@@ -16,10 +16,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from fnmatch import fnmatch
 from typing import Any, Literal
 
 import msgspec
@@ -32,20 +30,28 @@ from upshot.contract.agent_spec import AgentCard
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.codec import decode, encode
 from upshot.contract.message import File, Image, Message, Text
-from upshot.contract.model_calls import Request
 from upshot.contract.pending import Answer, AnyAnswer, Approve, Deny, Outdated
 from upshot.contract.protocols import RunSummary
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import JournalError, Misuse
-from upshot.serve.history import Differs, is_of, newest_of, place_of
+from upshot.serve.history import (
+    Differs,
+    Said,
+    asked,
+    attachment,
+    begin_turn,
+    card_of,
+    is_of,
+    newest_of,
+    read_to_questions,
+    waits_at,
+)
 from upshot.serve.public import PublicEvent, public_events, public_run
 from upshot.serve.site import Site, sse, to_json
-from upshot.serve.users import Missing, User
+from upshot.serve.users import User
 from upshot.state.child_runs import bare_id
 
 DOOR = "ui"
-# Under this the message of a request keeps the id that its client gave it.
-_MESSAGE_ID = "message_id"
 # A question of the agent is shown as a call of this tool, which the page answers.
 ASK = "ask_user"
 # Of a call that the page is not to make.
@@ -91,15 +97,14 @@ class _Door:
         """Begin a turn, or answer what one waits for; then the chunks of it."""
         user = await self._site.user(request)
         agent_id: str = request.path_params["agent"]
-        if agent_id not in self._site.app.agents:
-            raise Missing(f"there is no agent {agent_id[:80]!r}")
+        card = card_of(self._site.app, agent_id)
         sent = decode(await request.body(), _Sent)
         if not sent.id or "/" in sent.id or not sent.messages:
             raise Misuse("give the id of a chat, without a slash, and at least one message")
         try:
             if sent.messages[-1].role == "assistant":
                 return await self._answered(user, agent_id, sent)
-            handle = await self._turn(user, agent_id, sent)
+            handle = await begin_turn(self._site, user, agent_id, _said(sent, card))
         except Differs as error:
             return to_json({"error": str(error)}, 409)
         return _stream(self._chunks(handle, self._events(handle), _Answer()))
@@ -131,13 +136,7 @@ class _Door:
 
     async def _messages(self, handle: RunHandle) -> list[Json]:
         """A turn as messages: what was asked, and the answer once it is there."""
-        asked = (await handle.state()).started
-        if asked is None:
-            return []
-        said = asked.request.message
-        metadata: JsonObject = {} if isinstance(said, str) else said.metadata
-        text = said if isinstance(said, str) else said.text
-        id = str(metadata.get(_MESSAGE_ID) or f"{handle.id}.request")
+        id, text = await asked(handle)
         messages: list[Json] = [
             {"id": id, "role": "user", "parts": [{"type": "text", "text": text}]}
         ]
@@ -148,32 +147,6 @@ class _Door:
                     _add_to(parts, chunk)
             messages.append({"id": handle.id, "role": "assistant", "parts": [*parts]})
         return messages
-
-    async def _turn(self, user: User, agent_id: str, sent: _Sent) -> RunHandle:
-        """The run that the last message begins; or began, where it is sent again."""
-        *before, last = sent.messages
-        if last.role != "user":
-            raise Misuse(f"the last message is of {last.role}: only what the user says is taken")
-        card = self._site.app.agents[agent_id].card or AgentCard()
-        message = _to_message(last, card.default_input_modes)
-        is_edit = sent.message_id is not None or sent.trigger == "regenerate-message"
-        what = encode([sent.id, last.id, message]).decode()
-        edit = f"{sent.message_id}\n{what}" if is_edit else ""
-        named = encode([user.tenant, user.id, agent_id, what, edit])
-        run_id = f"run-{hashlib.sha256(named).hexdigest()[:16]}"
-        if await self._site.sees(user, run_id):
-            return await self._site.run_of(user, run_id)
-        answers = [one.id for one in before if one.role == "assistant"]
-        place = await place_of(self._site, user, sent.id, answers, edit=edit)
-        options: dict[str, Any] = {} if place.history is None else {"history": place.history}
-        return await self._site.submit(
-            user,
-            agent_id,
-            Request(message, run_id=run_id),
-            conversation=place.conversation,
-            if_waiting="tell",
-            **options,
-        )
 
     async def _answered(self, user: User, agent_id: str, sent: _Sent) -> Response:
         """Answer what the run of the last message waits for, and go on with that message."""
@@ -187,13 +160,8 @@ class _Door:
         if not answers or not is_here:
             raise Differs("nothing of this is waited for any more: load the chat again")
         events, answer = self._events(handle), _Answer()
-        async for event in events:
-            answer.add(event)
-            if event["kind"] == "end" and (
-                event["status"] != "input_required" or await self._waits(handle, event)
-            ):
-                break
         try:
+            await read_to_questions(self._site.app, handle, events, answers, answer.add)
             for told in await self._site.answer(user, handle.id, [*answers.values()], door=DOOR):
                 if isinstance(told, Outdated):
                     raise Differs(f"the answer came too late: {told.reason}")
@@ -204,13 +172,6 @@ class _Door:
 
     def _events(self, handle: RunHandle) -> AsyncGenerator[PublicEvent]:
         return public_events(self._site.app, handle)
-
-    async def _waits(self, handle: RunHandle, event: PublicEvent) -> bool:
-        """Whether a run still waits where an event says that it parked."""
-        if await handle.result(0) is None:
-            return False
-        run_id, _, seq = str(event["cursor"]).rpartition("/")
-        return (await (await self._site.app.run(run_id)).state()).seq == int(seq)
 
     async def _chunks(
         self,
@@ -233,10 +194,12 @@ class _Door:
                     if event["kind"] != "end":
                         continue
                     is_parked = event["status"] == "input_required"
-                    if not is_parked or (_asks(event) and await self._waits(handle, event)):
+                    if not is_parked or (
+                        _asks(event) and await waits_at(self._site.app, handle, event)
+                    ):
                         yield _finish(event)
                         return
-                    if not await self._waits(handle, event):
+                    if not await waits_at(self._site.app, handle, event):
                         continue
                     yield {"type": "data-waiting", "data": {"for": "others"}, "transient": True}
                     if until_parked:
@@ -400,7 +363,18 @@ def _settle(part: JsonObject, chunk: JsonObject) -> None:
             pass
 
 
-def _to_message(said: _Said, accepted: Sequence[str]) -> Message:
+def _said(sent: _Sent, card: AgentCard) -> Said:
+    """What the last message of a client says."""
+    *before, last = sent.messages
+    if last.role != "user":
+        raise Misuse(f"the last message is of {last.role}: only what the user says is taken")
+    is_edit = sent.message_id is not None or sent.trigger == "regenerate-message"
+    answers = [one.id for one in before if one.role == "assistant"]
+    edit = sent.message_id or "the last" if is_edit else ""
+    return Said(sent.id, last.id, _to_message(last, card), answers, edit)
+
+
+def _to_message(said: _Said, card: AgentCard) -> Message:
     """What the user says."""
     parts: list[Text | Image | File] = []
     for part in said.parts:
@@ -408,23 +382,14 @@ def _to_message(said: _Said, accepted: Sequence[str]) -> Message:
             case {"type": "text", "text": str(text)}:
                 parts.append(Text(text))
             case {"type": "file", "url": str(url), "mediaType": str(kind)}:
-                if not any(fnmatch(kind, one) for one in accepted):
-                    known = ", ".join(accepted)
-                    raise Misuse(f"a file is of media type {kind}: the agent takes {known}")
-                data = _data_of(url)
                 name = str(part.get("filename", ""))
-                is_image = kind.startswith("image/")
-                parts.append(
-                    Image(data=data, media_type=kind)
-                    if is_image
-                    else File(data=data, media_type=kind, name=name)
-                )
+                parts.append(attachment(_data_of(url), kind, name, card))
             case _:
                 kind = str(part.get("type", ""))[:80]
                 raise Misuse(f"a part is of type {kind!r}: a user's message has text and files")
     if not parts:
         raise Misuse("the last message has no parts: give at least one text")
-    return Message("user", tuple(parts), metadata={_MESSAGE_ID: said.id})
+    return Message("user", tuple(parts))
 
 
 def _data_of(url: str) -> bytes:

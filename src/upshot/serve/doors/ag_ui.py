@@ -1,0 +1,477 @@
+"""AG-UI: each agent of an App behind ``HttpAgent`` and what is built on it.
+
+``POST /ag-ui/{agent}`` takes a ``RunAgentInput`` and answers with events as server-sent events. A
+thread is a conversation. What ends with the user's last message begins a turn, ``resume`` answers
+what one waits for, and anything else asks where the thread stands.
+
+The ids of messages begin with that of their run. Of what is sent only the last message of the user
+and the answers are taken; see ``serve.history``. Tools, context, state and properties of the client
+are not looked at.
+
+Source:
+    AG-UI 1.0, the schemas of the package ``@ag-ui/core`` 1.0.0 and the page "Interrupts" of its
+    documentation, read November 2026.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Literal, cast
+
+import msgspec
+from sse_starlette import ServerSentEvent
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import Route
+
+from upshot.contract.agent_spec import AgentCard
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.codec import decode, encode
+from upshot.contract.message import File, Image, Message, Text
+from upshot.contract.pending import Answer, AnyAnswer, Approve, Deny, Outdated
+from upshot.entry.run_handle import RunHandle
+from upshot.errors import JournalError, Misuse
+from upshot.serve.history import (
+    Differs,
+    Said,
+    asked,
+    attachment,
+    begin_turn,
+    card_of,
+    is_of,
+    newest_of,
+    read_to_questions,
+    waits_at,
+)
+from upshot.serve.public import PublicEvent, asked_of_user, public_events, public_run
+from upshot.serve.site import Site, sse
+from upshot.serve.users import User
+from upshot.state.child_runs import bare_id
+
+DOOR = "ag-ui"
+_VERSION = "1.0"
+_DECISION: JsonObject = {
+    "type": "object",
+    "properties": {"approved": {"type": "boolean"}, "reason": {"type": "string"}},
+    "required": ["approved"],
+}
+
+
+class _Resume(msgspec.Struct):
+    """What became of an interrupt."""
+
+    interrupt_id: str = msgspec.field(name="interruptId")
+    status: Literal["resolved", "cancelled"]
+    payload: Any = None
+
+
+class _Input(msgspec.Struct):
+    """What a client sends; what else it has is of its own."""
+
+    thread_id: str = msgspec.field(name="threadId")
+    run_id: str = msgspec.field(name="runId")
+    messages: list[dict[str, Any]] = []
+    parent_run_id: str | None = msgspec.field(default=None, name="parentRunId")
+    resume: list[_Resume] = []
+
+
+def routes(site: Site) -> list[Route]:
+    """The routes of all agents."""
+    return [Route("/ag-ui/{agent}", _Door(site).post, methods=["POST"])]
+
+
+class _Door:
+    """The routes of one site."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def post(self, request: HttpRequest) -> Response:
+        """Begin a turn, answer what one waits for, or tell where a thread stands."""
+        user = await self._site.user(request)
+        agent_id: str = request.path_params["agent"]
+        card = card_of(self._site.app, agent_id)
+        sent = decode(await request.body(), _Input)
+        if not sent.thread_id or "/" in sent.thread_id:
+            raise Misuse("give the id of a thread, without a slash")
+        try:
+            if sent.resume:
+                events = await self._answered(user, agent_id, sent)
+            elif sent.messages and sent.messages[-1].get("role") == "user":
+                events = await self._turn(user, agent_id, sent, card)
+            else:
+                events = self._thread(user, agent_id, sent)
+        except Differs as error:
+            events = _refused(str(error))
+        return sse(_told(events))
+
+    async def _turn(
+        self, user: User, agent_id: str, sent: _Input, card: AgentCard
+    ) -> AsyncGenerator[JsonObject]:
+        """The events of the run that the last message begins; or began, where it is sent again."""
+        said = _said(sent, card)
+        await self._check_nothing_asked(user, sent.thread_id, said.id)
+        try:
+            handle = await begin_turn(self._site, user, agent_id, said)
+        except Differs:
+            if sent.parent_run_id is None:
+                raise
+            # The client says itself that it leaves what came later.
+            said = said._replace(edit=sent.parent_run_id)
+            handle = await begin_turn(self._site, user, agent_id, said)
+        return self._run(sent, handle, self._events(handle), _Answer(handle.id, sent.messages))
+
+    async def _check_nothing_asked(self, user: User, thread: str, message_id: str) -> None:
+        """Refuse a new message while the user is asked something: the protocol has it so."""
+        newest = await newest_of(self._site, user, thread)
+        if newest is None or newest.ended:
+            return
+        handle = await self._site.app.run(newest.run_id)
+        items = await self._site.app.inbox(run_id=handle.id, limit=None)
+        waits = asked_of_user(item.pending for item in items)
+        if waits and (await asked(handle))[0] != message_id:
+            raise Differs("the agent has asked something: answer it by resume, or cancel it there")
+
+    async def _answered(
+        self, user: User, agent_id: str, sent: _Input
+    ) -> AsyncGenerator[JsonObject]:
+        """Answer what a run of the thread waits for; the events that come after it.
+
+        Of an answer that is sent again the first one stands, and the events tell what came of it.
+        """
+        found = [_answer_of(one) for one in sent.resume]
+        answers = {id: answer for _, id, answer in found}
+        run_ids = {run_id for run_id, _, _ in found}
+        if len(run_ids) > 1:
+            raise Misuse("resume names interrupts of more than one run: answer those of one")
+        handle = await public_run(self._site, user, run_ids.pop(), "operate")
+        for run in await (await self._site.app.open()).runs(run_id=handle.id):
+            if run.agent_id != agent_id or not is_of(run.context_id, sent.thread_id):
+                raise Differs("these interrupts are not of this thread: load it again")
+        events, answer = self._events(handle), _Answer(handle.id, sent.messages)
+        try:
+            is_known = await read_to_questions(self._site.app, handle, events, answers, answer.add)
+            await self._answer(user, handle, answers, is_known=is_known)
+        except BaseException:
+            await events.aclose()
+            raise
+        return self._run(sent, handle, events, answer)
+
+    async def _answer(
+        self,
+        user: User,
+        handle: RunHandle,
+        answers: Mapping[str, AnyAnswer | None],
+        *,
+        is_known: bool,
+    ) -> None:
+        """Answer what is still waited for; None in place of an answer gives the run up."""
+        items = await self._site.app.inbox(run_id=handle.id, limit=None)
+        names = {id for one in items for id in (one.pending.id, bare_id(one.pending))}
+        open_ = [id for id in answers if id in names]
+        if not open_ and not is_known:
+            raise Differs("nothing of this was asked: load the thread again")
+        theirs = {one.id for one in asked_of_user(item.pending for item in items)}
+        if open_ and (left := sorted(theirs - answers.keys())):
+            raise Differs(f"the agent waits for {', '.join(left)} too: answer all at once")
+        given = [one for id in open_ if (one := answers[id]) is not None]
+        if len(given) < len(open_):
+            await handle.cancel()
+            return
+        for told in await self._site.answer(user, handle.id, given, door=DOOR) if given else ():
+            if isinstance(told, Outdated):
+                raise Differs(f"the answer came too late: {told.reason}")
+
+    async def _thread(self, user: User, agent_id: str, sent: _Input) -> AsyncGenerator[JsonObject]:
+        """What was said in a thread, and what is under way in it."""
+        newest = await newest_of(self._site, user, sent.thread_id)
+        if newest is None or newest.agent_id != agent_id:
+            yield _started(sent)
+            yield _finished(sent, {"type": "success"})
+            return
+        journal = await self._site.app.open()
+        said: list[JsonObject] = []
+        handle = await self._site.app.run(newest.run_id)
+        for run in reversed(await journal.runs(context_id=newest.context_id, parent_run_id="")):
+            handle = await self._site.app.run(run.run_id)
+            id, text = await asked(handle)
+            said.append({"id": id, "role": "user", "content": text})
+            if run.run_id != newest.run_id or newest.ended:
+                answer = _Answer(handle.id, said)
+                async with aclosing(self._events(handle)) as events:
+                    await read_to_questions(self._site.app, handle, events, (), answer.add)
+                said = answer.all
+        if newest.ended:
+            yield _started(sent)
+            yield _snapshot(said)
+            yield _finished(sent, {"type": "success"})
+            return
+        follow = self._run(sent, handle, self._events(handle), _Answer(handle.id, said))
+        async with aclosing(follow) as events:
+            async for event in events:
+                yield event
+
+    def _events(self, handle: RunHandle) -> AsyncGenerator[PublicEvent]:
+        return public_events(self._site.app, handle)
+
+    async def _run(
+        self,
+        sent: _Input,
+        handle: RunHandle,
+        events: AsyncGenerator[PublicEvent],
+        answer: _Answer,
+    ) -> AsyncGenerator[JsonObject]:
+        """The events of a run, until it ends or asks its user; it may wait for others meanwhile."""
+        yield _started(sent)
+        if answer.all != sent.messages:
+            yield _snapshot(answer.all)
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    for one in answer.add(event):
+                        yield one
+                    if event["kind"] != "end":
+                        continue
+                    is_parked = event["status"] == "input_required"
+                    if is_parked and not await waits_at(self._site.app, handle, event):
+                        continue
+                    if is_parked and not event.get("questions"):
+                        value: JsonObject = {"for": "others"}
+                        yield {"type": "CUSTOM", "name": "upshot:waiting", "value": value}
+                        continue
+                    yield _end(sent, handle.id, event)
+                    return
+        except JournalError as error:
+            yield {"type": "RUN_ERROR", "message": str(error)}
+
+
+class _Answer:
+    """Public events as messages, and as the events that build them.
+
+    Attributes:
+        all: What was said before the run, and the messages of the run so far.
+    """
+
+    def __init__(self, run_id: str, before: Sequence[JsonObject]) -> None:
+        # Messages of the run that the client has already are built anew.
+        self.all = [one for one in before if not str(one.get("id")).startswith(f"{run_id}.")]
+        self._before = len(self.all)
+        self._run_id = run_id
+        self._number = 0
+        self._text: JsonObject | None = None
+        self._said = ""
+        self._calls: set[str] = set()
+
+    def add(self, event: PublicEvent) -> list[JsonObject]:
+        """The events for one of a run."""
+        match event["kind"]:
+            case "text":
+                return [*self._begin(), self._delta(str(event["text"]))]
+            case "message":
+                return self._whole(str(event["text"]))
+            case "reset":
+                return self._reset(is_all="attempt" in event)
+            case "tool":
+                return [*self._tool(event)]
+            case _:
+                return [*self._ended(event)]
+
+    def _next(self, role: str) -> JsonObject:
+        self._number += 1
+        message: JsonObject = {"id": f"{self._run_id}.{self._number}", "role": role}
+        self.all.append(message)
+        return message
+
+    def _begin(self) -> list[JsonObject]:
+        if self._text is not None:
+            return []
+        self._text = self._next("assistant")
+        self._text["content"] = self._said = ""
+        return [{"type": "TEXT_MESSAGE_START", "messageId": self._text["id"], "role": "assistant"}]
+
+    def _delta(self, text: str) -> JsonObject:
+        assert self._text is not None
+        self._said += text
+        self._text["content"] = self._said
+        return {"type": "TEXT_MESSAGE_CONTENT", "messageId": self._text["id"], "delta": text}
+
+    def _close(self) -> list[JsonObject]:
+        text, self._text = self._text, None
+        return [] if text is None else [{"type": "TEXT_MESSAGE_END", "messageId": text["id"]}]
+
+    def _whole(self, text: str) -> list[JsonObject]:
+        """A whole reply, in the place of its pieces."""
+        if self._text is not None and self._said == text:
+            return self._close()
+        void = self._reset(is_all=False)
+        return [*void, *self._begin(), self._delta(text), *self._close()]
+
+    def _reset(self, *, is_all: bool) -> list[JsonObject]:
+        """What is being said is void, or all that the run has said."""
+        void = [one for one in self.all[self._before :] if is_all and "content" in one]
+        void = [one for one in void if one["role"] == "assistant"]
+        if self._text is not None and self._text not in void:
+            void.append(self._text)
+        closed, self._said = self._close(), ""
+        if not void:
+            return []
+        self.all = [one for one in self.all if one not in void]
+        return [*closed, _snapshot(self.all)]
+
+    def _call(self, id: str, name: str, arguments: Json) -> Iterator[JsonObject]:
+        if id in self._calls:
+            return
+        self._calls.add(id)
+        message, given = self._next("assistant"), encode(arguments).decode()
+        named: JsonObject = {"name": name, "arguments": given}
+        message["toolCalls"] = [{"id": id, "type": "function", "function": named}]
+        call: JsonObject = {"toolCallId": id}
+        parent = message["id"]
+        yield {"type": "TOOL_CALL_START", **call, "toolCallName": name, "parentMessageId": parent}
+        yield {"type": "TOOL_CALL_ARGS", **call, "delta": given}
+        yield {"type": "TOOL_CALL_END", **call}
+
+    def _tool(self, event: PublicEvent) -> Iterator[JsonObject]:
+        id = f"{self._run_id}.{event['id']}"
+        yield from self._call(id, str(event["name"]), event.get("arguments", {}))
+        match event["state"]:
+            case "working":
+                content: JsonObject = {"toolCallId": id, "text": event["text"]}
+                activity: JsonObject = {"messageId": f"{id}.progress", "activityType": "progress"}
+                yield {"type": "ACTIVITY_SNAPSHOT", **activity, "content": content}
+            case "done" | "failed" as state:
+                message = self._next("tool")
+                result: JsonObject = {
+                    "toolCallId": id,
+                    "content": encode({"state": state}).decode(),
+                }
+                message.update(result)
+                yield {"type": "TOOL_CALL_RESULT", "messageId": message["id"], **result}
+            case _:
+                pass
+
+    def _ended(self, event: PublicEvent) -> Iterator[JsonObject]:
+        text = str(event.get("text", ""))
+        if text and text != self._said:
+            yield from self._whole(text)
+        yield from self._close()
+        questions: Any = event.get("questions", ())
+        for one in questions:
+            if one["kind"] == "approval":
+                yield from self._call(f"{self._run_id}.{one['id']}", one["tool"], one["arguments"])
+
+
+def _started(sent: _Input) -> JsonObject:
+    named: JsonObject = {"threadId": sent.thread_id, "runId": sent.run_id}
+    return {"type": "RUN_STARTED", **named, "protocolVersion": _VERSION}
+
+
+def _snapshot(messages: Sequence[JsonObject]) -> JsonObject:
+    return {"type": "MESSAGES_SNAPSHOT", "messages": [dict(one) for one in messages]}
+
+
+def _finished(sent: _Input, outcome: JsonObject) -> JsonObject:
+    named: JsonObject = {"threadId": sent.thread_id, "runId": sent.run_id}
+    return {"type": "RUN_FINISHED", **named, "outcome": outcome}
+
+
+def _end(sent: _Input, run_id: str, event: PublicEvent) -> JsonObject:
+    """What ends a stream: success, what the user is asked, or an error."""
+    questions: Any = event.get("questions", ())
+    if questions:
+        interrupts: list[Json] = [_interrupt(run_id, one) for one in questions]
+        return _finished(sent, {"type": "interrupt", "interrupts": interrupts})
+    if event["status"] == "completed":
+        return _finished(sent, {"type": "success"})
+    code = str(event.get("error") or event["status"])
+    return {"type": "RUN_ERROR", "message": f"the run is {event['status']}: {code}", "code": code}
+
+
+def _interrupt(run_id: str, asked: JsonObject) -> JsonObject:
+    """A question as an interrupt; its id has the digest, so that no yes counts for another call."""
+    named = f"{run_id} {asked.get('digest', '-')} {asked['id']}"
+    if asked["kind"] == "approval":
+        return {
+            "id": named,
+            "reason": "tool_call",
+            "message": f"May {asked['tool']} be called with these arguments?",
+            "toolCallId": f"{run_id}.{asked['id']}",
+            "responseSchema": _DECISION,
+        }
+    choices: Any = asked["choices"]
+    value: JsonObject = {"enum": choices} if choices else {}
+    properties: JsonObject = {"value": value}
+    return {
+        "id": named,
+        "reason": "input_required",
+        "message": asked["question"],
+        "responseSchema": {"type": "object", "properties": properties, "required": ["value"]},
+    }
+
+
+def _answer_of(resume: _Resume) -> tuple[str, str, AnyAnswer | None]:
+    """The run and the id of a question, and the answer; None where there is to be none."""
+    run_id, _, rest = resume.interrupt_id.partition(" ")
+    digest, _, id = rest.partition(" ")
+    if resume.status == "cancelled":
+        return run_id, id, None
+    match resume.payload:
+        case {"approved": True} if digest != "-":
+            return run_id, id, Approve(call_id=id, digest=digest)
+        case {"approved": False, **more} if digest != "-":
+            return run_id, id, Deny(call_id=id, digest=digest, reason=str(more.get("reason") or ""))
+        case {"value": value} if digest == "-":
+            return run_id, id, Answer(id, value)
+        case _:
+            form = '{"value": ...}' if digest == "-" else '{"approved": true} or false'
+            raise Differs(f"the payload for {id[:80]!r} must be {form}")
+
+
+def _said(sent: _Input, card: AgentCard) -> Said:
+    """What the last message says."""
+    *before, last = sent.messages
+    # An answer is named by its run, and has a message for each reply and call.
+    answers = [
+        str(one.get("id")).rpartition(".")[0] for one in before if one.get("role") == "assistant"
+    ]
+    message = _to_message(last.get("content"), card)
+    return Said(sent.thread_id, str(last.get("id") or ""), message, answers)
+
+
+def _to_message(content: Any, card: AgentCard) -> Message:
+    """What the user says."""
+    if isinstance(content, str):
+        return Message("user", content)
+    parts: list[Text | Image | File] = []
+    for part in cast("list[Any]", content) if isinstance(content, list) else ():
+        match part:
+            case {"type": "text", "text": str(text)}:
+                parts.append(Text(text))
+            case {"source": {"type": "data", "value": str(value), "mimeType": str(kind)}}:
+                parts.append(attachment(_data_of(value), kind, "", card))
+            case _:
+                raise Misuse("a part of the last message is neither text nor inline data")
+    if not parts:
+        raise Misuse("the last message has no content: give a text")
+    return Message("user", tuple(parts))
+
+
+def _data_of(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except binascii.Error:
+        raise Misuse("the data of a part is no base64") from None
+
+
+async def _refused(message: str) -> AsyncGenerator[JsonObject]:
+    """The only event of what is not done."""
+    yield {"type": "RUN_ERROR", "message": message, "code": "conflict"}
+
+
+async def _told(events: AsyncGenerator[JsonObject]) -> AsyncGenerator[ServerSentEvent]:
+    async with aclosing(events):
+        async for event in events:
+            yield ServerSentEvent(encode(event).decode())
