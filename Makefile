@@ -197,29 +197,29 @@ $(DEV): pyproject.toml
 	$(call install,.[dev])
 	@touch $(DEV) $(DEMO)
 
-$(NATIVE): pyproject.toml
+$(NATIVE): pyproject.toml Makefile
 	$(call environment,$(ADAPTERS),-e '.[adapters]',@mariozechner/pi-ai)
 	@touch $(NATIVE)
 
-$(SERVERS): pyproject.toml
+$(SERVERS): pyproject.toml Makefile
 	$(call environment,$(MCP),-e '.[mcp]' mcp-server-time mcp-server-git,$(NODE_SERVERS))
 	@touch $(SERVERS)
 
-$(SUITES): pyproject.toml
+$(SUITES): pyproject.toml Makefile
 	$(call environment,$(DOJO),-e . agentdojo==0.1.35)
 	@touch $(SUITES)
 
 # What the server's package tells its makers of when it is installed is left out.
 $(NODES): export SCARF_ANALYTICS := false
-$(NODES): pyproject.toml
+$(NODES): pyproject.toml Makefile
 	$(call environment,$(RESTATE),-e '.[restate]' 'psycopg[binary]' uvicorn,@restatedev/restate-server)
 	@touch $(NODES)
 
-$(PAGES): pyproject.toml
+$(PAGES): pyproject.toml Makefile
 	$(call environment,$(BROWSER),-e '.[serve]' playwright==1.65.2,axe-core@4.14.1)
 	@touch $(PAGES)
 
-$(CLIENTS): pyproject.toml
+$(CLIENTS): pyproject.toml Makefile
 	$(call environment,$(PROTOCOLS),-e '.[mcp$(comma)serve]' openai==3.54.0 'a2a-sdk[http-server]==1.3.0' \
 	  playwright==1.65.2 $(NODE),$(NODE_CLIENTS))
 	@touch $(CLIENTS)

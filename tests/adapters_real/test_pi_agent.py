@@ -1,8 +1,10 @@
 """pi-ai's own messages, of replies that a server on this machine gives it."""
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,7 +18,10 @@ from upshot.flat import from_pi_agent as to_flat
 
 HERE = Path(__file__).parent
 ENTRY = HERE.parents[1] / ".venv-adapters/node/node_modules/@mariozechner/pi-ai/dist/index.js"
-NODE = shutil.which("node")
+# The environment has a Node of its own where the machine has none.
+NODE = shutil.which(
+    "node", path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+)
 
 pytestmark = pytest.mark.skipif(
     NODE is None or not ENTRY.is_file(), reason="Node or its package pi-ai is not installed"

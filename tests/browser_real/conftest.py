@@ -65,5 +65,5 @@ def axe() -> str:
     """The source of axe-core."""
     source = Path(sys.prefix) / "node" / "node_modules" / "axe-core" / "axe.min.js"
     if not source.is_file():
-        pytest.skip("no axe-core: npm was not there to install it")
+        pytest.skip("no axe-core: make browser installs it")
     return source.read_text()

@@ -24,9 +24,11 @@ from upshot.tools import Toolbox, ToolCall, open_mcp
 
 BIN = Path(sys.executable).parent
 NODE = BIN.parent / "node" / "node_modules" / ".bin"
+# The environment has a Node of its own where the machine has none.
+PATH = f"{BIN}{os.pathsep}{os.environ['PATH']}"
 
 needs_node = pytest.mark.skipif(
-    shutil.which("node") is None or not NODE.is_dir(), reason="npm was not there to install it"
+    shutil.which("node", path=PATH) is None or not NODE.is_dir(), reason="make mcp installs it"
 )
 
 
@@ -63,7 +65,7 @@ def filesystem(folder, **options):
 
 
 def _node_path():
-    return {"PATH": os.environ["PATH"]}
+    return {"PATH": PATH}
 
 
 async def one(tools, name, arguments=None, **options):

