@@ -150,8 +150,8 @@ VALUES = {
         "ToolTask"
     ),
     "upshot.adapters": (
-        "from_aisuite from_langchain from_langgraph from_litellm from_openai_agents from_pi_agent "
-        "from_pydantic_ai from_smolagents"
+        "as_engine from_aisuite from_langchain from_langgraph from_litellm from_openai_agents "
+        "from_pi_agent from_pydantic_ai from_smolagents"
     ),
     "upshot.flat": (
         "AgentExecutionResult AgentResponse AgentResult AnthropicRateLimits CerebrasRateLimits "

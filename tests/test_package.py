@@ -30,8 +30,12 @@ LOADED_AT_FIRST_USE = {
     "griffelib",
     "griffe",
     "jsonschema_rs",
+    "langchain",
+    "langchain_core",
+    "langgraph",
     "opentelemetry",
     "pydantic",
+    "pydantic_ai",
     "rich",
     "sqlite3",
 }

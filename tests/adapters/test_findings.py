@@ -22,7 +22,7 @@ from upshot.contract import (
     encode,
 )
 
-ADAPTERS = [getattr(adapters, name) for name in adapters.__all__]
+ADAPTERS = [getattr(adapters, name) for name in adapters.__all__ if name.startswith("from_")]
 NAMES = [
     *["role", "content", "parts", "part_kind", "kind", "tool_name", "tool_call_id", "outcome"],
     *["choices", "message", "messages", "usage", "input_tokens", "cost", "stopReason", "steps"],

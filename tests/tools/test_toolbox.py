@@ -543,3 +543,35 @@ async def test_a_denial_holds_no_secret_of_the_arguments():
     assert outcome.reason == "validation"
     for shown in (encode(outcome), box.content_of(outcome).encode(), encode(box.records[0])):
         assert b"hunter2" not in shown
+
+
+async def test_tools_that_are_added_pass_the_gates_of_the_others() -> None:
+    @tool(effect="read")
+    def first() -> int:
+        return 1
+
+    @tool(effect="read")
+    def second(x: int) -> int:
+        return x
+
+    box = Toolbox([first])
+    box.add([second, first])
+    assert [spec.name for spec in box.schemas()] == ["first", "second"]
+    done, refused = await box.dispatch(
+        [ToolCall("c1", "second", {"x": 2}), ToolCall("c2", "second", {"x": "no"})]
+    )
+    assert isinstance(done, ToolExecutionResult)
+    assert isinstance(refused, ToolDenied)
+
+
+def test_a_tool_that_is_added_needs_a_name_of_its_own() -> None:
+    @tool(name="same")
+    def first() -> int:
+        return 1
+
+    @tool(name="same")
+    def second() -> int:
+        return 2
+
+    with pytest.raises(Misuse, match="two tools are called 'same'"):
+        Toolbox([]).add([first, second])

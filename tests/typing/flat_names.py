@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import assert_type
 
-from upshot import adapters, contract
+from upshot import Engine, adapters, contract
 from upshot.flat import (
     AgentExecutionResult,
     AgentResponse,
@@ -37,7 +38,7 @@ from upshot.flat import (
     is_retryable_error,
     to_agent_response,
 )
-from upshot.models import resolve
+from upshot.models import Price, resolve
 
 HEADERS = {"x-ratelimit-remaining-requests": "9"}
 
@@ -93,6 +94,14 @@ def elsewhere(native: object, responses: Sequence[contract.ModelResponse]) -> No
         adapters.from_smolagents,
     ):
         assert_type(read(native), contract.AgentResult[contract.Json])
+
+
+PRICE = Price(input_per_mtok=Decimal(1), output_per_mtok=Decimal(2))
+
+
+def driving(native: object) -> Engine:
+    assert_type(adapters.as_engine(native, reads={"status"}), Engine)
+    return adapters.as_engine(native, prices={"openai:*": PRICE})
 
 
 def showing(result: contract.AgentResult[contract.Json]) -> AgentExecutionResult:

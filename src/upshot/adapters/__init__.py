@@ -1,4 +1,4 @@
-"""Turns the results and exceptions of other agent libraries into ``AgentResult``s.
+"""Turns results of other agent libraries into ``AgentResult``s, and their agents into engines.
 
 One function per library takes whatever that library returned or raised:
 
@@ -6,8 +6,12 @@ One function per library takes whatever that library returned or raised:
 - ``from_openai_agents``, ``from_pydantic_ai``, ``from_smolagents``, ``from_pi_agent``,
   ``from_langchain``, ``from_langgraph``: results of runs, single messages, and exceptions.
 
-None of the libraries is imported or has to be installed: ``upshot.native`` reads their objects by
-attribute or key, so an object's JSON form works as well.
+``as_engine`` makes an engine of an agent of Pydantic AI: ``engine_calls`` has its model and tool
+calls made through the run, ``pydantic_ai_engine`` knows the library's hooks. Only there a library
+is imported, when an engine is made.
+
+For reading, none of the libraries is imported or has to be installed: ``upshot.native`` reads their
+objects by attribute or key, so an object's JSON form works as well.
 
 The life of a result: the adapter walks the native object in order and collects what it finds in a
 ``Findings`` (messages, outcomes of tool calls, usage, cost, limits). ``Findings.to_result`` makes
@@ -35,6 +39,7 @@ with lazy_imports(globals()):
         from_aisuite as from_aisuite,
         from_litellm as from_litellm,
     )
+    from upshot.adapters.foreign_engines import as_engine as as_engine
     from upshot.adapters.langchain import (
         from_langchain as from_langchain,
         from_langgraph as from_langgraph,

@@ -141,7 +141,7 @@ class Findings:
             agent_id=self.agent_id,
             started_at=self.started_at,
             duration_ms=self.duration_ms or 0,
-            metadata={"unknown": [*sorted(self.unknown | set(self._gaps()))]},
+            metadata={"unknown": [*sorted(self.unknown | set(self.gaps()))]},
             seeded=tuple(self.seeded),
             local=Local(raw=self.raw),
         )
@@ -161,7 +161,7 @@ class Findings:
             for outcome in self.outcomes
         ]
 
-    def _gaps(self) -> list[str]:
+    def gaps(self) -> list[str]:
         """Names of the contract's facts that the native object lacks."""
         gaps = [f"provider_data.{name}" for name in _FACTS if not self.provider_data.get(name)]
         if not self.usage:

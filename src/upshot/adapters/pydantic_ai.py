@@ -8,15 +8,16 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, cast
 
 import msgspec
 
 from upshot.adapters.findings import Findings, find_failure, to_pending
 from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode, FinishReason, Role
-from upshot.contract.base.structs import Json
-from upshot.contract.message import Message, Reasoning
+from upshot.contract.base.structs import Json, Local
+from upshot.contract.message import Message, Part, Reasoning, Text
+from upshot.contract.model_calls import ModelResponse
 from upshot.contract.pending import Pending, PendingExternal
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import (
@@ -88,6 +89,54 @@ def from_pydantic_ai(native: object) -> AgentResult[Json]:
     return findings.to_result()
 
 
+def read_response(message: object) -> ModelResponse:
+    """Read a ``ModelResponse``, with its parts in their order; never raises."""
+    findings, provider = Findings(raw=message), as_text(look(message, "provider_name"))
+    _take_response(findings, message)
+    usage = look(message, "usage")
+    return ModelResponse(
+        parts=tuple(_parts(as_items(look(message, "parts")), provider)),
+        usage=_usage(usage, calls=1),
+        cost=_cost(usage),
+        finish_reason=findings.finish_reason,
+        provider_data=findings.provider_data,
+        local=Local(raw=message),
+    )
+
+
+def read_messages(messages: Iterable[object]) -> list[Message]:
+    """Read messages of both kinds, in order; never raises."""
+    findings = Findings(raw=None)
+    _take_messages(findings, list(messages), answer_tool="")
+    return [*findings.seeded, *findings.messages]
+
+
+def usage_of(run: object) -> object:
+    """The usage of a run; older versions have a method of that name."""
+    usage = look(run, "usage")
+    return _called(usage) if look(usage, "requests") is None else usage
+
+
+def to_failure(exception: BaseException) -> Findings:
+    """Read an exception of a model call or a run; never raises."""
+    return _find_failure(exception)
+
+
+def _parts(parts: list[object], provider: str) -> Iterator[Part]:
+    for part in parts:
+        match as_text(look(part, "part_kind")):
+            case "text":
+                yield Text(as_text(look(part, "content")))
+            case "speech":
+                yield Text(as_text(look(part, "transcript")))
+            case "thinking":
+                yield _thought(part, provider)
+            case "tool-call":
+                yield _call(part)
+            case _:
+                pass
+
+
 def _find_failure(exception: BaseException) -> Findings:
     exceptions = as_items(look(exception, "exceptions"))
     if exceptions and isinstance(exceptions[-1], BaseException):
@@ -115,7 +164,7 @@ def _take_run(findings: Findings, run: object) -> None:
     _take_messages(earlier, history, answer_tool="")
     findings.seeded = [*earlier.seeded, *earlier.messages]
     _take_messages(findings, produced, answer_tool=as_text(look(run, "_output_tool_name")))
-    usage = _called(look(run, "usage"))
+    usage = usage_of(run)
     findings.usage = _usage(usage, calls=as_count(look(usage, "requests")) or 0)
     findings.cost = _cost(usage)
 

@@ -422,6 +422,16 @@ class Toolbox:
         """
         return self._state.specs()
 
+    def add(self, tools: Iterable[Tool]) -> None:
+        """Offer further *tools* from now on; one of a known name is left out.
+
+        Raises:
+            Misuse: Two have one name, or one cannot be used.
+        """
+        known = self._state.catalog.tools
+        added = tuple(one for one in tools if one.name not in known)
+        self._state.catalog = catalog_of((*known.values(), *added))
+
     def find(self, name: str) -> Tool | None:
         """The tool called *name*, on offer or not; None where there is none."""
         return self._state.known(name)

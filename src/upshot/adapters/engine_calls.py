@@ -1,0 +1,246 @@
+"""Model and tool calls of an agent of another library, made through the run that it works in.
+
+Each model call of the agent goes through ``run.call_model``, and each call of its own tools through
+``run.tools``: so they are logged, counted, limited, tried again, shown and masked as those of any
+engine are. What they give comes back in the library's own form; where the run is called again from
+its top, it comes from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, TypeAlias
+
+from msgspec.structs import replace
+
+from upshot.adapters.findings import Findings
+from upshot.contract.base.enums import Effect, ErrorCode, Origin
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.error import AgentError, RunWarning
+from upshot.contract.events import Warned
+from upshot.contract.model_calls import ModelRequest, ModelResponse
+from upshot.contract.protocols import StreamItem
+from upshot.contract.tool_calls import ToolCall, ToolOutcome
+from upshot.contract.tool_context import ToolContext
+from upshot.models.prices import Prices
+from upshot.runs.engine_api.exceptions import Failed, Interrupted, Signal
+from upshot.runs.engine_api.run_host import RunHost
+from upshot.runs.engine_api.run_view import Run
+from upshot.runs.resumption import read_arguments
+from upshot.tools.definition.tool import Tool
+from upshot.tools.definition.tool_error import ToolError
+from upshot.wire.pricing import Price
+
+Call: TypeAlias = Callable[[], Awaitable[ModelResponse]]
+Work: TypeAlias = tuple[Json, Callable[[], Awaitable[object]]]
+Stream: TypeAlias = Callable[[], AsyncIterator[StreamItem]]
+
+# What the run itself knows.
+_OF_RUN: Final = frozenset({"started_at", "duration_ms", "tool_outcomes"})
+# The library has checked the arguments of its tools itself.
+_ANY: Final[JsonObject] = {"type": "object", "additionalProperties": True}
+
+
+class EngineCalls:
+    """The calls of one agent of another library in one run.
+
+    Args:
+        run: The run.
+        host: Its host.
+        library: What the library is called, for messages.
+        reads: The names of the agent's own tools that only read. All others count as tools that
+            write: what was begun and has no outcome is not made again.
+        prices: What its models cost, before the public table; None is that table alone.
+
+    Attributes:
+        library: As given.
+        stop: What ends the run, once it was raised; the library may have hidden it. None before.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        host: RunHost,
+        *,
+        library: str,
+        reads: Collection[str],
+        prices: Prices | Mapping[str, Price] | None,
+    ) -> None:
+        self.stop: Signal | None = None
+        self._run = run
+        self._host = host
+        self.library: str = library
+        self._reads = frozenset(reads)
+        self._prices, self._has_own_prices = Prices.of(prices), prices is not None
+        self._works: dict[str, Work] = {}
+        self._found = Findings(raw=None)
+
+    async def pause(self) -> None:
+        """Stop where the run shall stop; called wherever it is safe.
+
+        Raises:
+            Signal: What ends the run.
+        """
+        if self.stop is not None:
+            raise self.stop
+        asked = await self._host.interrupts()
+        if asked:
+            raise self.end(Interrupted(asked.cause, asked.detail))
+        if stalled := self._run.tools.stalled:
+            error = AgentError(ErrorCode.NO_PROGRESS, stalled, origin=Origin.MODEL)
+            raise self.end(Failed(error))
+
+    def end(self, signal: Signal) -> Signal:
+        """Keep what ends the run, for the library may not let it through."""
+        self.stop = self.stop or signal
+        return self.stop
+
+    async def ask(
+        self, name: str, request: ModelRequest, call: Call, stream: Stream | None
+    ) -> ModelResponse:
+        """Make a model call of the agent.
+
+        Args:
+            name: The model, "provider:name".
+            request: What the library sends, as far as it is known.
+            call: Sends it and reads the reply; an error is a value.
+            stream: The same in pieces, the reply last; None if the library cannot.
+
+        Returns:
+            The reply; ``raw`` is None if it came from the log.
+
+        Raises:
+            Signal: What ends the run, such as a spent budget.
+        """
+        await self.pause()
+        try:
+            model: Any = _NativeModel(name, request, call, stream, self)
+            response = await self._run.call_model(request, model=model)
+        except Signal as signal:
+            raise self.end(signal) from signal
+        self._found.count(response)
+        return response
+
+    async def call_tool(
+        self, call: ToolCall, about: str, work: Callable[[], Awaitable[object]]
+    ) -> ToolOutcome | None:
+        """Make a call of one of the agent's own tools.
+
+        Args:
+            call: The call; its arguments were checked by the library.
+            about: What the tool does.
+            work: Makes it, and returns a JSON value; not called where the log has its outcome.
+
+        Returns:
+            Its outcome, from the log if it was made before; None if it waits for an approval.
+
+        Raises:
+            Signal: What ends the run.
+        """
+        await self.pause()
+        tools = self._run.tools
+        if tools.find(call.name) is None:
+            tools.add([self._own_tool(call.name, about)])
+        self._works[call.id] = read_arguments(call.arguments), work
+        try:
+            outcomes = await tools.dispatch([call])
+        finally:
+            self._works.pop(call.id, None)
+        return outcomes[0] if outcomes else None
+
+    def _own_tool(self, name: str, about: str) -> Tool:
+        async def body(context: ToolContext[Any], arguments: JsonObject) -> object:
+            given, work = self._works[context.call_id]
+            if arguments != given:
+                raise ToolError(
+                    f"its arguments were edited, and a tool of {self.library} cannot be told: "
+                    "it was not called",
+                    retryable=False,
+                )
+            return await work()
+
+        return Tool.from_schema(
+            name,
+            about,
+            _ANY,
+            body,
+            effect=Effect.READ if name in self._reads else Effect.WRITE,
+            error_key=None,
+        )
+
+    async def priced(self, name: str, response: ModelResponse) -> ModelResponse:
+        """*response* of the model *name* with its cost; prices given here go before an estimate."""
+        told = response.cost
+        if told is not None and told.estimated and self._has_own_prices:
+            response = replace(response, cost=None)
+        if (loading := self._prices.load(name)) is not None:
+            await loading
+        cost = self._prices.cost_of(response, name, at=datetime.now(UTC))
+        return replace(response, cost=cost)
+
+    def list_untold(self) -> None:
+        """Warn of the facts that no model call has told, once the agent is done."""
+        if not self._found.usage.api_calls:
+            return
+        names = [name for name in self._found.gaps() if name.partition(".")[0] not in _OF_RUN]
+        if names:
+            message = f"{self.library} does not tell: {', '.join(names)}"
+            warning = RunWarning(code="not_told", message=message, origin=Origin.ENGINE)
+            self._host.publish(Warned(warning=warning))
+
+
+class _NativeModel:
+    """One call of the agent's model, as a model of a run.
+
+    Attributes:
+        name: "provider:name".
+        stream: Sends the request and yields the reply in pieces; None if the library cannot.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        request: ModelRequest,
+        call: Call,
+        stream: Stream | None,
+        calls: EngineCalls,
+    ) -> None:
+        self.name: str = name
+        self.stream: Callable[[ModelRequest], AsyncIterator[StreamItem]] | None = (
+            None if stream is None else self._stream
+        )
+        self._request = request
+        self._native_call = call
+        self._native_stream = stream
+        self._calls = calls
+
+    async def call(self, request: ModelRequest) -> ModelResponse:
+        """Send the library's own request."""
+        self._check(request)
+        return await self._priced(await self._native_call())
+
+    async def _stream(self, request: ModelRequest) -> AsyncIterator[StreamItem]:
+        self._check(request)
+        assert self._native_stream is not None
+        async for item in self._native_stream():
+            yield await self._priced(item) if isinstance(item, ModelResponse) else item
+
+    def _check(self, request: ModelRequest) -> None:
+        """Refuse what a decider has changed: the library sends its own request.
+
+        Raises:
+            Failed: It has changed something.
+        """
+        names = ("system", "tools", "output_schema")
+        ours = self._request
+        is_same = request.messages is ours.messages or [*request.messages] == [*ours.messages]
+        if not is_same or any(getattr(request, name) != getattr(ours, name) for name in names):
+            raise Failed(
+                ErrorCode.HOOK_FAILED,
+                f"a decider changed what is sent, and an agent of {self._calls.library} cannot be "
+                "told that: refuse it in before_model, or change it in the agent itself",
+            )
+
+    async def _priced(self, response: ModelResponse) -> ModelResponse:
+        return await self._calls.priced(self.name, response)

@@ -1,0 +1,596 @@
+"""An agent of Pydantic AI as the engine of a run.
+
+The agent works as it always does: its own instructions, tools, output type and capabilities. A
+capability of ours stands innermost: it wraps the model that serves a request, the execution of the
+agent's tools, and answers deferred calls.
+
+When the run goes on, the agent is called again from its top. Replies and outcomes come from the
+log, so that it comes to where it was without a call being made twice.
+
+Source:
+    pydantic-ai 2.68 (``capabilities/abstract.py``, ``models/wrapper.py``, ``_agent_graph.py``),
+    read in 2026.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from importlib import import_module
+from typing import Any, ClassVar, Final
+
+from msgspec.structs import replace
+
+from upshot.adapters.engine_calls import EngineCalls
+from upshot.adapters.pydantic_ai import read_messages, read_response, to_failure, usage_of
+from upshot.contract.base.enums import ErrorCode, Origin, Role
+from upshot.contract.base.structs import Json, JsonObject, Local
+from upshot.contract.error import AgentError
+from upshot.contract.message import Audio, Data, File, Image, Message, Reasoning, Text
+from upshot.contract.model_calls import (
+    ModelRequest,
+    ModelResponse,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+)
+from upshot.contract.pending import Pending
+from upshot.contract.protocols import StreamItem
+from upshot.contract.tool_calls import (
+    ToolCall,
+    ToolDenied,
+    ToolExecutionResult,
+    ToolFailure,
+    ToolOutcome,
+    ToolSpec,
+)
+from upshot.contract.usage import Usage
+from upshot.errors import Misuse
+from upshot.models.prices import Prices
+from upshot.native.objects import as_arguments, as_count, as_items, as_json, as_text, look
+from upshot.runs.engine_api.exceptions import Failed, Parked
+from upshot.runs.engine_api.run_host import RunHost
+from upshot.runs.engine_api.run_view import Run
+from upshot.state.board import Board
+from upshot.tools.definition.tool_error import ToolError
+from upshot.wire.decoding import encode_json
+from upshot.wire.pricing import Price
+
+_LIBRARY: Final = "Pydantic AI"
+_APPROVAL, _DEFERRED = "approval_required", "call_deferred"
+# What a tool raises to be called again, by now in the library's own wrapping.
+_AGAIN: Final = ("ModelRetry", "ToolRetryError")
+_YES: Final = ("approve", "deny")
+
+
+class PydanticAIEngine:
+    """Has an agent of Pydantic AI do the work of a run; made by ``as_engine``.
+
+    Args:
+        agent: The agent, with a model of its own.
+        reads: The names of its own tools that only read.
+        prices: What its models cost, before the public table.
+
+    Raises:
+        Misuse: The package is too old.
+    """
+
+    # Called again from its top, it is handed back what the log has.
+    goes_on_by_log: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        agent: Any,
+        *,
+        reads: Collection[str] = (),
+        prices: Prices | Mapping[str, Price] | None = None,
+    ) -> None:
+        base = import_module("pydantic_ai.capabilities").AbstractCapability
+        if not hasattr(base, "get_wrapper_model"):
+            raise Misuse("this Pydantic AI is too old: pip install -U 'pydantic-ai-slim>=2.68'")
+        self._agent = agent
+        self._options: dict[str, Any] = {"library": _LIBRARY, "reads": reads, "prices": prices}
+
+    def __repr__(self) -> str:
+        return f"PydanticAIEngine({self._agent!r})"
+
+    async def execute(self, run: Run, host: RunHost, board: Board) -> object:
+        """Have the agent answer what stands on *board*.
+
+        Returns:
+            Its output; None where that is the text on the board.
+
+        Raises:
+            Failed: The agent failed, or a budget is spent.
+            Interrupted: The run was asked to stop.
+            Parked: A call waits for people.
+        """
+        if run.engine is self:
+            run.hand_back(board)
+        work = _Work(run, host, board, EngineCalls(run, host, **self._options))
+        try:
+            returned = await work.done_by(self._agent)
+        except _HandedOver:
+            returned = None
+        except Exception as error:
+            if work.calls.stop is not None:
+                raise work.calls.stop from error
+            work.calls.list_untold()
+            told = to_failure(error).error
+            if told is None or told.code is ErrorCode.INTERNAL:
+                raise
+            raise Failed(told) from error
+        work.calls.list_untold()
+        return returned
+
+
+class _HandedOver(Exception):
+    """A hand-off was made, which ends the run."""
+
+
+class _Work:
+    """One call of the agent.
+
+    Attributes:
+        calls: Its calls of models and tools.
+    """
+
+    def __init__(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> None:
+        self.calls: EngineCalls = calls
+        self._run = run
+        self._host = host
+        self._board = board
+        self._native = import_module("pydantic_ai")
+        self._messages = import_module("pydantic_ai.messages")
+        # How many native messages are on the board, and how many replies after them.
+        self._shown = 0
+        self._ahead = 0
+        self._usage = Usage()
+        self._ours = frozenset(spec.name for spec in run.tools.schemas())
+
+    async def done_by(self, agent: Any) -> object:
+        """Have *agent* work; returns its output, None where that is the text on the board."""
+        run = self._run
+        toolsets = import_module("pydantic_ai.toolsets")
+        capabilities = import_module("pydantic_ai.capabilities")
+        prompt, history = self._asked(self._board.seeded())
+        self._shown = len(history) + (prompt is not None)
+        tools = run.tools.for_pydantic_ai()
+        result = await agent.run(
+            prompt,
+            message_history=history or None,
+            deps=run.dependencies,
+            instructions=run.instructions,
+            toolsets=[toolsets.FunctionToolset(tools)] if tools else None,
+            capabilities=[
+                # Of earlier turns only what was said is known.
+                capabilities.ReinjectSystemPrompt(),
+                self._capability(capabilities.AbstractCapability),
+            ],
+        )
+        self._show(result.all_messages())
+        self._report_rest(result)
+        output = result.output
+        return None if isinstance(output, str) else as_json(output)
+
+    # What is on the board
+
+    def _asked(self, seeded: Sequence[Message]) -> tuple[object, list[Any]]:
+        """The prompt, None without one, and the messages before it, in the agent's form."""
+        if seeded and seeded[-1].role is Role.USER:
+            return self._content(seeded[-1]), self._to_native(seeded[:-1])
+        return None, self._to_native(seeded)
+
+    def _to_native(self, messages: Iterable[Message]) -> list[Any]:
+        native, made, parts = self._messages, list[Any](), list[Any]()
+        for message in messages:
+            if message.role is Role.ASSISTANT:
+                if parts:
+                    made.append(native.ModelRequest(parts=parts))
+                parts = []
+                made.append(native.ModelResponse(parts=self._reply_parts(message.parts)))
+            elif message.role is Role.TOOL:
+                name, ident = message.name or "", message.tool_call_id or ""
+                parts.append(native.ToolReturnPart(name, message.text, tool_call_id=ident))
+            elif message.role is Role.SYSTEM:
+                parts.append(native.SystemPromptPart(message.text))
+            else:
+                parts.append(native.UserPromptPart(self._content(message)))
+        return [*made, native.ModelRequest(parts=parts)] if parts else made
+
+    def _content(self, message: Message) -> object:
+        parts = message.parts
+        if all(isinstance(part, Text) for part in parts):
+            return message.text
+        return [made for part in parts if (made := self._content_part(part)) is not None]
+
+    def _content_part(self, part: object) -> object:
+        native = self._messages
+        match part:
+            case Text(text=text):
+                return text
+            case Data(data=data):
+                return encode_json(as_json(data)).decode()
+            case Image() | File() | Audio():
+                url, data = look(part, "url"), look(part, "data")
+                if isinstance(data, bytes) and data:
+                    return native.BinaryContent(data, media_type=part.media_type)
+                made = native.ImageUrl if isinstance(part, Image) else native.DocumentUrl
+                return made(url) if url else None
+            case _:
+                return None
+
+    def _reply_parts(self, parts: Iterable[object]) -> list[Any]:
+        native, made = self._messages, list[Any]()
+        for part in parts:
+            match part:
+                case Text(text=text):
+                    made.append(native.TextPart(text))
+                case Reasoning():
+                    made.append(
+                        native.ThinkingPart(
+                            part.text,
+                            id=part.id or None,
+                            signature=part.signature,
+                            provider_name=part.provider or None,
+                        )
+                    )
+                case ToolCall():
+                    made.append(native.ToolCallPart(part.name, part.arguments, part.id))
+                case _:
+                    pass
+        return made
+
+    def _show(self, messages: Sequence[object]) -> None:
+        """Put on the board what the agent's messages have more than it."""
+        fresh, self._shown = messages[self._shown :], max(self._shown, len(messages))
+        for message in fresh:
+            if look(message, "kind") == "response" and self._ahead:
+                self._ahead -= 1
+            else:
+                self._board.extend(read_messages([message]))
+
+    def _report_rest(self, result: object) -> None:
+        """Count what the agent says that it used beyond the calls that were seen."""
+        usage = usage_of(result)
+        seen, calls = self._usage, as_count(look(usage, "requests")) or 0
+        if calls <= seen.api_calls:
+            return
+        given, made = (as_count(look(usage, f"{side}_tokens")) for side in ("input", "output"))
+        more = Usage(
+            input_tokens=max((given or 0) - (seen.input_tokens or 0), 0),
+            output_tokens=max((made or 0) - (seen.output_tokens or 0), 0),
+            api_calls=calls - seen.api_calls,
+        )
+        self._host.report_usage(more)
+
+    # Hooks
+
+    def _capability(self, base: type[Any]) -> object:
+        """The capability that has models and tools called through the run."""
+        work = self
+        ordering = import_module("pydantic_ai.capabilities.abstract").CapabilityOrdering
+        wrapper = self._model_wrapper()
+
+        def get_ordering(self: Any) -> Any:
+            return ordering(position="innermost")
+
+        def wrap_model(self: Any, model: Any) -> Any:
+            return wrapper(model)
+
+        async def before(self: Any, ctx: Any, request_context: Any) -> Any:
+            work._show(ctx.messages)
+            return request_context
+
+        async def wrap_tool(
+            self: Any, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Any
+        ) -> Any:
+            if call.tool_name in work._ours:
+                await work.calls.pause()
+                return await handler(args)
+            return await work.run_tool(call, tool_def, args, handler)
+
+        async def answer(self: Any, ctx: Any, *, requests: Any) -> Any:
+            return await work.answer(requests)
+
+        return type(
+            "Upshot",
+            (base,),
+            {
+                "get_ordering": get_ordering,
+                "get_wrapper_model": wrap_model,
+                "before_model_request": before,
+                "wrap_tool_execute": wrap_tool,
+                "handle_deferred_tool_calls": answer,
+            },
+        )()
+
+    def _model_wrapper(self) -> type[Any]:
+        work = self
+        models = import_module("pydantic_ai.models")
+        base = import_module("pydantic_ai.models.wrapper").WrapperModel
+
+        async def request(self: Any, messages: Any, settings: Any, parameters: Any) -> Any:
+            return await work.request(self.wrapped, messages, settings, parameters)
+
+        @asynccontextmanager
+        async def request_stream(
+            self: Any, messages: Any, settings: Any, parameters: Any, run_context: Any = None
+        ) -> AsyncGenerator[Any]:
+            # The reply is shown to the run's watchers as it comes; here it comes again, as a whole.
+            reply = await work.request(self.wrapped, messages, settings, parameters)
+            yield models.CompletedStreamedResponse(
+                reply, model_request_parameters=parameters, replay_events=True
+            )
+
+        names = {"request": request, "request_stream": request_stream}
+        return type("UpshotModel", (base,), names)
+
+    # Models
+
+    async def request(self, model: Any, messages: Any, settings: Any, parameters: Any) -> Any:
+        """Have *model* asked through the run.
+
+        Returns:
+            The native reply.
+
+        Raises:
+            Signal: What ends the run.
+            Exception: The native error.
+        """
+        if self._run.handoff is not None:
+            raise _HandedOver
+        given = (messages, settings, parameters)
+
+        async def call() -> ModelResponse:
+            try:
+                return read_response(await model.request(*given))
+            # Whatever the client raises is the reply's error; the library gets it as it was.
+            except Exception as error:
+                return _failed(error)
+
+        response = await self.calls.ask(
+            _name_of(model), _to_request(messages, parameters), call, _stream_of(model, given, call)
+        )
+        if response.error is not None:
+            raise self._error_of(response, response.error)
+        self._usage += response.usage
+        self._board.append(response.to_message())
+        self._ahead += 1
+        return response.raw if response.raw is not None else self._to_reply(model, response)
+
+    def _error_of(self, response: ModelResponse, error: AgentError) -> Exception:
+        """What to raise for a call that failed: what the client raised, if it is here."""
+        raised = response.raw
+        return raised if isinstance(raised, Exception) else self.calls.end(Failed(error))
+
+    def _to_reply(self, model: Any, response: ModelResponse) -> Any:
+        """The native form of a reply that came from the log."""
+        usage, facts = response.usage, response.provider_data
+        counts = {
+            name: count
+            for name in (
+                "input_tokens",
+                "output_tokens",
+                "cache_read_tokens",
+                "cache_write_tokens",
+            )
+            if (count := getattr(usage, name)) is not None
+        }
+        return self._messages.ModelResponse(
+            parts=self._reply_parts(response.parts),
+            usage=import_module("pydantic_ai.usage").RequestUsage(**counts),
+            model_name=as_text(facts.get("model")) or model.model_name,
+            provider_name=as_text(facts.get("provider")) or None,
+            provider_response_id=as_text(facts.get("response_id")) or None,
+        )
+
+    # Tools
+
+    async def run_tool(self, call: Any, tool_def: Any, args: Any, handler: Any) -> Any:
+        """Have one of the agent's own tools called through the run.
+
+        Returns:
+            What it returned; from the log as JSON.
+
+        Raises:
+            Signal: What ends the run.
+            Exception: What the tool raised, or the library's own word for a failed call.
+        """
+        returned, raised = list[Any](), list[Exception]()
+        given = as_arguments(call.args)
+
+        async def work() -> Json:
+            try:
+                returned.append(await handler(args))
+            # The outcome tells of it; the library gets it as it was.
+            except Exception as error:
+                raised.append(error)
+                raise self._tool_error(error) from error
+            return as_json(self._value_of(returned[0]))
+
+        outcome = await self.calls.call_tool(
+            ToolCall(call.tool_call_id, call.tool_name, given), tool_def.description or "", work
+        )
+        if outcome is None:
+            raise self._native.ApprovalRequired
+        if raised:
+            raise raised[0]
+        if isinstance(outcome, ToolExecutionResult):
+            is_rich = returned and isinstance(returned[0], self._messages.ToolReturn)
+            return returned[0] if is_rich else _unpacked(outcome.output)
+        return self._tell_failure(outcome)
+
+    def _value_of(self, returned: Any) -> Any:
+        rich = isinstance(returned, self._messages.ToolReturn)
+        return returned.return_value if rich else returned
+
+    def _tool_error(self, error: Exception) -> ToolError:
+        native = self._native
+        if isinstance(error, native.ApprovalRequired | native.CallDeferred):
+            waits = _APPROVAL if isinstance(error, native.ApprovalRequired) else _DEFERRED
+            return ToolError("it waits for an answer", code=waits, retryable=True)
+        retryable = type(error).__name__ in _AGAIN
+        text = str(error) if retryable else f"{type(error).__name__}: {error}"
+        return ToolError(text or type(error).__name__, retryable=retryable)
+
+    def _tell_failure(self, outcome: ToolOutcome) -> Any:
+        """What to give for a call that has no result of its own."""
+        native = self._native
+        text = self._run.tools.content_of(outcome)
+        if isinstance(outcome, ToolFailure):
+            if str(outcome.code) == _APPROVAL:
+                raise native.ApprovalRequired
+            if str(outcome.code) == _DEFERRED:
+                raise native.CallDeferred
+            if outcome.retryable:
+                raise native.ModelRetry(outcome.error)
+        if isinstance(outcome, ToolFailure | ToolDenied):
+            raise import_module("pydantic_ai.exceptions").ToolFailed(text)
+        return text
+
+    async def answer(self, requests: Any) -> Any:
+        """Answer deferred calls from what people said.
+
+        Raises:
+            Parked: Not everything is answered.
+        """
+        waits: list[Pending] = [*self._run.tools.pending]
+        ours = {one.call_id for one in self._run.tools.pending}
+        approvals: dict[str, object] = {}
+        results: dict[str, object] = {}
+        for call in requests.approvals:
+            if call.tool_call_id in ours:
+                continue
+            try:
+                approvals[call.tool_call_id] = await self._is_approved(call)
+            except Parked as parked:
+                waits += parked.pending
+        for call in requests.calls:
+            try:
+                results[call.tool_call_id] = await self._host.wait_for(
+                    call.tool_call_id, call.tool_name
+                )
+            except Parked as parked:
+                waits += parked.pending
+        if waits:
+            raise self.calls.end(Parked(*waits))
+        return requests.build_results(approvals=approvals, calls=results)
+
+    async def _is_approved(self, call: Any) -> object:
+        said = encode_json(as_json(call.args_as_dict())).decode()
+        question = f"May {call.tool_name} be called with {said}?"
+        answer = await self._host.ask_user(question, choices=_YES, key=call.tool_call_id)
+        return answer == _YES[0]
+
+
+def _stream_of(model: Any, given: tuple[Any, Any, Any], call: Any) -> Any:
+    async def stream() -> AsyncIterator[StreamItem]:
+        begun = False
+        try:
+            async with model.request_stream(*given) as reply:
+                async for event in reply:
+                    for delta in _deltas(event):
+                        begun = True
+                        yield delta
+                yield read_response(reply.get())
+        except (NotImplementedError, AssertionError) as error:
+            # So say models that cannot stream.
+            yield _failed(error) if begun else await call()
+        # Whatever the client raises is the reply's error; the library gets it as it was.
+        except Exception as error:
+            yield _failed(error)
+
+    return stream
+
+
+def _deltas(event: object) -> list[StreamItem]:
+    """The pieces of a reply that an event of the library's stream holds."""
+    index, delta = as_count(look(event, "index")) or 0, look(event, "delta")
+    if look(event, "event_kind") == "part_start":
+        part = look(event, "part")
+        match look(part, "part_kind"):
+            case "text":
+                return _text(TextDelta, look(part, "content"))
+            case "thinking":
+                return _text(ReasoningDelta, look(part, "content"))
+            case "tool-call":
+                return [
+                    ToolCallDelta(
+                        index=index,
+                        call_id=as_text(look(part, "tool_call_id")),
+                        name=as_text(look(part, "tool_name")),
+                        arguments=_written(look(part, "args")),
+                    )
+                ]
+            case _:
+                return []
+    match look(delta, "part_delta_kind"):
+        case "text":
+            return _text(TextDelta, look(delta, "content_delta"))
+        case "thinking":
+            return _text(ReasoningDelta, look(delta, "content_delta"))
+        case "tool_call":
+            return [ToolCallDelta(index=index, arguments=_written(look(delta, "args_delta")))]
+        case _:
+            return []
+
+
+def _text(kind: type[TextDelta] | type[ReasoningDelta], piece: object) -> list[StreamItem]:
+    text = as_text(piece)
+    return [kind(text=text)] if text else []
+
+
+def _written(arguments: object) -> str:
+    given = as_arguments(arguments)
+    return given if isinstance(given, str) else encode_json(given).decode() if given else ""
+
+
+def _failed(error: Exception) -> ModelResponse:
+    """The error of a call whose client raised *error*."""
+    found = to_failure(error)
+    told = found.error or AgentError(ErrorCode.INTERNAL, str(error))
+    return ModelResponse(
+        error=replace(told, origin=Origin.MODEL),
+        usage=Usage(api_calls=1),
+        rate_limit=found.rate_limit,
+        provider_data=found.provider_data,
+        local=Local(raw=error),
+    )
+
+
+def _name_of(model: Any) -> str:
+    ident = as_text(look(model, "model_id"))
+    return ident if ":" in ident else f"{model.system}:{model.model_name}"
+
+
+def _to_request(messages: Sequence[object], parameters: object) -> ModelRequest:
+    """What the library sends, for the log and for deciders."""
+    instructions = [
+        text
+        for part in as_items(look(parameters, "instruction_parts"))
+        if (text := as_text(look(part, "content")))
+    ]
+    return ModelRequest(
+        read_messages(messages),
+        system="\n\n".join(instructions) or None,
+        tools=tuple(
+            ToolSpec(
+                name=as_text(look(tool, "name")),
+                description=as_text(look(tool, "description")),
+                parameters=_schema(look(tool, "parameters_json_schema")),
+            )
+            for kind in ("function_tools", "output_tools")
+            for tool in as_items(look(parameters, kind))
+        ),
+    )
+
+
+def _schema(value: object) -> JsonObject:
+    form = as_json(value)
+    return form if isinstance(form, dict) else {}
+
+
+def _unpacked(output: JsonObject) -> Json:
+    """What a tool returned: a value that is no object stands under "result"."""
+    return output["result"] if output.keys() == {"result"} else dict(output)

@@ -1,0 +1,79 @@
+"""A desk of another library that is killed in the middle of a run; a test starts it.
+
+Arguments: the library, the address of the simulator, the journal, the file that the tool writes
+to, and where the process is killed: "before" or "after" the tool has written, "end" when the
+last reply has come, "nowhere".
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+from upshot import Agent, FinalizeDecision, Request, resume, run
+from upshot.adapters import as_engine
+from upshot.errors import UpshotError
+
+RUN = "the-run"
+
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class KillsAtEnd:
+    def __init__(self, where):
+        self.where = where
+
+    def before_finalize(self, info, request, result):
+        if self.where == "end":
+            kill()
+        return FinalizeDecision.accept()
+
+
+def make_tool(where, wrote):
+    def refund(x: int) -> str:
+        """Refund an order."""
+        if where == "before":
+            kill()
+        with wrote.open("a") as file:
+            file.write(f"{x}\n")
+        if where == "after":
+            kill()
+        return "refunded"
+
+    return refund
+
+
+def pydantic_ai_engine(base_url, tool):
+    from openai import AsyncOpenAI
+    from pydantic_ai import Agent as NativeAgent
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+
+    client = AsyncOpenAI(base_url=base_url, api_key="no-key", max_retries=0)
+    model = OpenAIChatModel("gpt-5", provider=OpenAIProvider(openai_client=client))
+    return as_engine(NativeAgent(model, tools=[tool]))
+
+
+ENGINES = {"pydantic_ai": pydantic_ai_engine}
+
+
+async def main(library, base_url, journal, wrote, where):
+    engine = ENGINES[library](base_url, make_tool(where, Path(wrote)))
+    agent = Agent("desk", engine=engine, deciders=[KillsAtEnd(where)])
+    if Path(journal).exists():
+        try:
+            result = await resume(RUN, agent, journal=journal)
+        except UpshotError as error:
+            print(type(error).__name__, error)
+            return
+    else:
+        result = await run(agent, Request("Refund 7", run_id=RUN), journal=journal)
+    outcomes = [type(outcome).__name__ for outcome in result.tool_outcomes]
+    print(result.status, result.content, *outcomes)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

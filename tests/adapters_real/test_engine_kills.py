@@ -1,0 +1,52 @@
+"""Runs of other libraries' agents whose process is killed, and that go on in another one."""
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from upshot.sim import Reply, Scenario, ScriptedCall, Simulator
+
+DESK = Path(__file__).with_name("killed_desk.py")
+REPLIES = (
+    Reply(tool_calls=(ScriptedCall(name="refund", arguments={"x": 7}),)),
+    Reply(text="done"),
+)
+
+
+async def work(library, simulator, folder, where):
+    """Run the desk, or go on with it: its exit status, and what it says."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, str(DESK), library, simulator.base_url),
+        *(str(folder / "runs.db"), str(folder / "wrote"), where),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    said, _ = await process.communicate()
+    return process.returncode, said.decode().strip()
+
+
+def written(folder):
+    file = folder / "wrote"
+    return file.read_text().split() if file.exists() else []
+
+
+@pytest.mark.parametrize(
+    ("where", "wrote", "outcome"),
+    [
+        ("before", [], "ToolFailure"),
+        ("after", ["7"], "ToolFailure"),
+        ("end", ["7"], "ToolExecutionResult"),
+    ],
+)
+async def test_a_tool_that_writes_is_never_called_twice(tmp_path, where, wrote, outcome):
+    async with Simulator(Scenario(replies=REPLIES)) as simulator:
+        status, _ = await work("pydantic_ai", simulator, tmp_path, where)
+        assert (status, written(tmp_path)) == (-signal.SIGKILL, wrote)
+        status, said = await work("pydantic_ai", simulator, tmp_path, "nowhere")
+        assert (status, said) == (0, f"completed done {outcome}")
+        assert written(tmp_path) == wrote
+        # The first reply came from the log; the last one may not have been on disk.
+        asked = [len(request.body["messages"]) for request in simulator.requests]
+        assert asked[0] < min(asked[1:])
