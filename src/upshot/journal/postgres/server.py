@@ -101,23 +101,16 @@ _WORDS = (
         FROM leases WHERE leases.holder = runs.holder), -1))""",
     ),
 )
-_PARAMETER = re.compile(r"\?(\d*)")
 _LOCK = "SELECT 1 FROM runs WHERE run_id = %s FOR UPDATE"
 _LEASE = f"clock_timestamp() + interval '{LEASE_S} s'"
 
 
 @lru_cache(maxsize=256)
-def _translated(statement: str) -> tuple[bytes, tuple[int, ...]]:
-    """A shared statement for this driver, and which value each of its parameters is."""
+def _translated(statement: str) -> bytes:
+    """A shared statement for this driver."""
     for ours, theirs in _WORDS:
         statement = statement.replace(ours, theirs)
-    places: list[int] = []
-
-    def place(found: re.Match[str]) -> str:
-        places.append(int(found[1]) - 1 if found[1] else len(places))
-        return "%s"
-
-    return _PARAMETER.sub(place, statement).encode(), tuple(places)
+    return statement.replace("?", "%s").encode()
 
 
 class ServerConnection:
@@ -140,8 +133,7 @@ class ServerConnection:
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
         """Do a statement that all databases share."""
-        text, places = _translated(statement)
-        return self.do(text, [values[place] for place in places])
+        return self.do(_translated(statement), values)
 
     def executemany(self, statement: str, values: Iterable[Sequence[Any]], /) -> None:
         """Do a statement that all databases share, for each of *values*."""

@@ -31,8 +31,8 @@ _TAKE_IN = """UPDATE inbox SET root_no = ? WHERE root_no IN (
     WHERE inside.is_inside AND outside.run_no = ?)"""
 # An answer may stand that the log does not have yet.
 _ASK = """INSERT INTO inbox (root_no, run_no, place, item, tool, body)
-    SELECT ?1, ?2, ?3, ?4, ?5, ?6 WHERE NOT EXISTS (SELECT 1 FROM wishes
-        WHERE run_id = (SELECT run_id FROM runs WHERE run_no = ?2) AND item = ?4)"""
+    SELECT ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM wishes
+        WHERE run_id = (SELECT run_id FROM runs WHERE run_no = ?) AND item = ?)"""
 # Of a child run only where all that wait for it do.
 _SHOWN = f"""(inbox.run_no = inbox.root_no OR EXISTS (
     SELECT 1 FROM runs AS inside JOIN runs AS outside ON outside.run_id = inside.parent_run_id
@@ -72,10 +72,11 @@ def keep_asks(connection: WriteConnection, run_no: int, asks: Mapping[str, Pendi
     if not asks:
         return
     root_no = _root_of(connection, run_no)
-    rows = [
-        (root_no, run_no, place, _text(item), _text(tool_of(one)), encode(one).decode())
-        for place, (item, one) in enumerate(asks.items())
-    ]
+    rows: list[tuple[object, ...]] = []
+    for place, (id, one) in enumerate(asks.items()):
+        item = _text(id)
+        what = (item, _text(tool_of(one)), encode(one).decode())
+        rows.append((root_no, run_no, place, *what, run_no, item))
     connection.executemany(_ASK, rows)
 
 

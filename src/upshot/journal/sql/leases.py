@@ -29,9 +29,9 @@ _ENDING_S = 0.2
 _LOOK_S = 0.01
 _HOLDER = f"SELECT CAST(epoch AS BIGINT), {HOLDER} FROM runs WHERE run_id = ?"
 _HOLDERS = f"SELECT CAST(run_id AS TEXT), {HOLDER} FROM runs WHERE holder IS NOT NULL"
-_TAKE = """INSERT INTO runs (run_id, epoch, last_seq, holder) VALUES (?1, ?2, ?3, ?4)
-    ON CONFLICT (run_id) DO UPDATE SET epoch = ?2, last_seq = ?3, holder = ?4,
-    due_at = NULL"""
+_TAKE = """INSERT INTO runs (run_id, epoch, last_seq, holder) VALUES (?, ?, ?, ?)
+    ON CONFLICT (run_id) DO UPDATE SET epoch = excluded.epoch, last_seq = excluded.last_seq,
+    holder = excluded.holder, due_at = NULL"""
 _CUT = f"""UPDATE runs SET status = ?, revision = CASE WHEN ? = '{RUNNING}' THEN 0 ELSE revision END
     WHERE run_no = ?"""
 _TAKE_TURN = "UPDATE runs SET context_id = ?, turn = ? WHERE run_id = ?"

@@ -26,8 +26,8 @@ _LEFT_BEHIND = """WITH RECURSIVE way(run_id, above) AS (
 _ENDED = f"""SELECT a.id, a.size_bytes, a.stored_at
     FROM artifacts AS a LEFT JOIN runs AS r ON r.run_id = a.run_id
     WHERE (coalesce(r.status, '') NOT IN ('running', 'input_required')
-        OR (?2 AND a.run_id IN ({_LEFT_BEHIND})))
-    AND (?1 = '' OR a.run_id = ?1)"""
+        OR (? AND a.run_id IN ({_LEFT_BEHIND})))
+    AND (? = '' OR a.run_id = ?)"""
 # Its columns have the names of the fields.
 _COLUMNS = StoredArtifact.__struct_fields__
 _OF_RUN = f"SELECT {', '.join(_COLUMNS)} FROM artifacts WHERE run_id = ? ORDER BY rowid"
@@ -89,7 +89,7 @@ class SqlArtifactStore(ArtifactKeeper):
         gone: list[Kept] = []
 
         def prune(connection: WriteConnection) -> None:
-            rows = map(Kept._make, connection.execute(_ENDED, (run_id, left_behind)))
+            rows = map(Kept._make, connection.execute(_ENDED, (left_behind, run_id, run_id)))
             gone[:] = choose(rows)
             connection.executemany(_DELETE, [(one.id,) for one in gone])
 

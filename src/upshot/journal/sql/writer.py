@@ -36,12 +36,12 @@ _BEGUN = """UPDATE runs SET status = ?, agent_id = ?, request = ?, parent_run_id
 _WENT_ON = """UPDATE runs SET status = ?, due_at = coalesce(?, due_at),
     due_reason = coalesce(?, due_reason) WHERE run_no = ?"""
 # The holder that settles a run no longer works on it.
-_ENDED = f"""UPDATE runs SET status = ?1, spent = ?2,
-    revision = CASE WHEN ?3 AND turn <> '' AND revision = 0 AND NOT (?4 AND is_chained) THEN (
+_ENDED = f"""UPDATE runs SET status = ?, spent = ?,
+    revision = CASE WHEN ? AND turn <> '' AND revision = 0 AND NOT (? AND is_chained) THEN (
         SELECT max(one.revision) + 1 FROM runs AS one
         WHERE one.context_id <> '' AND one.context_id = runs.context_id) ELSE revision END,
-    answer = ?5, took = ?6, tools = ?7, holder = NULL,
-    due_at = CASE WHEN ?1 = '{Status.INPUT_REQUIRED}' THEN due_at END WHERE run_no = ?8"""
+    answer = ?, took = ?, tools = ?, holder = NULL,
+    due_at = CASE WHEN ? = '{Status.INPUT_REQUIRED}' THEN due_at END WHERE run_no = ?"""
 # A statement of its own, for a run that costs and does nothing need not touch these indexes.
 _DONE = """UPDATE runs SET tokens = coalesce(?, tokens), cost = coalesce(?, cost),
     effect = coalesce(?, effect), error_code = ? WHERE run_no = ?"""
@@ -247,7 +247,7 @@ def _row_change(run_no: int, entry: Entry) -> tuple[str, tuple[object, ...]]:
     spent = _encoder.encode((change.usage, change.cost)).decode()
     counts = (change.committed, change.handed_over)
     listed = (change.answer, change.took_s, to_lines(change.tools or ()))
-    return _ENDED, (change.status, spent, *counts, *listed, run_no)
+    return _ENDED, (change.status, spent, *counts, *listed, change.status, run_no)
 
 
 def _done_by(run_no: int, change: SummaryChange | None) -> tuple[object, ...] | None:

@@ -18,8 +18,8 @@ from upshot.journal.watching import run_of
 # How often the file is looked at while anybody waits.
 _TICK_S = 0.025
 _LAST = f"""SELECT max(id) FROM events WHERE id BETWEEN
-    (SELECT run_no << {SEQ_BITS} FROM runs WHERE run_id = ?1)
-    AND (SELECT (run_no << {SEQ_BITS}) | {SEQ_MASK} FROM runs WHERE run_id = ?1)"""
+    (SELECT run_no << {SEQ_BITS} FROM runs WHERE run_id = ?)
+    AND (SELECT (run_no << {SEQ_BITS}) | {SEQ_MASK} FROM runs WHERE run_id = ?)"""
 
 
 class FileListener:
@@ -107,7 +107,7 @@ class FileListener:
         run_id = run_of(topic)
         if run_id is None or self._connection is None:
             return None
-        return self._connection.execute(_LAST, (run_id,)).fetchone()[0]
+        return self._connection.execute(_LAST, (run_id, run_id)).fetchone()[0]
 
     def _drop(self) -> None:
         connection, self._connection, self._ends = self._connection, None, {}
