@@ -36,11 +36,13 @@ agent = upshot.Agent("desk", model=model, tools=[refund])
 app = upshot.App([agent], journal="desk.db")
 '''
 RUN = """
+from importlib.metadata import version
+
 import upshot
 from desk import agent
 
 result = upshot.run_sync(agent, "Refund order 7.", journal="runs.db")
-print(upshot.__version__, result.status, result.tool_calls[0].outcome.effect, result.content)
+print(version("upshot-agents"), result.status, result.tool_outcomes[0].effect, result.content)
 """
 
 
@@ -116,7 +118,11 @@ def test_an_agent_runs_where_the_wheel_is_installed(
     used = said(place / "bin/python", "-W", "error", "use.py", cwd=folder)
     assert used.split() == [version, "completed", "applied", "Refunded."]
     listing = "import importlib.metadata as m; print(*{d.name for d in m.distributions()})"
-    installed = set(said(place / "bin/python", "-c", listing).split()) - {"pip", "setuptools"}
+    installed = set(said(place / "bin/python", "-c", listing).split()) - {
+        "pip",
+        "setuptools",
+        "upshot-agents",
+    }
     print(f"{len(installed)} distributions")
     assert len(installed) <= MAX_DISTRIBUTIONS
     # The command says what it needs, in a line.
