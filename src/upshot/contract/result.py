@@ -288,6 +288,12 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
 
         return portray_result(self)
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows; see ``contract.forms.html_form``."""
+        from upshot.contract.forms.html_form import to_html
+
+        return to_html(self)
+
     def all_messages(self) -> tuple[Message, ...]:
         """All messages of the main channel, the seeded ones first."""
         return (*self.seeded, *self.messages)

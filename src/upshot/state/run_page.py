@@ -15,6 +15,7 @@ from upshot.contract.base.words import clean_lines, count, duration, moment, mon
 from upshot.contract.codec import encode
 from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import Event, RunResumed
+from upshot.contract.forms.html_form import bar, tone_of
 from upshot.contract.forms.public_form import to_public_event
 from upshot.contract.message import File
 from upshot.contract.pending import Pending, PendingApproval, PendingExternal, PendingQuestion
@@ -214,7 +215,7 @@ def _page(view: RunView, notes: Iterator[str]) -> Iterator[str]:
         "content=\"default-src 'none'; style-src 'unsafe-inline'\">"
         f'<meta name="referrer" content="no-referrer"><title>{title}</title>'
         f"<style>{_STYLE}</style></head>\n<body><header><h1>{_line(head.agent)} "
-        f'<b class="{_tone_of(head.status)}">{_line(head.status)}</b></h1>'
+        f'<b class="{tone_of(head.status)}">{_line(head.status)}</b></h1>'
         f"<p><code>{_line(head.run_id)}</code></p></header>\n<main>"
     )
     yield "<section><h2>Facts</h2><dl>"
@@ -320,15 +321,14 @@ def _timeline(view: RunView) -> Iterator[str]:
         first, last = 100 * row.start_s / length_s, 100 * end_s / length_s
         until = min(100.0, 100 * (end_s + row.wait_s) / length_s)
         wait = f'<rect class="wait" x="{last:.2f}" width="{until - last:.2f}" height="8"/>'
-        width = 0.4 if row.kind == "mark" else max(0.4, last - first)
+        drawn = bar(first, first if row.kind == "mark" else last, row.tone)
         took = "" if row.kind == "mark" or row.end_s is None or row.lost else end_s - row.start_s
         at = f'<a href="#m{row.end_seq}">' if row.end_seq in said else ""
         yield (
             f'<li class="{row.kind}"><span class="name">{at}{_line(row.name)}{"</a>" * bool(at)}'
             f'</span><span class="time">{"" if took == "" else duration(took)}</span>'
             '<svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
-            f'<rect class="{row.tone}" x="{min(first, 99.6):.2f}" width="{width:.2f}" height="8"/>'
-            f'{wait if row.wait_s else ""}</svg><span class="how"><b class="{row.tone}">'
+            f'{drawn}{wait if row.wait_s else ""}</svg><span class="how"><b class="{row.tone}">'
             f"{_line(row.word)}</b> {_line(', '.join(_more(row)))}</span></li>\n"
         )
     yield "</ol></section>\n"
@@ -381,11 +381,6 @@ def _text(text: str) -> str:
 
 def _line(text: str) -> str:
     return escape(" ".join(visible(text).split()))
-
-
-def _tone_of(status: str) -> str:
-    good, bad = status == Status.COMPLETED, status in (Status.FAILED, Status.ABORTED)
-    return "good" if good else "bad" if bad else "odd"
 
 
 _STYLE = """
