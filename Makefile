@@ -231,7 +231,7 @@ $(PAGES): pyproject.toml Makefile
 	@touch $(PAGES)
 
 $(CLIENTS): pyproject.toml Makefile
-	$(call environment,$(PROTOCOLS),-e '.[mcp$(comma)serve]' openai==3.54.0 'a2a-sdk[http-server]==1.3.0' \
+	$(call environment,$(PROTOCOLS),-e '.[cli$(comma)mcp$(comma)serve]' openai==3.54.0 'a2a-sdk[http-server]==1.3.0' \
 	  playwright==1.65.2 $(NODE),$(NODE_CLIENTS))
 	@touch $(CLIENTS)
 

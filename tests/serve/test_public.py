@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import upshot
+from tests.serve.doors.asking import pay, refund
 from upshot import Agent, App, Decider, FinalizeDecision, Request, ScriptedModel, ToolCall
 from upshot.serve.public import public_events
 from upshot.serve.site import working
@@ -89,3 +90,14 @@ async def test_a_place_that_is_none_is_misuse() -> None:
     agent = Agent("a", model=ScriptedModel(["Done."]))
     with pytest.raises(upshot.Misuse):
         await seen(agent, after="x")
+
+
+async def test_answers_are_told_of_what_the_user_was_asked_and_of_nothing_else() -> None:
+    calls = [ToolCall("p", "pay", {"order": 1}), ToolCall("r", "refund", {"order": 1})]
+    agent = Agent("a", model=ScriptedModel([calls, "Done."]), tools=[pay, refund])
+    async with App([agent], journal="memory:") as app, working(app):
+        handle = await app.submit(agent, "Go.")
+        result = await handle.result()
+        await handle.answer(*(one.deny() for one in result.pending))
+        shown = [one async for one in public_events(app, handle) if one["kind"] == "answered"]
+    assert [(one["id"], one["approved"]) for one in shown] == [("p", False)]

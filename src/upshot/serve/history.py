@@ -8,7 +8,7 @@ conversation the client stands.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator, Callable, Container, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Sequence
 from fnmatch import fnmatch
 from typing import Any, NamedTuple
 
@@ -58,6 +58,7 @@ class Said(NamedTuple):
         message: What the user says.
         answers: The ids of the answers that come before it, oldest first: the run of each.
         edit: Names what the message takes the place of; "" where it comes after all that was said.
+        is_again: Whether another answer is wanted where one is there that has ended.
     """
 
     chat: str
@@ -65,6 +66,7 @@ class Said(NamedTuple):
     message: Message
     answers: Sequence[str]
     edit: str = ""
+    is_again: bool = False
 
 
 async def begin_turn(site: Site, user: User, agent_id: str, said: Said) -> RunHandle:
@@ -75,11 +77,19 @@ async def begin_turn(site: Site, user: User, agent_id: str, said: Said) -> RunHa
         Differs: As of ``place_of``.
     """
     what = encode([said.chat, said.id, said.message]).decode()
-    edit = f"{said.edit}\n{what}" if said.edit else ""
-    named = encode([user.tenant, user.id, agent_id, what, edit])
-    run_id = f"run-{hashlib.sha256(named).hexdigest()[:16]}"
-    if await site.sees(user, run_id):
-        return await site.run_of(user, run_id)
+    journal = await site.app.open()
+    time = 0
+    while True:
+        edit = f"{said.edit}\n{time or ''}{what}" if said.edit else ""
+        named = encode([user.tenant, user.id, agent_id, what, edit])
+        run_id = f"run-{hashlib.sha256(named).hexdigest()[:16]}"
+        if not await site.sees(user, run_id):
+            break
+        (run,) = await journal.runs(run_id=run_id)
+        if not (said.is_again and run.ended):
+            return await site.run_of(user, run_id)
+        _check_void([run])
+        time += 1
     place = await place_of(site, user, said.chat, said.answers, edit=edit)
     options: dict[str, Any] = {} if place.history is None else {"history": place.history}
     message = replace(said.message, metadata={_MESSAGE_ID: said.id})
@@ -207,15 +217,19 @@ async def place_of(
                 "the conversation has gone on meanwhile: load it again, then say it once more"
             )
         return Place(conversation)
-    later = [run for run in runs if not last or _began(run) > _began(last)]
-    if done := [run.run_id for run in later if not run.ended or run.effect is not Effect.NONE]:
+    _check_void([run for run in runs if not last or _began(run) > _began(last)])
+    mark = hashlib.sha256(f"{last and last.run_id}\n{edit}".encode()).hexdigest()[:16]
+    before = SeedReference(conversation=conversation, revision=since)
+    return Place(f"{chat}/{mark}", await journal.seed_messages(before) if last else ())
+
+
+def _check_void(runs: Iterable[RunSummary]) -> None:
+    """Refuse to leave what is under way or has done something."""
+    if done := [run.run_id for run in runs if not run.ended or run.effect is not Effect.NONE]:
         raise Differs(
             f"what was answered there is under way or has done something ({', '.join(done)}), and "
             "cannot be taken back: say in a new message what is to change"
         )
-    mark = hashlib.sha256(f"{last and last.run_id}\n{edit}".encode()).hexdigest()[:16]
-    before = SeedReference(conversation=conversation, revision=since)
-    return Place(f"{chat}/{mark}", await journal.seed_messages(before) if last else ())
 
 
 def _began(run: RunSummary) -> float:

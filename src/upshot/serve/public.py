@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.events import Event, ToolStarted
+from upshot.contract.events import ApprovalAnswered, Event, QuestionAnswered, ToolStarted
 from upshot.contract.forms.public_form import to_public_event
 from upshot.contract.message import Unknown
-from upshot.contract.pending import Pending, PendingApproval, PendingQuestion
+from upshot.contract.pending import Deny, Pending, PendingApproval, PendingQuestion
 from upshot.entry.run_handle import RunHandle
 from upshot.fleet.app import App
 from upshot.serve.users import Missing, User
@@ -49,25 +49,34 @@ async def public_events(
 
     Yields:
         One after the other until the run ends, over any parks; see ``to_public_event`` for the
-        kinds. A tool that has begun has ``arguments`` too where its ``public`` gives any.
+        kinds. A tool that has begun has ``arguments`` too where its ``public`` gives any. The kind
+        answered has the ``id`` of a question that was yielded before, and ``approved``, or the
+        ``value`` that was answered.
 
     Raises:
         Misuse: There is no such run, or *after* is no place of it.
         JournalError: The log is damaged or cannot be read.
     """
     views: dict[str, _View] = {}
+    asked: set[str] = set()
     async for event in handle.events(after=after or 0, deltas=True):
         if isinstance(event, Unknown):
             continue
         if (view := views.get(event.run_id)) is None:
             view = views[event.run_id] = await _view_of(app, event, stream)
-        shown = to_public_event(event, tools=view.names)
+        shown = _answered(event, asked) or to_public_event(event, tools=view.names)
         if shown is None or (view.is_held and shown["kind"] in _HELD):
             continue
+        asked.update(cast("str", one["id"]) for one in questions_in(shown))
         if isinstance(event, ToolStarted) and (choose := view.shown.get(event.call.name)):
             shown["arguments"] = _chosen(choose, event)
         part = f".{event.part}" if event.part else ""
         yield {**shown, "cursor": f"{event.run_id}/{event.seq}{part}"}
+
+
+def questions_in(event: PublicEvent) -> list[JsonObject]:
+    """What an event asks the user of the run; nothing but the end of a session asks any."""
+    return cast("list[JsonObject]", event.get("questions", []))
 
 
 async def public_run(
@@ -93,6 +102,20 @@ def asked_of_user(pending: Iterable[Pending]) -> list[PendingApproval | PendingQ
         for item in pending
         if isinstance(item, PendingApproval | PendingQuestion) and item.audience == "user"
     ]
+
+
+def _answered(event: Event, asked: Container[str]) -> PublicEvent | None:
+    """The answer to what the user was asked; what staff was asked is answered unseen."""
+    match event:
+        case ApprovalAnswered(answer=answer):
+            bare, told = event.call_id, {"approved": not isinstance(answer, Deny)}
+        case QuestionAnswered(id=bare, value=value):
+            told = {"value": value}
+        case _:
+            return None
+    # That of a child run may have been asked under its longer name.
+    known = [id for id in (bare, f"{event.run_id}/{bare}") if id in asked]
+    return {"kind": "answered", "id": known[0], **told} if known else None
 
 
 async def _view_of(app: App, event: Event, stream: Stream) -> _View:

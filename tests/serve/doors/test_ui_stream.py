@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 from typing import Any
@@ -219,6 +220,46 @@ async def test_a_yes_counts_for_what_was_shown() -> None:
         assert len(inbox["items"]) == 1
 
 
+@pytest.mark.parametrize(("approved", "state"), [(True, "available"), (False, "denied")])
+async def test_what_was_decided_stands_in_the_message(approved: bool, state: str) -> None:
+    async with served(app()) as site:
+        chat = Chat(site.by("cal"), "payer")
+        await chat.say("Pay it.")
+        mark = chat.call("p")["approval"]["id"]
+        _, more = await chat.decide("p", approved)
+        shown = (await chat.shown())[-1]["parts"]
+    told = [one for one in more if "approved" in one or "toolCallId" in one]
+    assert told[0] == {
+        "type": "tool-approval-response",
+        "approvalId": mark,
+        "approved": approved,
+    }
+    assert [one["type"] for one in told[1:]] == [f"tool-output-{state}"]
+    (part,) = [one for one in shown if one["type"] == "tool-pay"]
+    assert part["state"] == f"output-{state}"
+    assert part["approval"] == {"id": mark, "approved": approved}
+
+
+async def test_a_call_that_the_run_left_open_was_not_done() -> None:
+    @tool(effect="read", public=True)
+    async def hold() -> str:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+        return ""
+
+    holder = Agent("holder", model=ScriptedModel([ToolCall("h", "hold", {})]), tools=[hold])
+    async with served(app(holder)) as site:
+        chat, oz = Chat(site.by("cal"), "holder"), site.by("oz")
+        saying = asyncio.create_task(chat.say("Hold it."))
+        while not (runs := (await oz.get("/api/runs?agent=holder"))[1]["runs"]):
+            await asyncio.sleep(0)
+        await oz.post(f"/api/runs/{runs[0]['run_id']}/cancel")
+        chunks = await saying
+    left = {one["toolCallId"] for one in chunks if one["type"] == "tool-input-available"}
+    assert left == {one["toolCallId"] for one in chunks if one["type"] == "tool-output-error"}
+    assert chunks[-1]["finishReason"] == "interrupted"
+
+
 async def test_a_question_is_a_call_that_the_page_answers() -> None:
     async with served(app()) as site:
         chat = Chat(site.by("cal"), "tailor")
@@ -231,7 +272,10 @@ async def test_a_question_is_a_call_that_the_page_answers() -> None:
         status, more = await chat.answer(asked["toolCallId"], "M")
         assert status == 200, more
         chat.read(more)
+        (part,) = [one for one in (await chat.shown())[-1]["parts"] if "toolCallId" in one]
     assert text_of(chat.messages[-1]) == "Size M."
+    # A page that is opened anew is not asked again.
+    assert (part["state"], part["output"]) == ("output-available", "M")
 
 
 async def test_what_waits_for_staff_is_neither_shown_nor_taken() -> None:
@@ -332,6 +376,19 @@ async def test_an_answer_that_did_nothing_can_be_had_again() -> None:
     assert said[3] == ["One", "Answer 1", "Two", "Answer 3", "Three"]
     assert [text_of(one) for one in shown] == ["Two", "Answer 3", "Three", "Answer 4"]
     assert len(first["runs"]) == 2
+
+
+async def test_another_answer_is_had_as_often_as_it_is_wanted() -> None:
+    async with served(app()) as site:
+        chat = Chat(site.by("cal"), "echo")
+        await chat.say("Hello")
+        ids = [chat.messages.pop()["id"]]
+        # The page need not say which answer it is that it has no more.
+        for given in ({}, {}, {"messageId": "m-1"}, {"messageId": "m-1"}):
+            status, chunks = await chat.post(trigger="regenerate-message", **given)
+            assert status == 200, chunks
+            ids.append(chunks[0]["messageId"])
+    assert len({*ids}) == 5
 
 
 async def test_an_answer_that_did_something_stays() -> None:

@@ -276,8 +276,10 @@ class _Answer:
                 return self._reset(is_all="attempt" in event)
             case "tool":
                 return [*self._tool(event)]
-            case _:
+            case "end":
                 return [*self._ended(event)]
+            case _:
+                return []
 
     def _next(self, role: str) -> JsonObject:
         self._number += 1

@@ -219,7 +219,12 @@ class _Answer:
         self._open = ""
         self._said = ""
         self._calls: set[str] = set()
+        # The approvals that are asked for, by their calls, and the calls that are not settled.
+        self._asked: dict[str, str] = {}
+        self._denied: set[str] = set()
+        self._unsettled: dict[str, JsonObject] = {}
         self._in_step = False
+        self._is_fresh = False
 
     def add(self, event: PublicEvent) -> list[JsonObject]:
         """The chunks for an event."""
@@ -229,18 +234,25 @@ class _Answer:
             case "message":
                 return self._whole(str(event["text"]))
             case "reset":
-                return self._reset(event)
+                return self._reset()
             case "tool":
                 return [*self._tool(event)]
+            case "answered":
+                return [*self._answered(event)]
             case _:
                 return [*self._end(event)]
+
+    def _step(self) -> list[JsonObject]:
+        """Begin a step, unless one has just begun."""
+        is_fresh, self._in_step, self._is_fresh = self._is_fresh, True, False
+        return [] if is_fresh else [{"type": "start-step"}]
 
     def _begin(self) -> list[JsonObject]:
         if self._open:
             return []
         self._texts += 1
-        self._open, self._said, self._in_step = f"text-{self._texts}", "", True
-        return [{"type": "start-step"}, {"type": "text-start", "id": self._open}]
+        self._open, self._said = f"text-{self._texts}", ""
+        return [*self._step(), {"type": "text-start", "id": self._open}]
 
     def _delta(self, text: str) -> JsonObject:
         self._said += text
@@ -258,12 +270,9 @@ class _Answer:
         self._open = ""
         return [*void, *self._begin(), self._delta(text), *self._close()]
 
-    def _reset(self, event: PublicEvent) -> list[JsonObject]:
-        """What was said since the last whole reply is void, or all of it."""
+    def _reset(self) -> list[JsonObject]:
+        """What was said since the last whole reply is void; of a revised attempt none is shown."""
         chunks: list[JsonObject] = [{"type": "reset-step"}] if self._open else []
-        if "attempt" in event and self._said and not self._open:
-            revised: JsonObject = {"attempt": event["attempt"]}
-            chunks = [{"type": "data-revised", "data": revised}]
         self._open = self._said = ""
         return chunks
 
@@ -272,26 +281,59 @@ class _Answer:
             return
         self._calls.add(id)
         if not self._in_step:
-            self._in_step = True
-            yield {"type": "start-step"}
+            yield from self._step()
         shown: JsonObject = {"toolCallId": id, "toolName": name, "input": input}
         yield {"type": "tool-input-available", **shown, **more}
+        self._unsettled[id] = {"toolCallId": id, **more}
 
     def _tool(self, event: PublicEvent) -> Iterator[JsonObject]:
         id, name = str(event["id"]), str(event["name"])
         yield from self._call(id, name, event.get("arguments", {}), **_OURS)
-        settled: JsonObject = {"toolCallId": id, **_OURS}
         match event["state"]:
-            case "working":
+            case "working" if call := self._unsettled.get(id):
                 output: JsonObject = {"progress": event["text"]}
-                settled.update(output=output, preliminary=True)
-                yield {"type": "tool-output-available", **settled}
+                told: JsonObject = {**call, "output": output, "preliminary": True}
+                yield {"type": "tool-output-available", **told}
             case "done":
-                yield {"type": "tool-output-available", **settled, "output": {}}
+                yield from self._settled(id, {})
             case "failed":
-                yield {"type": "tool-output-error", **settled, "errorText": "It was not done."}
+                yield from self._failed(id)
             case _:
                 pass
+
+    def _answered(self, event: PublicEvent) -> Iterator[JsonObject]:
+        """What the user was asked is answered, and what follows is a step of its own.
+
+        A page sends what was answered when nothing but that is in the last step.
+        """
+        id = str(event["id"])
+        if "approved" in event:
+            yield from self._decided(id, approved=bool(event["approved"]))
+        else:
+            yield from self._settled(id, event["value"])
+        if not self._is_fresh:
+            yield from self._step()
+            self._is_fresh = True
+
+    def _decided(self, id: str, *, approved: bool) -> Iterator[JsonObject]:
+        if mark := self._asked.pop(id, ""):
+            self._denied.update(() if approved else (id,))
+            yield {"type": "tool-approval-response", "approvalId": mark, "approved": approved}
+
+    def _settled(self, id: str, output: Json) -> Iterator[JsonObject]:
+        yield from self._decided(id, approved=True)
+        if call := self._unsettled.pop(id, None):
+            yield {"type": "tool-output-available", **call, "output": output}
+
+    def _failed(self, id: str) -> Iterator[JsonObject]:
+        # What nobody approved in time was denied.
+        yield from self._decided(id, approved=False)
+        if (call := self._unsettled.pop(id, None)) is None:
+            return
+        if id in self._denied:
+            yield {"type": "tool-output-denied", "toolCallId": id}
+        else:
+            yield {"type": "tool-output-error", **call, "errorText": "It was not done."}
 
     def _end(self, event: PublicEvent) -> Iterator[JsonObject]:
         text = str(event.get("text", ""))
@@ -304,11 +346,15 @@ class _Answer:
                 yield from self._call(one["id"], one["tool"], one["arguments"], **_OURS)
                 # With the digest in it a yes counts for what was shown, and for nothing else.
                 mark = f"{one['id']} {one['digest']}"
+                self._asked[one["id"]] = mark
                 yield {"type": "tool-approval-request", "approvalId": mark, "toolCallId": one["id"]}
             else:
                 question = {"question": one["question"], "choices": one["choices"]}
                 # The page answers it: it is no call of the server's.
                 yield from self._call(one["id"], ASK, question)
+        if event["status"] != "input_required":
+            for id in [*self._unsettled]:
+                yield from self._failed(id)
         # What comes after it is a step of its own, also where the page has more than these.
         self._in_step = False
 
@@ -342,6 +388,10 @@ def _add_to(parts: list[JsonObject], chunk: JsonObject) -> None:
         case {"type": "tool-input-available", "toolName": str(name)}:
             part = {field: value for field, value in chunk.items() if field != "toolName"}
             parts.append({**part, "type": f"tool-{name}", "state": "input-available"})
+        case {"approvalId": mark, "approved": approved}:
+            approval: JsonObject = {"id": mark, "approved": approved}
+            (part,) = [one for one in parts if one.get("approval") == {"id": mark}]
+            part.update(state="approval-responded", approval=approval)
         case {"toolCallId": str(id)}:
             (part,) = [one for one in parts if one.get("toolCallId") == id]
             _settle(part, chunk)
@@ -357,6 +407,8 @@ def _settle(part: JsonObject, chunk: JsonObject) -> None:
             part.update(state="approval-requested", approval=approval)
         case {"type": "tool-output-available", "output": output}:
             part.update(state="output-available", output=output)
+        case {"type": "tool-output-denied"}:
+            part.update(state="output-denied")
         case {"errorText": said}:
             part.update(state="output-error", errorText=said)
         case _:
@@ -368,10 +420,10 @@ def _said(sent: _Sent, card: AgentCard) -> Said:
     *before, last = sent.messages
     if last.role != "user":
         raise Misuse(f"the last message is of {last.role}: only what the user says is taken")
-    is_edit = sent.message_id is not None or sent.trigger == "regenerate-message"
+    is_again = sent.trigger == "regenerate-message"
     answers = [one.id for one in before if one.role == "assistant"]
-    edit = sent.message_id or "the last" if is_edit else ""
-    return Said(sent.id, last.id, _to_message(last, card), answers, edit)
+    edit = sent.message_id or ("the last" if is_again else "")
+    return Said(sent.id, last.id, _to_message(last, card), answers, edit, is_again)
 
 
 def _to_message(said: _Said, card: AgentCard) -> Message:
