@@ -1,8 +1,8 @@
 """A desk of another library that is killed in the middle of a run; a test starts it.
 
-Arguments: the library, the address of the simulator, the journal, the file that the tool writes
-to, and where the process is killed: "before" or "after" the tool has written, "end" when the
-last reply has come, "nowhere".
+Arguments: the library (with _tools at its end the tool is the run's), the address of the simulator,
+the journal, the file that the tool writes to, and where the process is killed: "before" or "after"
+the tool has written, "end" when the last reply has come, "nowhere".
 """
 
 import asyncio
@@ -11,7 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
-from upshot import Agent, FinalizeDecision, Request, resume, run
+from upshot import Agent, FinalizeDecision, Request, resume, run, tool
 from upshot.adapters import as_engine
 from upshot.errors import UpshotError
 
@@ -46,7 +46,7 @@ def make_tool(where, wrote):
     return refund
 
 
-def pydantic_ai_engine(base_url, tool):
+def pydantic_ai_engine(base_url, refund):
     from openai import AsyncOpenAI
     from pydantic_ai import Agent as NativeAgent
     from pydantic_ai.models.openai import OpenAIChatModel
@@ -54,15 +54,37 @@ def pydantic_ai_engine(base_url, tool):
 
     client = AsyncOpenAI(base_url=base_url, api_key="no-key", max_retries=0)
     model = OpenAIChatModel("gpt-5", provider=OpenAIProvider(openai_client=client))
-    return as_engine(NativeAgent(model, tools=[tool]))
+    return as_engine(NativeAgent(model, tools=[refund]))
 
 
-ENGINES = {"pydantic_ai": pydantic_ai_engine}
+def langgraph_engine(base_url, refund):
+    from langchain.agents import create_agent
+    from langchain_openai import ChatOpenAI
+
+    model = ChatOpenAI(model="gpt-5", base_url=base_url, api_key="no-key", max_retries=0)
+    return as_engine(create_agent(model, [refund]))
+
+
+def langgraph_tools_engine(base_url, refund):
+    from langchain.agents import create_agent
+    from langchain_openai import ChatOpenAI
+
+    model = ChatOpenAI(model="gpt-5", base_url=base_url, api_key="no-key", max_retries=0)
+    return as_engine(lambda tools: create_agent(model, tools))
+
+
+ENGINES = {
+    "pydantic_ai": pydantic_ai_engine,
+    "langgraph": langgraph_engine,
+    "langgraph_tools": langgraph_tools_engine,
+}
 
 
 async def main(library, base_url, journal, wrote, where):
-    engine = ENGINES[library](base_url, make_tool(where, Path(wrote)))
-    agent = Agent("desk", engine=engine, deciders=[KillsAtEnd(where)])
+    refund = make_tool(where, Path(wrote))
+    engine = ENGINES[library](base_url, refund)
+    ours = [tool(effect="write")(refund)] if library.endswith("_tools") else []
+    agent = Agent("desk", engine=engine, tools=ours, deciders=[KillsAtEnd(where)])
     if Path(journal).exists():
         try:
             result = await resume(RUN, agent, journal=journal)
@@ -71,6 +93,8 @@ async def main(library, base_url, journal, wrote, where):
             return
     else:
         result = await run(agent, Request("Refund 7", run_id=RUN), journal=journal)
+    if result.error is not None:
+        print(result.error.code, end=" ")
     outcomes = [type(outcome).__name__ for outcome in result.tool_outcomes]
     print(result.status, result.content, *outcomes)
 

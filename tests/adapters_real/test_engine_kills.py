@@ -33,20 +33,26 @@ def written(folder):
 
 
 @pytest.mark.parametrize(
-    ("where", "wrote", "outcome"),
+    ("library", "where", "wrote", "comes"),
     [
-        ("before", [], "ToolFailure"),
-        ("after", ["7"], "ToolFailure"),
-        ("end", ["7"], "ToolExecutionResult"),
+        ("pydantic_ai", "before", [], "completed done ToolFailure"),
+        ("pydantic_ai", "after", ["7"], "completed done ToolFailure"),
+        ("pydantic_ai", "end", ["7"], "completed done ToolExecutionResult"),
+        ("langgraph_tools", "before", [], "completed done ToolFailure"),
+        ("langgraph_tools", "after", ["7"], "completed done ToolFailure"),
+        ("langgraph_tools", "end", ["7"], "completed done ToolExecutionResult"),
+        ("langgraph", "before", [], "interrupted failed None ToolFailure"),
+        ("langgraph", "after", ["7"], "interrupted failed None ToolFailure"),
+        ("langgraph", "end", ["7"], "completed done ToolExecutionResult"),
     ],
 )
-async def test_a_tool_that_writes_is_never_called_twice(tmp_path, where, wrote, outcome):
+async def test_a_tool_that_writes_is_never_called_twice(tmp_path, library, where, wrote, comes):
     async with Simulator(Scenario(replies=REPLIES)) as simulator:
-        status, _ = await work("pydantic_ai", simulator, tmp_path, where)
+        status, _ = await work(library, simulator, tmp_path, where)
         assert (status, written(tmp_path)) == (-signal.SIGKILL, wrote)
-        status, said = await work("pydantic_ai", simulator, tmp_path, "nowhere")
-        assert (status, said) == (0, f"completed done {outcome}")
+        status, said = await work(library, simulator, tmp_path, "nowhere")
+        assert (status, said) == (0, comes)
         assert written(tmp_path) == wrote
         # The first reply came from the log; the last one may not have been on disk.
         asked = [len(request.body["messages"]) for request in simulator.requests]
-        assert asked[0] < min(asked[1:])
+        assert asked[0] not in asked[1:]

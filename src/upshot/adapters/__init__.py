@@ -6,9 +6,10 @@ One function per library takes whatever that library returned or raised:
 - ``from_openai_agents``, ``from_pydantic_ai``, ``from_smolagents``, ``from_pi_agent``,
   ``from_langchain``, ``from_langgraph``: results of runs, single messages, and exceptions.
 
-``as_engine`` makes an engine of an agent of Pydantic AI: ``engine_calls`` has its model and tool
-calls made through the run, ``pydantic_ai_engine`` knows the library's hooks. Only there a library
-is imported, when an engine is made.
+``as_engine`` makes an engine of an agent of Pydantic AI or a graph of LangGraph: ``engine_calls``
+has its model and tool calls made through the run; ``pydantic_ai_engine`` and ``langgraph_engine``
+know the hooks of their libraries; ``langgraph_saver`` keeps a graph's checkpoints in the log. Only
+there a library is imported, when it is used.
 
 For reading, none of the libraries is imported or has to be installed: ``upshot.native`` reads their
 objects by attribute or key, so an object's JSON form works as well.
@@ -26,6 +27,10 @@ What holds throughout:
   ``metadata["unknown"]``; nothing is estimated without being marked as such.
 - The native object is ``result.raw``, in this process only.
 - The effect of a tool call that ran is unknown, since no library reports it.
+
+Traps of engines: what a hook of a library raises, the library may swallow, so what ends a run is
+kept (``EngineCalls.stop``) and raised again at the next call and at the end; an async callback of
+LangChain that is called by plain code cannot stop it, a plain one can.
 
 Traps: libraries count cached tokens differently (each adapter says how at its head); AISuite
 reports Anthropic's input without the cached part; smolagents puts the output of all calls of a step

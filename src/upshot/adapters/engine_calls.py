@@ -8,9 +8,10 @@ its top, it comes from the log.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
@@ -21,20 +22,26 @@ from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import Warned
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.contract.protocols import StreamItem
-from upshot.contract.tool_calls import ToolCall, ToolOutcome
+from upshot.contract.tool_calls import ToolCall, ToolFailure, ToolOutcome
 from upshot.contract.tool_context import ToolContext
 from upshot.models.prices import Prices
 from upshot.runs.engine_api.exceptions import Failed, Interrupted, Signal
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 from upshot.runs.resumption import read_arguments
+from upshot.tools.call_resumption import EarlierCalls
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_error import ToolError
 from upshot.wire.pricing import Price
 
+T = TypeVar("T")
 Call: TypeAlias = Callable[[], Awaitable[ModelResponse]]
 Work: TypeAlias = tuple[Json, Callable[[], Awaitable[object]]]
 Stream: TypeAlias = Callable[[], AsyncIterator[StreamItem]]
+
+APPROVAL, DEFERRED = "approval_required", "call_deferred"
+DEFERRALS: Final = (APPROVAL, DEFERRED)
+"""The codes of a call that did nothing, for it waits for people in the library's own way."""
 
 # What the run itself knows.
 _OF_RUN: Final = frozenset({"started_at", "duration_ms", "tool_outcomes"})
@@ -75,6 +82,8 @@ class EngineCalls:
         self._prices, self._has_own_prices = Prices.of(prices), prices is not None
         self._works: dict[str, Work] = {}
         self._found = Findings(raw=None)
+        self._known: dict[tuple[str, str], deque[ToolOutcome]] = {}
+        self._earlier = EarlierCalls()
 
     async def pause(self) -> None:
         """Stop where the run shall stop; called wherever it is safe.
@@ -96,8 +105,21 @@ class EngineCalls:
         self.stop = self.stop or signal
         return self.stop
 
+    def take_up(self) -> None:
+        """Take what the log has of tool calls, for an agent that finds its place itself."""
+        for record in self._run.earlier_records:
+            key = record.call_id, record.tool_name
+            self._known.setdefault(key, deque()).append(record.outcome)
+        _, self._earlier = self._run.take_left_over()
+
     async def ask(
-        self, name: str, request: ModelRequest, call: Call, stream: Stream | None
+        self,
+        name: str,
+        request: ModelRequest,
+        call: Call,
+        stream: Stream | None,
+        *,
+        tries_once: bool = False,
     ) -> ModelResponse:
         """Make a model call of the agent.
 
@@ -106,6 +128,7 @@ class EngineCalls:
             request: What the library sends, as far as it is known.
             call: Sends it and reads the reply; an error is a value.
             stream: The same in pieces, the reply last; None if the library cannot.
+            tries_once: Whether it cannot be sent a second time.
 
         Returns:
             The reply; ``raw`` is None if it came from the log.
@@ -116,6 +139,7 @@ class EngineCalls:
         await self.pause()
         try:
             model: Any = _NativeModel(name, request, call, stream, self)
+            model.tries_once = tries_once
             response = await self._run.call_model(request, model=model)
         except Signal as signal:
             raise self.end(signal) from signal
@@ -144,10 +168,33 @@ class EngineCalls:
             tools.add([self._own_tool(call.name, about)])
         self._works[call.id] = read_arguments(call.arguments), work
         try:
-            outcomes = await tools.dispatch([call])
+            outcomes = await self.dispatch(call)
         finally:
             self._works.pop(call.id, None)
         return outcomes[0] if outcomes else None
+
+    async def dispatch(self, call: ToolCall) -> list[ToolOutcome]:
+        """Make a call of any tool of the run, unless the log has its outcome.
+
+        Returns:
+            Its outcome; nothing if it waits for an approval.
+        """
+        tools, known = self._run.tools, self._known.get((call.id, call.name))
+        while known:
+            outcome = known.popleft()
+            if not (isinstance(outcome, ToolFailure) and str(outcome.code) in DEFERRALS):
+                return [outcome]
+        if not any(call.id in part for part in self._earlier):
+            return await tools.dispatch([call])
+        started, asked, answers = self._earlier
+        earlier = EarlierCalls(
+            _only(call.id, started), _only(call.id, asked), _only(call.id, answers)
+        )
+        # What comes later under this id is another call.
+        self._earlier = EarlierCalls(
+            _without(call.id, started), _without(call.id, asked), _without(call.id, answers)
+        )
+        return await tools.resume([call], earlier)
 
     def _own_tool(self, name: str, about: str) -> Tool:
         async def body(context: ToolContext[Any], arguments: JsonObject) -> object:
@@ -179,6 +226,10 @@ class EngineCalls:
         cost = self._prices.cost_of(response, name, at=datetime.now(UTC))
         return replace(response, cost=cost)
 
+    def is_read(self, name: str) -> bool:
+        """Whether the agent's own tool *name* only reads."""
+        return name in self._reads
+
     def list_untold(self) -> None:
         """Warn of the facts that no model call has told, once the agent is done."""
         if not self._found.usage.api_calls:
@@ -190,13 +241,24 @@ class EngineCalls:
             self._host.publish(Warned(warning=warning))
 
 
+def _only(key: str, values: Mapping[str, T]) -> dict[str, T]:
+    return {key: values[key]} if key in values else {}
+
+
+def _without(key: str, values: Mapping[str, T]) -> dict[str, T]:
+    return {name: value for name, value in values.items() if name != key}
+
+
 class _NativeModel:
     """One call of the agent's model, as a model of a run.
 
     Attributes:
         name: "provider:name".
         stream: Sends the request and yields the reply in pieces; None if the library cannot.
+        tries_once: Whether it cannot be sent a second time.
     """
+
+    tries_once: bool = False
 
     def __init__(
         self,

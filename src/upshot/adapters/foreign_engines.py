@@ -20,7 +20,9 @@ def as_engine(
     """Make an engine of an agent of another library: ``Agent("desk", engine=as_engine(theirs))``.
 
     Args:
-        agent: An ``Agent`` of Pydantic AI.
+        agent: An ``Agent`` of Pydantic AI; a compiled graph of LangGraph, such as an agent of
+            LangChain; or a function that makes such a graph of the run's tools, as a list of
+            LangChain's, which a graph can have in no other way.
         reads: The names of the agent's own tools that only read, so that a call that was cut off
             may be made again. All others count as tools that write.
         prices: What the agent's models cost, by "provider:model", before the public table; None
@@ -33,7 +35,15 @@ def as_engine(
         from upshot.adapters.pydantic_ai_engine import PydanticAIEngine
 
         return PydanticAIEngine(agent, reads=reads, prices=prices)
-    raise Misuse(f"as_engine takes an Agent of Pydantic AI, not {kind_of(agent)}")
+    is_factory = callable(agent) and not isinstance(agent, type)
+    if _is_of(agent, "langgraph", "Pregel") or is_factory:
+        from upshot.adapters.langgraph_engine import LangGraphEngine
+
+        return LangGraphEngine(agent, reads=reads, prices=prices)
+    raise Misuse(
+        "as_engine takes an Agent of Pydantic AI, a compiled graph of LangGraph or a function that "
+        f"makes one of a list of tools, not {kind_of(agent)}"
+    )
 
 
 def _is_of(value: object, package: str, name: str) -> bool:

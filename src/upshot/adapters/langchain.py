@@ -106,6 +106,22 @@ def from_langgraph(native: object) -> AgentResult[Json]:
     return findings.to_result()
 
 
+def read_message(message: object) -> Message:
+    """Read a message of any type; never raises."""
+    return _message(message, {})
+
+
+def ask_of(wait: object) -> str:
+    """What an ``Interrupt`` asks: its value, as JSON unless it is text."""
+    said = as_json(look(wait, "value"))
+    return said if isinstance(said, str) else encode_json(said).decode()
+
+
+def to_failure(exception: BaseException) -> Findings:
+    """Read an exception of a model call or a graph; never raises."""
+    return _find_failure(exception)
+
+
 def _find_failure(exception: BaseException) -> Findings:
     findings = find_failure(exception, _CODES)
     if findings.error is not None and findings.error.code == ErrorCode.INPUT_REQUIRED:
@@ -233,13 +249,11 @@ def _pending(wait: object, calls: list[ToolCall]) -> list[Pending]:
     found = [_asked_call(action, calls) for action in wanted]
     if found and all(found):
         return [to_pending(call) for call in found if call is not None]
-    said = as_json(value)
-    question = said if isinstance(said, str) else encode_json(said).decode()
     schema = as_json(look(wait, "response_schema"))
     return [
         PendingQuestion(
             id=as_text(look(wait, "id")),
-            question=question,
+            question=ask_of(wait),
             schema=schema if isinstance(schema, dict) else None,
         )
     ]

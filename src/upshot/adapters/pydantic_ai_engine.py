@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Final
 
 from msgspec.structs import replace
 
-from upshot.adapters.engine_calls import EngineCalls
+from upshot.adapters.engine_calls import APPROVAL, DEFERRED, EngineCalls
 from upshot.adapters.pydantic_ai import read_messages, read_response, to_failure, usage_of
 from upshot.contract.base.enums import ErrorCode, Origin, Role
 from upshot.contract.base.structs import Json, JsonObject, Local
@@ -57,7 +57,6 @@ from upshot.wire.decoding import encode_json
 from upshot.wire.pricing import Price
 
 _LIBRARY: Final = "Pydantic AI"
-_APPROVAL, _DEFERRED = "approval_required", "call_deferred"
 # What a tool raises to be called again, by now in the library's own wrapping.
 _AGAIN: Final = ("ModelRetry", "ToolRetryError")
 _YES: Final = ("approve", "deny")
@@ -428,7 +427,7 @@ class _Work:
     def _tool_error(self, error: Exception) -> ToolError:
         native = self._native
         if isinstance(error, native.ApprovalRequired | native.CallDeferred):
-            waits = _APPROVAL if isinstance(error, native.ApprovalRequired) else _DEFERRED
+            waits = APPROVAL if isinstance(error, native.ApprovalRequired) else DEFERRED
             return ToolError("it waits for an answer", code=waits, retryable=True)
         retryable = type(error).__name__ in _AGAIN
         text = str(error) if retryable else f"{type(error).__name__}: {error}"
@@ -439,9 +438,9 @@ class _Work:
         native = self._native
         text = self._run.tools.content_of(outcome)
         if isinstance(outcome, ToolFailure):
-            if str(outcome.code) == _APPROVAL:
+            if str(outcome.code) == APPROVAL:
                 raise native.ApprovalRequired
-            if str(outcome.code) == _DEFERRED:
+            if str(outcome.code) == DEFERRED:
                 raise native.CallDeferred
             if outcome.retryable:
                 raise native.ModelRetry(outcome.error)

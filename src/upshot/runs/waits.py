@@ -137,18 +137,22 @@ class Trying(TypedDict):
     before: FailedTries
 
 
-def retrying(context: RunContext, before: FailedTries) -> Trying:
-    """How a failed model call of a run is tried again, of which some tries were made *before*."""
+def retrying(context: RunContext, before: FailedTries, model: Model) -> Trying:
+    """How a failed call of *model* is tried again, of which some tries were made *before*.
+
+    One with ``tries_once`` cannot be asked again: who asked it does that.
+    """
     plan, parking = context.plan, context.supervisor.parking
     retry, clock = plan.retry, context.supervisor.interruptible_clock
     if parking is not None:
         clock = PausingClock(plan.clock, partial(parking.pause, context, is_asking=True))
         if retry is not None and retry.max_wait_s is None:
             retry = replace(retry, max_wait_s=_MAX_WAIT_S)
+    tries_once = bool(getattr(model, "tries_once", False))
     return {
-        "retry": retry,
+        "retry": None if tries_once else retry,
         "clock": clock,
-        "allow_empty": plan.agent.allow_empty,
+        "allow_empty": tries_once or plan.agent.allow_empty,
         "deadline_monotonic": context.budget.deadline,
         "before": before,
     }

@@ -21,7 +21,7 @@ from upshot.contract.protocols import Engine, Model
 from upshot.contract.result import AgentResult
 from upshot.contract.run_control import Checkpoint
 from upshot.contract.settings import Budget, ModelSettings, Retry
-from upshot.contract.tool_calls import ToolCall, ToolOutcome, ToolSpec
+from upshot.contract.tool_calls import ToolCall, ToolOutcome, ToolRecord, ToolSpec
 from upshot.errors import Misuse
 from upshot.models.registry import name_of
 from upshot.runs.dependencies import hold_inside
@@ -108,6 +108,7 @@ class Run:
     _logged: LoggedCalls | None = None
     _known: KnownOutcomes | None = None
     _point: Checkpoint | None = None
+    _earlier_records: tuple[ToolRecord, ...] = ()
     _running: SharedWork[AgentResult[Any]] | None = None
     _children: dict[str, AgentResult[Any]]
     _known_children: frozenset[str]
@@ -173,6 +174,7 @@ class Run:
                 "_keys",
                 "_is_handed_back",
                 "_is_at_top",
+                "_earlier_records",
             ):
                 vars(self).pop(name, None)
 
@@ -186,6 +188,7 @@ class Run:
             asked=dict(state.asked),
             answers=dict(state.answers),
             _is_at_top=True,
+            _earlier_records=tuple(state.records[state.records_before :]),
             _logged=LoggedCalls(state, _as_it_is if redaction is None else redaction.show),
             _known=KnownOutcomes(self._find_call),
         )
@@ -196,6 +199,11 @@ class Run:
     def cut_off(self) -> Sequence[ToolStarted]:
         """The calls that had no outcome when the session before this one ended."""
         return () if self._logged is None else self._logged.cut_off
+
+    @property
+    def earlier_records(self) -> Sequence[ToolRecord]:
+        """The calls of this attempt that earlier sessions settled, in order."""
+        return self._earlier_records
 
     def take_left_over(self) -> tuple[dict[str, ToolOutcome], EarlierCalls]:
         """``settled``, and ``unsettled``, ``asked`` and ``answers``, once: they are empty then."""
@@ -255,6 +263,11 @@ class Run:
                 f"agent {self.agent.id!r} has no model: give Agent(model=) or run(..., model=)"
             )
         return model
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether anybody watches replies as they come, so that it is worth asking for pieces."""
+        return self._context.recorder.watched
 
     async def ask_filters(self) -> None:
         """Ask the async filters of hand-offs which of them are on offer now.

@@ -336,7 +336,7 @@ class ModelCall:
             response, _ = await call_with_retry(
                 self._call if self._held is None else self._held.call_by(self._call),
                 on_retry=self._on_retry,
-                **retrying(context, self._before),
+                **retrying(context, self._before, self._model),
             )
         except asyncio.CancelledError:
             text = self._shown_text()
@@ -358,7 +358,7 @@ class ModelCall:
         items = stream_with_retry(
             self._stream if self._held is None else self._held.stream_by(self._stream),
             on_retry=self._on_retry,
-            **retrying(context, self._before),
+            **retrying(context, self._before, self._model),
         )
         async for item in items:
             if isinstance(item, ModelResponse):

@@ -1,0 +1,638 @@
+"""A compiled graph of LangGraph, such as an agent of LangChain, as the engine of a run.
+
+The graph works as it always does. A callback of ours stands at each call of a chat model and of a
+tool: it holds the call until the run lets it go, and tells the run what came of it. The graph's
+checkpoints are in the run's log, so that a run that goes on finds its place there.
+
+A callback can hold a call and end the run, but it cannot give a result in the call's stead. So a
+model that was cut off is asked again, and a tool of the graph's own that wrote and whose result is
+not in a checkpoint ends the run.
+
+Source:
+    langgraph 1.2 (``pregel``, ``types.py``), langchain-core 1.7 (``callbacks``), read in 2026.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from contextvars import ContextVar
+from importlib import import_module
+from typing import Any, ClassVar, Final
+
+from msgspec.structs import replace
+
+from upshot.adapters.engine_calls import DEFERRED, EngineCalls
+from upshot.adapters.langchain import ask_of, read_message, to_failure
+from upshot.adapters.langgraph_saver import open_saver
+from upshot.contract.base.enums import DeniedReason, ErrorCode, Origin, Role
+from upshot.contract.base.structs import Json, JsonObject, Local
+from upshot.contract.error import AgentError
+from upshot.contract.message import Image, Message, Text
+from upshot.contract.model_calls import (
+    ModelRequest,
+    ModelResponse,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+)
+from upshot.contract.pending import Pending
+from upshot.contract.protocols import StreamItem
+from upshot.contract.tool_calls import (
+    ToolCall,
+    ToolDenied,
+    ToolFailure,
+    ToolOutcome,
+    ToolSpec,
+    ToolTimeout,
+)
+from upshot.contract.usage import Usage
+from upshot.models.prices import Prices
+from upshot.native.langchain_messages import read_langchain_message, read_langchain_text
+from upshot.native.objects import as_arguments, as_count, as_items, as_json, as_text, look
+from upshot.runs.engine_api.exceptions import Failed, Parked
+from upshot.runs.engine_api.run_host import RunHost
+from upshot.runs.engine_api.run_view import Run
+from upshot.state.board import Board
+from upshot.tools.definition.tool_error import ToolError
+from upshot.wire.decoding import encode_json, parse_json
+from upshot.wire.pricing import Price
+
+_LIBRARY: Final = "LangGraph"
+_OURS: Final = "upshot_call"
+# Which call of a tool of the run it is: its callback is told so, the tool is not.
+_CALL_ID: ContextVar[str] = ContextVar("upshot_langgraph_call_id", default="")
+
+
+class LangGraphEngine:
+    """Has a graph of LangGraph do the work of a run; made by ``as_engine``.
+
+    Args:
+        graph: A compiled graph, or a function that makes one of the run's tools.
+        reads: The names of the graph's own tools that only read.
+        prices: What its models cost, before the public table.
+    """
+
+    # Its place is in the checkpoints, which are steps of the log.
+    goes_on_by_log: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        graph: Any,
+        *,
+        reads: Collection[str] = (),
+        prices: Prices | Mapping[str, Price] | None = None,
+    ) -> None:
+        self._graph = graph
+        self._options: dict[str, Any] = {"library": _LIBRARY, "reads": reads, "prices": prices}
+
+    def __repr__(self) -> str:
+        return f"LangGraphEngine({self._graph!r})"
+
+    async def execute(self, run: Run, host: RunHost, board: Board) -> object:
+        """Have the graph answer what stands on *board*.
+
+        Returns:
+            Its output; None where that is the text on the board.
+
+        Raises:
+            Failed: The graph failed, or a budget is spent.
+            Interrupted: The run was asked to stop.
+            Parked: A call or an ``interrupt`` waits for people.
+        """
+        calls = EngineCalls(run, host, **self._options)
+        calls.take_up()
+        work = _Work(run, host, board, calls)
+        try:
+            returned = await work.done_by(self._graph)
+        except _HandedOver:
+            returned = None
+        except Exception as error:
+            if calls.stop is not None:
+                raise calls.stop from error
+            calls.list_untold()
+            told = to_failure(error).error
+            if told is None or told.code is ErrorCode.INTERNAL:
+                raise
+            raise Failed(told) from error
+        finally:
+            await work.aclose()
+        calls.list_untold()
+        return returned
+
+
+class _HandedOver(Exception):
+    """A hand-off was made, which ends the run."""
+
+
+class _RunTools:
+    """The run's tools as the graph calls them: a call that waits interrupts the graph."""
+
+    def __init__(self, run: Run, calls: EngineCalls) -> None:
+        self._tools = run.tools
+        self._calls = calls
+        # Those that write take turns, as in a reply of the run's own model.
+        self._writing = asyncio.Lock()
+
+    def to_native(self) -> list[Any]:
+        """The tools in LangChain's form."""
+        return [self._make(spec) for spec in self._tools.schemas()]
+
+    def _make(self, spec: ToolSpec) -> Any:
+        async def call(**arguments: Any) -> str:
+            return await self._call(ToolCall(_CALL_ID.get(), spec.name, arguments))
+
+        return import_module("langchain_core.tools").StructuredTool(
+            name=spec.name,
+            description=spec.description,
+            args_schema=dict(spec.parameters),
+            coroutine=call,
+            handle_tool_error=True,
+        )
+
+    async def _call(self, call: ToolCall) -> str:
+        tool = self._tools.find(call.name)
+        async with self._writing if tool is not None and tool.may_write else nullcontext():
+            await self._calls.pause()
+            outcomes = await self._calls.dispatch(call)
+        if not outcomes:
+            raise _interrupt(call.id)
+        content = self._tools.content_of(outcomes[0])
+        if isinstance(outcomes[0], ToolDenied | ToolTimeout | ToolFailure):
+            raise import_module("langchain_core.tools").ToolException(content)
+        return content
+
+
+def _interrupt(call_id: str) -> Exception:
+    """What interrupts the graph where a call waits for an approval."""
+    wait = import_module("langgraph.types").Interrupt({_OURS: call_id}, id=call_id)
+    return import_module("langgraph.errors").GraphInterrupt((wait,))
+
+
+class _Work:
+    """One call of the graph."""
+
+    def __init__(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> None:
+        self._run = run
+        self._host = host
+        self._board = board
+        self._calls = calls
+        self._held = _HeldCalls(run, calls)
+        # What is on the board already, of this session by id, of earlier ones by what it says.
+        self._shown: set[str] = set()
+        self._left = list(board.produced())
+
+    async def aclose(self) -> None:
+        """End what the graph left open."""
+        await self._held.aclose()
+
+    async def done_by(self, graph: Any) -> object:
+        """Have *graph* work; returns its output, None where that is the text on the board."""
+        graph = await self._ready(graph)
+        config = {
+            "configurable": {"thread_id": self._run.id},
+            "callbacks": self._held.handlers(),
+        }
+        options: dict[str, Any] = {"durability": "sync"}
+        if self._run.dependencies is not None:
+            options["context"] = self._run.dependencies
+        given: object = self._input(graph)
+        state = await graph.aget_state(config)
+        if look(state, "config", "configurable", "checkpoint_id"):
+            self._note(self._seeded_ids())
+            given = await self._answered(state)
+        while True:
+            state = await self._pass(graph, given, config, options)
+            if not as_items(look(state, "interrupts")):
+                return self._output(look(state, "values"))
+            given = await self._answered(state)
+
+    async def _ready(self, graph: Any) -> Any:
+        """The graph with the run's tools and the run's log for its checkpoints."""
+        run = self._run
+        tools = _RunTools(run, self._calls).to_native()
+        if not hasattr(graph, "astream"):
+            made = graph(tools)
+            graph = await made if asyncio.iscoroutine(made) else made
+        elif tools:
+            names = ", ".join(tool.name for tool in tools)
+            raise Failed(
+                ErrorCode.INVALID_REQUEST,
+                f"the graph was compiled without the run's tools ({names}): give "
+                "as_engine(lambda tools: create_agent(model, tools=[*tools, ...]))",
+            )
+        self._held.ours = frozenset(tool.name for tool in tools)
+        return graph.copy({"checkpointer": await open_saver(run, self._host)})
+
+    # What goes in and comes out
+
+    def _input(self, graph: Any) -> dict[str, Any]:
+        given: dict[str, Any] = dict(self._run.request.inputs)
+        if "messages" not in graph.channels:
+            return given
+        messages = [_to_native(message) for message in self._board.seeded()]
+        if self._run.instructions is not None:
+            messages.insert(0, {"role": "system", "content": self._run.instructions})
+        ids = self._seeded_ids()
+        self._note(ids)
+        given["messages"] = [
+            {**message, "id": ident} for message, ident in zip(messages, ids, strict=True)
+        ]
+        return given
+
+    def _seeded_ids(self) -> list[str]:
+        count = len(self._board.seeded()) + (self._run.instructions is not None)
+        return [f"{self._run.id}-{self._run.attempt}-{number}" for number in range(count)]
+
+    def _note(self, ids: Sequence[str]) -> None:
+        self._shown.update(ids)
+
+    async def _pass(self, graph: Any, given: object, config: Any, options: Any) -> object:
+        """Have the graph work until it ends or waits; returns its state."""
+        modes = ["values", "messages"] if self._run.is_watched else ["values"]
+        async for mode, chunk in graph.astream(given, config, stream_mode=modes, **options):
+            if mode == "values":
+                self._show(as_items(look(chunk, "messages")))
+        return await graph.aget_state(config)
+
+    def _show(self, messages: Sequence[object]) -> None:
+        """Put on the board what the state's messages have more than it."""
+        for native in messages:
+            ident = as_text(look(native, "id"))
+            if ident in self._shown:
+                continue
+            self._shown.add(ident)
+            message = read_message(native)
+            if message in self._left:
+                self._left.remove(message)
+            else:
+                self._board.append(message)
+
+    async def _answered(self, state: object) -> object:
+        """What the graph goes on with: the answers to what it asked, None for none.
+
+        Raises:
+            Parked: Not everything is answered.
+        """
+        waits: list[Pending] = [*self._run.tools.pending]
+        answers: dict[str, Json] = {}
+        for wait in as_items(look(state, "interrupts")):
+            if look(wait, "value", _OURS) is not None:
+                continue
+            ident = as_text(look(wait, "id"))
+            try:
+                answers[ident] = await self._host.ask_user(ask_of(wait), key=ident)
+            except Parked as parked:
+                waits += parked.pending
+        if waits:
+            raise self._calls.end(Parked(*waits))
+        return import_module("langgraph.types").Command(resume=answers) if answers else None
+
+    def _output(self, state: object) -> object:
+        if as_items(look(state, "messages")):
+            structured = look(state, "structured_response")
+            if structured is None and not (self._board.answer() or "").strip():
+                self._refuse_empty()
+            return None if structured is None else as_json(structured)
+        return as_json(state)
+
+    def _refuse_empty(self) -> None:
+        if not self._run.agent.allow_empty:
+            text = "the graph ended with an empty reply: no text and no structured response"
+            raise Failed(AgentError(ErrorCode.EMPTY_REPLY, text, origin=Origin.MODEL))
+
+
+class _HeldCalls:
+    """The calls of models and tools that are under way.
+
+    Attributes:
+        ours: The names of the run's own tools, which pass its gates by themselves.
+    """
+
+    def __init__(self, run: Run, calls: EngineCalls) -> None:
+        self.ours: frozenset[str] = frozenset()
+        self._run = run
+        self._calls = calls
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self._open: dict[object, _Held] = {}
+
+    async def aclose(self) -> None:
+        """Cancel what has no end."""
+        left, self._open = [held.task for held in self._open.values()], {}
+        for task in left:
+            task.cancel()
+        for task in left:
+            with suppress(BaseException):
+                await task
+
+    def handlers(self) -> list[object]:
+        """The callback handlers of the graph.
+
+        Async code hears the one, plain code, in threads of its own, the other: what an async
+        handler raises there would be swallowed.
+        """
+        works: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
+            "on_chat_model_start": self.begin_model,
+            "on_llm_new_token": self.show,
+            "on_llm_end": self.end_model,
+            "on_llm_error": self.fail_model,
+            "on_tool_start": self.begin_tool,
+            "on_tool_end": self.end_tool,
+            "on_tool_error": self.fail_tool,
+        }
+        callbacks = import_module("langchain_core.callbacks")
+        return [
+            self._handler(callbacks.AsyncCallbackHandler, self._async_hook, works),
+            self._handler(callbacks.BaseCallbackHandler, self._plain_hook, works),
+        ]
+
+    def _handler(self, base: type[Any], make: Any, works: Mapping[str, Any]) -> object:
+        names: dict[str, Any] = {name: make(work) for name, work in works.items()}
+        return type("UpshotHandler", (base,), {**names, "raise_error": True, "run_inline": True})()
+
+    def _async_hook(self, work: Callable[..., Coroutine[Any, Any, None]]) -> object:
+        async def hook(handler: Any, *given: Any, **facts: Any) -> None:
+            if asyncio.get_running_loop() is self._loop:
+                await work(*given, **facts)
+
+        return hook
+
+    def _plain_hook(self, work: Callable[..., Coroutine[Any, Any, None]]) -> object:
+        def hook(handler: Any, *given: Any, **facts: Any) -> None:
+            if threading.get_ident() != self._thread:
+                asyncio.run_coroutine_threadsafe(work(*given, **facts), self._loop).result()
+
+        return hook
+
+    async def begin_model(
+        self, serialized: object, messages: Sequence[Any], *, run_id: object, **facts: Any
+    ) -> None:
+        """Hold a model call until the run lets it go.
+
+        Raises:
+            Signal: What ends the run.
+        """
+        if self._run.handoff is not None:
+            raise _HandedOver
+        held = _Held()
+        told, offered = look(facts, "metadata"), look(facts, "invocation_params", "tools")
+        name = f"{as_text(look(told, 'ls_provider'))}:{as_text(look(told, 'ls_model_name'))}"
+        held.task = asyncio.create_task(
+            self._calls.ask(
+                name,
+                ModelRequest(
+                    [read_message(message) for message in messages[0]],
+                    tools=tuple(map(_to_spec, as_items(offered))),
+                ),
+                held.work,
+                held.stream,
+                tries_once=True,
+            )
+        )
+        await self._wait_for_begin(run_id, held)
+
+    async def begin_tool(
+        self, serialized: object, written: str, *, run_id: object, **facts: Any
+    ) -> None:
+        """Hold a call of one of the graph's own tools until the run lets it go.
+
+        Raises:
+            Signal: What ends the run.
+            Exception: What interrupts the graph, as the call waits for an approval.
+        """
+        name, ident = as_text(look(serialized, "name")), as_text(facts.get("tool_call_id"))
+        if name in self.ours:
+            _CALL_ID.set(ident or str(run_id))
+            return
+        given = facts.get("inputs")
+        arguments = as_arguments(written if given is None else given)
+        held = _Held()
+        call = ToolCall(ident or str(run_id), name, arguments)
+        about = as_text(look(serialized, "description"))
+        held.task = asyncio.create_task(self._calls.call_tool(call, about, held.work))
+        if await self._wait_for_begin(run_id, held):
+            return
+        outcome: ToolOutcome | None = held.task.result()
+        if outcome is None:
+            raise _interrupt(call.id)
+        if not self._calls.is_read(name):
+            raise self._calls.end(Failed(_refusal(outcome)))
+
+    async def _wait_for_begin(self, key: object, held: _Held) -> bool:
+        """Wait until the run lets a call go; False if it came to an end without that."""
+        self._open[key] = held
+        begun = asyncio.ensure_future(held.begun.wait())
+        try:
+            await asyncio.wait({held.task, begun}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            begun.cancel()
+        if held.begun.is_set():
+            return True
+        del self._open[key]
+        result = await held.task
+        if isinstance(result, ModelResponse):
+            raise self._calls.end(
+                Failed(
+                    ErrorCode.NOT_AVAILABLE,
+                    "a graph cannot be given replies of a log: its run cannot be replayed",
+                )
+            )
+        return False
+
+    async def show(
+        self, token: object, *, run_id: object, chunk: object = None, **facts: Any
+    ) -> None:
+        """Take a piece of a reply."""
+        held = self._open.get(run_id)
+        if held is not None:
+            for delta in _deltas(look(chunk, "message")):
+                held.pieces.put_nowait(delta)
+
+    async def end_model(self, response: Any, *, run_id: object, **facts: Any) -> None:
+        """Take the reply of a model."""
+        reply = read_langchain_message(response.generations[0][0].message)
+        await self._end(run_id, reply)
+
+    async def fail_model(self, error: BaseException, *, run_id: object, **facts: Any) -> None:
+        """Take what a model's client raised."""
+        await self._end(run_id, _failed(error))
+
+    async def end_tool(self, output: object, *, run_id: object, **facts: Any) -> None:
+        """Take what a tool returned."""
+        await self._end(run_id, _value_of(output))
+
+    async def fail_tool(self, error: BaseException, *, run_id: object, **facts: Any) -> None:
+        """Take what a tool raised."""
+        await self._end(run_id, _tool_error(error))
+
+    async def _end(self, key: object, came: object) -> None:
+        """Take what came of a call.
+
+        Raises:
+            Signal: What ends the run.
+        """
+        held = self._open.pop(key, None)
+        if held is None:
+            return
+        if isinstance(came, ModelResponse) and isinstance(came.raw, asyncio.CancelledError):
+            held.task.cancel()
+        held.pieces.put_nowait(None)
+        held.came.set_result(came)
+        await asyncio.wait({held.task})
+        if not held.task.cancelled() and (error := held.task.exception()) is not None:
+            raise error
+
+
+class _Held:
+    """One call that is under way."""
+
+    task: asyncio.Task[Any]
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.came: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.pieces: asyncio.Queue[StreamItem | None] = asyncio.Queue()
+
+    async def work(self) -> Any:
+        """Let the call go, and wait for what comes of it."""
+        self.begun.set()
+        came = await self.came
+        if isinstance(came, Exception):
+            raise came
+        return came
+
+    async def stream(self) -> AsyncIterator[StreamItem]:
+        """The same, with the pieces of a reply as they come."""
+        self.begun.set()
+        while (piece := await self.pieces.get()) is not None:
+            yield piece
+        yield await self.came
+
+
+def _failed(error: BaseException) -> ModelResponse:
+    """The error of a call whose client raised *error*."""
+    found = to_failure(error)
+    told = found.error or AgentError(ErrorCode.INTERNAL, str(error))
+    return ModelResponse(
+        error=replace(told, origin=Origin.MODEL),
+        usage=Usage(api_calls=1),
+        rate_limit=found.rate_limit,
+        provider_data=found.provider_data,
+        local=Local(raw=error),
+    )
+
+
+def _value_of(output: object) -> object:
+    """What a tool returned, as JSON; a ``ToolMessage`` that tells of an error is one."""
+    content = look(output, "content")
+    if look(output, "tool_call_id") is None or content is None:
+        return as_json(output)
+    text = read_langchain_text(content)
+    if look(output, "status") == "error":
+        return ToolError(text, retryable=True)
+    known = parse_json(text)
+    return known if isinstance(known, dict | list | int | float) else text
+
+
+def _tool_error(error: BaseException) -> ToolError:
+    if any(kind.__name__ == "GraphBubbleUp" for kind in type(error).__mro__):
+        return ToolError("it waits for an answer", code=DEFERRED, retryable=True)
+    return ToolError(f"{type(error).__name__}: {error}", retryable=False)
+
+
+def _refusal(outcome: ToolOutcome) -> AgentError:
+    """Why the run ends at a call that the graph would make and must not."""
+    name = outcome.tool_name
+    if isinstance(outcome, ToolDenied):
+        text = f"the call of {name} was refused ({outcome.reason}): {outcome.details}"
+        is_limit = outcome.reason == DeniedReason.BUDGET
+        code = ErrorCode.BUDGET_EXCEEDED if is_limit else ErrorCode.POLICY_DENIED
+        return AgentError(code, text, origin=Origin.LIMIT if is_limit else Origin.HOST)
+    if isinstance(outcome, ToolFailure) and outcome.code is ErrorCode.INTERRUPTED:
+        text = f"{name} was cut off, and what came of it is unknown: {outcome.error}"
+    else:
+        text = (
+            f"{name} was called before the process ended, and the graph has lost what came of it; "
+            "it is not called again"
+        )
+    hint = "a tool of the run (Agent(tools=)) gets its outcome from the log"
+    return AgentError(ErrorCode.INTERRUPTED, f"{text}: {hint}", origin=Origin.ENGINE)
+
+
+def _to_native(message: Message) -> dict[str, Any]:
+    """A message in the form that LangChain reads."""
+    if message.role is Role.TOOL:
+        return {
+            "role": "tool",
+            "content": message.text,
+            "tool_call_id": message.tool_call_id,
+            "name": message.name,
+        }
+    made: dict[str, Any] = {"role": str(message.role), "content": _content(message)}
+    if message.tool_calls:
+        made["tool_calls"] = [_to_native_call(call) for call in message.tool_calls]
+    return made
+
+
+def _to_native_call(call: ToolCall) -> dict[str, Any]:
+    given = call.arguments
+    text = given if isinstance(given, str) else encode_json(given).decode()
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": text}}
+
+
+def _content(message: Message) -> object:
+    if not any(isinstance(part, Image) for part in message.parts):
+        return message.text
+    blocks: list[dict[str, Any]] = []
+    for part in message.parts:
+        if isinstance(part, Text):
+            blocks.append({"type": "text", "text": part.text})
+        elif isinstance(part, Image) and part.url:
+            blocks.append({"type": "image_url", "image_url": {"url": part.url}})
+        elif isinstance(part, Image) and isinstance(part.data, bytes):
+            blocks.append(_image_block(part))
+    return blocks
+
+
+def _image_block(part: Image) -> dict[str, Any]:
+    from base64 import b64encode
+
+    assert part.data is not None
+    text = b64encode(part.data).decode()
+    return {"type": "image", "base64": text, "mime_type": part.media_type}
+
+
+def _to_spec(tool: object) -> ToolSpec:
+    """A tool as it is offered to a model, in the forms of OpenAI and Anthropic."""
+    inner = look(tool, "function")
+    inner = tool if inner is None else inner
+    schema = look(inner, "parameters")
+    form = as_json(look(inner, "input_schema") if schema is None else schema)
+    parameters: JsonObject = form if isinstance(form, dict) else {}
+    return ToolSpec(
+        name=as_text(look(inner, "name")) or as_text(look(inner, "type")),
+        description=as_text(look(inner, "description")),
+        parameters=parameters,
+    )
+
+
+def _deltas(chunk: object) -> list[StreamItem]:
+    """The pieces of a reply in a chunk of it."""
+    made: list[StreamItem] = []
+    for thought in read_langchain_message(chunk).reasoning:
+        if thought.text:
+            made.append(ReasoningDelta(text=thought.text))
+    if text := read_langchain_text(look(chunk, "content")):
+        made.append(TextDelta(text=text))
+    for piece in as_items(look(chunk, "tool_call_chunks")):
+        made.append(
+            ToolCallDelta(
+                index=as_count(look(piece, "index")) or 0,
+                call_id=as_text(look(piece, "id")),
+                name=as_text(look(piece, "name")),
+                arguments=as_text(look(piece, "args")),
+            )
+        )
+    return made
