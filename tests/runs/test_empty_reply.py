@@ -144,3 +144,11 @@ def test_an_empty_reply_may_be_tried_again() -> None:
     error = from_contract({"error": {"code": "empty_reply", "message": "nothing"}}).error
     assert isinstance(error, AgentError)
     assert error.retryable
+
+
+@pytest.mark.parametrize("reply", [ModelResponse(), ModelResponse(error=AgentError("timeout"))])
+async def test_a_model_that_is_asked_once_is_asked_once(reply: ModelResponse) -> None:
+    model = Says(reply)
+    vars(model)["tries_once"] = True
+    await run(Agent("a", model=model), "?", retry=Retry(base_s=0))
+    assert model.asked == 1
