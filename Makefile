@@ -87,7 +87,7 @@ endef
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: fuzz chaos kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
+.PHONY: fuzz chaos beside kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
   fleet postgres release restate protocols chromium browser bench schema format clean
 
 help: ## list the targets
@@ -186,6 +186,9 @@ chaos: $(DEV) ## make COUNT=100000 runs against a server that answers anything
 
 stress: $(DEV) ## run the tests of time, processes and journals for SECONDS=600 on busy cores, frozen at random
 	@$(BIN)/python -m stress $(or $(SECONDS),600)
+
+beside: $(NATIVE) ## kill support desks of pydantic-ai and LangGraph COUNT=200 times, without and with the guard
+	@$(ADAPTERS)/bin/python -m kills.beside $(or $(COUNT),200)
 
 kills: $(DEV) ## kill runs with SIGKILL COUNT=10000 times at random moments until they end
 	@$(BIN)/python -m kills $(or $(COUNT),10000)

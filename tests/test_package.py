@@ -162,6 +162,7 @@ def test_no_function_is_too_long(path: Path) -> None:
 def test_importing_upshot_loads_no_heavy_library() -> None:
     tops = {name.partition(".")[0] for name in loaded_by("import upshot")}
     assert not tops & LOADED_AT_FIRST_USE
+    assert not any(name.startswith("upshot.guard") for name in loaded_by("import upshot"))
 
 
 @pytest.mark.parametrize("part", TAKEN_ALONE)

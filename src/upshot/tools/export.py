@@ -1,22 +1,28 @@
-"""A Toolbox's tools as native tools of other agent frameworks.
+"""Tools as native tools of other agent frameworks, whoever makes their calls.
+
+A ``Desk`` makes them: that of a Toolbox, which lives as long as this process, or that of
+``upshot.guard``, which keeps them in a journal. What differs between frameworks stands here, once.
 
 Source:
     pydantic-ai 2 (``Tool.from_schema``, ``ApprovalRequired``), openai-agents 0.20
-    (``FunctionTool``), langchain-core 1 (``BaseTool``), read in 2026.
+    (``FunctionTool``), langchain-core 1 (``BaseTool``), langgraph 1 (``interrupt``), read in 2026.
 """
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, cast
+
+import msgspec
 
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import JsonObject
-from upshot.contract.pending import Approve, PendingApproval
+from upshot.contract.pending import Approve, Deny, Edit, PendingApproval
 from upshot.contract.tool_calls import (
     ToolCall,
     ToolDenied,
@@ -31,6 +37,92 @@ from upshot.tools.execution.locks import Claim, Locks
 
 _WAITS = '{"error":"Blocked: it waits for the approval of a person","blocked":true}'
 _CALL_ID: ContextVar[str] = ContextVar("upshot_langchain_call_id", default="")
+
+
+class Conversation(NamedTuple):
+    """What a framework has of the conversation in which a call was made.
+
+    Attributes:
+        id: What the framework calls it, "" where it has no name.
+        said: What the user said last, "" for nothing.
+        turn: How often the user has said something.
+        replies: The calls of each reply of the model, the last one included; None where the
+            framework does not show them.
+    """
+
+    id: str = ""
+    said: str = ""
+    turn: int = 0
+    replies: tuple[tuple[ToolCall, ...], ...] | None = None
+
+
+class Decision(NamedTuple):
+    """What a framework had a person say about a call.
+
+    Attributes:
+        is_yes: Whether the call may be made.
+        reason: Why not, "" for no reason.
+        by: Whose approval it is: the framework's name.
+    """
+
+    is_yes: bool
+    reason: str = ""
+    by: str = ""
+
+
+class ForeignCall(NamedTuple):
+    """A call as a framework makes it.
+
+    Attributes:
+        call: Its id, tool and arguments.
+        decision: What a person said about it; None where nobody was asked yet.
+        context: Gives what the framework's own context object is, for who names runs by it.
+        conversation: Reads the conversation.
+    """
+
+    call: ToolCall
+    decision: Decision | None = None
+    context: object = None
+    conversation: Callable[[], Conversation] = Conversation
+
+
+class Handed(NamedTuple):
+    """What comes of a call.
+
+    Attributes:
+        outcome: Its outcome; None while it waits for a person.
+        content: What the model reads of it.
+        pending: What a person is asked; None with an outcome.
+    """
+
+    outcome: ToolOutcome | None
+    content: str = _WAITS
+    pending: PendingApproval | None = None
+
+
+class Desk(Protocol):
+    """Who makes the calls of a framework.
+
+    Attributes:
+        is_durable: Whether its calls outlive this process. Then a call that waits parks the
+            framework's run in its own way, outcomes are told as JSON, and calls may come from any
+            event loop.
+    """
+
+    @property
+    def is_durable(self) -> bool: ...
+
+    def schemas(self) -> Sequence[ToolSpec]:
+        """The tools on offer."""
+        ...
+
+    def find(self, name: str) -> Tool | None:
+        """The tool called *name*."""
+        ...
+
+    async def make(self, asked: ForeignCall) -> Handed:
+        """Make a call, or say that it waits."""
+        ...
 
 
 class Box(Protocol):
@@ -53,56 +145,83 @@ class Box(Protocol):
         """The tool called *name*."""
         ...
 
-    async def dispatch(self, calls: Sequence[ToolCall]) -> list[ToolOutcome]:
+    async def dispatch(self, calls: Sequence[ToolCall], *, turn: int = 0) -> list[ToolOutcome]:
         """Run calls."""
         ...
 
-    async def answer(self, answers: Iterable[Approve]) -> list[ToolOutcome]:
+    async def answer(self, answers: Iterable[Approve | Deny | Edit]) -> list[ToolOutcome]:
         """Go on with parked calls."""
         ...
 
 
-def to_pydantic_ai(box: Box) -> list[Any]:
+def to_pydantic_ai(desk: Desk) -> list[Any]:
     """Pydantic AI's tools; a call that needs approval becomes a deferred one of its own.
 
     Raises:
         Misuse: The package is not installed.
     """
     native = _load("pydantic_ai", "pydantic-ai-slim")
-    desk = _Desk(box)
 
     def make(spec: ToolSpec) -> object:
         async def call(context: Any, /, **arguments: Any) -> object:
-            call_id = context.tool_call_id or _new_id()
-            approved = bool(context.tool_call_approved)
-            outcome = await desk.run(call_id, spec.name, arguments, approved=approved)
-            if outcome is None:
-                raise native.ApprovalRequired
-            return native.ToolReturn(box.content_of(outcome), metadata=outcome)
+            # It comes with a no only to who makes the tool call itself, which is not this.
+            is_yes = bool(context.tool_call_approved)
+            asked = ForeignCall(
+                ToolCall(context.tool_call_id or _new_id(), spec.name, arguments),
+                Decision(is_yes=True, by="pydantic-ai") if is_yes else None,
+                context,
+                lambda: _pydantic_conversation(context),
+            )
+            handed = await desk.make(asked)
+            if handed.outcome is None:
+                raise native.ApprovalRequired(metadata=_shown(handed.pending))
+            return native.ToolReturn(handed.content, metadata=_told(handed.outcome, desk))
 
         return native.Tool.from_schema(
             call, spec.name, spec.description, dict(spec.parameters), takes_ctx=True
         )
 
-    return [make(spec) for spec in box.schemas()]
+    return [make(spec) for spec in desk.schemas()]
 
 
-def to_openai_agents(box: Box) -> list[Any]:
+def _shown(pending: PendingApproval | None) -> dict[str, Any]:
+    return {} if pending is None else msgspec.to_builtins(pending)
+
+
+def _pydantic_conversation(context: Any) -> Conversation:
+    said: list[str] = []
+    replies: list[tuple[ToolCall, ...]] = []
+    for message in context.messages:
+        parts = message.parts
+        if message.kind == "response":
+            called = [one for one in parts if one.part_kind == "tool-call"]
+            replies.append(
+                tuple(
+                    ToolCall(one.tool_call_id, one.tool_name, one.args_as_dict()) for one in called
+                )
+            )
+        else:
+            said += [str(one.content) for one in parts if one.part_kind == "user-prompt"]
+    last = said[-1] if said else ""
+    return Conversation(context.conversation_id or "", last, len(said), tuple(replies))
+
+
+def to_openai_agents(desk: Desk) -> list[Any]:
     """The OpenAI Agents SDK's tools; one that always needs approval interrupts the SDK's run.
 
     Raises:
         Misuse: The package is not installed.
     """
     native = _load("agents", "openai-agents")
-    desk = _Desk(box)
 
     def make(spec: ToolSpec) -> object:
-        asks = _always_asks(box.find(spec.name))
+        asks = _always_asks(desk.find(spec.name))
 
         async def invoke(context: Any, arguments: str) -> str:
             # The SDK comes here with a call that needs approval only once it was given.
-            outcome = await desk.run(context.tool_call_id, spec.name, arguments, approved=asks)
-            return _WAITS if outcome is None else box.content_of(outcome)
+            yes = Decision(is_yes=True, by="openai-agents") if asks else None
+            call = ToolCall(context.tool_call_id, spec.name, arguments)
+            return (await desk.make(ForeignCall(call, yes, context))).content
 
         return native.FunctionTool(
             name=spec.name,
@@ -113,23 +232,36 @@ def to_openai_agents(box: Box) -> list[Any]:
             needs_approval=asks,
         )
 
-    return [make(spec) for spec in box.schemas()]
+    return [make(spec) for spec in desk.schemas()]
 
 
-def to_langchain(box: Box) -> list[Any]:
-    """LangChain's tools, for its async calls; the outcome is the ``artifact`` of the message.
+def to_langchain(desk: Desk) -> list[Any]:
+    """LangChain's tools; the outcome is the ``artifact`` of the message.
+
+    At a desk that is durable, a call that waits is an ``interrupt`` of a graph of LangGraph. At
+    others the model reads that it waits, and the tools are for async calls only.
 
     Raises:
         Misuse: The package is not installed.
     """
     native = _load("langchain_core.tools", "langchain-core")
-    desk = _Desk(box)
+    # What runs a graph brings it along.
+    types = _load("langgraph.types", "langgraph") if desk.is_durable else None
 
-    async def call(name: str, arguments: JsonObject) -> tuple[str, ToolOutcome | None]:
-        outcome = await desk.run(_CALL_ID.get() or _new_id(), name, arguments)
-        return _WAITS if outcome is None else box.content_of(outcome), outcome
+    async def call(name: str, arguments: JsonObject) -> tuple[str, object]:
+        config = _langchain_config()
+        made = ToolCall(_CALL_ID.get() or _new_id(), name, arguments)
+        asked = ForeignCall(made, None, config, lambda: _langgraph_conversation(config))
+        handed = await desk.make(asked)
+        while handed.outcome is None and types is not None and _is_in_graph(config):
+            # It raises, which parks the graph, until somebody has resumed that with a value.
+            said = types.interrupt(_shown(handed.pending))
+            decision = _read_decision(said, made.id, config)
+            handed = await desk.make(asked._replace(decision=decision))
+        outcome = handed.outcome
+        return handed.content, None if outcome is None else _told(outcome, desk)
 
-    kind = _make_langchain_kind(native.BaseTool, call)
+    kind = _make_langchain_kind(native.BaseTool, call, is_durable=desk.is_durable)
     return [
         kind(
             name=spec.name,
@@ -137,45 +269,169 @@ def to_langchain(box: Box) -> list[Any]:
             args_schema=dict(spec.parameters),
             response_format="content_and_artifact",
         )
-        for spec in box.schemas()
+        for spec in desk.schemas()
     ]
 
 
-class _Desk:
-    """Runs calls that come one by one, with the locks that one batch of them would have."""
+def _langchain_config() -> Mapping[str, Any]:
+    return import_module("langchain_core.runnables.config").ensure_config()
+
+
+def _is_in_graph(config: Mapping[str, Any]) -> bool:
+    return "__pregel_scratchpad" in config.get("configurable", {})
+
+
+def _langgraph_conversation(config: Mapping[str, Any]) -> Conversation:
+    placed = config.get("configurable", {})
+    thread, read = str(placed.get("thread_id", "")), placed.get("__pregel_read")
+    try:
+        # The state of the graph as the step that makes the call found it.
+        messages: Any = None if read is None else read("messages")
+    except Exception:  # a state of another form, in which nothing is looked for
+        messages = None
+    if not isinstance(messages, list):
+        return Conversation(thread)
+    said: list[str] = []
+    replies: list[tuple[ToolCall, ...]] = []
+    for message in cast("list[Any]", messages):
+        kind = getattr(message, "type", "")
+        if kind == "human":
+            said.append(str(message.content))
+        elif kind == "ai":
+            calls = message.tool_calls
+            replies.append(tuple(ToolCall(one["id"], one["name"], one["args"]) for one in calls))
+    return Conversation(thread, said[-1] if said else "", len(said), tuple(replies))
+
+
+INBOX = "inbox"
+"""What a graph is resumed with where the answer is in the journal."""
+_FORMS = (
+    f'True, False, {{"approved": False, "reason": "..."}}, {INBOX!r} for what the journal has, '
+    "or a dict of these by call id"
+)
+
+
+def _read_decision(said: object, call_id: str, config: Mapping[str, Any]) -> Decision | None:
+    """What a graph was resumed with, for one call; None where that says nothing of it.
+
+    Raises:
+        Misuse: It has another form, or does not say which of several calls it is for.
+    """
+    given = cast("Mapping[str, object]", said) if isinstance(said, Mapping) else None
+    if given is not None and "approved" not in given:
+        if call_id not in given:
+            return None
+        said = given[call_id]
+    elif said != INBOX and _are_several(config):
+        # The framework hands the values of one step out in the order in which its calls ask.
+        raise Misuse(
+            f"several calls of one step may wait, and {said!r:.60} does not say for which it is: "
+            f"resume with Command(resume={{{call_id!r}: True, ...}})"
+        )
+    if said == INBOX:
+        return None
+    reason = ""
+    if isinstance(said, Mapping):
+        verdict = cast("Mapping[str, object]", said)
+        said, reason = verdict.get("approved"), str(verdict.get("reason", ""))
+    if not isinstance(said, bool):
+        raise Misuse(f"the graph was resumed with {said!r:.60}: give {_FORMS}")
+    return Decision(said, reason, by="langgraph")
+
+
+def _are_several(config: Mapping[str, Any]) -> bool:
+    """Whether the step may have other calls beside this one: it was not sent this call alone."""
+    path = config.get("metadata", {}).get("langgraph_path") or ("",)
+    replies = _langgraph_conversation(config).replies
+    return path[0] == "__pregel_pull" and bool(replies) and len(replies[-1]) > 1
+
+
+class BoxDesk:
+    """Makes the calls of a framework with a Toolbox, for as long as that lives.
+
+    Args:
+        box: The Toolbox.
+
+    Attributes:
+        is_durable: Whether its calls outlive this process.
+    """
+
+    is_durable: bool = False
+
+    def __init__(self, box: Box) -> None:
+        self._box = box
+        self._counter = Counter(box)
+
+    def schemas(self) -> Sequence[ToolSpec]:
+        """The tools on offer."""
+        return self._box.schemas()
+
+    def find(self, name: str) -> Tool | None:
+        """The tool called *name*."""
+        return self._box.find(name)
+
+    async def make(self, asked: ForeignCall) -> Handed:
+        """Make a call, or say that it waits."""
+        return await self._counter.serve(asked.call, asked.decision)
+
+
+class Counter:
+    """Makes calls that come one by one, with the locks that one batch of them would have.
+
+    Args:
+        box: Their Toolbox, which lives as long as this.
+    """
 
     def __init__(self, box: Box) -> None:
         self._box = box
         self._locks = Locks()
+        # What was asked for under the ids that wait.
+        self._asked: dict[str, JsonObject | str] = {}
 
-    async def run(
-        self, call_id: str, name: str, arguments: JsonObject | str, *, approved: bool = False
-    ) -> ToolOutcome | None:
-        """The outcome of a call, None while it waits for the user.
+    async def serve(
+        self, call: ToolCall, decision: Decision | None, *, edited: bool = False, turn: int = 0
+    ) -> Handed:
+        """Make a call, or take a person's word about one that waits.
 
         Args:
-            call_id: The framework's id of it.
-            name: The tool.
-            arguments: As the framework gave them.
-            approved: Whether the framework has had it approved.
+            call: The call, with the arguments that the framework gives now.
+            decision: What a person said; None where nobody was asked.
+            edited: Whether they are others than those that were asked about.
+            turn: A label for its record.
         """
-        claim = _claim_of(self._box.find(name), arguments)
+        claim = _claim_of(self._box.find(call.name), call.arguments)
         self._locks.enter(claim)
         try:
             await self._locks.wait(claim)
             outcomes: list[ToolOutcome] = []
-            if not self._waits(call_id):
-                outcomes = await self._box.dispatch([ToolCall(call_id, name, arguments)])
-            if approved and self._waits(call_id):
-                # The framework asks by id; it holds for what waits under that.
-                waiting = [one for one in self._box.pending if one.call_id == call_id]
-                outcomes = await self._box.answer([one.approve() for one in waiting])
+            pending = self._waiting(call.id)
+            if pending is None:
+                self._asked[call.id] = call.arguments
+                outcomes = await self._box.dispatch([call], turn=turn)
+                pending = self._waiting(call.id)
+            if decision is not None and pending is not None:
+                edited = edited or self._asked.get(call.id, call.arguments) != call.arguments
+                answer = _answer_of(decision, pending, call.arguments if edited else None)
+                outcomes = await self._box.answer([answer])
+                pending = self._waiting(call.id)
         finally:
             self._locks.leave(claim)
-        return outcomes[0] if outcomes else None
+        if not outcomes:
+            return Handed(None, pending=pending)
+        return Handed(outcomes[0], self._box.content_of(outcomes[0]))
 
-    def _waits(self, call_id: str) -> bool:
-        return any(one.call_id == call_id for one in self._box.pending)
+    def _waiting(self, call_id: str) -> PendingApproval | None:
+        return next((one for one in self._box.pending if one.call_id == call_id), None)
+
+
+def _answer_of(
+    decision: Decision, pending: PendingApproval, edited: JsonObject | str | None
+) -> Approve | Deny | Edit:
+    if not decision.is_yes:
+        return pending.deny(decision.reason, by=decision.by)
+    if isinstance(edited, dict):
+        return pending.edit(edited, by=decision.by)
+    return pending.approve(by=decision.by)
 
 
 def _claim_of(tool: Tool | None, arguments: JsonObject | str) -> Claim:
@@ -197,26 +453,55 @@ def _always_asks(tool: Tool | None) -> bool:
 
 
 def _make_langchain_kind(
-    base: type[Any], call: Callable[[str, JsonObject], Awaitable[object]]
+    base: type[Any],
+    call: Callable[[str, JsonObject], Coroutine[Any, Any, object]],
+    *,
+    is_durable: bool,
 ) -> Callable[..., object]:
+    # Its own way hands the call's id only to the message that it makes.
     async def arun(
         self: Any, tool_input: Any, *args: Any, tool_call_id: Any = None, **kwargs: Any
     ) -> object:
-        # Its own way hands the call's id only to the message that it makes.
         _CALL_ID.set(tool_call_id or "")
-        answer = await base.arun(self, tool_input, *args, tool_call_id=tool_call_id, **kwargs)
-        outcome = getattr(answer, "artifact", None)
-        if isinstance(outcome, ToolDenied | ToolTimeout | ToolFailure):
-            answer.status = "error"
-        return answer
+        return _marked(
+            await base.arun(self, tool_input, *args, tool_call_id=tool_call_id, **kwargs)
+        )
+
+    def run(
+        self: Any, tool_input: Any, *args: Any, tool_call_id: Any = None, **kwargs: Any
+    ) -> object:
+        _CALL_ID.set(tool_call_id or "")
+        return _marked(base.run(self, tool_input, *args, tool_call_id=tool_call_id, **kwargs))
 
     async def work(self: Any, config: Any = None, run_manager: Any = None, **arguments: Any) -> Any:
         return await call(self.name, arguments)
 
-    def run(self: Any, **arguments: Any) -> object:
-        raise NotImplementedError(f"{self.name} is async: use ainvoke")
+    def work_here(self: Any, config: Any = None, run_manager: Any = None, **arguments: Any) -> Any:
+        if not is_durable:
+            raise NotImplementedError(f"{self.name} is async: use ainvoke")
+        return asyncio.run(call(self.name, arguments))
 
-    return type("UpshotTool", (base,), {"arun": arun, "_arun": work, "_run": run})
+    ways = {"arun": arun, "run": run, "_arun": work, "_run": work_here}
+    return type("UpshotTool", (base,), ways)
+
+
+_ERRORS = {one.__struct_config__.tag for one in (ToolDenied, ToolTimeout, ToolFailure)}
+
+
+def _marked(answer: Any) -> object:
+    """A message, as one of an error where it tells of one."""
+    outcome = getattr(answer, "artifact", None)
+    kind: object = getattr(outcome, "kind", "")
+    if isinstance(outcome, dict):
+        kind = cast("JsonObject", outcome).get("kind")
+    if kind in _ERRORS:
+        answer.status = "error"
+    return answer
+
+
+def _told(outcome: ToolOutcome, desk: Desk) -> object:
+    """An outcome for a framework's messages, as JSON where these are kept."""
+    return msgspec.to_builtins(outcome) if desk.is_durable else outcome
 
 
 def _new_id() -> str:

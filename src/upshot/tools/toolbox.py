@@ -690,9 +690,9 @@ class Toolbox:
         Raises:
             Misuse: The package is not installed.
         """
-        from upshot.tools.export import to_pydantic_ai
+        from upshot.tools.export import BoxDesk, to_pydantic_ai
 
-        return to_pydantic_ai(self)
+        return to_pydantic_ai(BoxDesk(self))
 
     def for_openai_agents(self) -> list[Any]:
         """The tools on offer as function tools of the OpenAI Agents SDK; see ``for_pydantic_ai``.
@@ -703,9 +703,9 @@ class Toolbox:
         Raises:
             Misuse: The package is not installed.
         """
-        from upshot.tools.export import to_openai_agents
+        from upshot.tools.export import BoxDesk, to_openai_agents
 
-        return to_openai_agents(self)
+        return to_openai_agents(BoxDesk(self))
 
     def for_langchain(self) -> list[Any]:
         """The tools on offer as LangChain's own, for async calls; see ``for_pydantic_ai``.
@@ -716,9 +716,9 @@ class Toolbox:
         Raises:
             Misuse: The package is not installed.
         """
-        from upshot.tools.export import to_langchain
+        from upshot.tools.export import BoxDesk, to_langchain
 
-        return to_langchain(self)
+        return to_langchain(BoxDesk(self))
 
     # -- inside
 
