@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from upshot.contract.base.enums import ErrorCode, Origin, Status
 from upshot.contract.base.json_values import to_free_json
+from upshot.contract.base.structs import JsonObject
 from upshot.contract.error import AgentError
 from upshot.contract.events import REDACTED
 from upshot.contract.message import Message
@@ -24,6 +25,7 @@ from upshot.runs.plan import Plan, RunOptions
 from upshot.runs.redaction import lift_secrets
 from upshot.runs.run_context import current_run
 from upshot.state.run_state import RunState
+from upshot.state.summary import OWNERS, owner_of
 from upshot.state.turns import PREPARED, ConversationState, Turn, told_of, turn_of
 
 
@@ -142,6 +144,7 @@ async def joined(plan: Plan, options: RunOptions, journal: Journal, part: Part) 
         plan,
         history=(*messages, *plan.history, *(() if told is None else (told,))),
         asked=tuple(message for _, message in found.asked) if said else (),
+        attributes=_with_owner(plan.attributes, found.runs),
         taint=plan.taint or (found.taint if said or earlier else None),
         named_seed=(found.seed, said) if is_named else None,
         turn=Turn(
@@ -153,6 +156,14 @@ async def joined(plan: Plan, options: RunOptions, journal: Journal, part: Part) 
             tokens=found.tokens if said else None,
         ),
     )
+
+
+def _with_owner(attributes: JsonObject, runs: Sequence[RunSummary]) -> JsonObject:
+    """The attributes of a turn; one that says no user is the user's whose conversation it is."""
+    if any(owner_of(attributes)) or not runs:
+        return attributes
+    named = zip(OWNERS, (runs[0].owner, runs[0].tenant), strict=True)
+    return {**attributes, **{name: value for name, value in named if value}}
 
 
 async def _read(id: str, plan: Plan, journal: Journal, *, without: str = "") -> ConversationState:
