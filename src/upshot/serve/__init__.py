@@ -21,4 +21,5 @@ What always holds:
 from upshot.lazy import lazy_imports
 
 with lazy_imports(globals()):
+    from upshot.serve.public import public_events as public_events
     from upshot.serve.users import User as User
