@@ -11,14 +11,14 @@ from tests.serve.doors.test_ui_stream import Chat, text_of
 from tests.serve.kit import served
 from upshot import Agent, App, ScriptedModel
 
-CODE = '''
+CODE = """
 from upshot import Agent, ScriptedModel
 
 agent = Agent(
     "echo",
     model=ScriptedModel(lambda messages: " + ".join(one.text for one in messages)),
 )
-'''
+"""
 
 
 def app(journal: Path) -> App:
@@ -66,7 +66,9 @@ async def test_a_page_goes_on_with_what_the_terminal_began(tmp_path: Path) -> No
         body = {"agent": "echo", "text": "Three", "conversation": "chat-1"}
         status, begun = await site.by("oz").post("/api/runs", body)
         assert status == 201, begun
-        while (await site.by("oz").get(f"/api/runs/{begun['run_id']}"))[1]["head"]["status"] != "completed":
+        while (await site.by("oz").get(f"/api/runs/{begun['run_id']}"))[1]["head"][
+            "status"
+        ] != "completed":
             pass
         # What is nobody's is no customer's either.
         assert (await site.by("cal").get("/api/conversations/chat-1"))[0] in (403, 404)

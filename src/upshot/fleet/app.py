@@ -63,6 +63,8 @@ from upshot.runs.limits.pacer import Pacer
 from upshot.runs.plan import ResumeOptions, RunOptions, Where
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
     from upshot.serve.users import UserOf
 
 AsgiEvent = MutableMapping[str, object]
@@ -504,11 +506,12 @@ class App:
         work: bool = True,
         max_body: int = 1_000_000,
         rate: int = 1_000,
-    ) -> AsgiApp:
+    ) -> Starlette:
         """The App behind HTTP: the console, the inbox, and the protocols of others.
 
-        To be served alone or mounted in another application, whose lifespan then has to enter that
-        of this one. It opens the journal as it starts, and closes it. It needs the extra ``serve``.
+        To be served alone or mounted in another application, whose lifespan then has to enter
+        ``router.lifespan_context`` of this one. It opens the journal as it starts, and closes it.
+        It needs the extra ``serve``.
 
         Args:
             user: Says who sent a request, a ``upshot.serve.User`` or None for nobody; plain or
@@ -540,7 +543,7 @@ class App:
             max_body=max_body,
             rate=rate,
         )
-        return cast("AsgiApp", site.asgi())
+        return site.asgi()
 
     def tools_of(self, agent_id: str) -> tuple[Any, ...]:
         """What runs of an agent are given as tools: those of the agent, and of the App."""

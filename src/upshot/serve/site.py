@@ -38,7 +38,6 @@ from upshot.state.child_runs import bare_id
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
     from starlette.routing import BaseRoute
-    from starlette.types import ASGIApp
 
     from upshot.contract.conversation import ConversationSummary
     from upshot.contract.message import Message
@@ -106,7 +105,7 @@ class Site:
         # Whose a run is never changes.
         self._owners: dict[str, _Owner] = {}
 
-    def asgi(self, routes: Iterable[BaseRoute] = ()) -> ASGIApp:
+    def asgi(self, routes: Iterable[BaseRoute] = ()) -> Starlette:
         """The ASGI application with all doors, and further routes."""
         from upshot.serve import console
 
