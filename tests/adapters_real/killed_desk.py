@@ -2,7 +2,8 @@
 
 Arguments: the library (with _tools at its end the tool is the run's), the address of the simulator,
 the journal, the file that the tool writes to, and where the process is killed: "before" or "after"
-the tool has written, "end" when the last reply has come, "nowhere".
+the tool has written, "second" before it has for order 8, "end" when the last reply has come,
+"nowhere".
 """
 
 import asyncio
@@ -35,7 +36,7 @@ class KillsAtEnd:
 def make_tool(where, wrote):
     def refund(x: int) -> str:
         """Refund an order."""
-        if where == "before":
+        if where == "before" or (where == "second" and x == 8):
             kill()
         with wrote.open("a") as file:
             file.write(f"{x}\n")
@@ -73,10 +74,34 @@ def langgraph_tools_engine(base_url, refund):
     return as_engine(lambda tools: create_agent(model, tools))
 
 
+def one_node_tools_engine(base_url, refund):
+    """Calls all tools of a reply in one node, whose results are saved together."""
+    from langchain_openai import ChatOpenAI
+    from langgraph.graph import START, MessagesState, StateGraph
+    from langgraph.prebuilt import ToolNode, tools_condition
+
+    model = ChatOpenAI(model="gpt-5", base_url=base_url, api_key="no-key", max_retries=0)
+
+    def make(tools):
+        async def ask(state):
+            return {"messages": [await model.bind_tools(tools).ainvoke(state["messages"])]}
+
+        graph = StateGraph(MessagesState)
+        graph.add_node("ask", ask)
+        graph.add_node("tools", ToolNode(tools))
+        graph.add_edge(START, "ask")
+        graph.add_conditional_edges("ask", tools_condition)
+        graph.add_edge("tools", "ask")
+        return graph.compile()
+
+    return as_engine(make)
+
+
 ENGINES = {
     "pydantic_ai": pydantic_ai_engine,
     "langgraph": langgraph_engine,
     "langgraph_tools": langgraph_tools_engine,
+    "one_node_tools": one_node_tools_engine,
 }
 
 

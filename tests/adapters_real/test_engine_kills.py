@@ -56,3 +56,16 @@ async def test_a_tool_that_writes_is_never_called_twice(tmp_path, library, where
         # The first reply came from the log; the last one may not have been on disk.
         asked = [len(request.body["messages"]) for request in simulator.requests]
         assert asked[0] not in asked[1:]
+
+
+async def test_a_call_that_ended_is_handed_back_though_the_graph_has_not_saved_it(tmp_path):
+    asked = [ScriptedCall(name="refund", arguments={"x": x}) for x in (7, 8)]
+    replies = (Reply(tool_calls=tuple(asked)), Reply(text="done"))
+    async with Simulator(Scenario(replies=replies)) as simulator:
+        status, _ = await work("one_node_tools", simulator, tmp_path, "second")
+        assert (status, written(tmp_path)) == (-signal.SIGKILL, ["7"])
+        _, said = await work("one_node_tools", simulator, tmp_path, "nowhere")
+    assert (said, written(tmp_path)) == (
+        "completed done ToolExecutionResult ToolFailure",
+        ["7"],
+    )

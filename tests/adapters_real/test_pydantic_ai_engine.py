@@ -14,8 +14,12 @@ from upshot import (
     Answer,
     Approve,
     Budget,
+    Deny,
     Handoff,
+    Misuse,
+    ScriptEngine,
     open_journal,
+    replay,
     resume,
     run,
     start,
@@ -173,6 +177,7 @@ async def test_a_refused_call_is_classified(status, code, wait_s):
     assert (result.error.code, result.error.status_code) == (code, status)
     assert (result.error.retryable, result.error.retry_after_s) == (True, wait_s)
     assert result.usage.api_calls == 1
+    assert [warning.code for warning in result.warnings] == ["not_told"]
 
 
 async def test_a_refused_call_is_tried_again_as_the_run_says():
@@ -328,6 +333,7 @@ async def test_a_tool_of_the_run_passes_its_gates_and_parks_the_run(refund, add,
         assert parked.status == "input_required"
         [pending] = parked.pending
         assert (pending.tool_name, pending.arguments, added) == ("refund", {"x": 7}, [1])
+        assert pending.call_id == parked.messages[0].tool_calls[0].id
         result = await resume(
             parked.run_id, agent, journal=journal, answers=[Approve(pending.call_id)]
         )
@@ -424,7 +430,35 @@ async def test_what_an_agent_that_it_asks_used_is_counted():
 
 
 def test_what_is_no_agent_is_refused():
-    from upshot import Misuse
-
     with pytest.raises(Misuse, match="as_engine takes"):
         as_engine("agent")
+
+
+async def test_a_run_is_replayed_without_a_call(add, added, journal):
+    async with desk(calls(1), says("three"), tools=[add]) as agent:
+        result = await run(agent, "Add", journal=journal)
+        again = await replay(result.run_id, agent, journal=journal)
+    assert (again.same, again.result.content, added) == (True, "three", [1])
+
+
+async def test_an_agent_inside_a_run_shares_its_log(add, journal):
+    async with desk(calls(1), says("three"), tools=[add]) as agent:
+
+        async def script(current, host, board):
+            return (await current.child(agent, "Add")).content
+
+        result = await run(Agent("outer", engine=ScriptEngine(script)), "Add", journal=journal)
+    assert (result.output, result.usage.input_tokens) == ("three", 200)
+
+
+async def test_approvals_are_answered_one_by_one(refund, added, journal):
+    replies = (calls(1, 2, name="refund"), calls(3, name="refund"), says("done"))
+    async with desk(*replies, ours=[refund]) as agent:
+        result = await run(agent, "Refund", journal=journal)
+        for answer in (Approve, Deny, Approve):
+            answers = [answer(result.pending[0].call_id)]
+            result = await resume(result.run_id, agent, journal=journal, answers=answers)
+    assert (result.content, added, result.usage.api_calls) == ("done", [1, 3], 3)
+    assert [type(outcome) for outcome in result.tool_outcomes] == [
+        *(ToolExecutionResult, ToolDenied, ToolExecutionResult)
+    ]

@@ -27,6 +27,7 @@ from upshot import (
     ScriptEngine,
     Status,
     ToolCall,
+    open_journal,
     replay,
     resume,
     run,
@@ -334,6 +335,20 @@ async def test_a_replay_inside_a_run_is_misuse() -> None:
     result = await run(Agent("a", engine=ScriptEngine(look)), "?")
     assert result.error is not None
     assert (result.error.type, "inside a run" in result.error.message) == ("Misuse", True)
+
+
+async def test_a_run_of_an_engine_that_takes_no_replies_is_misuse() -> None:
+    class Alone:
+        can_replay = False
+
+        async def execute(self, run: Any, host: Any, board: Any) -> str:
+            return "done"
+
+    agent = Agent("a", engine=Alone())
+    async with open_journal("memory:") as journal:
+        result = await run(agent, "?", journal=journal)
+        with pytest.raises(Misuse, match="a run of Alone cannot be replayed"):
+            await replay(result.run_id, agent, journal=journal)
 
 
 async def test_a_run_that_is_not_there_is_misuse() -> None:

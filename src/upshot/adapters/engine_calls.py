@@ -59,6 +59,7 @@ class EngineCalls:
         reads: The names of the agent's own tools that only read. All others count as tools that
             write: what was begun and has no outcome is not made again.
         prices: What its models cost, before the public table; None is that table alone.
+        tool_versions: Where the versions of its own tools are put, by name; None for nowhere.
 
     Attributes:
         library: As given.
@@ -73,6 +74,7 @@ class EngineCalls:
         library: str,
         reads: Collection[str],
         prices: Prices | Mapping[str, Price] | None,
+        tool_versions: dict[str, str] | None = None,
     ) -> None:
         self.stop: Signal | None = None
         self._run = run
@@ -81,6 +83,7 @@ class EngineCalls:
         self._reads = frozenset(reads)
         self._prices, self._has_own_prices = Prices.of(prices), prices is not None
         self._works: dict[str, Work] = {}
+        self._tool_versions = {} if tool_versions is None else tool_versions
         self._found = Findings(raw=None)
         self._known: dict[tuple[str, str], deque[ToolOutcome]] = {}
         self._earlier = EarlierCalls()
@@ -165,7 +168,9 @@ class EngineCalls:
         await self.pause()
         tools = self._run.tools
         if tools.find(call.name) is None:
-            tools.add([self._own_tool(call.name, about)])
+            own = self._own_tool(call.name, about)
+            tools.add([own])
+            self._tool_versions[own.name] = own.version
         self._works[call.id] = read_arguments(call.arguments), work
         try:
             outcomes = await self.dispatch(call)

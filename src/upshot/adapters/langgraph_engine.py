@@ -77,6 +77,8 @@ class LangGraphEngine:
 
     # Its place is in the checkpoints, which are steps of the log.
     goes_on_by_log: ClassVar[bool] = True
+    # A callback cannot give a model's reply in its stead.
+    can_replay: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -431,14 +433,8 @@ class _HeldCalls:
         if held.begun.is_set():
             return True
         del self._open[key]
-        result = await held.task
-        if isinstance(result, ModelResponse):
-            raise self._calls.end(
-                Failed(
-                    ErrorCode.NOT_AVAILABLE,
-                    "a graph cannot be given replies of a log: its run cannot be replayed",
-                )
-            )
+        # What it raised ends the run.
+        await held.task
         return False
 
     async def show(

@@ -70,6 +70,9 @@ class PydanticAIEngine:
         reads: The names of its own tools that only read.
         prices: What its models cost, before the public table.
 
+    Attributes:
+        tool_versions: The versions of the agent's own tools that were called, by name.
+
     Raises:
         Misuse: The package is too old.
     """
@@ -88,7 +91,13 @@ class PydanticAIEngine:
         if not hasattr(base, "get_wrapper_model"):
             raise Misuse("this Pydantic AI is too old: pip install -U 'pydantic-ai-slim>=2.68'")
         self._agent = agent
-        self._options: dict[str, Any] = {"library": _LIBRARY, "reads": reads, "prices": prices}
+        self.tool_versions: dict[str, str] = {}
+        self._options: dict[str, Any] = {
+            "library": _LIBRARY,
+            "reads": reads,
+            "prices": prices,
+            "tool_versions": self.tool_versions,
+        }
 
     def __repr__(self) -> str:
         return f"PydanticAIEngine({self._agent!r})"

@@ -90,6 +90,9 @@ async def replay_run(
         given = {name: one for name, one in options.items() if name not in _OUTSIDE}
         quiet = agent.but(observers=())
         plan = await plan_again(record.past, run_id, quiet, given, opened, child=_nobody)
+    if not getattr(plan.engine, "can_replay", True):
+        name = type(plan.engine).__name__
+        raise Misuse(f"a run of {name} cannot be replayed: it takes no replies of a log")
     copy = MemoryJournal()
     children = _Children(record, results)
     plan = replace(plan, journal=copy, artifact_store=copy.artifacts, child=children.start)
@@ -105,6 +108,8 @@ async def replay_run(
     if not found or found[0].part in _OF_THE_AGENT:
         # It did the same, with what would have been another request or call.
         versions = {tool.name: tool.version for tool in plan.tools}
+        # An engine of another library may have brought tools of its own.
+        versions |= getattr(plan.engine, "tool_versions", {})
         changed = changed_tool(events, versions) or changed_agent(events, again)
         if changed is not None:
             part = found[0].part if found else ""
