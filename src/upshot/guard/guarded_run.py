@@ -19,7 +19,9 @@ from upshot.contract.protocols import Journal
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolDenied, ToolRecord
 from upshot.entry.resume import read_past
+from upshot.entry.run_lease import sessions_of
 from upshot.entry.session_setup import KnownRun, begin, go_on, has_log, run_child
+from upshot.errors import JournalError
 from upshot.guard.call_ledger import CallLedger, Entry
 from upshot.journal.lease_holder import RunHeld
 from upshot.journal.opening import open_journal
@@ -27,8 +29,9 @@ from upshot.journal.watching import of_run, watch
 from upshot.runs.engine_api.exceptions import Parked
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
-from upshot.runs.live_run import LiveRun
 from upshot.runs.plan import ResumeOptions, RunOptions, Where
+from upshot.runs.release import release
+from upshot.runs.session import Session
 from upshot.state.board import Board
 from upshot.tools.definition.tool import Tool
 from upshot.tools.export import Conversation, Counter, ForeignCall, Handed
@@ -66,6 +69,11 @@ class _Waiting:
     handed: Handed | None = None
     error: BaseException | None = None
     work: asyncio.Task[None] | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing came of it, and somebody waits for that."""
+        return self.handed is None and self.error is None and not self.told.done()
 
     def tell(self) -> None:
         """Hand over what came of it."""
@@ -119,10 +127,6 @@ class GuardedRun:
         """Have sessions until no call is left."""
         try:
             while self._queue:
-                # What was given up before it began is not made.
-                if self._queue[0].told.done():
-                    self._queue.popleft()
-                    continue
                 await self._have_session()
         finally:
             self._sessions = None
@@ -133,11 +137,14 @@ class GuardedRun:
             async with open_journal(self._setup.journal) as journal:
                 await self._live(engine, journal)
         except Exception as error:
-            for waiting in (*engine.taken, *self._queue):
-                waiting.error = waiting.error or (None if waiting.handed else error)
             engine.taken += self._queue
             self._queue.clear()
+            for waiting in engine.taken:
+                waiting.handed, waiting.error = None, waiting.error or error
         for waiting in engine.taken:
+            if waiting.is_open:
+                # It was cut off: the next session looks in the log what came of it.
+                self._queue.append(waiting)
             waiting.tell()
 
     async def _live(self, engine: _Outside, journal: Journal) -> None:
@@ -164,6 +171,7 @@ class GuardedRun:
         Raises:
             RunHeld: Another session has it.
             KnownRun: Another one has begun it meanwhile.
+            JournalError: The log cannot be read, or not be written to its end.
         """
         options = self._setup.options
         if await has_log(self._run_id, journal):
@@ -178,9 +186,15 @@ class GuardedRun:
         async with going as live:
             if isinstance(live, AgentResult):
                 return live
+            session = engine.session = sessions_of(journal).get(self._run_id)
             # Where another session of this loop has the run, this waits for the end of that.
-            engine.live = live
-            await live.finish()
+            result = await live.finish()
+        if session is None or session.plan.engine is not engine:
+            return None
+        if session.context.recorder.is_lost or not engine.has_begun:
+            # What was done is not on disk, or nothing could be: nothing is handed over.
+            why = "" if result.error is None else f": {result.error.message}"
+            raise JournalError(f"run {self._run_id} cannot go on{why}")
         return None
 
     async def _recall(self, ended: AgentResult[Any], engine: _Outside, journal: Journal) -> None:
@@ -217,7 +231,7 @@ class _Outside:
     Attributes:
         has_begun: Whether it was called.
         taken: The calls that it took.
-        live: The session that it is the engine of.
+        session: What it is the engine of; None before it is known.
     """
 
     # It finds its place by the log, so that it is not asked whether it can go on.
@@ -228,7 +242,7 @@ class _Outside:
         self._came = came
         self.has_begun: bool = False
         self.taken: list[_Waiting] = []
-        self.live: LiveRun[Any] | None = None
+        self.session: Session | None = None
 
     async def execute(self, run: Run, host: RunHost, board: Board) -> None:
         """Make calls, then park the run.
@@ -245,6 +259,9 @@ class _Outside:
                 self._came.clear()
                 while self._queue:
                     waiting = self._queue.popleft()
+                    if waiting.told.done():
+                        # It was given up before it began.
+                        continue
                     self.taken.append(waiting)
                     work = waiting.work = asyncio.create_task(calls.make(waiting))
                     under_way.add(work)
@@ -254,12 +271,13 @@ class _Outside:
                     break
                 await self._came.wait()
         except asyncio.CancelledError:
-            # The loop closes: the run is not over, so that another process goes on with it.
-            if self.live is not None:
-                self.live.release("drain")
+            if self.session is not None and self.session.context.supervisor.stop in ("", "caller"):
+                # The loop closes: the run is not over, so that another process goes on with it.
+                release(self.session, "drain")
             for work in under_way:
                 work.cancel()
-            await asyncio.wait(under_way)
+            if under_way:
+                await asyncio.wait(under_way)
             raise
         raise Parked(*calls.open(), *(() if calls.open() else (_IDLE,)))
 
@@ -300,11 +318,12 @@ class _Calls:
         if entry is None:
             entry = self._ledger.enter(call, conversation.turn)
         self._ledger.note(entry, call)
+        while entry.id in self._under_way:
+            # However that ends, by a cancel too.
+            await asyncio.wait({self._under_way[entry.id]})
         record = _by_id(self._tools.records).get(entry.id)
         if record is not None:
             return Handed(record.outcome, self._tools.content_of(record.outcome))
-        if entry.id in self._under_way:
-            return await asyncio.shield(self._under_way[entry.id])
         return await self._serve(entry, asked, edited=edited)
 
     async def _serve(self, entry: Entry, asked: ForeignCall, *, edited: bool) -> Handed:
