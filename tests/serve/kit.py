@@ -71,7 +71,14 @@ class Client:
 async def served(app: App, **options: Any) -> AsyncGenerator[Client]:
     """Serve an App on a free port; gives a client that is nobody."""
     given: Any = {"user": who, **options}
-    config = uvicorn.Config(app.asgi(**given), port=0, log_level="warning", lifespan="on")
+    async with listening(app.asgi(**given)) as client:
+        yield client
+
+
+@asynccontextmanager
+async def listening(served: Any) -> AsyncGenerator[Client]:
+    """Serve an ASGI application on a free port; gives a client that is nobody."""
+    config = uvicorn.Config(served, port=0, log_level="warning", lifespan="on")
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve())
     while not server.started:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import gzip
 import re
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 import upshot.serve
+from tests.serve.kit import listening, who
+from upshot import Agent, App, ScriptedModel
 
 FOLDER = Path(upshot.serve.__file__).parent / "static"
 FILES = sorted(path for path in FOLDER.iterdir() if path.is_file())
@@ -36,3 +42,22 @@ def test_text_of_others_is_never_html_or_code() -> None:
 def test_the_page_has_no_script_or_style_of_its_own() -> None:
     text = (FOLDER / "index.html").read_text()
     assert not re.search(r"<style|style=|\son\w+=|<script(?![^>]* src=)", text)
+
+
+async def test_a_site_that_is_mounted_has_its_pages_below_its_path(tmp_path: Path) -> None:
+    site = App([Agent("desk", model=ScriptedModel([]))], journal=tmp_path / "runs.db").asgi(
+        user=who
+    )
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        async with site.router.lifespan_context(site):
+            yield
+
+    outer = Starlette(lifespan=lifespan, routes=[Mount("/desk", site)])
+    async with listening(outer) as client:
+        status, page = await client.by("oz").get("/desk/inbox")
+        assert status == 200 and page.rstrip().endswith("</html>")
+        found = re.findall(r'(?:src|href)="(/[^"]+)"', page)
+        assert found and all(one.startswith("/desk/static/") for one in found)
+        assert {(await client.by("oz").get(one))[0] for one in found} == {200}

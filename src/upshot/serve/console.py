@@ -494,16 +494,17 @@ async def _static(request: Request) -> Response:
 
 
 async def _page(request: Request) -> Response:
-    page = _file("index.html")
     base: str = request.scope.get("root_path", "")
-    return Response(
-        bytes(page.body).replace(b'"/static/', f'"{base}/static/'.encode()), headers=page.headers
-    )
+    return _file("index.html", base)
 
 
-def _file(name: str) -> Response:
+def _file(name: str, base: str = "") -> Response:
+    """A file of the pages; a page of a site that is mounted at *base* finds its parts there."""
     found = _STATIC.joinpath(name)
     kind = _TYPES.get(name.rpartition(".")[2])
     if "/" in name or kind is None or not found.is_file():
         raise Missing(f"there is no {name[:80]!r}")
-    return Response(found.read_bytes(), media_type=kind, headers={"cache-control": "no-cache"})
+    body = found.read_bytes()
+    if base:
+        body = body.replace(b'"/static/', f'"{base}/static/'.encode())
+    return Response(body, media_type=kind, headers={"cache-control": "no-cache"})
