@@ -404,7 +404,9 @@ async def cancel(run_id: str, *, journal: Where) -> AgentResult[Any]:
     return await canceled(run_id, journal)
 
 
-async def fork(run_id: str, *, at: int, journal: Where, conversation: str = "") -> str:
+async def fork(
+    run_id: str, *, at: int, journal: Where, conversation: str = "", ask_writes: bool = False
+) -> str:
     """Begin a new run from a point of another one, which stays as it is.
 
     The new run has the events of the other up to *at*, its artifacts under ids of their own,
@@ -417,17 +419,22 @@ async def fork(run_id: str, *, at: int, journal: Where, conversation: str = "") 
         at: The last event to keep, its ``seq``, from 1.
         journal: Where its log is, and where that of the new run goes.
         conversation: The conversation of which the new run is a turn; "" for none.
+        ask_writes: Whether every call that may write needs an approval in the new run, for it may
+            do again what the other has done; approvals that stand in the other do not count.
 
     Returns:
         The id of the new run.
 
     Raises:
-        Misuse: There is no such run or event, or the run has ended there.
+        Misuse: There is no such run or event, or the run has ended there; with *ask_writes*, a
+            call was approved by then and had not begun.
         JournalError: The journal cannot be opened, read or written.
     """
     from upshot.entry.resume import fork_run
 
-    return await fork_run(run_id, at=at, journal=journal, conversation=conversation)
+    return await fork_run(
+        run_id, at=at, journal=journal, conversation=conversation, ask_writes=ask_writes
+    )
 
 
 async def replay(

@@ -31,6 +31,7 @@ from upshot.models.prices import default_prices
 from upshot.models.registry import name_of, resolve
 from upshot.runs.limits.quotas import BoundQuota, bind, quotas_in, renewed
 from upshot.runs.plan import (
+    ASK_WRITES_OPTION,
     POLICY_OPTION,
     USUAL_BUDGET,
     Child,
@@ -356,10 +357,19 @@ async def plan_again(
     if plan.policy is None and POLICY_OPTION in logged:
         # To resume without a policy is not to remove it.
         plan = replace(plan, policy=convert(logged[POLICY_OPTION], Policy))
+    if started.options.get(ASK_WRITES_OPTION):
+        plan = replace(plan, policy=_asking(plan.policy))
     if (turn := turn_of(started.options)) is not None:
         plan = replace(plan, turn=turn, asked=await asked_before(turn, plan, journal))
     marks = started.options.get(MARKS_OPTION)
     return replace(plan, secret_marks=marks) if plan.secrets and isinstance(marks, str) else plan
+
+
+def _asking(policy: Policy | None) -> Policy:
+    """*policy*, which has every call approved that may write."""
+    asking = Policy(taint="off") if policy is None else policy
+    rules = dict.fromkeys((*asking.ask, "effect:write", "effect:destructive"))
+    return replace(asking, ask=tuple(rules))
 
 
 def _with_task(request: Request, outer: Request) -> Request:

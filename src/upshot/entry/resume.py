@@ -7,31 +7,39 @@ import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from secrets import token_hex
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 from msgspec.structs import replace
 
+from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.checks import did_you_mean, shown
 from upshot.contract.base.enums import DeniedReason, Role, Status
 from upshot.contract.base.structs import Json
 from upshot.contract.codec import encode
-from upshot.contract.events import Event, RunSettled, RunStarted
+from upshot.contract.events import (
+    ApprovalAnswered,
+    Event,
+    RunSettled,
+    RunStarted,
+    ToolSettled,
+    ToolStarted,
+)
 from upshot.contract.message import Message, Unknown
 from upshot.contract.model_calls import Request
-from upshot.contract.pending import TaintOrigin
+from upshot.contract.pending import Approve, Edit, TaintOrigin
 from upshot.contract.protocols import Engine, Journal, Note
 from upshot.contract.result import AgentResult
 from upshot.contract.run_control import SPEC_VERSION, Checkpoint
-from upshot.contract.tool_calls import ToolCall, ToolDenied, outcome_to_model_content
+from upshot.contract.tool_calls import ToolCall, ToolDenied, ToolRecord, outcome_to_model_content
 from upshot.entry.option_checks import check_run_id
 from upshot.errors import Misuse
 from upshot.journal.artifact_store import StoredArtifact
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.opening import open_journal
-from upshot.journal.shared import shared_journal, withdraw, withdrawn_in
+from upshot.journal.shared import Withdrawal, shared_journal, withdraw, withdrawn_in
 from upshot.runs.callbacks import call, raised
-from upshot.runs.plan import UNLOGGED, Plan, RunOptions, Where, lacks
+from upshot.runs.plan import ASK_WRITES_OPTION, UNLOGGED, Plan, RunOptions, Where, lacks
 from upshot.runs.redaction import lift_secrets, shown_by
 from upshot.runs.resumption import (
     is_asked,
@@ -262,7 +270,9 @@ async def _can_resume(engine: Engine, checkpoint: Checkpoint) -> bool:
         raise Misuse(raised(f"{name}.can_resume", error)) from error
 
 
-async def fork_run(run_id: str, *, at: int, journal: Where, conversation: str = "") -> str:
+async def fork_run(
+    run_id: str, *, at: int, journal: Where, conversation: str = "", ask_writes: bool = False
+) -> str:
     """See ``fork``."""
     check_run_id(run_id)
     if not isinstance(conversation, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
@@ -277,15 +287,31 @@ async def fork_run(run_id: str, *, at: int, journal: Where, conversation: str = 
             events = await opened.export(run_id, whole)
             if not 1 <= at <= events:
                 raise Misuse(f"run {run_id} has no event {at}: give one from 1 to {events}")
-            await asyncio.to_thread(_write_fork, whole, part, new_id, at, conversation)
-            if withdrawn := await withdrawn_in(opened, run_id):
+            new = _Fork(new_id, at, conversation, ask_writes)
+            stand = await asyncio.to_thread(_write_fork, whole, part, new)
+            withdrawn = {**await withdrawn_in(opened, run_id), **stand}
+            if withdrawn:
                 # Before the fork is there, for what was withdrawn is in its log as approved.
                 await withdraw(opened, new_id, withdrawn)
             return await opened.import_(part)
 
 
-def _write_fork(whole: str, part: str, new_id: str, at: int, conversation: str) -> None:
-    """Write the first events of the run in *whole* to *part*, as a run of its own."""
+class _Fork(NamedTuple):
+    """What is wanted of a fork; see ``fork``."""
+
+    run_id: str
+    at: int
+    conversation: str
+    ask_writes: bool
+
+
+def _write_fork(whole: str, part: str, new: _Fork) -> dict[str, Withdrawal]:
+    """Write the first events of the run in *whole* to *part*, as a run of its own.
+
+    Returns:
+        The approvals that stand in them and shall not in the fork, by their keys.
+    """
+    at, approved = new.at, _Approved()
     bodies: list[bytes] = []
     artifacts: list[StoredArtifact] = []
     last: Event | None = None
@@ -300,17 +326,55 @@ def _write_fork(whole: str, part: str, new_id: str, at: int, conversation: str) 
             if isinstance(event, RunStarted):
                 if event.redacted is not None:
                     raise redaction_error(event.run_id, event.redacted)
-                event = _forked_start(event, at, conversation)
-            bodies.append(_forked_event(event, line.entry.seq, new_id))
+                event = _forked_start(event, new)
+            bodies.append(_forked_event(event, line.entry.seq, new.run_id))
+            approved.add(event)
     if isinstance(last, RunSettled) and last.result.status is not Status.INPUT_REQUIRED:
         raise Misuse(f"the run has ended at event {at}: fork it at an earlier one")
     kept = [one for one in artifacts if any(one.id.encode() in body for body in bodies)]
     # Ids of artifacts are hard to guess, so nothing else in the log reads like one.
     names = {one.id.encode(): f"art-{token_hex(12)}".encode() for one in kept}
     # Its own copies: the run that it was forked from may be removed with its artifacts.
-    renamed = [replace(one, id=names[one.id.encode()].decode(), run_id=new_id) for one in kept]
+    renamed = [replace(one, id=names[one.id.encode()].decode(), run_id=new.run_id) for one in kept]
     bodies = [_translated(body, names) for body in bodies]
-    write_lines(part, ExportedRun(new_id, len(bodies), bodies, len(renamed), renamed))
+    write_lines(part, ExportedRun(new.run_id, len(bodies), bodies, len(renamed), renamed))
+    return approved.standing(at) if new.ask_writes else {}
+
+
+class _Approved:
+    """What of the user's answers lets further calls of a run pass."""
+
+    def __init__(self) -> None:
+        self._calls: dict[str, int] = {}
+        self._stand: list[str] = []
+
+    def add(self, event: Event) -> None:
+        """Take the next event."""
+        match event:
+            case ApprovalAnswered(answer=Approve() | Edit()):
+                self._calls[event.call_id] = event.seq
+            case ToolStarted(call=call):
+                self._calls.pop(call.id, None)
+            case ToolSettled(record=ToolRecord(call_id=id, approval=approval)):
+                self._calls.pop(id, None)
+                if approval is not None and approval.scope:
+                    self._stand.append(approval.key)
+            case _:
+                pass
+
+    def standing(self, at: int) -> dict[str, Withdrawal]:
+        """The keys of approvals that stand, as withdrawn now.
+
+        Raises:
+            Misuse: A call was approved, and had not begun at the event *at*.
+        """
+        if self._calls:
+            raise Misuse(
+                f"a call that was approved had not begun at event {at}, and is to be asked about "
+                f"anew: fork the run at event {min(self._calls.values()) - 1} or earlier"
+            )
+        now = SYSTEM_CLOCK.now()
+        return {key: Withdrawal(at=now) for key in self._stand}
 
 
 def _translated(body: bytes, names: dict[bytes, bytes]) -> bytes:
@@ -325,13 +389,16 @@ def _forked_event(event: Event, seq: int, new_id: str) -> bytes:
     return encode(replace(event, run_id=new_id))
 
 
-def _forked_start(event: RunStarted, at: int, conversation: str) -> RunStarted:
+def _forked_start(event: RunStarted, new: _Fork) -> RunStarted:
     """The first event of a fork, which is in no conversation but the one that the call names."""
+    conversation = new.conversation
     origins = event.options.get(FORKED_FROM)
     known = origins if isinstance(origins, list) else []
-    origin: Json = {"run_id": event.run_id, "seq": at}
+    origin: Json = {"run_id": event.run_id, "seq": new.at}
     options = {**event.options, FORKED_FROM: [*known, origin]}
     options.pop(TURN_OPTION, None)
+    if new.ask_writes:
+        options[ASK_WRITES_OPTION] = True
     if conversation:
         # What its board holds of another conversation was not said in this one.
         options[TURN_OPTION] = msgspec.to_builtins(PREPARED)

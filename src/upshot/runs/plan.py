@@ -331,6 +331,8 @@ def _without_fence(text: str) -> str:
 # Under which the log names the class of the engine.
 ENGINE_OPTION = "engine"
 POLICY_OPTION = "policy"
+# Of a fork: whether each of its calls that may write is asked about.
+ASK_WRITES_OPTION = "ask_writes"
 # What no log can hold and no later session may do without, and how else than by the option of that
 # name a session gets it; the log notes by name which were given.
 _NO_OTHER = "; the command line cannot give any"

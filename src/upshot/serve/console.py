@@ -297,7 +297,7 @@ class _Console:
         if given.draft:
             return to_json({"again": await self._done_after(run, given.at)})
         journal = await self._app.open()
-        new = await fork_run(run.id, at=given.at, journal=journal)
+        new = await fork_run(run.id, at=given.at, journal=journal, ask_writes=True)
         await needs_shared(journal).make_due(new, "forked")
         return to_json({"run_id": new}, 201)
 
