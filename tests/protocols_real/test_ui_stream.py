@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import sys
@@ -16,7 +15,7 @@ import aiohttp
 import pytest
 
 from tests.protocols_real.desk import make_desk
-from tests.protocols_real.node import NODE, PACKAGES, needs_node
+from tests.protocols_real.node import Script, needs_node, script
 from tests.serve.kit import Client, served
 from upshot import App
 
@@ -35,22 +34,17 @@ class Page:
         streams: The chunks of each stream so far.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+    def __init__(self, script: Script) -> None:
+        self._script = script
         self.status, self.error = "ready", None
         self.messages: list[Any] = []
         self.streams: list[list[Any]] = []
 
     async def do(self, *words: Any) -> Any:
         """Have the page do something; gives its result."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.write(json.dumps(words).encode() + b"\n")
-        line = await asyncio.wait_for(self._process.stdout.readline(), 60)
-        assert line, f"the page went away at {words}"
-        now = json.loads(line)
+        now = await self._script.do(*words)
         self.status, self.error = now["status"], now.get("error")
         self.messages, self.streams = now["messages"], now["streams"]
-        assert now["faults"] == [], now["faults"]
         return now.get("result")
 
     @property
@@ -74,21 +68,10 @@ class Page:
 async def page_of(
     url: str, agent: str = "desk", id: str = "chat-1", **headers: str
 ) -> AsyncGenerator[Page]:
-    process = await asyncio.create_subprocess_exec(
-        NODE,
-        str(HERE / "ui_page.mjs"),
-        str(PACKAGES),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        limit=1 << 24,
-    )
-    try:
-        page = Page(process)
+    async with script("ui_page.mjs") as found:
+        page = Page(found)
         await page.do("open", {"api": f"{url}/ui/{agent}", "id": id, "headers": headers})
         yield page
-    finally:
-        process.kill()
-        await process.wait()
 
 
 @asynccontextmanager

@@ -10,7 +10,6 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
-from sse_starlette import ServerSentEvent
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -28,7 +27,7 @@ from upshot.journal.shared import InboxItem, needs_shared, tool_of
 from upshot.journal.watching import DUE
 from upshot.runs.replay.comparison import ComparedEvents, facts_of, first_difference
 from upshot.serve.feeds import Feed, Feeds, Part
-from upshot.serve.site import Site, sse, to_json
+from upshot.serve.site import ServerSentEvent, Site, sse, to_json
 from upshot.serve.users import Missing, Refused, User
 from upshot.state.run_page import run_page
 from upshot.state.run_view import RunViewer

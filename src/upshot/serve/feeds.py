@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Hashable
 from contextlib import aclosing, suppress
 from typing import NamedTuple
 
-from sse_starlette import ServerSentEvent
+from upshot.serve.site import ServerSentEvent
 
 
 class Part(NamedTuple):

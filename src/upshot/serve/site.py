@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
 
 import msgspec
 from msgspec.structs import replace
-from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette import EventSourceResponse
+from sse_starlette import ServerSentEvent as AnyServerSentEvent
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -384,9 +385,16 @@ def to_json(value: object, status: int = 200) -> Response:
     return Response(encode(value), status, media_type="application/json")
 
 
+class ServerSentEvent(AnyServerSentEvent):
+    """A server-sent event, with the only ends of lines that the client of AG-UI knows."""
+
+    DEFAULT_SEPARATOR = "\n"
+
+
 def sse(events: AsyncIterable[ServerSentEvent]) -> EventSourceResponse:
     """A stream of server-sent events, which ends when the client goes."""
-    return EventSourceResponse(events, ping=_PING_S, headers={"cache-control": "no-store"})
+    headers = {"cache-control": "no-store"}
+    return EventSourceResponse(events, ping=_PING_S, sep="\n", headers=headers)
 
 
 async def _told(_: HTTPConnection, error: Exception) -> Response:

@@ -11,9 +11,19 @@ from typing import Any
 import aiohttp
 import pytest
 
-from tests.serve.doors.asking import agents
+from tests.serve.doors.asking import agents, pay
 from tests.serve.kit import Client, served
-from upshot import Agent, App, Decider, FinalizeDecision, ScriptedModel, ToolCall, ToolContext, tool
+from upshot import (
+    Agent,
+    AgentError,
+    App,
+    Decider,
+    FinalizeDecision,
+    ScriptedModel,
+    ToolCall,
+    ToolContext,
+    tool,
+)
 
 
 @tool(public=lambda arguments: {"order": arguments["order"]}, public_name="lookup")
@@ -233,11 +243,40 @@ async def test_who_gives_a_question_up_ends_the_run() -> None:
     async with served(app()) as site:
         thread = Thread(site.by("cal"), "tailor")
         await thread.say("A shirt, please.")
+        asked = thread.interrupts
         events = await thread.resume(None, status="cancelled")
+        thread.interrupts = asked
         again = await thread.resume(None, status="cancelled")
         assert (await thread.say("Then a hat."))[-1]["type"] == "RUN_FINISHED"
-    assert [events[-1][key] for key in ("type", "code")] == ["RUN_ERROR", "canceled"]
-    assert kinds(again)[-1] == "RUN_ERROR"
+    assert events[-1]["outcome"] == again[-1]["outcome"] == {"type": "cancelled"}
+
+
+async def test_who_was_asked_by_a_run_that_failed_goes_on_with_a_message() -> None:
+    calls = [ToolCall("p", "pay", {"order": 1}), AgentError("content_filter"), "Hello."]
+    agent = Agent("shop", model=ScriptedModel([*calls]), tools=[pay])
+    async with served(app(agent)) as site:
+        thread = Thread(site.by("cal"), "shop")
+        await thread.say("Pay it.")
+        asked = [{"interruptId": thread.interrupts[0]["id"], "status": "cancelled"}]
+        (refused,) = await thread.say("Hello?", resume=asked)
+        assert "without a new message" in refused["message"]
+        said = thread.messages.pop()
+        assert (await thread.resume({"approved": True}))[-1]["code"] == "content_filter"
+        thread.messages.append(said)
+        # The protocol's own client sends nothing else as long as it was not told of an end.
+        await thread.ask(resume=asked)
+        _, runs = await site.by("oz").get("/api/runs")
+    assert thread.texts()[-1] == "Hello."
+    assert len(runs["runs"]) == 2
+
+
+async def test_lines_end_as_the_client_of_the_protocol_reads_them() -> None:
+    async with served(app()) as site:
+        cal = site.by("cal")
+        body = {"threadId": "t", "runId": "r", "messages": []}
+        asking = cal.session.post(f"{cal.url}/ag-ui/echo", json=body, headers=cal.headers)
+        async with asking as response:
+            assert b"\r" not in await response.read()
 
 
 async def test_a_new_message_is_refused_while_the_user_is_asked() -> None:

@@ -30,7 +30,6 @@ from typing import Annotated, Any, Literal, TypeAlias, cast
 from urllib.parse import quote
 
 import msgspec
-from sse_starlette import ServerSentEvent
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -58,7 +57,7 @@ from upshot.entry.planning import new_run_id
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
 from upshot.serve.public import PublicEvent, asked_of_user, public_events, public_run
-from upshot.serve.site import Site, from_json, sse
+from upshot.serve.site import ServerSentEvent, Site, from_json, sse
 from upshot.serve.users import Missing, User
 from upshot.version import __version__
 

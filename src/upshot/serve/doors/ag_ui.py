@@ -22,7 +22,6 @@ from contextlib import aclosing
 from typing import Any, Literal, cast
 
 import msgspec
-from sse_starlette import ServerSentEvent
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
@@ -47,7 +46,7 @@ from upshot.serve.history import (
     waits_at,
 )
 from upshot.serve.public import PublicEvent, asked_of_user, public_events, public_run
-from upshot.serve.site import Site, sse
+from upshot.serve.site import ServerSentEvent, Site, sse
 from upshot.serve.users import User
 from upshot.state.child_runs import bare_id
 
@@ -99,7 +98,7 @@ class _Door:
             raise Misuse("give the id of a thread, without a slash")
         try:
             if sent.resume:
-                events = await self._answered(user, agent_id, sent)
+                events = await self._answered(user, agent_id, sent, card)
             elif sent.messages and sent.messages[-1].get("role") == "user":
                 events = await self._turn(user, agent_id, sent, card)
             else:
@@ -136,11 +135,12 @@ class _Door:
             raise Differs("the agent has asked something: answer it by resume, or cancel it there")
 
     async def _answered(
-        self, user: User, agent_id: str, sent: _Input
+        self, user: User, agent_id: str, sent: _Input, card: AgentCard
     ) -> AsyncGenerator[JsonObject]:
         """Answer what a run of the thread waits for; the events that come after it.
 
         Of an answer that is sent again the first one stands, and the events tell what came of it.
+        A client whose run failed after that has to send the answers with its next message.
         """
         found = [_answer_of(one) for one in sent.resume]
         answers = {id: answer for _, id, answer in found}
@@ -151,6 +151,11 @@ class _Door:
         for run in await (await self._site.app.open()).runs(run_id=handle.id):
             if run.agent_id != agent_id or not is_of(run.context_id, sent.thread_id):
                 raise Differs("these interrupts are not of this thread: load it again")
+            last = sent.messages[-1] if sent.messages else {}
+            if last.get("role") == "user" and last.get("id") != (await asked(handle))[0]:
+                if run.ended:
+                    return await self._turn(user, agent_id, sent, card)
+                raise Differs("say it once the run has ended: answers come without a new message")
         events, answer = self._events(handle), _Answer(handle.id, sent.messages)
         try:
             is_known = await read_to_questions(self._site.app, handle, events, answers, answer.add)
@@ -388,6 +393,8 @@ def _end(sent: _Input, run_id: str, event: PublicEvent) -> JsonObject:
         return _finished(sent, {"type": "interrupt", "interrupts": interrupts})
     if event["status"] == "completed":
         return _finished(sent, {"type": "success"})
+    if event["status"] in ("canceled", "interrupted"):
+        return _finished(sent, {"type": "cancelled"})
     code = str(event.get("error") or event["status"])
     return {"type": "RUN_ERROR", "message": f"the run is {event['status']}: {code}", "code": code}
 

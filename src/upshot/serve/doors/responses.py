@@ -21,7 +21,6 @@ from itertools import takewhile
 from typing import Any, TypeAlias, cast
 
 import msgspec
-from sse_starlette import ServerSentEvent
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
@@ -46,7 +45,7 @@ from upshot.contract.usage import Usage
 from upshot.entry.planning import new_run_id
 from upshot.entry.run_handle import RunHandle
 from upshot.serve.public import PublicEvent, asked_of_user, public_events, public_run
-from upshot.serve.site import ERRORS, Site, from_json, sse, status_of
+from upshot.serve.site import ERRORS, ServerSentEvent, Site, from_json, sse, status_of
 from upshot.serve.users import Missing, User
 
 DOOR = "responses"

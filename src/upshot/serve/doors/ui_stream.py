@@ -21,7 +21,6 @@ from contextlib import aclosing
 from typing import Any, Literal
 
 import msgspec
-from sse_starlette import ServerSentEvent
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
@@ -47,7 +46,7 @@ from upshot.serve.history import (
     waits_at,
 )
 from upshot.serve.public import PublicEvent, public_events, public_run
-from upshot.serve.site import Site, sse, to_json
+from upshot.serve.site import ServerSentEvent, Site, sse, to_json
 from upshot.serve.users import User
 from upshot.state.child_runs import bare_id
 
