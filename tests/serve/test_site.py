@@ -214,6 +214,7 @@ ROUTES = [
     ("GET", "/api/counts"),
     ("GET", "/api/conversations"),
     ("GET", "/api/conversations/c"),
+    ("GET", "/api/inbox/x/r/before"),
     ("POST", "/api/inbox/x/r/later"),
     ("POST", "/api/inbox/x/r/assign"),
     ("GET", "/api/grants"),
@@ -390,3 +391,24 @@ async def test_runs_are_counted(site: Client) -> None:
     for name, count in (("ann", 1), ("vic", 1), ("ben", 0), ("tia", 0)):
         status, said = await site.by(name).get("/api/counts")
         assert (status, sum(said.get("statuses", {}).values())) == (200, count)
+
+
+async def test_the_inbox_says_what_was_decided_like_it_before(site: Client) -> None:
+    sam = site.by("sam")
+    for word in ("approve", "deny"):
+        run_id, pending = await waiting(site.by("ann"))
+        answer = {"kind": word, "call_id": pending["call_id"], "digest": pending["digest"]}
+        assert (await sam.post(f"/api/runs/{run_id}/answer", {"answers": [answer]}))[0] == 200
+        while (await sam.get(f"/api/runs/{run_id}"))[1]["head"]["status"] != "completed":
+            pass
+    run_id, pending = await waiting(site.by("ann"))
+    path = f"/api/inbox/{run_id}/{pending['call_id']}/before"
+    status, said = await sam.get(path)
+    assert status == 200
+    told = [(one["answer"]["kind"], one["answer"]["by"], one["same"]) for one in said["answered"]]
+    assert told == [("deny", "sam", True), ("approve", "sam", True)]
+    assert {one["asked"]["tool_name"] for one in said["answered"]} == {"refund"}
+    assert (await site.by("ben").get(path))[0] == 404
+    assert (await sam.get(f"/api/inbox/{run_id}/none/before"))[0] == 404
+    # Who sees his own runs only is told of those alone.
+    assert (await site.by("ann").get(path))[1]["answered"] == said["answered"]

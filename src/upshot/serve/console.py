@@ -18,7 +18,7 @@ from upshot.contract.codec import decode, encode
 from upshot.contract.events import Event, ToolSettled
 from upshot.contract.message import Unknown
 from upshot.contract.model_calls import ModelStarted
-from upshot.contract.pending import AnyAnswer
+from upshot.contract.pending import AnyAnswer, PendingApproval
 from upshot.entry.planning import known_of
 from upshot.entry.resume import fork_run
 from upshot.entry.run_handle import RunHandle
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 _PAGE = 100
 # Of so many runs a page of the inbox has the items.
 _ITEMS = 50
+# How many runs are read for what was decided before.
+_RUNS_BEFORE = 20
 # So often the list of runs is looked at while somebody looks at it, and at most so often.
 _LOOK_S = 2.0
 _REST_S = 0.2
@@ -118,6 +120,7 @@ def routes(site: Site) -> list[BaseRoute]:
         ("GET", "/api/runs/{run}/artifacts/{id}", console.artifact),
         ("GET", "/api/runs/{run}/export", console.export),
         ("GET", "/api/inbox", console.inbox),
+        ("GET", "/api/inbox/{run}/{item:path}/before", console.before),
         ("POST", "/api/inbox/{run}/{item:path}/later", console.later),
         ("POST", "/api/inbox/{run}/{item:path}/assign", console.assign),
         ("POST", "/api/runs/{run}/note", console.note),
@@ -379,6 +382,29 @@ class _Console:
         agent, name = self._app.agents.get(item.agent_id), tool_of(item.pending)
         tools = () if agent is None else known_of(agent).tools or ()
         return next((tool.description for tool in tools if tool.name == name), "")
+
+    async def before(self, request: Request, user: User) -> Response:
+        """What was decided about calls of the same tool, in the newest runs that made any."""
+        run = await self._site.run_of(user, request.path_params["run"])
+        items = await self._app.inbox(run_id=run.id, limit=None)
+        asked = [one.pending for one in items if one.pending.id == request.path_params["item"]]
+        if not asked or not isinstance(asked[0], PendingApproval):
+            raise Missing("no approval waits under that id: it may have been answered")
+        wanted, found = asked[0], list[JsonObject]()
+        for one in await self._site.runs_of(user, tool=wanted.tool_name, limit=_RUNS_BEFORE):
+            viewer = RunViewer()
+            handle = await self._app.run(one.run_id)
+            async for event in _logged(handle, (await handle.state()).seq):
+                viewer.add(event)
+            for answered in viewer.view().head.answered:
+                about = answered.asked
+                if isinstance(about, PendingApproval) and about.tool_name == wanted.tool_name:
+                    told: JsonObject = msgspec.to_builtins(answered)
+                    told["run_id"], told["same"] = one.run_id, about.arguments == wanted.arguments
+                    found.append(told)
+        # Those with the same arguments first, then the newest.
+        found.sort(key=lambda told: (told["same"], str(told["at"])), reverse=True)
+        return to_json({"answered": found})
 
     async def later(self, request: Request, user: User) -> Response:
         given = decode(await request.body(), _Later)

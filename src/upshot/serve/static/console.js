@@ -844,6 +844,7 @@ class RunPanel {
     drawPending(this.pending, this.id, head.pending ?? [], head);
     const artifacts = (head.artifacts ?? []).map((one) => one.parts?.find((part) => part.id)?.id ?? one.name);
     fill(this.facts,
+      head.redacted ? h("p.odd", `What was said in this run was taken out${head.redacted.by ? ` by ${head.redacted.by}` : ""}`, head.redacted.at ? [", ", when(head.redacted.at)] : null, ".") : null,
       (head.warnings ?? []).length ? h("details", { open: true }, h("summary", many(head.warnings.length, "warning")), h("ul", head.warnings.map((one) => h("li", one.code ? [h("code", one.code), " "] : null, one.message ?? one.text ?? String(one))))) : null,
       limits(head.rate_limit),
       artifacts.length ? h("details", { open: true }, h("summary", many(artifacts.length, "artifact")), h("ul", artifacts.map((name) => h("li", h("a", { href: to(`/api${runPath(this.id)}/artifacts/${encodeURIComponent(name)}`), download: name }, visible(name)))))) : null,
@@ -1119,7 +1120,7 @@ class Ask {
     this.isApproval = pending.kind === "pending_approval";
     this.form = h("div.form");
     this.result = h("div.result", { role: "status" });
-    this.node = h("article.ask", { tabindex: 0, "aria-label": this.title() }, this.headNode(), this.isApproval ? this.callNode() : this.questionNode(), this.fromNode(), this.form, this.buttons = h("div.actions", this.actions()), this.result);
+    this.node = h("article.ask", { tabindex: 0, "aria-label": this.title() }, this.headNode(), this.isApproval ? this.callNode() : this.questionNode(), this.from = this.fromNode(), this.form, this.buttons = h("div.actions", this.actions()), this.result);
     this.node.ask = this;
   }
 
@@ -1140,12 +1141,22 @@ class Ask {
     const p = this.pending;
     const [item] = this.items;
     const description = item.description ?? item.tool_description ?? item.tool?.description;
-    const like = item.approved ?? item.approved_before ?? [];
     const doubts = p.doubts ?? [];
     return [description && h("p.quiet", description), h("div.arguments", { "aria-label": "Arguments" }, jsonNode(p.arguments ?? {})),
       (p.reason || p.taint || doubts.length) ? h("div.why", h("b", "Why it is asked: "), p.reason || "what it read may come from a stranger",
         p.taint ? h("div", "Untrusted: ", jsonNode(p.taint)) : null, doubts.length ? h("ul", doubts.map((one) => h("li", jsonNode(one)))) : null) : h("p.quiet", "A rule asks for approval of each such call."),
-      like.length || like.count ? h("details", h("summary", `Approved like it before: ${like.count ?? like.length}`), Array.isArray(like) && h("ul", like.map((one) => h("li", answeredText(one.answer ? one : { answer: one }), one.run_id ? [" in ", local(runPath(one.run_id), null, "its run")] : null)))) : null];
+      item.inPlace ? null : this.beforeNode(item)];
+  }
+
+  /** What was decided about such calls, once somebody wants to know. */
+  beforeNode(item) {
+    const list = h("ul");
+    const show = async () => {
+      const found = await maybe(`/api/inbox/${encodeURIComponent(item.run_id)}/${encodeURIComponent(itemId(item))}/before`);
+      const rows = (found?.answered ?? []).map((one) => h("li", one.same ? badge("the same arguments", "plain") : null, " ", answeredText(one), " in ", local(runPath(one.run_id), null, "its run")));
+      fill(list, rows.length ? rows : h("li.quiet", "Nothing: none of the newest runs asked about this tool."));
+    };
+    return h("details.before", { ontoggle: (event) => event.target.open && !list.childElementCount && show() }, h("summary", "What was decided like it before"), list);
   }
 
   questionNode() {
@@ -1155,8 +1166,26 @@ class Ask {
 
   fromNode() {
     if (this.items.length === 1 && this.items[0].inPlace) return null;
-    return h("ul.from", this.items.map((item) => h("li", local(runPath(item.run_id), null, item.request || item.run_id), h("span.quiet", ` ${item.agent_id}`, item.owner ? ` for ${item.owner}` : "", item.assignee ? `, assigned to ${item.assignee}` : ""),
+    return h("ul.from", this.items.map((item) => h("li", local(runPath(item.run_id), null, item.request || item.run_id), h("span.quiet", ` ${item.agent_id}`, item.owner ? ` for ${item.owner}` : "", item.assigned ? `, assigned to ${item.assigned.to}` : "", " "), this.assignNode(item),
       this.items.length > 1 && this.mayAnswer() && h("span.actions", h("button", { type: "button", onclick: () => this.send((one) => this.approval(one), [item]) }, "Approve this one"), h("button", { type: "button", onclick: () => this.deny([item]) }, "Deny this one")))));
+  }
+
+  /** Gives an item to oneself, or back to all. */
+  assignNode(item) {
+    const me = shared.me.user?.id ?? shared.me.user;
+    if (!this.mayAnswer()) return null;
+    const isMine = item.assigned?.to === me;
+    return h("button.quiet", { type: "button", onclick: async () => {
+      try {
+        await api(`/api/inbox/${encodeURIComponent(item.run_id)}/${encodeURIComponent(itemId(item))}/assign`, { method: "POST", body: { to: isMine ? "" : me } });
+        item.assigned = isMine ? null : { to: me };
+        const shown = this.fromNode();
+        this.from.replaceWith(shown);
+        this.from = shown;
+      } catch (error) {
+        fill(this.result, h("p.error", error.message));
+      }
+    } }, isMine ? "Give it back" : "Take it");
   }
 
   actions() {
