@@ -2,6 +2,7 @@
 
 from types import SimpleNamespace as Object
 
+import msgspec
 import pytest
 
 from upshot.adapters import from_langchain, from_langgraph
@@ -117,10 +118,19 @@ def test_a_call_that_failed_is_no_success(text, kind):
     assert isinstance(outcome, kind)
 
 
-def test_the_outcome_of_a_tool_of_ours_is_taken_as_it_is():
-    ours = ToolExecutionResult("c1", "add", output={"sum": 3}, effect="read")
-    native = state(human(), ai("", call()), answer(artifact=ours), ai())
-    assert from_langgraph(native).tool_outcomes == (ours,)
+OURS = ToolExecutionResult("c1", "add", output={"sum": 3}, effect="read")
+
+
+@pytest.mark.parametrize("artifact", [OURS, msgspec.to_builtins(OURS)], ids=["itself", "JSON"])
+def test_the_outcome_of_a_tool_of_ours_is_taken_as_it_is(artifact):
+    native = state(human(), ai("", call()), answer(artifact=artifact), ai())
+    assert from_langgraph(native).tool_outcomes == (OURS,)
+
+
+@pytest.mark.parametrize("artifact", [{"kind": "tool_box"}, {"kind": "tool_denied"}, ["page"]])
+def test_an_artifact_of_anybody_else_is_no_outcome(artifact):
+    native = state(human(), ai("", call()), answer(artifact=artifact), ai())
+    assert from_langgraph(native).tool_outcomes[0].output == {"result": 3}
 
 
 def test_a_structured_answer_is_the_output_and_its_call_is_no_tool():

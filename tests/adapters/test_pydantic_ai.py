@@ -173,6 +173,12 @@ def test_what_came_of_a_call_is_an_outcome(outcome, kind):
     assert isinstance(found, kind)
 
 
+def test_the_outcome_of_a_tool_of_ours_is_taken_as_it_is():
+    ours = ToolExecutionResult("c1", "add", output={"sum": 3}, effect="read")
+    native = run(PROMPT, reply(CALL), answered(metadata=ours), reply(part("text", "a")))
+    assert from_pydantic_ai(native).tool_outcomes == (ours,)
+
+
 def test_a_retry_of_a_call_may_be_made_again_and_one_without_a_call_is_told():
     asked = request(part("retry-prompt", "x is missing", tool_name="add", tool_call_id="c1"))
     told = request(part("retry-prompt", "answer in JSON", tool_name=None))

@@ -22,6 +22,7 @@ from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import RunUsage
 
+from upshot.adapters import from_langchain, from_pydantic_ai
 from upshot.contract import ToolExecutionResult
 from upshot.tools import Policy, Toolbox, tool
 
@@ -359,6 +360,19 @@ async def test_langchain_is_told_of_a_failure_whichever_way_it_calls(box):
     broken = box.for_langchain()[1]
     message = await broken.arun({"order": 1}, tool_call_id="c1")
     assert (message.status, message.artifact.call_id) == ("error", "c1")
+
+
+async def test_pydantic_ai_results_have_the_outcomes_of_our_tools(box):
+    model = plays(calls(("status", {"order": 7}, "c1")), ModelResponse(parts=[TextPart("done")]))
+    native = await Agent(model, tools=box.for_pydantic_ai()).run("Go")
+    assert from_pydantic_ai(native).tool_outcomes == (box.records[0].outcome,)
+
+
+async def test_langchain_messages_have_the_outcomes_of_our_tools(box):
+    call = {"name": "status", "args": {"order": 7}, "id": "c1", "type": "tool_call"}
+    said = await box.for_langchain()[0].ainvoke(call)
+    asked = AIMessage("", tool_calls=[call])
+    assert from_langchain([asked, said]).tool_outcomes == (box.records[0].outcome,)
 
 
 async def test_langchain_takes_plain_arguments(box):

@@ -232,6 +232,22 @@ def find_failure(exception: BaseException, codes: Mapping[str, ErrorCode]) -> Fi
     )
 
 
+def find_outcome(value: object) -> ToolOutcome | None:
+    """The outcome that a tool of ours left beside its text, None if *value* is none.
+
+    Args:
+        value: The outcome itself, or its JSON form.
+    """
+    if isinstance(value, ToolOutcome):
+        return value
+    if not as_text(look(value, "kind")).startswith("tool_"):
+        return None
+    try:
+        return msgspec.convert(value, ToolOutcome)
+    except msgspec.ValidationError:
+        return None
+
+
 def to_pending(call: ToolCall, tool_name: str = "") -> PendingApproval:
     """The approval that *call* waits for."""
     arguments = parse_json(call.arguments) if isinstance(call.arguments, str) else call.arguments

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Final, cast
 
-from upshot.adapters.findings import Findings, find_failure, to_pending
+from upshot.adapters.findings import Findings, find_failure, find_outcome, to_pending
 from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode, Role
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.message import Message
@@ -205,10 +205,10 @@ def _take_answer(findings: Findings, message: object, asked: dict[str, str]) -> 
 
 
 def _outcome(message: object, ident: str, name: str, said: Message) -> ToolOutcome:
-    artifact = look(message, "artifact")
-    if isinstance(artifact, ToolOutcome):
-        # A tool of a Toolbox: its own outcome says more.
-        return artifact
+    ours = find_outcome(look(message, "artifact"))
+    if ours is not None:
+        # A tool of ours: its own outcome says more.
+        return ours
     text = said.text
     if look(message, "status") == "error":
         if _UNKNOWN_TOOL.match(text):

@@ -13,7 +13,7 @@ from typing import Final, cast
 
 import msgspec
 
-from upshot.adapters.findings import Findings, find_failure, to_pending
+from upshot.adapters.findings import Findings, find_failure, find_outcome, to_pending
 from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode, FinishReason, Role
 from upshot.contract.base.structs import Json, Local
 from upshot.contract.message import Message, Part, Reasoning, Text
@@ -290,6 +290,10 @@ def _prompt(content: object) -> str:
 
 
 def _outcome(part: object, ident: str, name: str, text: str) -> ToolOutcome:
+    ours = find_outcome(look(part, "metadata"))
+    if ours is not None:
+        # A tool of ours: its own outcome says more.
+        return ours
     said = as_text(look(part, "outcome"))
     if said in _REFUSED:
         return ToolDenied(ident, name, reason=_REFUSED[said], details=text)
