@@ -230,7 +230,7 @@ $(BUILDERS): pyproject.toml Makefile
 	@touch $(BUILDERS)
 
 $(PAGES): pyproject.toml Makefile
-	$(call environment,$(BROWSER),-e '.[serve]' playwright==1.65.2,axe-core@4.14.1)
+	$(call environment,$(BROWSER),-e '.[cli$(comma)serve]' playwright==1.65.2,axe-core@4.14.1)
 	@touch $(PAGES)
 
 $(CLIENTS): pyproject.toml Makefile

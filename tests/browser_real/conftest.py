@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import pytest
 
@@ -17,6 +18,8 @@ if "UPSHOT_REAL_BROWSER" not in os.environ:
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 LAPTOP = {"width": 1360, "height": 860}
+# So long something is waited for that is there at once where nothing else works.
+PATIENCE_MS = 60_000
 
 
 def chromium() -> str:
@@ -28,11 +31,14 @@ def chromium() -> str:
 
 
 @pytest.fixture
-async def browser() -> AsyncGenerator[Any]:
-    from playwright.async_api import async_playwright
+async def browser(request: Any) -> AsyncGenerator[Any]:
+    """A browser; further options of its command are the parameter of a test."""
+    from playwright.async_api import async_playwright, expect
 
+    expect.set_options(timeout=PATIENCE_MS)
     async with async_playwright() as driver:
-        began = await driver.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        options = ["--no-sandbox", *getattr(request, "param", ())]
+        began = await driver.chromium.launch(executable_path=chromium(), args=options)
         yield began
         await began.close()
 
@@ -43,8 +49,11 @@ def page_of(browser: Any) -> Callable[..., Awaitable[Any]]:
 
     async def opened(url: str, name: str = "oz", **options: Any) -> Any:
         given: Any = {"viewport": LAPTOP, "extra_http_headers": {"authorization": name}, **options}
-        page = await (await browser.new_context(**given)).new_page()
-        page.set_default_timeout(10_000)
+        context = await browser.new_context(**given)
+        if url.startswith("http"):
+            await context.add_cookies([{"name": "user", "value": name, "url": urljoin(url, "/")}])
+        page = await context.new_page()
+        page.set_default_timeout(PATIENCE_MS)
         page.faults = []
         page.on("pageerror", lambda error: page.faults.append(str(error)))
         page.on("console", lambda said: _note(page, said))

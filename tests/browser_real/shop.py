@@ -112,6 +112,8 @@ SCENES: tuple[tuple[str, str, tuple[Step, ...]], ...] = (
         (*([("count_shelf", {"shelf": at})] for at in range(14)), "There are 812 articles."),
     ),
 )
+# So many turns with seven calls each are 4,000 steps.
+TURNS = range(500)
 # For single tests; the journal of many runs has none of these.
 MORE: tuple[tuple[str, str, tuple[Step, ...]], ...] = (
     (
@@ -120,9 +122,21 @@ MORE: tuple[tuple[str, str, tuple[Step, ...]], ...] = (
         ([("ask_carrier", {"number": 1})], "The carrier has it."),
     ),
     (
+        "Settle the case of {n}.",
+        "clerk",
+        (
+            [("refund", {"order": 1042, "amount": 9.99, "reason": "It never came."})],
+            [("delete_customer", {"mail": "ada@byron.example", "name": "Ada Byron"})],
+            "The case is settled.",
+        ),
+    ),
+    (
         "Count every shelf.",
         "clerk",
-        (*([("count_shelf", {"shelf": at})] for at in range(2_000)), "There are many."),
+        (
+            *([("count_shelf", {"shelf": at}) for at in range(turn, turn + 7)] for turn in TURNS),
+            "There are many.",
+        ),
     ),
 )
 
