@@ -176,8 +176,7 @@ async def foreign() -> AsyncGenerator[str]:
         yield f"http://{ELSEWHERE}:{client.url.rpartition(':')[2]}"
 
 
-# All ways in which a page can have a browser send a request. Each answers with what it got, "" where
-# that is nothing; a frame of another origin that was drawn has no document for the page.
+# All ways in which a page can have a browser send a request; gives what it got by them.
 TRY = """async ([method, url, body]) => {
   const got = [];
   const text = method === "GET" ? {} : { body: JSON.stringify(body) };
