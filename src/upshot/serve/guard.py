@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 
+from upshot.contract.base.structs import JsonObject
+
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+ErrorForm: TypeAlias = "Callable[[int, str], JsonObject]"
+"""What tells an HTTP status and a sentence as an error of a protocol."""
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
 """The hosts under which a site is always reached."""
@@ -47,15 +52,26 @@ class Guard:
         hosts: The names under which the site is reached, beside those of this machine.
         origins: Origins of pages of other sites that may send requests, "https://shop.example".
         rate: How many requests a client address may send within ten seconds.
+        max_body: How many bytes a request may say that it has.
+        forms: Those of the errors of protocols, by how the paths of their doors begin.
     """
 
     def __init__(
-        self, app: ASGIApp, *, hosts: Collection[str], origins: Collection[str], rate: int
+        self,
+        app: ASGIApp,
+        *,
+        hosts: Collection[str],
+        origins: Collection[str],
+        rate: int,
+        max_body: int,
+        forms: Mapping[str, ErrorForm],
     ) -> None:
         self._app = app
+        self._forms = forms
         self._hosts = {host.lower() for host in (*LOCAL, *hosts)}
         self._origins = {origin.lower() for origin in origins}
         self._rate = rate
+        self._max_body = max_body
         self._window = 0
         self._sent: dict[str, int] = {}
 
@@ -79,14 +95,18 @@ class Guard:
         host = headers.get("host", "").lower()
         if _PORT.sub("", host) not in self._hosts:
             said = f"this site is not reached as {host[:80]!r}: name the host in {_NAMING}"
-            return _refused(421, said)
+            return self._refused(scope, 421, said)
         origin = headers.get("origin", "").lower()
         if origin and urlsplit(origin).netloc != host and origin not in self._origins:
             said = f"requests of {origin[:80]!r} are not taken: name it in asgi(origins=[...])"
-            return _refused(403, said)
+            return self._refused(scope, 403, said)
         if self._is_too_often((scope.get("client") or ("",))[0]):
             said = f"more than {self._rate} requests in ten seconds: wait a little"
-            return _refused(429, said, {"retry-after": "10"})
+            return self._refused(scope, 429, said, {"retry-after": "10"})
+        length = headers.get("content-length", "")
+        if length.isdecimal() and int(length[:18]) > self._max_body:
+            said = f"the body has {length[:18]} bytes: at most {self._max_body} are taken"
+            return self._refused(scope, 413, said)
         return None
 
     def _is_too_often(self, client: str) -> bool:
@@ -96,6 +116,16 @@ class Guard:
         sent = self._sent[client] = self._sent.get(client, 0) + 1
         return sent > self._rate
 
+    def _refused(
+        self, scope: Scope, status: int, said: str, headers: dict[str, str] | None = None
+    ) -> JSONResponse:
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        for prefix, form in self._forms.items():
+            if path.startswith(prefix):
+                return JSONResponse(form(status, said), status, headers)
+        return JSONResponse({"error": said}, status, headers)
 
-def _refused(status: int, said: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({"error": said}, status, headers)
+
+def rpc_refusal(status: int, said: str) -> JsonObject:
+    """A sentence in the form that JSON-RPC has for a request that is not taken."""
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": said}}

@@ -7,6 +7,8 @@ conversation the client stands.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 from collections.abc import AsyncGenerator, Callable, Container, Iterable, Sequence
 from fnmatch import fnmatch
@@ -135,6 +137,24 @@ def attachment(data: bytes, kind: str, name: str, card: AgentCard) -> Image | Fi
     return File(data=data, media_type=kind, name=name)
 
 
+def from_data_url(url: str) -> tuple[bytes, str]:
+    """The content of a ``data:`` URL, and its media type.
+
+    Raises:
+        Misuse: It is none of the form ``data:...;base64,...``.
+
+    Source:
+        RFC 2397.
+    """
+    head, comma, text = url.partition(",")
+    if not head.startswith("data:") or not head.endswith(";base64") or not comma:
+        raise Misuse("the data of a file must be of the form data:...;base64,...")
+    try:
+        return base64.b64decode(text, validate=True), head[5:-7].partition(";")[0]
+    except binascii.Error:
+        raise Misuse("the data of a file is no base64") from None
+
+
 async def asked(handle: RunHandle) -> tuple[str, str]:
     """The id and the text of the message that began a run; "" and "" where there is no such run."""
     started = (await handle.state()).started
@@ -223,6 +243,24 @@ async def place_of(
     return Place(f"{chat}/{mark}", await journal.seed_messages(before) if last else ())
 
 
+async def branch_after(site: Site, run_id: str, name: str) -> Place:
+    """A branch of a conversation that goes on after one of its answers, whatever came later.
+
+    Args:
+        site: The site.
+        run_id: The answer.
+        name: What the id of the branch ends with.
+
+    Raises:
+        Differs: The answer is not kept in its conversation, as that of a run that failed.
+    """
+    journal: Any = await site.app.open()
+    if (run := await _kept(journal, run_id)) is None:
+        raise Differs(f"{run_id} is not kept in its conversation: go on from one that is completed")
+    before = SeedReference(conversation=run.context_id, revision=run.revision)
+    return Place(f"{run.context_id}/{name}", await journal.seed_messages(before))
+
+
 def _check_void(runs: Iterable[RunSummary]) -> None:
     """Refuse to leave what is under way or has done something."""
     if done := [run.run_id for run in runs if not run.ended or run.effect is not Effect.NONE]:
@@ -260,10 +298,18 @@ async def _last_turn(
     journal = await site.app.open()
     for run_id in reversed(answers):
         first = await site.run_of(user, run_id)
-        for one in reversed(await chain_from(first.id, journal)):
-            for run in await journal.runs(run_id=one):
-                if not is_of(run.context_id, chat):
-                    raise Differs(f"run {run_id} is no answer in this chat")
-                if run.revision:
-                    return run
+        (begun,) = await journal.runs(run_id=first.id)
+        if not is_of(begun.context_id, chat):
+            raise Differs(f"run {run_id} is no answer in this chat")
+        if run := await _kept(journal, first.id):
+            return run
+    return None
+
+
+async def _kept(journal: Any, run_id: str) -> RunSummary | None:
+    """The last run of a chain that the conversation keeps, None where it keeps none."""
+    for one in reversed(await chain_from(run_id, journal)):
+        for run in await journal.runs(run_id=one):
+            if run.revision:
+                return run
     return None

@@ -18,6 +18,7 @@ from sse_starlette import ServerSentEvent as AnyServerSentEvent
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.responses import Response
 
 from upshot.contract.base.checks import Allowed, check_argument, check_whole
@@ -32,7 +33,7 @@ from upshot.fleet.submission import SubmitOptions
 from upshot.fleet.worker import Worker
 from upshot.journal.shared import InboxItem, OtherUser, tool_of
 from upshot.serve import doors
-from upshot.serve.guard import Guard
+from upshot.serve.guard import ErrorForm, Guard
 from upshot.serve.users import Missing, NoUser, Refused, User, UserOf
 from upshot.state.child_runs import bare_id
 
@@ -113,6 +114,10 @@ class Site:
         found = [console, *_doors()]
         taken = [*routes, *(route for door in found for route in door.routes(self))]
 
+        forms: dict[str, ErrorForm] = {}
+        for door in found:
+            forms.update(getattr(door, "REFUSALS", {}))
+
         @asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncGenerator[None]:
             async with AsyncExitStack() as stack:
@@ -127,10 +132,13 @@ class Site:
 
         return Starlette(
             routes=taken,
-            middleware=[Middleware(Guard, **self._guard)],
+            middleware=[
+                Middleware(Guard, **self._guard, max_body=self._max_body, forms=forms),
+                # For a body that does not say how long it is.
+                Middleware(RequestBodyLimitMiddleware, max_body_size=self._max_body),
+            ],
             exception_handlers={HTTPException: _told, **dict.fromkeys(ERRORS, _told)},
             lifespan=lifespan,
-            max_body_size=self._max_body,
         )
 
     async def user(self, request: HTTPConnection) -> User:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
@@ -158,14 +159,63 @@ async def test_the_next_response_goes_on_with_the_conversation() -> None:
         first = await made(ann, "counter")
         second = await made(ann, "counter", previous_response_id=first["id"])
         third = await made(ann, "counter", conversation=first["conversation"]["id"])
-        late = await refused(ann, model="counter", previous_response_id=first["id"])
     assert [*texts(first), *texts(second), *texts(third)] == [
         "1 messages",
         "3 messages",
         "5 messages",
     ]
-    assert late[0] == 409
-    assert third["id"] in late[1]["message"]
+
+
+async def test_a_response_that_is_gone_on_with_twice_begins_a_branch() -> None:
+    def heard(messages: Any) -> str:
+        return " ".join(message.text for message in messages if message.role == "user")
+
+    async with served(app(Agent("hearer", model=ScriptedModel(heard)))) as site:
+        ann = site.by("ann")
+        first = await made(ann, "hearer", "A")
+        after = {"previous_response_id": first["id"]}
+        # At once, and once more when both are there.
+        both = await asyncio.gather(*(made(ann, "hearer", text, **after) for text in "BC"))
+        third = await made(ann, "hearer", "D", **after)
+        branch = next(one for one in both if one["conversation"] != first["conversation"])
+        onward = await made(ann, "hearer", "E", previous_response_id=branch["id"])
+        # The same request, sent again, is the same branch.
+        key = {"idempotency-key": "k"}
+        body = {"model": "hearer", "input": "F", **after}
+        again = [await ann.ask("POST", ROUTE, body, **key) for _ in range(2)]
+    assert sorted(texts(one)[0] for one in both) == ["A B", "A C"]
+    assert texts(third) == ["A D"]
+    assert texts(onward)[0] == f"{texts(branch)[0]} E"
+    assert onward["conversation"] == branch["conversation"]
+    assert branch["conversation"]["id"].startswith(f"{first['conversation']['id']}/")
+    assert [status for status, _ in again] == [200, 200]
+    assert again[0][1]["id"] == again[1][1]["id"] and texts(again[0][1]) == ["A F"]
+
+
+async def test_a_file_is_taken_where_the_card_names_it() -> None:
+    def told(messages: Any) -> str:
+        return " ".join(getattr(part, "name", "") or "-" for part in messages[-1].parts)
+
+    card = AgentCard(default_input_modes=("text/plain", "application/pdf"))
+    reader = Agent("reader", model=ScriptedModel(told), card=card)
+    file = {
+        "type": "input_file",
+        "filename": "a.pdf",
+        "file_data": "data:application/pdf;base64,AA==",
+    }
+    asked = [{"role": "user", "content": [{"type": "input_text", "text": "Read"}, file]}]
+    async with served(app(reader)) as site:
+        ann = site.by("ann")
+        done = await made(ann, "reader", asked)
+        refusals = [await refused(ann, model="echo", input=asked)]
+        for wrong in ({"file_data": "AA=="}, {"file_data": None, "file_id": "f"}):
+            content = [{**file, **wrong}]
+            said = [{"role": "user", "content": content}]
+            refusals.append(await refused(ann, model="reader", input=said))
+    assert texts(done) == ["- a.pdf"]
+    assert [status for status, _ in refusals] == [400, 400, 400]
+    for (_, error), word in zip(refusals, ("takes text/plain", "base64", "file_data"), strict=True):
+        assert word in error["message"]
 
 
 @pytest.mark.parametrize("approve", [True, False])

@@ -56,12 +56,14 @@ from upshot.contract.result import AgentResult
 from upshot.entry.planning import new_run_id
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
+from upshot.serve.guard import rpc_refusal
 from upshot.serve.public import PublicEvent, asked_of_user, public_events, public_run
 from upshot.serve.site import ServerSentEvent, Site, from_json, sse
 from upshot.serve.users import Missing, User
 from upshot.version import __version__
 
 DOOR = "a2a"
+REFUSALS = {"/a2a/": rpc_refusal}
 VERSION = "1.0"
 # Under this the message of a request keeps the id that its client gave it.
 _MESSAGE_ID = "message_id"

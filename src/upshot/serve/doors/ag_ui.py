@@ -233,24 +233,21 @@ class _Door:
         yield _started(sent)
         if answer.all != sent.messages:
             yield _snapshot(answer.all)
-        try:
-            async with aclosing(events):
-                async for event in events:
-                    for one in answer.add(event):
-                        yield one
-                    if event["kind"] != "end":
-                        continue
-                    is_parked = event["status"] == "input_required"
-                    if is_parked and not await waits_at(self._site.app, handle, event):
-                        continue
-                    if is_parked and not event.get("questions"):
-                        value: JsonObject = {"for": "others"}
-                        yield {"type": "CUSTOM", "name": "upshot:waiting", "value": value}
-                        continue
-                    yield _end(sent, handle.id, event)
-                    return
-        except JournalError as error:
-            yield {"type": "RUN_ERROR", "message": str(error)}
+        async with aclosing(events):
+            async for event in events:
+                for one in answer.add(event):
+                    yield one
+                if event["kind"] != "end":
+                    continue
+                is_parked = event["status"] == "input_required"
+                if is_parked and not await waits_at(self._site.app, handle, event):
+                    continue
+                if is_parked and not event.get("questions"):
+                    value: JsonObject = {"for": "others"}
+                    yield {"type": "CUSTOM", "name": "upshot:waiting", "value": value}
+                    continue
+                yield _end(sent, handle.id, event)
+                return
 
 
 class _Answer:
@@ -482,5 +479,8 @@ async def _refused(message: str) -> AsyncGenerator[JsonObject]:
 
 async def _told(events: AsyncGenerator[JsonObject]) -> AsyncGenerator[ServerSentEvent]:
     async with aclosing(events):
-        async for event in events:
-            yield ServerSentEvent(encode(event).decode())
+        try:
+            async for event in events:
+                yield ServerSentEvent(encode(event).decode())
+        except JournalError as error:
+            yield ServerSentEvent(encode({"type": "RUN_ERROR", "message": str(error)}).decode())

@@ -50,6 +50,7 @@ from upshot.entry.planning import known_of
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
 from upshot.fleet.app import App
+from upshot.serve.guard import rpc_refusal
 from upshot.serve.public import PublicEvent, asked_of_user, public_events, public_run
 from upshot.serve.site import Site
 from upshot.serve.users import User
@@ -62,6 +63,7 @@ V = TypeVar("V")
 AnswersOf: TypeAlias = "Callable[[Sequence[Pending], Mapping[str, V]], list[AnyAnswer]]"
 
 DOOR = "mcp"
+REFUSALS = {"/mcp": rpc_refusal}
 _USER = "upshot.user"
 CONTINUE = "upshot_continue"
 _INSTRUCTIONS = (

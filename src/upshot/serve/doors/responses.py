@@ -14,11 +14,13 @@ Source:
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import Any, TypeAlias, cast
+from weakref import WeakValueDictionary
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -26,7 +28,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from upshot.contract.agent import Agent
+from upshot.contract.agent_spec import AgentCard
 from upshot.contract.base.enums import ErrorCode, FinishReason, Status
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.message import Image, Message, Part, Text
@@ -44,6 +46,8 @@ from upshot.contract.tool_calls import UNTRUSTED
 from upshot.contract.usage import Usage
 from upshot.entry.planning import new_run_id
 from upshot.entry.run_handle import RunHandle
+from upshot.errors import Misuse
+from upshot.serve.history import Differs, Place, attachment, branch_after, from_data_url
 from upshot.serve.public import PublicEvent, asked_of_user, public_events, public_run
 from upshot.serve.site import ERRORS, ServerSentEvent, Site, from_json, sse, status_of
 from upshot.serve.users import Missing, User
@@ -62,6 +66,7 @@ _KINDS = {
     403: "permission_error",
     404: "not_found_error",
     409: "conflict_error",
+    429: "rate_limit_error",
     503: "server_error",
 }
 # What may be sent and changes nothing of what an agent does.
@@ -74,6 +79,7 @@ _STATUS = {
     Status.INTERRUPTED: "cancelled",
     Status.CANCELED: "cancelled",
 }
+_NO_CARD = AgentCard()
 # The last event of a stream, by the status of its response.
 _LAST = {"completed": "response.completed", "failed": "response.failed"}
 
@@ -128,6 +134,12 @@ def _read(body: bytes) -> _Create:
     return asked
 
 
+def _conversation_of(asked: _Create) -> str:
+    """The conversation that a request names, "" for none."""
+    named = asked.conversation
+    return named.id if isinstance(named, _Named) else named or ""
+
+
 def _items_of(said: str | Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     items: list[Mapping[str, Any]] = (
         [{"role": "user", "content": said}] if isinstance(said, str) else [*said]
@@ -137,7 +149,7 @@ def _items_of(said: str | Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
     return items
 
 
-def _said_in(items: Sequence[Mapping[str, Any]]) -> tuple[list[Message], Message]:
+def _said_in(items: Sequence[Mapping[str, Any]], card: AgentCard) -> tuple[list[Message], Message]:
     """What was said before, and what the user says now, which comes last."""
     if any(map(_is_answer, items)):
         raise _Fault("nothing waits for an answer of yours there", 409, param="input")
@@ -145,15 +157,17 @@ def _said_in(items: Sequence[Mapping[str, Any]]) -> tuple[list[Message], Message
     if not said:
         raise _Fault("the last message of input must be the user's", param="input")
     past = items[: len(items) - len(said)]
-    now = Message("user", [part for one in said for part in _message_of(one).parts])
-    return [_message_of(one, is_past=True) for one in past], now
+    now = Message("user", [part for one in said for part in _message_of(one, card).parts])
+    return [_message_of(one, card, is_past=True) for one in past], now
 
 
 def _is_answer(item: Mapping[str, Any]) -> bool:
     return item.get("type") in ("mcp_approval_response", "function_call_output")
 
 
-def _message_of(item: Mapping[str, Any], *, is_past: bool = False) -> Message:
+def _message_of(
+    item: Mapping[str, Any], card: AgentCard = _NO_CARD, *, is_past: bool = False
+) -> Message:
     """A message of a user, or one of an earlier exchange, for whose words nobody vouches."""
     role, content = item.get("role"), item.get("content")
     if item.get("type", "message") != "message" or role not in ("user", "assistant"):
@@ -169,32 +183,36 @@ def _message_of(item: Mapping[str, Any], *, is_past: bool = False) -> Message:
     trust = UNTRUSTED if is_past else ""
     return Message(
         "assistant" if role == "assistant" else "user",
-        [_part_of(part, trust) for part in cast("list[object]", parts)],
+        [_part_of(part, trust, card) for part in cast("list[object]", parts)],
     )
 
 
-def _part_of(part: object, trust: str) -> Part:
+def _part_of(part: object, trust: str, card: AgentCard) -> Part:
     match part:
         case {"type": "input_text" | "output_text" | "text", "text": str(text)}:
             return Text(text, trust=trust)
         case {"type": "input_image", "image_url": str(url)} if url.startswith(
             ("https://", "http://")
         ):
+            if not any(one.startswith(("image/", "*/*")) for one in card.default_input_modes):
+                said = "the agent takes no pictures: its card does not name them"
+                raise _Fault(said, param="input")
             return Image(url=url)
+        case {"type": "input_image", "image_url": str(url)} | {
+            "type": "input_file",
+            "file_data": str(url),
+        }:
+            name = str(cast("Mapping[str, Any]", part).get("filename") or "")
+            try:
+                return attachment(*from_data_url(url), name, card)
+            except Misuse as error:
+                raise _Fault(str(error), param="input") from None
         case _:
             raise _Fault(
-                "a part of input must be an input_text, or an input_image with an address of http "
-                "or https",
+                "a part of input must be an input_text, an input_image with an address or data, or "
+                "an input_file with file_data",
                 param="input",
             )
-
-
-def _check_parts(message: Message, agent: Agent[Any]) -> None:
-    """Refuse a picture for an agent whose card names no pictures."""
-    accepted = () if agent.card is None else agent.card.default_input_modes
-    takes_all = any(one.startswith(("image/", "*/*")) for one in accepted)
-    if not takes_all and any(isinstance(part, Image) for part in message.parts):
-        raise _Fault(f"{agent.id} takes no pictures: its card does not name them", param="input")
 
 
 def _run_named(user: User, key: str) -> str:
@@ -523,6 +541,8 @@ class Responses:
 
     def __init__(self, site: Site) -> None:
         self._site = site
+        # Of two requests that go on after the same response at once, one begins a branch.
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def create(self, request: HttpRequest, user: User) -> Response:
         """``POST /v1/responses``."""
@@ -571,42 +591,67 @@ class Responses:
                 param="model",
                 code="model_not_found",
             )
-        items = _items_of(asked.input)
         run_id = new_run_id() if key is None else _run_named(user, key)
-        if key is not None and await self._site.sees(user, run_id):
-            # Sent again; whether it is the same request is found out when it is submitted.
-            conversation, last = (await self._run(run_id)).context_id, None
-        else:
-            conversation, last = await self._last(user, asked)
+        async with self._turns.setdefault(asked.previous_response_id or run_id, asyncio.Lock()):
+            return await self._turn(user, asked, run_id, key)
+
+    async def _turn(
+        self, user: User, asked: _Create, run_id: str, key: str | None
+    ) -> tuple[RunHandle, int]:
+        """See ``_begun``."""
+        items = _items_of(asked.input)
+        known = await self._site.sees(user, run_id) if key is not None else False
+        # Sent again; whether it is the same request is found out when it is submitted.
+        last = None if known else await self._last(user, asked)
         result = None if last is None else await last.result(0)
         if last is not None and result is not None and result.pending:
             return await self._answered(user, last, result, items)
-        past, message = _said_in(items)
-        if past and last is not None:
+        past, message = _said_in(items, self._site.app.agents[asked.model].card or _NO_CARD)
+        if past and (last is not None or asked.previous_response_id):
             raise _Fault("a conversation knows itself what was said before: send what is new")
-        _check_parts(message, self._site.app.agents[asked.model])
+        place = await self._place(asked, run_id, past, known=known, user=user)
         handle = await self._site.submit(
             user,
             asked.model,
             Request(message, run_id=run_id),
-            conversation=conversation or run_id.replace("run", "conv"),
+            conversation=place.conversation,
             key=key,
-            history=past,
+            history=place.history or (),
         )
         return handle, -1
 
-    async def _last(self, user: User, asked: _Create) -> tuple[str, RunHandle | None]:
-        """The conversation that a request goes on with, "" for none, and its last turn if any."""
-        named, previous = asked.conversation, asked.previous_response_id
-        conversation = named.id if isinstance(named, _Named) else named or ""
-        if previous:
-            conversation = (await self._run((await self._found(user, previous)).id)).context_id
-        runs = await self._site.runs_of(user, conversation=conversation) if conversation else ()
-        last = next((run.turn or run.run_id for run in runs if not run.parent_run_id), "")
-        if previous and previous != last:
-            why = f"the last one is {last}" if last else "it belongs to none"
-            raise _Fault(f"{previous} is not the last response of a conversation: {why}", 409)
-        return conversation, (await self._found(user, last) if last else None)
+    async def _last(self, user: User, asked: _Create) -> RunHandle | None:
+        """The turn that a request goes on with, None where it begins a conversation."""
+        if asked.previous_response_id:
+            return await self._found(user, asked.previous_response_id)
+        conversation = _conversation_of(asked)
+        last = await self._newest(user, conversation) if conversation else ""
+        return await self._found(user, last) if last else None
+
+    async def _newest(self, user: User, conversation: str) -> str:
+        """The last turn of a conversation, "" for none."""
+        runs = await self._site.runs_of(user, conversation=conversation)
+        return next((run.turn or run.run_id for run in runs if not run.parent_run_id), "")
+
+    async def _place(
+        self, asked: _Create, run_id: str, past: Sequence[Message], *, known: bool, user: User
+    ) -> Place:
+        """Where a message belongs; after a response that is not the last one it begins a branch."""
+        previous = asked.previous_response_id
+        if not previous:
+            return Place(_conversation_of(asked) or run_id.replace("run", "conv"), past)
+        if not (conversation := (await self._run(previous)).context_id):
+            raise _Fault(f"{previous} belongs to no conversation", 409)
+        if known:
+            is_next = (await self._run(run_id)).context_id == conversation
+        else:
+            is_next = await self._newest(user, conversation) == previous
+        if is_next:
+            return Place(conversation)
+        try:
+            return await branch_after(self._site, previous, run_id)
+        except Differs as error:
+            raise _Fault(str(error), 409) from None
 
     async def _run(self, run_id: str) -> RunSummary:
         (run,) = await (await self._site.app.open()).runs(run_id=run_id)
@@ -749,9 +794,18 @@ def _error(error: Exception) -> Response:
     """An error in the form of the protocol."""
     fault = error if isinstance(error, _Fault) else _Fault(str(error), status_of(error))
     said = error.detail if isinstance(error, HTTPException) else str(fault)
-    kind = _KINDS.get(fault.status, "invalid_request_error")
-    form = {"message": said, "type": kind, "param": fault.param or None, "code": fault.code or None}
-    return JSONResponse({"error": form}, fault.status)
+    form = refusal(fault.status, said, param=fault.param, code=fault.code)
+    return JSONResponse(form, fault.status)
+
+
+def refusal(status: int, said: str, *, param: str = "", code: str = "") -> JsonObject:
+    """A sentence in the form that the protocol has for errors."""
+    kind = _KINDS.get(status, "invalid_request_error")
+    form: JsonObject = {"message": said, "type": kind, "param": param or None, "code": code or None}
+    return {"error": form}
+
+
+REFUSALS = {"/v1/": refusal}
 
 
 async def _sent(events: AsyncGenerator[JsonObject]) -> AsyncGenerator[ServerSentEvent]:

@@ -14,8 +14,6 @@ Source:
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Any, Literal
@@ -40,6 +38,7 @@ from upshot.serve.history import (
     attachment,
     begin_turn,
     card_of,
+    from_data_url,
     is_of,
     newest_of,
     read_to_questions,
@@ -434,23 +433,13 @@ def _to_message(said: _Said, card: AgentCard) -> Message:
                 parts.append(Text(text))
             case {"type": "file", "url": str(url), "mediaType": str(kind)}:
                 name = str(part.get("filename", ""))
-                parts.append(attachment(_data_of(url), kind, name, card))
+                parts.append(attachment(from_data_url(url)[0], kind, name, card))
             case _:
                 kind = str(part.get("type", ""))[:80]
                 raise Misuse(f"a part is of type {kind!r}: a user's message has text and files")
     if not parts:
         raise Misuse("the last message has no parts: give at least one text")
     return Message("user", tuple(parts))
-
-
-def _data_of(url: str) -> bytes:
-    head, comma, text = url.partition(",")
-    if not head.startswith("data:") or not head.endswith(";base64") or not comma:
-        raise Misuse("the url of a file must be of the form data:...;base64,...")
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error:
-        raise Misuse("the url of a file is no base64") from None
 
 
 def _answers_of(said: _Said) -> Iterator[tuple[str, AnyAnswer]]:
