@@ -175,7 +175,7 @@ def to_pydantic_ai(desk: Desk) -> list[Any]:
             handed = await desk.make(asked)
             if handed.outcome is None:
                 raise native.ApprovalRequired(metadata=_shown(handed.pending))
-            return native.ToolReturn(handed.content, metadata=_told(handed.outcome, desk))
+            return native.ToolReturn(handed.content, metadata=_told(handed.outcome))
 
         return native.Tool.from_schema(
             call, spec.name, spec.description, dict(spec.parameters), takes_ctx=True
@@ -259,7 +259,7 @@ def to_langchain(desk: Desk) -> list[Any]:
             decision = _read_decision(said, made.id, config)
             handed = await desk.make(asked._replace(decision=decision))
         outcome = handed.outcome
-        return handed.content, None if outcome is None else _told(outcome, desk)
+        return handed.content, None if outcome is None else _told(outcome)
 
     kind = _make_langchain_kind(native.BaseTool, call, is_durable=desk.is_durable)
     return [
@@ -491,17 +491,14 @@ _ERRORS = {one.__struct_config__.tag for one in (ToolDenied, ToolTimeout, ToolFa
 def _marked(answer: Any) -> object:
     """A message, as one of an error where it tells of one."""
     outcome = getattr(answer, "artifact", None)
-    kind: object = getattr(outcome, "kind", "")
-    if isinstance(outcome, dict):
-        kind = cast("JsonObject", outcome).get("kind")
-    if kind in _ERRORS:
+    if isinstance(outcome, dict) and cast("JsonObject", outcome).get("kind") in _ERRORS:
         answer.status = "error"
     return answer
 
 
-def _told(outcome: ToolOutcome, desk: Desk) -> object:
-    """An outcome for a framework's messages, as JSON where these are kept."""
-    return msgspec.to_builtins(outcome) if desk.is_durable else outcome
+def _told(outcome: ToolOutcome) -> object:
+    """An outcome for a framework's messages, as JSON, for these may be kept."""
+    return msgspec.to_builtins(outcome)
 
 
 def _new_id() -> str:
