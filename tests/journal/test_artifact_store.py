@@ -44,6 +44,15 @@ async def test_bytes_that_are_no_text_have_no_lines(store: MemoryArtifactStore):
     assert (await store.read(file.id, run_id="r"))["text"] == "\ufffd\ufffd\x00"
 
 
+async def test_all_bytes_are_loaded_as_they_were_put(store: MemoryArtifactStore):
+    data = bytes(range(256)) * 1_000
+    file = await store.put("r", "call-1", data, "image/png")
+    assert await store.load(file.id, run_id="r") == data
+    for id, run_id in ((file.id, "another"), ("art-none", "r")):
+        with pytest.raises(KeyError, match="this run has no artifact"):
+            await store.load(id, run_id=run_id)
+
+
 async def test_a_page_is_read_back(store: MemoryArtifactStore):
     file = await store.put("r", "call-1", TEXT.encode(), "text/plain")
     assert await store.read(file.id, run_id="r") == {"text": TEXT, "next_offset": None}

@@ -330,6 +330,22 @@ async def test_the_page_of_a_run_is_the_same_live_and_ended(site: Client) -> Non
     assert status == 200 and page.startswith("<!doctype html>") and "refund" in page
 
 
+async def test_an_artifact_is_kept_byte_for_byte_and_never_shown(tmp_path: Path) -> None:
+    app, data = desk(tmp_path), b"\x89PNG<script>\xff\x00" * 5_000
+    async with served(app) as site:
+        run_id, _ = await waiting(site.by("ann"))
+        journal: Any = await app.open()
+        file = await journal.artifacts.put(run_id, "r", data, "text/html")
+        path = f"{site.url}/api/runs/{run_id}/artifacts/{file.id}"
+        async with site.session.get(path, headers=site.by("sam").headers) as response:
+            assert await response.read() == data
+            assert response.content_type == "application/octet-stream"
+            assert response.headers["content-disposition"] == "attachment"
+            assert response.headers["x-content-type-options"] == "nosniff"
+            assert response.headers["content-security-policy"].startswith("sandbox")
+        assert (await site.by("ben").get(path.removeprefix(site.url)))[0] == 404
+
+
 async def test_an_item_is_described_and_put_off_for_one_user(site: Client) -> None:
     run_id, pending = await waiting(site.by("ann"))
     sam, oz = site.by("sam"), site.by("oz")

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.checks import check_amount
@@ -20,6 +20,7 @@ from upshot.contract.base.structs import JsonObject, Tagged, Value
 from upshot.contract.message import File
 from upshot.errors import Misuse
 
+T = TypeVar("T")
 MAX_BYTES = 500_000_000
 # All that a store in memory keeps; a file has no such limit.
 MAX_BYTES_IN_MEMORY = 500_000_000
@@ -170,6 +171,17 @@ class ArtifactKeeper(ABC):
             raise KeyError(f"this run has no artifact {id!r}")
         return page
 
+    async def load(self, id: str, *, run_id: str) -> bytes:
+        """All of an artifact, byte for byte.
+
+        Raises:
+            KeyError: This run has no such artifact, although another run may.
+        """
+        data = await self._read(id, run_id, bytes)
+        if data is None:
+            raise KeyError(f"this run has no artifact {id!r}")
+        return data
+
     async def prune(
         self,
         *,
@@ -206,9 +218,7 @@ class ArtifactKeeper(ABC):
         """Store a new artifact."""
 
     @abstractmethod
-    async def _read(
-        self, id: str, run_id: str, read: Callable[[bytes], JsonObject]
-    ) -> JsonObject | None:
+    async def _read(self, id: str, run_id: str, read: Callable[[bytes], T]) -> T | None:
         """What *read* makes of the data of an artifact; None where the run has none of that id."""
 
     @abstractmethod
@@ -239,9 +249,7 @@ class MemoryArtifactStore(ArtifactKeeper):
         self._make_room(artifact.run_id, len(artifact.data))
         self.keep(artifact)
 
-    async def _read(
-        self, id: str, run_id: str, read: Callable[[bytes], JsonObject]
-    ) -> JsonObject | None:
+    async def _read(self, id: str, run_id: str, read: Callable[[bytes], T]) -> T | None:
         artifact = self._kept.get(id)
         return None if artifact is None or artifact.run_id != run_id else read(artifact.data)
 

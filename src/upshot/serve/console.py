@@ -341,14 +341,14 @@ class _Console:
         run = await self._site.run_of(user, request.path_params["run"])
         journal: Any = await self._app.open()
         try:
-            page = await journal.artifacts.read(request.path_params["id"], run_id=run.id)
+            data = await journal.artifacts.load(request.path_params["id"], run_id=run.id)
         except KeyError as error:
             raise Missing(str(error.args[0])) from error
         headers = {
             "content-disposition": "attachment",
             "content-security-policy": "sandbox; default-src 'none'",
         }
-        return Response(page["text"], media_type="application/octet-stream", headers=headers)
+        return Response(data, media_type="application/octet-stream", headers=headers)
 
     async def conversations(self, _: Request, user: User) -> Response:
         return to_json({"conversations": await self._site.conversations_of(user, _PAGE)})

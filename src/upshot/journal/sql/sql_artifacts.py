@@ -8,7 +8,6 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from upshot.contract.base.structs import JsonObject
 from upshot.errors import JournalError, Misuse
 from upshot.journal.artifact_store import ArtifactKeeper, Kept, StoredArtifact
 from upshot.journal.sql.connection import Connection, WriteConnection
@@ -68,10 +67,8 @@ class SqlArtifactStore(ArtifactKeeper):
         except (JournalError, Misuse) as error:
             raise OSError(str(error)) from error
 
-    async def _read(
-        self, id: str, run_id: str, read: Callable[[bytes], JsonObject]
-    ) -> JsonObject | None:
-        def find(connection: Connection) -> JsonObject | None:
+    async def _read(self, id: str, run_id: str, read: Callable[[bytes], T]) -> T | None:
+        def find(connection: Connection) -> T | None:
             row = connection.execute(_SELECT, (id, run_id)).fetchone()
             if row is None:
                 return None

@@ -842,13 +842,20 @@ class RunPanel {
         h("button", { type: "button", onclick: () => this.compare() }, "Compare …"),
         h("a.button", { href: to(`/api${runPath(this.id)}/export`), download: `${this.id}.html` }, "Save as a file")));
     drawPending(this.pending, this.id, head.pending ?? [], head);
-    const artifacts = (head.artifacts ?? []).map((one) => one.parts?.find((part) => part.id)?.id ?? one.name);
+    const artifacts = head.artifacts ?? [];
     fill(this.facts,
       head.redacted ? h("p.odd", `What was said in this run was taken out${head.redacted.by ? ` by ${head.redacted.by}` : ""}`, head.redacted.at ? [", ", when(head.redacted.at)] : null, ".") : null,
       (head.warnings ?? []).length ? h("details", { open: true }, h("summary", many(head.warnings.length, "warning")), h("ul", head.warnings.map((one) => h("li", one.code ? [h("code", one.code), " "] : null, one.message ?? one.text ?? String(one))))) : null,
       limits(head.rate_limit),
-      artifacts.length ? h("details", { open: true }, h("summary", many(artifacts.length, "artifact")), h("ul", artifacts.map((name) => h("li", h("a", { href: to(`/api${runPath(this.id)}/artifacts/${encodeURIComponent(name)}`), download: name }, visible(name)))))) : null,
+      artifacts.length ? h("details", { open: true }, h("summary", many(artifacts.length, "artifact")), h("ul", artifacts.map((one) => h("li", h("b", visible(one.name || "artifact")), (one.parts ?? []).map((part) => h("div", this.artifactPart(part))))))) : null,
       (head.answered ?? []).length ? h("details", h("summary", `${many(head.answered.length, "answer")} of people`), h("ul", head.answered.map((one) => h("li", answeredText(one))))) : null);
+  }
+
+  /** A part of an artifact: a stored file to keep, and all else as it is. */
+  artifactPart(part) {
+    if (part.kind !== "file" || !part.id) return part.kind === "text" ? visible(part.text) : jsonNode(part.data ?? part);
+    return [h("a", { href: to(`/api${runPath(this.id)}/artifacts/${encodeURIComponent(part.id)}`), download: part.name || part.id }, visible(part.name || part.id)),
+      h("span.quiet", ` ${part.media_type} ${part.size_bytes ? `${part.size_bytes.toLocaleString("en")} bytes` : ""}`)];
   }
 
   async act(button, name, path, sure) {
