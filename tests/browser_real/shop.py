@@ -131,6 +131,20 @@ MORE: tuple[tuple[str, str, tuple[Step, ...]], ...] = (
         ),
     ),
     (
+        "Pay Ada back for order {n}, and forget her.",
+        "clerk",
+        (
+            [("refund", {"order": 1042, "amount": 1.5, "reason": "She leaves."})],
+            [("delete_customer", {"mail": "ada@byron.example", "name": "Ada"})],
+            "She is forgotten.",
+        ),
+    ),
+    (
+        "Find order {n} and ask the carrier.",
+        "clerk",
+        ([("find_order", {"number": 5})], [("ask_carrier", {"number": 5})], "It is on its way."),
+    ),
+    (
         "Count every shelf.",
         "clerk",
         (
