@@ -428,3 +428,13 @@ async def test_the_inbox_says_what_was_decided_like_it_before(site: Client) -> N
     assert (await sam.get(f"/api/inbox/{run_id}/none/before"))[0] == 404
     # Who sees his own runs only is told of those alone.
     assert (await site.by("ann").get(path))[1]["answered"] == said["answered"]
+
+
+async def test_the_page_of_a_run_links_to_its_spans(tmp_path: Path) -> None:
+    url = "https://traces.example/search?run={run_id}"
+    async with served(desk(tmp_path), trace_url=url) as site:
+        assert (await site.by("sam").get("/api/me"))[1]["trace_url"] == url
+    for wrong in ("https://traces.example", "javascript:{run_id}", 5):
+        given: Any = wrong
+        with pytest.raises(Misuse, match="trace_url"):
+            desk(tmp_path).asgi(user=lambda _: None, trace_url=given)

@@ -420,6 +420,12 @@ def work(**options: Any) -> int:
 )
 @click.option("--no-work", is_flag=True, help="Leave the runs to workers.")
 @click.option("--open", "opens", is_flag=True, help="Open the console in the browser.")
+@click.option(
+    "--trace-url",
+    default="",
+    metavar="URL",
+    help="Where the spans of a run are seen, with {run_id} in it.",
+)
 @notifies
 def serve(**options: Any) -> int:
     """Serve the console, the inbox and the protocols of an App, until SIGTERM or Ctrl-C.

@@ -37,6 +37,7 @@ async def serve_app(
     opens: bool,
     notify_url: str,
     console_url: str,
+    trace_url: str,
 ) -> int:
     """Serve the App of a file until a signal."""
     for package in ("starlette", "sse_starlette", "uvicorn"):
@@ -56,7 +57,7 @@ async def serve_app(
             "folder in XDG_STATE_HOME"
         ) from None
     hosts = [name for name in (host, urlsplit(console_url).hostname) if name]
-    site = Site(app, user=sign_in.user, hosts=hosts, work=not no_work)
+    site = Site(app, user=sign_in.user, hosts=hosts, work=not no_work, trace_url=trace_url)
     listening = _listen(host, port)
     # Before it is told where to go: what is wrong with the journal is a line, and no page.
     await app.open()

@@ -506,6 +506,7 @@ class App:
         work: bool = True,
         max_body: int = 1_000_000,
         rate: int = 1_000,
+        trace_url: str = "",
     ) -> Starlette:
         """The App behind HTTP: the console, the inbox, and the protocols of others.
 
@@ -521,6 +522,8 @@ class App:
             work: Whether runs are worked on in this process too, while it serves.
             max_body: How many bytes a request may have.
             rate: How many requests one client address may send within ten seconds.
+            trace_url: Where the spans of a run are seen, with ``{run_id}`` in the place of its id;
+                the page of a run links there.
 
         Raises:
             Misuse: *user* is missing, an argument is wrong, or the extra is not installed.
@@ -542,6 +545,7 @@ class App:
             work=work,
             max_body=max_body,
             rate=rate,
+            trace_url=trace_url,
         )
         return site.asgi()
 

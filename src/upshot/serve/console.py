@@ -169,7 +169,7 @@ class _Console:
         ]
         waits = await self._site.waits_of(user)
         told: JsonObject = {"agents": agents, "version": self._app.version, "waits": waits}
-        return to_json({"user": user, **told})
+        return to_json({"user": user, **told, "trace_url": self._site.trace_url})
 
     async def runs(self, request: Request, user: User) -> Response:
         status, given = _filters(request)

@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 
 
 _USER_OF = Allowed("a function of the request that gives a User or None", methods=("__call__",))
+_TEXT = Allowed("a text", (str,))
+RUN_IN_URL = "{run_id}"
+"""In the place of the id of a run in the address of its spans."""
 _NAMES = Allowed("a list of texts", items=Allowed("a text", (str,)))
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (NoUser, 401),
@@ -93,17 +96,26 @@ class Site:
         work: bool = True,
         max_body: int = 1_000_000,
         rate: int = 1_000,
+        trace_url: str = "",
     ) -> None:
         check_argument("user", user, _USER_OF)
         check_argument("hosts", hosts, _NAMES)
         check_argument("origins", origins, _NAMES)
         check_whole("max_body", max_body, least=1)
         check_whole("rate", rate, least=1)
+        check_argument("trace_url", trace_url, _TEXT)
+        is_web = trace_url.startswith(("http://", "https://"))
+        if trace_url and not (is_web and RUN_IN_URL in trace_url):
+            raise Misuse(
+                f"trace_url is {trace_url[:200]!r}: give an address of http or https that has "
+                f"{RUN_IN_URL} where the id of a run goes"
+            )
         self.app = app
         self._user_of = user
         self._guard: dict[str, Any] = {"hosts": [*hosts], "origins": [*origins], "rate": rate}
         self._is_working = work
         self._max_body = max_body
+        self.trace_url = trace_url
         # Whose a run is never changes.
         self._owners: dict[str, _Owner] = {}
 

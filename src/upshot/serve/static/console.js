@@ -825,7 +825,7 @@ class RunPanel {
     const figures = [
       ["took", took(head.took_s)], ["tokens", tokensOf(head.usage)], ["cost", money(head.cost)],
       ["effect", effectBadge(head.effect)], ["model", head.model], ["waited", head.waited_s >= 0.1 && took(head.waited_s)], ["began", when(head.started_at)],
-      ["trace", head.trace_id && (head.trace_url?.startsWith("http") ? link(head.trace_id.slice(0, 16), head.trace_url) : head.trace_id)],
+      ["trace", shared.me.trace_url && link("its spans", shared.me.trace_url.replaceAll("{run_id}", encodeURIComponent(this.id)))],
       ["conversation", head.conversation && local(`/conversations/${encodeURIComponent(head.conversation)}`, null, head.conversation)],
       ["started by", head.parent_run_id && local(runPath(head.parent_run_id), null, head.parent_run_id)],
       ["child runs", head.children?.length && h("span", head.children.slice(0, 8).map((id, at) => [at ? ", " : "", local(runPath(id), null, id)]), head.children.length > 8 ? ` and ${head.children.length - 8} more` : null)],
