@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.serve.kit import Client, served
-from upshot import Agent, App, Misuse, ModelResponse, Text, ToolCall, tool
+from upshot import Agent, App, Misuse, ModelResponse, ScriptedModel, Text, ToolCall, tool
 from upshot.serve import console
 
 
@@ -438,3 +438,37 @@ async def test_the_page_of_a_run_links_to_its_spans(tmp_path: Path) -> None:
         given: Any = wrong
         with pytest.raises(Misuse, match="trace_url"):
             desk(tmp_path).asgi(user=lambda _: None, trace_url=given)
+
+
+async def test_an_answer_waits_for_a_run_that_goes_on_with_another_answer(tmp_path: Path) -> None:
+    began, goes_on = asyncio.Event(), asyncio.Event()
+
+    @tool(effect="write", approval=True)
+    async def pack(order: int) -> str:
+        """Pack an order."""
+        began.set()
+        await goes_on.wait()
+        return "packed"
+
+    calls = [ToolCall("p", "pack", {"order": 7}), ToolCall("r", "refund", {"order": 7})]
+    agent = Agent("desk", model=ScriptedModel([calls, "Done."]), tools=[pack, refund])
+    async with served(App([agent], journal=str(tmp_path / "runs.db"), version="1")) as site:
+        sam = site.by("sam")
+        run_id, _ = await waiting(site.by("ann"))
+        asked = {one["pending"]["call_id"]: one["pending"] for one in await inbox_of(sam)}
+        path = f"/api/runs/{run_id}/answer"
+        assert (await sam.post(path, approve(asked["p"])))[0] == 200
+        await began.wait()
+        late = asyncio.create_task(sam.post(path, approve(asked["r"])))
+        # Meanwhile the same loop has served many others, so it has been looked at.
+        for _ in range(50):
+            await sam.get("/api/inbox")
+        goes_on.set()
+        status, said = await late
+        assert status == 200 and said[0]["answer"]["call_id"] == "r", said
+        while (await sam.get(f"/api/runs/{run_id}"))[1]["head"]["status"] != "completed":
+            pass
+
+
+async def inbox_of(client: Client) -> list[Any]:
+    return (await client.get("/api/inbox"))[1]["items"]

@@ -64,6 +64,8 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 _Owner: TypeAlias = tuple[str, str]
 _MOST_KNOWN = 100_000
 # A comment so often keeps what is between from ending a stream that is silent.
+# So long an answer waits for a run that is being worked on.
+_PARKING_S = 30
 _PING_S = 15
 
 
@@ -306,7 +308,15 @@ class Site:
                 if meant
                 else f"nothing waits under {id[:80]!r}; it may have been answered"
             )
-        return await handle.answer(*(replace(one, by=user.id) for one in answers))
+        given = [replace(one, by=user.id) for one in answers]
+        try:
+            return await handle.answer(*given)
+        except (JournalError, Misuse):
+            if await handle.result(0) is not None:
+                raise
+            # Something else was answered, and the run works on: it takes more when it has parked.
+            await handle.result(_PARKING_S)
+            return await handle.answer(*given)
 
     def is_answerable(self, user: User, item: InboxItem, *, door: str = "") -> bool:
         """Whether a user may answer an item of a run that he may see."""
