@@ -123,9 +123,10 @@ async function goOn() {
 }
 
 async function load() {
-  messages = (await (await fetch(`${DOOR}/${me.chat}`)).json()).messages;
+  // In this order: where nothing is under way, the messages have all answers.
   const under = await fetch(`${DOOR}/${me.chat}/stream`);
   if (!under.ok) throw new Error(under.statusText);
+  messages = (await (await fetch(`${DOOR}/${me.chat}`)).json()).messages;
   note = "";
   draw();
   if (under.status === 200) await read(under, true);
