@@ -18,6 +18,7 @@ if "UPSHOT_REAL_BROWSER" not in os.environ:
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 LAPTOP = {"width": 1360, "height": 860}
+PHONE = {"width": 360, "height": 760}
 # So long something is waited for that is there at once where nothing else works.
 PATIENCE_MS = 60_000
 

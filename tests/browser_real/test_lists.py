@@ -17,10 +17,7 @@ from tests.serve.kit import Client, served
 from upshot import App
 
 RUNS = 500
-PHONE = {"width": 360, "height": 760}
 DRAWN = "main:not([aria-busy]) > *"
-# Serious and worse, by the judgement of axe-core.
-BLOCKING = ("serious", "critical")
 
 
 @pytest.fixture(scope="module")
@@ -43,21 +40,6 @@ async def shop(filled: Path, tmp_path: Path) -> AsyncGenerator[tuple[App, Client
     app = make_shop(str(path), ShopModel())
     async with served(app) as client:
         yield app, client
-
-
-async def widths(page: Any) -> tuple[int, int]:
-    return tuple(await page.evaluate("[document.documentElement.scrollWidth, innerWidth]"))
-
-
-async def faults_of(page: Any, axe: str) -> list[str]:
-    """What axe-core finds that is serious."""
-    await page.evaluate(axe)
-    found = await page.evaluate("axe.run()")
-    return [
-        f"{one['id']}: {one['nodes'][0]['html'][:200]} {one['nodes'][0]['failureSummary'][:300]}"
-        for one in found["violations"]
-        if one["impact"] in BLOCKING
-    ]
 
 
 async def test_the_first_page_of_500_runs_is_there_at_once(shop: Any, page_of: Any) -> None:
@@ -203,43 +185,3 @@ async def test_the_inbox_is_worked_through_by_the_keyboard(shop: Any, page_of: A
     await page.keyboard.press("Enter")
     await page.get_by_text("Denied.").first.wait_for()
     assert len(await app.inbox(tool="refund", limit=None)) < waiting
-
-
-@pytest.mark.parametrize("path", ["/", "/?effect=unknown", "/inbox", "/conversations"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing_serious_in_lists(
-    shop: Any, page_of: Any, axe: str, path: str, scheme: str
-) -> None:
-    page = await page_of(shop[1].url + path, color_scheme=scheme)
-    await page.wait_for_selector(DRAWN)
-    assert await faults_of(page, axe) == []
-    assert page.faults == []
-
-
-@pytest.mark.parametrize("path", ["/", "/inbox", "/conversations", "/chat/clerk"])
-async def test_a_phone_of_360_px_shows_a_page_without_scrolling_sideways(
-    shop: Any, page_of: Any, path: str
-) -> None:
-    page = await page_of(shop[1].url + path, viewport=PHONE)
-    await page.wait_for_selector(DRAWN)
-    wide, shown = await widths(page)
-    assert wide <= shown
-
-
-async def test_an_item_says_what_was_decided_like_it_and_can_be_taken(
-    shop: Any, page_of: Any
-) -> None:
-    app, client = shop
-    page = await page_of(client.url + "/inbox?tool=refund&agent=clerk", "sam")
-    ask = page.locator(".ask").first
-    await ask.get_by_text("What was decided like it before").click()
-    await ask.locator(".before li").first.wait_for()
-    said = await ask.locator(".before").inner_text()
-    assert "approved" in said or "denied" in said or "Nothing" in said
-    await ask.get_by_role("button", name="Take it").first.click()
-    await ask.get_by_text("assigned to sam").first.wait_for()
-    assert [one.assigned.to for one in await app.inbox(assignee="sam")] == ["sam"]
-    await ask.get_by_role("button", name="Give it back").first.click()
-    await ask.get_by_role("button", name="Give it back").first.wait_for(state="detached")
-    assert not await app.inbox(assignee="sam")
-    assert page.faults == []

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import socket
-import sys
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -15,15 +12,14 @@ import aiohttp
 import pytest
 from playwright.async_api import expect
 
-from tests.browser_real.shop import TURNS, ShopModel, fill, make_shop
-from tests.browser_real.test_lists import BLOCKING, PHONE, faults_of, widths
+from tests.browser_real.shop import TURNS, ShopModel, make_shop
+from tests.browser_real.shop_process import ShopProcess
 from tests.serve.kit import Client, served
 from upshot import App, Budget
 from upshot.contract import TextDelta
 from upshot.entry.run_handle import RunHandle
 from upshot.fleet.worker import Worker
 
-ROOT = Path(__file__).resolve().parents[2]
 STEPS = 8 * len(TURNS)
 
 
@@ -196,46 +192,25 @@ async def test_a_question_is_answered_on_the_page_of_the_run(shop: Any, page_of:
 async def test_a_page_goes_on_by_itself_when_the_server_is_killed_in_a_tool(
     tmp_path: Path, page_of: Any
 ) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    gate = tmp_path / "gate"
-    journal = tmp_path / "runs.db"
-    command = [sys.executable, "-m", "tests.browser_real.server", str(journal), str(port)]
-    paths = f"{ROOT}:{ROOT / 'src'}"
-    env = {**os.environ, "SHOP_GATE": str(gate), "PYTHONPATH": paths}
-    url = f"http://127.0.0.1:{port}"
-
-    async def serve(session: aiohttp.ClientSession) -> asyncio.subprocess.Process:
-        began = await asyncio.create_subprocess_exec(*command, env=env, cwd=ROOT)
-        while True:
-            try:
-                async with session.get(url + "/static/console.css") as reply:
-                    if reply.status == 200:
-                        return began
-            except aiohttp.ClientError:
-                await asyncio.sleep(0.05)
-
     async with aiohttp.ClientSession() as session:
-        process = await serve(session)
-        run_id = await submit(Client(session, url, "oz"), "Ask the carrier about order 1.")
-        page = await page_of(f"{url}/runs/{run_id}")
-        await page.locator("button.row.tool", has_text="ask_carrier").wait_for()
-        process.send_signal(signal.SIGKILL)
-        await process.wait()
-        await page.locator("#line").wait_for()
-        gate.touch()
-        process = await serve(session)
+        shop = ShopProcess(tmp_path, session)
+        await shop.begin()
         try:
-            done = page.locator(".head .badge:text('completed')")
-            await done.wait_for(timeout=60_000)
+            client = Client(session, shop.url, "oz")
+            run_id = await submit(client, "Ask the carrier about order 1.")
+            page = await page_of(f"{shop.url}/runs/{run_id}")
+            await page.locator("button.row.tool", has_text="ask_carrier").wait_for()
+            await shop.end(signal.SIGKILL)
+            await page.locator("#line").wait_for()
+            shop.gate.touch()
+            await shop.begin()
+            await page.locator(".head .badge:text('completed')").wait_for()
             await expect(page.locator("#line")).to_be_hidden()
             await expect(page.locator(".transcript")).to_contain_text("The carrier has it.")
             rows = page.locator("button.row.tool", has_text="ask_carrier")
             assert await rows.count() == 2
         finally:
-            process.terminate()
-            await process.wait()
+            await shop.end()
 
 
 async def test_a_run_of_4000_steps_is_scrolled_without_a_stall(shop: Any, page_of: Any) -> None:
@@ -299,32 +274,3 @@ async def test_a_chat_shows_text_as_it_comes_tools_and_what_it_cost(
     assert await page.locator(".chatlog .message").all_text_contents() == text
     assert len(await app.runs(limit=None)) == 2
     assert page.faults == []
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-async def test_axe_finds_nothing_serious_in_runs_and_chats(
-    shop: Any, page_of: Any, axe: str, scheme: str
-) -> None:
-    app, client, _ = shop
-    made = await fill(app, 12)
-    assert BLOCKING
-    for run_id in (made[0], made[3], made[6], made[7]):
-        page = await page_of(f"{client.url}/runs/{run_id}", color_scheme=scheme)
-        await page.locator("button.row").first.click()
-        assert await faults_of(page, axe) == []
-    page = await page_of(f"{client.url}/conversations/talk-1", color_scheme=scheme)
-    await page.locator(".turn").wait_for()
-    assert await faults_of(page, axe) == []
-
-
-async def test_a_phone_of_360_px_shows_runs_and_chats_without_scrolling_sideways(
-    shop: Any, page_of: Any
-) -> None:
-    app, client, _ = shop
-    made = await fill(app, 12)
-    for path in (*(f"/runs/{run_id}" for run_id in made), "/conversations/talk-1"):
-        page = await page_of(client.url + path, viewport=PHONE)
-        await page.wait_for_selector("main:not([aria-busy]) > *")
-        wide, shown = await widths(page)
-        assert wide <= shown, path
-        await page.context.close()
