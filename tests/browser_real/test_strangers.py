@@ -41,12 +41,14 @@ class Place(NamedTuple):
         client: A client of it that is nobody.
         ids: Hers, by the names that routes have for them.
         routes: The method and the path of each route of the pages and of the API.
+        reached: The origins of the requests that a route took up, where they named one.
     """
 
     app: App
     client: Client
     ids: dict[str, dict[str, str]]
     routes: list[tuple[str, str]]
+    reached: set[str]
 
 
 def routes_of(app: App) -> Iterator[tuple[str, str]]:
@@ -59,7 +61,13 @@ def routes_of(app: App) -> Iterator[tuple[str, str]]:
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncGenerator[Place]:
     app = make_shop(str(tmp_path / "runs.db"))
-    async with served(app, rate=100_000) as client:
+    reached: set[str] = set()
+
+    def asks(request: Any) -> Any:
+        reached.update(filter(None, [request.headers.get("origin")]))
+        return who(request)
+
+    async with served(app, user=asks, rate=100_000) as client:
         ann, oz = client.by("ann"), client.by("oz")
 
         async def submit(text: str, conversation: str = "") -> str:
@@ -83,7 +91,7 @@ async def place(tmp_path: Path) -> AsyncGenerator[Place]:
         (grant,) = await app.grants()
         hers = {"run": run, "other": ended, "item": item, "agent": "clerk"}
         ids = {"run": hers, "grant": {"id": grant.id}, "talk": {"id": f"talk-{MARK}"}}
-        yield Place(app, client, ids, list(routes_of(app)))
+        yield Place(app, client, ids, list(routes_of(app)), reached)
 
 
 def filled(place: Place, path: str) -> tuple[str, str]:
@@ -253,6 +261,8 @@ async def test_a_page_of_elsewhere_gets_nothing_and_changes_nothing_at_any_route
             assert got == [], (method, path)
             if method == "POST":
                 assert await page.evaluate(FORM, [place.client.url + hers]) == "", path
+    # What a browser sends without an origin it gives to no page of elsewhere.
+    assert place.reached == set()
     assert await facts(place) == before
 
 
