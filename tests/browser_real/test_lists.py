@@ -185,3 +185,22 @@ async def test_the_inbox_is_worked_through_by_the_keyboard(shop: Any, page_of: A
     await page.keyboard.press("Enter")
     await page.get_by_text("Denied.").first.wait_for()
     assert len(await app.inbox(tool="refund", limit=None)) < waiting
+
+
+async def test_an_item_says_what_was_decided_like_it_and_can_be_taken(
+    shop: Any, page_of: Any
+) -> None:
+    app, client = shop
+    page = await page_of(client.url + "/inbox?tool=refund&agent=clerk", "sam")
+    ask = page.locator(".ask").first
+    await ask.get_by_text("What was decided like it before").click()
+    await ask.locator(".before li").first.wait_for()
+    said = await ask.locator(".before").inner_text()
+    assert "approved" in said or "denied" in said or "Nothing" in said
+    await ask.get_by_role("button", name="Take it").first.click()
+    await ask.get_by_text("assigned to sam").first.wait_for()
+    assert [one.assigned.to for one in await app.inbox(assignee="sam")] == ["sam"]
+    await ask.get_by_role("button", name="Give it back").first.click()
+    await ask.get_by_role("button", name="Give it back").first.wait_for(state="detached")
+    assert not await app.inbox(assignee="sam")
+    assert page.faults == []
