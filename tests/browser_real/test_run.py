@@ -180,6 +180,26 @@ async def test_a_denied_call_says_which_gate_and_an_unknown_effect_is_marked(
     await page.locator(".head .figures .badge", has_text="unknown").wait_for()
 
 
+async def test_a_replay_is_shown_on_the_page_and_parts_where_the_agent_has_changed(
+    shop: Any, page_of: Any
+) -> None:
+    app, client, _ = shop
+    run_id = await submit(client, "Where is order 1?")
+    page = await page_of(f"{client.url}/runs/{run_id}")
+    await page.locator(".head .badge:text('completed')").wait_for()
+    rows = await page.locator("button.row").count()
+    await page.get_by_role("button", name="Replay").click()
+    await expect(page.locator(".replayed h3")).to_have_text("Replayed: it would do the same today")
+    await expect(page.locator("button.row")).to_have_count(rows)
+    clerk = app.agents["clerk"]
+    app.agents["clerk"] = clerk.but(instructions="Answer in rhymes.")
+    await page.get_by_role("button", name="Replay").click()
+    await expect(page.locator(".replayed .sides")).to_contain_text("Answer in rhymes.")
+    app.agents["clerk"] = clerk
+    await page.get_by_role("button", name="Close").click()
+    await expect(page.locator(".replayed section")).to_have_count(0)
+
+
 async def test_a_question_is_answered_on_the_page_of_the_run(shop: Any, page_of: Any) -> None:
     _, client, _ = shop
     run_id = await submit(client, "Which colour shall it have?", "decorator")

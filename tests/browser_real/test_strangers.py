@@ -27,6 +27,7 @@ NOWHERE = {"run": "run-0000000000000000", "id": "none", "item": "none", "other":
 BODIES: dict[str, Any] = {
     "answer": {"answers": []},
     "fork": {"at": 1},
+    "replay": {},
     "later": {},
     "assign": {"to": "ben"},
     "note": {"name": "thumb", "value": 1},

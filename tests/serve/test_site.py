@@ -99,6 +99,7 @@ OF_A_RUN: list[tuple[str, str, Any]] = [
     ("POST", "/cancel", {}),
     ("POST", "/resume", {}),
     ("POST", "/fork", {"at": 1}),
+    ("POST", "/replay", {}),
     ("GET", "/compare/run-0000000000000000", None),
     ("GET", "/artifacts/a", None),
     ("GET", "/export", None),
@@ -305,6 +306,56 @@ async def test_a_fork_opens_as_a_draft_of_what_it_does_again(site: Client) -> No
     assert status == 200 and said["difference"]["kind"]
     status, said = await sam.post(f"/api/runs/{run_id}/resume")
     assert status == 400 and "fork it" in said["error"]
+
+
+async def test_a_replay_says_what_would_be_done_today_and_touches_nothing(tmp_path: Path) -> None:
+    paid, asked = list[int](), list[Any]()
+
+    @tool(effect="write")
+    def pay(order: int) -> str:
+        """Pay an order back."""
+        paid.append(order)
+        return "paid"
+
+    class Payer(Desk):
+        async def call(self, request: Any) -> ModelResponse:
+            asked.append(request)
+            if request.messages[-1].role == "tool":
+                return ModelResponse(content="Paid.")
+            return ModelResponse(tool_calls=(ToolCall("p", "pay", {"order": 7}),))
+
+    model: Any = Payer()
+    journal = str(tmp_path / "runs.db")
+
+    def shop(instructions: str) -> App:
+        agent = Agent("desk", instructions=instructions, model=model, tools=[pay])
+        return App([agent], journal=journal)
+
+    async with served(shop("Pay.")) as site:
+        sam = site.by("sam")
+        _, said = await sam.post("/api/runs", {"agent": "desk", "text": "pay order 7"})
+        run = f"/api/runs/{said['run_id']}"
+        while (await sam.get(run))[1]["head"]["status"] != "completed":
+            pass
+        _, before = await sam.get(f"{run}/events")
+        status, said = await sam.post(f"{run}/replay")
+        assert (status, said["same"], said["difference"]) == (200, True, None)
+        assert said["compared"] > 3
+        assert (await sam.get(f"{run}/events"))[1] == before
+        status, _ = await site.by("vic").post(f"{run}/replay")
+        assert status == 403
+    async with served(shop("Pay at once.")) as site:
+        status, said = await site.by("sam").post(f"{run}/replay")
+        assert (status, said["same"], said["difference"]["part"]) == (200, False, "instructions")
+    assert (paid, len(asked)) == ([7], 2)
+    others = App([Agent("other", model=model)], journal=journal)
+    async with served(others, work=False) as site:
+        sam = site.by("sam")
+        status, said = await sam.post(f"{run}/replay")
+        assert status == 400 and "no such agent 'desk'" in said["error"]
+        _, said = await sam.post("/api/runs", {"agent": "other", "text": "wait"})
+        status, said = await sam.post(f"/api/runs/{said['run_id']}/replay")
+        assert status == 400 and "nobody has begun it yet" in said["error"]
 
 
 async def test_the_page_of_a_run_is_the_same_live_and_ended(site: Client) -> None:

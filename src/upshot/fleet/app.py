@@ -39,6 +39,7 @@ from upshot.entry.option_checks import (
     to_request,
 )
 from upshot.entry.planning import known_of, new_run_id
+from upshot.entry.replay_run import Replay, replay_run
 from upshot.entry.run_handle import RunHandle, handle_of
 from upshot.entry.run_lease import is_at_work
 from upshot.entry.session_setup import KnownRun, begin, check_again, has_log, run_child
@@ -290,6 +291,30 @@ class App:
     async def answer(self, run_id: str, *answers: AnyAnswer) -> tuple[Taken | Outdated, ...]:
         """Answer what a parked run waits for; see ``upshot.answer``."""
         return await answer_run(run_id, answers, journal=await self.open())
+
+    async def replay(self, run_id: str) -> Replay:
+        """Run a run once more against its record; see ``upshot.replay``.
+
+        It has the agent of the App, and what the App and who submitted it gave it.
+
+        Args:
+            run_id: A run of the journal, ended or not; one that was handed over is one of several.
+
+        Returns:
+            The first difference, None if there is none, and the result of the replayed run.
+
+        Raises:
+            Misuse: There is no such run, nobody has begun it yet, it was redacted, its engine
+                cannot be replayed, or the App lacks its agent or what it was given.
+            JournalError: The journal cannot be read.
+        """
+        journal = await self.open()
+        started = (await (await self.run(run_id)).state()).started
+        if started is None:
+            raise Misuse(f"run {run_id} cannot be replayed: nobody has begun it yet")
+        new = await needs_shared(journal).submission(run_id)
+        agent = self.agent_of(started.agent.id)
+        return await replay_run(run_id, agent, journal=journal, options=self._onward(new))
 
     async def note(self, run_id: str, name: str, value: Json, *, by: str = "") -> None:
         """Note something of a run; see ``upshot.note``."""

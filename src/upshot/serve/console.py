@@ -116,6 +116,7 @@ def routes(site: Site) -> list[BaseRoute]:
         ("POST", "/api/runs/{run}/cancel", console.cancel),
         ("POST", "/api/runs/{run}/resume", console.resume),
         ("POST", "/api/runs/{run}/fork", console.fork),
+        ("POST", "/api/runs/{run}/replay", console.replay),
         ("GET", "/api/runs/{run}/compare/{other}", console.compare),
         ("GET", "/api/runs/{run}/artifacts/{id}", console.artifact),
         ("GET", "/api/runs/{run}/export", console.export),
@@ -316,6 +317,13 @@ class _Console:
             elif isinstance(event, ModelStarted):
                 again.append({"seq": event.seq, "model": event.model})
         return again
+
+    async def replay(self, request: Request, user: User) -> Response:
+        """Whether a run would do today what its log says; nothing is asked, called or written."""
+        run = await self._site.run_of(user, request.path_params["run"], "operate")
+        replayed = await self._app.replay(run.id)
+        told = {"same": replayed.same, "compared": replayed.compared}
+        return to_json({**told, "difference": replayed.difference})
 
     async def compare(self, request: Request, user: User) -> Response:
         """Where two runs part first; null where they do not."""

@@ -693,6 +693,7 @@ class RunPanel {
     this.open = h("article.message.assistant.open", { hidden: true, "aria-label": "Reply so far" }, h("header", h("b", "assistant"), h("span.quiet", " writes")), h("div.prose"));
     this.top = h("section.head");
     this.pending = h("section.asks", { "aria-label": "What it waits for" });
+    this.replayed = h("div.replayed", { role: "status" });
     this.facts = h("section.facts", { "aria-label": "Facts" });
     this.scale = h("span.scale");
     this.follow = true;
@@ -712,7 +713,7 @@ class RunPanel {
       this.follow = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
       this.mark();
     }, { passive: true });
-    this.node = h("div.runpage", this.top, this.pending, this.facts, tabs, h("div.panes", left, right));
+    this.node = h("div.runpage", this.top, this.replayed, this.pending, this.facts, tabs, h("div.panes", left, right));
     this.waiting = { rows: new Set(), messages: new Set() };
     this.frame = 0;
   }
@@ -839,6 +840,7 @@ class RunPanel {
       h("dl.figures", figures.map(([name, value]) => h("div", h("dt", name), h("dd", value)))),
       h("div.actions", mayWork && isOpen && [isLive(head.status) && act("Interrupt", "interrupt"), act("Cancel", "cancel", "Cancel this run? What has begun stays done.")],
         mayWork && !head.has_ended && act("Resume", "resume"),
+        mayWork && h("button", { type: "button", onclick: (event) => this.replay(event.target) }, "Replay"),
         h("button", { type: "button", onclick: () => this.compare() }, "Compare …"),
         h("a.button", { href: to(`/api${runPath(this.id)}/export`), download: `${this.id}.html` }, "Save as a file")));
     drawPending(this.pending, this.id, head.pending ?? [], head);
@@ -869,6 +871,23 @@ class RunPanel {
       button.after(h("span.error", error.message));
     }
     button.disabled = false;
+  }
+
+  /** Has the agent of today go through the log again, and shows whether it would do the same. */
+  async replay(button) {
+    button.disabled = true;
+    try {
+      const found = await api(`/api${runPath(this.id)}/replay`, { method: "POST", body: {} });
+      const at = found.difference;
+      fill(this.replayed, h("section.draft", { tabindex: -1 }, h("h3", at ? "Replayed: it would do something else today" : "Replayed: it would do the same today"),
+        h("p", at ? partedAt(at, "It first parts from the log at") : `${many(found.compared, "fact")} of the log compared.`, " The agent and its settings of today went through the log: no model was asked, no tool was called, nothing was written."),
+        at ? sides([[h("span", "The log says"), at.recorded], [h("span", "Today"), at.replayed]]) : null,
+        h("div.actions", h("button", { type: "button", onclick: () => this.replayed.replaceChildren() }, "Close"))));
+    } catch (error) {
+      fill(this.replayed, h("p.error", error.message));
+    }
+    button.disabled = false;
+    this.replayed.firstElementChild.scrollIntoView({ block: "nearest" });
   }
 
   async compare() {
@@ -1101,11 +1120,17 @@ async function comparePage(page, id, other) {
   const found = await api(`/api${runPath(id)}/compare/${encodeURIComponent(other)}`);
   if (!page.isThere()) return;
   const at = found.difference;
-  const side = (value) => (value === null || value === undefined ? h("p.quiet", "nothing more") : jsonNode(value));
   fill(page.main, h("h1", "Two runs compared"),
-    h("p", at ? ["They first part at ", h("b", `event ${at.seq || "after the last one"}`), ` of the first: ${words(at.kind)}${at.part ? `, ${at.part}` : ""}.`, at.asked ? ` It asked for ${at.asked}.` : ""] : "They said and did the same."),
-    h("div.sides", [[id, at?.recorded], [other, at?.replayed]].map(([run, value]) => h("section.pane", h("div.panehead", h("h2", local(runPath(run), null, run))), h("div.side", at ? side(value) : h("p.quiet", "no difference"))))));
+    h("p", at ? partedAt(at, "Of the first run, they part at") : "They said and did the same."),
+    sides([[id, at?.recorded], [other, at?.replayed]].map(([run, value]) => [local(runPath(run), null, run), value]), !at));
 }
+
+/** Where two runs part, in words. */
+const partedAt = (at, begin) => [`${begin} `, h("b", at.seq ? `event ${at.seq}` : "what comes after its last event"), `: ${words(at.kind)}${at.part ? `, ${at.part}` : ""}.`, at.asked ? ` It asked for ${at.asked}.` : ""];
+
+/** What each of two runs said at that place. */
+const sides = (both, isSame = false) =>
+  h("div.sides", both.map(([name, value]) => h("section.pane", h("div.panehead", h("h2", name)), h("div.side", isSame ? h("p.quiet", "no difference") : value === null || value === undefined ? h("p.quiet", "nothing more") : jsonNode(value)))));
 
 // ---- What waits for people -------------------------------------------------------------------------------------
 
