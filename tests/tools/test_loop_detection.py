@@ -167,15 +167,15 @@ def test_stored_outputs_are_told_apart_by_what_is_known_of_them():
     detector = LoopDetector()
     for size in (1, 2, 3, 4):
         stored = ToolArtifactReference("1", "look", artifact_id="a", summary="s", size_bytes=size)
-        detector.count(stored, key="k", repeatable=False)
-    assert not detector.is_stuck()
+        detector.count(stored, key="k", tool=look, reply=set())
+    assert not detector.is_fourth("k")
 
 
 def test_a_denial_for_another_reason_is_no_step():
     detector = LoopDetector()
     for _ in range(3):
-        detector.count(result(1), key="k", repeatable=False)
+        detector.count(result(1), key="k", tool=look, reply=set())
     for _ in range(9):
-        detector.count(ToolDenied("1", "look", reason="budget"), key="k", repeatable=False)  # type: ignore[arg-type]
+        detector.count(ToolDenied("1", "look", reason="budget"), key="k", tool=look, reply=set())  # type: ignore[arg-type]
     assert detector.is_fourth("k")
     assert not detector.stalled

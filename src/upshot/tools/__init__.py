@@ -30,7 +30,7 @@ What always holds:
 - Every call gets exactly one outcome and one record, whatever is cancelled, raised or hung; only a
   log that refuses events leaves calls open.
 - The intent is logged before the effect. A body that may have taken effect and did not come to its
-  end is *unknown*, and is repeated only where ``execution.repeat_rules`` says that this is safe.
+  end is *unknown*, and is repeated only where ``repetition`` says that this is safe.
 - Only a GatePipeline denies a call. The batch asks it again when a call is counted and when its
   body starts, because other calls ran meanwhile.
 - A call that waits for the user is parked and holds nothing. When the answer comes, it is opened

@@ -8,7 +8,8 @@ unknown effect; and ``valid_answers`` finds the answers whose questions are stil
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -29,14 +30,13 @@ from upshot.contract.tool_calls import (
 from upshot.errors import Misuse
 from upshot.tools.call_state import CallState, call_digest
 from upshot.tools.definition.tool import Tool
-from upshot.tools.execution.repeat_rules import (
+from upshot.tools.gates.approval_gate import ANY_ARGUMENTS
+from upshot.tools.repetition import (
     DOUBT,
     INTERRUPTED,
     effect_after,
     may_repeat_interrupted,
 )
-from upshot.tools.gates.approval_gate import ANY_ARGUMENTS
-from upshot.tools.repetition import is_step
 from upshot.tools.toolbox_state import ToolboxState
 
 CallAnswer: TypeAlias = Approve | Deny | Edit
@@ -191,11 +191,12 @@ def _tell_outdated(state: ToolboxState, call: CallState) -> None:
 
 def restore_records(state: ToolboxState, records: Iterable[ToolRecord]) -> None:
     """Take in earlier calls: successes deny repetitions, final failures block, and all count."""
-    counted: set[Hashable] = set()
+    counted: defaultdict[int, set[str]] = defaultdict(set)
     for record in records:
-        state.turn.remember(
-            record.approval, tool_name=record.tool_name, tool_version=record.tool_version
-        )
+        if record.approval is not None:
+            state.turn.remember(
+                record.approval, tool_name=record.tool_name, tool_version=record.tool_version
+            )
         tool = state.known(record.tool_name)
         state.learn(record, tool)
         if isinstance(record.outcome, ToolArtifactReference):
@@ -207,14 +208,13 @@ def restore_records(state: ToolboxState, records: Iterable[ToolRecord]) -> None:
             continue
         call = state.open(ToolCall(record.call_id, tool.name), record.turn)
         call.take_tool(tool)
-        call.arguments = record.arguments_validated or {}
+        call.take_arguments(record.arguments_validated or {})
         if not isinstance(record.outcome, ToolDenied):
             _restore_outcome(state, call, record.outcome)
-        if record.arguments_validated is not None and is_step(
-            record.outcome, (record.turn, call.digest), counted, reads=not tool.may_write
-        ):
-            detector = state.turn.loop_detector
-            detector.count(record.outcome, key=call.digest, repeatable=tool.repeatable)
+        if record.arguments_validated is not None:
+            state.turn.loop_detector.count(
+                record.outcome, key=call.digest, tool=tool, reply=counted[record.turn]
+            )
 
 
 def take_up(state: ToolboxState, call: CallState, earlier: EarlierCalls) -> None:
@@ -250,6 +250,7 @@ def give_up(state: ToolboxState, call: CallState, started: ToolStarted) -> None:
     # From the log: the arguments were validated, and perhaps edited, when it started.
     call.arguments, call.started_at = started.arguments, started.time
     if tool is not None:
+        call.take_arguments(started.arguments)
         effect = effect_after(tool, done=False)
     else:
         effect = Effect.NONE if started.effect is Effect.READ else Effect.UNKNOWN

@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from upshot.contract.base.enums import Effect, ErrorCode
+from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.pending import PendingApproval, TaintOrigin
 from upshot.contract.protocols import Clock
@@ -32,9 +33,10 @@ from upshot.tools.artifacts import READER_NAME
 from upshot.tools.definition.tool import Tool
 from upshot.tools.provenance.judgement import NO_VERDICT, Verdict
 from upshot.tools.rate_limiter import ActiveTime, RateLimiter
-from upshot.tools.repetition import Deduplication, LoopDetector
+from upshot.tools.repetition import CANCELLED, INTERRUPTED, Deduplication, LoopDetector
 
 if TYPE_CHECKING:
+    from upshot.tools.gates.pipeline import GatePipeline
     from upshot.tools.provenance.call_judge import CallJudge
 
 
@@ -96,19 +98,24 @@ ReplayScope: TypeAlias = Literal["turn", "run", "context"]
 
 _REFUSALS_TO_BLOCK = 3
 _HAIR_S = 0.002
-_CUT_OFF = (ErrorCode.INTERRUPTED, ErrorCode("cancelled"))
 
 
+@dataclass(eq=False, repr=False)
 class TurnState:
     """What is counted and remembered within a tool turn; gates look at it.
 
     Attributes:
         clock: Time.
         budget: The limits.
-        deadline: When the time is over, on the monotonic clock; None for no deadline.
-        active_time: The time that counts but for waiting for the user; None for no limit.
+        deadline: When the time is over, on the monotonic clock; None for no deadline. Given as
+            None, ``budget.deadline_s`` counts from now.
+        active_time: The time that counts but for waiting for the user; None for no limit. Given
+            as None, ``budget.working_s`` counts from now.
+        in_run: Whether the budget is a run's and goes on in the turns that follow.
         spent_elsewhere: Says which limit that is counted outside is reached, such as tokens of
             the run, "" for none; None without such limits.
+        call_judge: Says what of a call is vouched for; None where no policy wants to know.
+        withdrawn: Reads which standing approvals were withdrawn; None where nobody can.
         cancelled: Whether nothing may start any more.
         calls: How many bodies were started.
         calls_of: The same for each tool.
@@ -119,59 +126,35 @@ class TurnState:
         parked: Ids of calls that wait for the user and are not to be made twice, by digest.
         tainted: What brought untrusted content into the context, None for nothing.
         approvals: What the user said for good; None while nothing was.
-        call_judge: Says what of a call is vouched for; None where no policy wants to know.
-        withdrawn: Reads which standing approvals were withdrawn; None where nobody can.
+        loop_detector: Whether the same call is made again and again.
     """
 
-    def __init__(
-        self,
-        clock: Clock,
-        budget: Budget,
-        *,
-        deadline: float | None = None,
-        active_time: ActiveTime | None = None,
-        in_run: bool = False,
-        spent_elsewhere: Callable[[], str] | None = None,
-        call_judge: CallJudge | None = None,
-    ) -> None:
-        """Begin a turn.
+    clock: Clock
+    budget: Budget
+    deadline: float | None = None
+    active_time: ActiveTime | None = None
+    in_run: bool = False
+    spent_elsewhere: Callable[[], str] | None = None
+    call_judge: CallJudge | None = None
+    withdrawn: Withdrawn | None = None
+    cancelled: bool = False
+    calls: int = 0
+    calls_of: Counter[str] = field(default_factory=Counter[str])
+    denials: int = 0
+    refusals: dict[str, int] = field(default_factory=dict[str, int])
+    blocked: dict[str, str] = field(default_factory=dict[str, str])
+    blocked_keys: set[str] = field(default_factory=set[str])
+    parked: dict[str, str] = field(default_factory=dict[str, str])
+    tainted: TaintOrigin | None = None
+    approvals: RememberedApprovals | None = None
+    loop_detector: LoopDetector = field(default_factory=LoopDetector)
 
-        Args:
-            clock: Time.
-            budget: The limits.
-            deadline: See the class; None counts ``budget.deadline_s`` from now.
-            active_time: See the class; None counts ``budget.working_s`` from now.
-            in_run: Whether the budget is a run's and goes on in the turns that follow.
-            spent_elsewhere: See the class.
-            call_judge: See the class.
-        """
-        self.clock = clock
-        self.budget = budget
-        self.spent_elsewhere = spent_elsewhere
-        self.cancelled = False
-        self.calls: int = 0
-        self.calls_of: Counter[str] = Counter()
-        self.denials = 0
-        self.refusals: dict[str, int] = {}
-        self.blocked: dict[str, str] = {}
-        self.blocked_keys: set[str] = set()
-        self.parked: dict[str, str] = {}
-        self.tainted: TaintOrigin | None = None
-        self.approvals: RememberedApprovals | None = None
-        self.call_judge = call_judge
-        self.withdrawn: Withdrawn | None = None
-        self._in_run = in_run
-        if deadline is None and budget.deadline_s is not None:
-            deadline = clock.monotonic() + budget.deadline_s
-        self.deadline = deadline
-        if active_time is None and budget.working_s is not None:
-            active_time = ActiveTime(clock, budget.working_s)
-        self.active_time = active_time
-
-    @cached_property
-    def loop_detector(self) -> LoopDetector:
-        """Whether the same call is made again and again."""
-        return LoopDetector()
+    def __post_init__(self) -> None:
+        budget = self.budget
+        if self.deadline is None and budget.deadline_s is not None:
+            self.deadline = self.clock.monotonic() + budget.deadline_s
+        if self.active_time is None and budget.working_s is not None:
+            self.active_time = ActiveTime(self.clock, budget.working_s)
 
     @cached_property
     def deduplication(self) -> Deduplication:
@@ -185,7 +168,7 @@ class TurnState:
 
     def following(self, scope: ReplayScope) -> TurnState:
         """The next turn; *scope* says how long successes are remembered."""
-        in_run = self._in_run
+        in_run = self.in_run
         after = TurnState(
             self.clock,
             self.budget,
@@ -194,8 +177,8 @@ class TurnState:
             in_run=in_run,
             spent_elsewhere=self.spent_elsewhere,
             call_judge=self.call_judge,
+            withdrawn=self.withdrawn,
         )
-        after.withdrawn = self.withdrawn
         # An answer of the user is final, and what the model has read stays read. Made here where
         # it is not yet: calls of this turn that still run share it with those of the next.
         self.approvals = after.approvals = self.approvals or RememberedApprovals()
@@ -207,13 +190,10 @@ class TurnState:
             after.deduplication = self.deduplication
         return after
 
-    def remember(
-        self, approval: ApprovalRecord | None, *, tool_name: str, tool_version: str
-    ) -> None:
-        """Keep an answer of the user, where there is one, for later calls."""
-        if approval is not None:
-            self.approvals = self.approvals or RememberedApprovals()
-            self.approvals.learn(approval, tool_name=tool_name, tool_version=tool_version)
+    def remember(self, approval: ApprovalRecord, *, tool_name: str, tool_version: str) -> None:
+        """Keep an answer of the user for later calls."""
+        self.approvals = self.approvals or RememberedApprovals()
+        self.approvals.learn(approval, tool_name=tool_name, tool_version=tool_version)
 
     def remaining_s(self) -> float | None:
         """Seconds that are left to work, below 0 when they are over; None without a limit."""
@@ -274,7 +254,7 @@ class TurnState:
         One that was cut off, by the end of its process or by a cancel, says nothing about other
         arguments.
         """
-        was_cut = isinstance(outcome, ToolFailure) and outcome.code in _CUT_OFF
+        was_cut = isinstance(outcome, ToolFailure) and outcome.code in (CANCELLED, INTERRUPTED)
         if tool.block_scope == "key" or (was_cut and tool.may_write):
             self.blocked_keys.add(digest)
         else:
@@ -287,6 +267,7 @@ class TurnState:
             self.blocked[tool_name] = f"its arguments were refused {times} times in a row"
 
 
+@dataclass(eq=False, repr=False, slots=True)
 class CallState:
     """One call on its way through the gates to its outcome; what a gate sees.
 
@@ -301,6 +282,7 @@ class CallState:
         label: What the caller of ``dispatch`` called the turn.
         step: The key of the step in whose body it was made, "" for none.
         found: The tool of that name that is on offer, None for none.
+        pipeline: Asks the gates that concern that tool.
         tool: The same, None until the gate known_tool has let the call pass.
         known_tool: The same once it has; not there before.
         source: What the arguments are read from: the model's, or an edit of a hook or the user.
@@ -308,7 +290,7 @@ class CallState:
         arguments: The same with the schema's defaults filled in; None while they are not valid.
         values: The typed values of ``given``.
         coercions: What was changed to fit the schema.
-        trace: What each gate said.
+        digest: SHA-256 over the tool, its version and ``arguments``; "" while there are none.
         asks: Why the user shall be asked whatever the tool declares; "" for no reason.
         refused: What was wrong before a model corrected the arguments; None where none has.
         mended: What a model corrected them to; None where none has.
@@ -321,7 +303,7 @@ class CallState:
         is_counted: Whether it has its count in the budget, and its place in line.
         is_late: Whether its time ran out while it waited to start.
         is_equal_of: Whether the reply holds so many of it that each waits for the ones before.
-        id_conflict: What is wrong with its id, which another call has; "" for nothing.
+        is_id_taken: Whether it was denied because another call has its id.
         granted: Digest of what the user let pass, "" for none.
         approval: Who let it run, or did not.
         pending: What the user is asked, where it is parked.
@@ -336,7 +318,9 @@ class CallState:
         run_started: The same on the monotonic clock.
         opened: When the call came in, on the monotonic clock.
         paused_s: Seconds for which the user was asked.
-        place: Which gate is next.
+        place: Which gate of the pipeline is next.
+        noted: What the gates said up to the last that did not just let the call pass.
+        passed_from: Which gate is the first of those that have let it pass since.
         wait: What a gate waits for, None for nothing.
         outcome: Its outcome, None while it is open.
         record: All facts of it, None until it is settled.
@@ -347,133 +331,67 @@ class CallState:
             declares; else "".
     """
 
-    # Slots: one is made for every call, and a misspelt attribute must not go unseen.
-    __slots__ = (
-        "_digest",
-        "approval",
-        "arguments",
-        "asks",
-        "attempts",
-        "call",
-        "call_id",
-        "coercions",
-        "content",
-        "ended",
-        "follows",
-        "found",
-        "given",
-        "granted",
-        "id_conflict",
-        "idempotency_key",
-        "is_answered",
-        "is_cancelled",
-        "is_counted",
-        "is_deduplicated",
-        "is_distrusted",
-        "is_dry",
-        "is_edited",
-        "is_equal_of",
-        "is_late",
-        "is_overtaken",
-        "is_stale",
-        "known_tool",
-        "label",
-        "lossy",
-        "mended",
-        "mode",
-        "names_on_offer",
-        "opened",
-        "outcome",
-        "paused_s",
-        "pending",
-        "place",
-        "record",
-        "redactions",
-        "refused",
-        "resources",
-        "run_started",
-        "source",
-        "started_at",
-        "step",
-        "tool",
-        "tool_name",
-        "trace",
-        "trust",
-        "turn",
-        "values",
-        "verdict",
-        "wait",
-    )
+    call: ToolCall
+    _: KW_ONLY
+    turn: TurnState
+    found: Tool | None
+    pipeline: GatePipeline
+    names_on_offer: tuple[str, ...]
+    label: int
+    opened: float
+    step: str
+    call_id: str = field(init=False)
+    tool_name: str = field(init=False)
+    source: str | Mapping[str, Json] = field(init=False)
+    tool: Tool | None = None
+    known_tool: Tool = field(init=False)
+    given: JsonObject = field(default_factory=dict[str, Json])
+    arguments: JsonObject | None = None
+    digest: str = ""
+    values: dict[str, object] = field(default_factory=dict[str, object])
+    coercions: tuple[Coercion, ...] = ()
+    asks: str = ""
+    refused: Refused | None = None
+    mended: str | JsonObject | None = None
+    is_answered: bool = False
+    is_distrusted: bool = False
+    verdict: Verdict = NO_VERDICT
+    is_dry: bool = False
+    is_edited: bool = False
+    is_cancelled: bool = False
+    is_counted: bool = False
+    is_late: bool = False
+    is_equal_of: bool = False
+    is_id_taken: bool = False
+    granted: str = ""
+    approval: ApprovalRecord | None = None
+    pending: PendingApproval | None = None
+    follows: str = ""
+    resources: frozenset[str] | None = None
+    is_deduplicated: bool = False
+    is_stale: bool = False
+    is_overtaken: bool = False
+    ended: asyncio.Future[None] | None = None
+    idempotency_key: str = ""
+    mode: str = ""
+    attempts: int = 0
+    started_at: datetime | None = None
+    run_started: float | None = None
+    paused_s: float = 0.0
+    place: int = 0
+    noted: tuple[GateVerdict, ...] = ()
+    passed_from: int = 0
+    wait: asyncio.Future[object] | None = None
+    outcome: ToolOutcome | None = None
+    record: ToolRecord | None = None
+    content: str | None = None
+    lossy: tuple[str, ...] = ()
+    redactions: int = 0
+    trust: str = ""
 
-    known_tool: Tool
-    is_answered: bool
-    is_distrusted: bool
-    is_dry: bool
-    is_edited: bool
-    is_cancelled: bool
-    is_counted: bool
-    is_equal_of: bool
-    is_late: bool
-    is_deduplicated: bool
-    is_stale: bool
-    is_overtaken: bool
-
-    def __init__(
-        self,
-        call: ToolCall,
-        *,
-        turn: TurnState,
-        found: Tool | None,
-        names_on_offer: tuple[str, ...],
-        label: int,
-        opened: float,
-        step: str,
-    ) -> None:
-        self.call: ToolCall = call
-        self.call_id: str = call.id
-        self.tool_name: str = call.name
-        self.turn: TurnState = turn
-        self.names_on_offer: tuple[str, ...] = names_on_offer
-        self.label: int = label
-        self.opened: float = opened
-        self.step: str = step
-        self.found: Tool | None = found
-        self.tool: Tool | None = None
-        self.source: str | Mapping[str, Json] = call.arguments
-        self.given: JsonObject = {}
-        self.arguments: JsonObject | None = None
-        self.values: dict[str, object] = {}
-        self.coercions: tuple[Coercion, ...] = ()
-        self.trace: tuple[GateVerdict, ...] = ()
-        self.asks: str = ""
-        self.refused: Refused | None = None
-        self.mended: str | JsonObject | None = None
-        self.is_answered = self.is_distrusted = self.is_dry = self.is_edited = False
-        self.is_cancelled = self.is_counted = self.is_equal_of = self.is_late = False
-        self.is_deduplicated = self.is_stale = self.is_overtaken = False
-        self.ended: asyncio.Future[None] | None = None
-        self.id_conflict: str = ""
-        self.granted: str = ""
-        self.approval: ApprovalRecord | None = None
-        self.pending: PendingApproval | None = None
-        self.follows: str = ""
-        self.resources: frozenset[str] | None = None
-        self.place: int = 0
-        self.idempotency_key: str = ""
-        self.mode: str = ""
-        self.attempts: int = 0
-        self.started_at: datetime | None = None
-        self.run_started: float | None = None
-        self.paused_s: float = 0.0
-        self.lossy: tuple[str, ...] = ()
-        self.outcome: ToolOutcome | None = None
-        self.record: ToolRecord | None = None
-        self.content: str | None = None
-        self.redactions: int = 0
-        self.trust: str = ""
-        self.wait: asyncio.Future[object] | None = None
-        self.verdict: Verdict = NO_VERDICT
-        self._digest = ""
+    def __post_init__(self) -> None:
+        call = self.call
+        self.call_id, self.tool_name, self.source = call.id, call.name, call.arguments
 
     @property
     def is_open(self) -> bool:
@@ -486,11 +404,10 @@ class CallState:
         return Effect.WRITE if self.tool is None else self.tool.declared_effect
 
     @property
-    def digest(self) -> str:
-        """SHA-256 over the tool, its version and the valid arguments."""
-        if not self._digest:
-            self._digest = call_digest(self.known_tool, self.arguments)
-        return self._digest
+    def trace(self) -> tuple[GateVerdict, ...]:
+        """What each gate has said, in order."""
+        # All gates let most calls pass, and then this is one tuple for all of them.
+        return self.noted + self.pipeline.passes[self.passed_from : self.place]
 
     def question_digest(self, asked_at: datetime | None) -> str:
         """Names the question about it of that moment; a later question has another."""
@@ -507,16 +424,9 @@ class CallState:
         if tool is not None:
             self.known_tool = tool
 
-    def take_arguments(
-        self,
-        given: JsonObject,
-        filled: JsonObject,
-        values: dict[str, object],
-        coercions: tuple[Coercion, ...],
-    ) -> None:
-        """Take arguments that were found valid."""
-        self.given, self.arguments, self.values = given, filled, values
-        self.coercions, self._digest = coercions, ""
+    def take_arguments(self, arguments: JsonObject) -> None:
+        """Take arguments for the tool that were found valid, defaults filled in."""
+        self.arguments, self.digest = arguments, call_digest(self.known_tool, arguments)
 
     def release(self) -> None:
         """Let equal calls go on that wait for this one, which does not run now."""
@@ -524,7 +434,7 @@ class CallState:
             self.turn.deduplication.leave(self)
 
 
-def call_digest(tool: Tool, arguments: JsonObject | None) -> str:
+def call_digest(tool: Tool, arguments: JsonObject) -> str:
     """SHA-256 over a tool, its version and valid arguments for it."""
     said = canonical_json([tool.name, tool.version, arguments])
     return hashlib.sha256(said).hexdigest()

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import msgspec
 
-from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.pending import Approve, Deny, Edit, PendingApproval
 from upshot.contract.tool_calls import (
@@ -215,7 +214,8 @@ def to_openai_agents(desk: Desk) -> list[Any]:
     native = _load("agents", "openai-agents")
 
     def make(spec: ToolSpec) -> object:
-        asks = _always_asks(desk.find(spec.name))
+        found = desk.find(spec.name)
+        asks = found is not None and found.always_asks
 
         async def invoke(context: Any, arguments: str) -> str:
             # The SDK comes here with a call that needs approval only once it was given.
@@ -443,13 +443,6 @@ def _claim_of(tool: Tool | None, arguments: JsonObject | str) -> Claim:
         with suppress(Exception):  # its own function may not take arguments that were not checked
             resources = tool.resources_of({} if isinstance(arguments, str) else arguments)
     return Claim(writes=tool.may_write, resources=resources)
-
-
-def _always_asks(tool: Tool | None) -> bool:
-    if tool is None:
-        return False
-    destroys = tool.declared_effect is Effect.DESTRUCTIVE
-    return destroys if tool.approval is None else tool.approval
 
 
 def _make_langchain_kind(

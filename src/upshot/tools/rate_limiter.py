@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
-from upshot.contract.base.enums import DeniedReason, ErrorCode
+from upshot.contract.base.enums import DeniedReason
 from upshot.contract.protocols import Clock
 from upshot.contract.tool_calls import ToolOutcome, outcome_is_error
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_options import Circuit, Rate
-
-_CANCELLED = ErrorCode("cancelled")
+from upshot.tools.repetition import CANCELLED
 
 
 @dataclass(slots=True)
@@ -78,7 +77,7 @@ class RateLimiter:
         breaker.trying = False
         if not outcome_is_error(outcome):
             self._breakers[tool.name] = _Breaker()
-        elif outcome.code != _CANCELLED:
+        elif outcome.code != CANCELLED:
             breaker.failures += 1
             if breaker.failures >= tool.circuit.failures:
                 breaker.opened_at = self._clock.monotonic()

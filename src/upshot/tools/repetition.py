@@ -1,18 +1,106 @@
-"""Equal calls: loop detection, and no second call after a success."""
+"""Whether a call may be made again: the only place that decides it.
+
+After a call that did not come to its end: a body that writes has then an unknown effect. To run it
+again is safe only where twice is as good as once (``idempotent``). All other answers follow from
+that: whether an outcome tells the model that it may try again, whether a failed body is retried at
+once, whether a call that a crash interrupted runs again, and what a ``verify`` hook may change.
+
+After equal calls: ``Deduplication`` holds back what succeeded already, and ``LoopDetector`` what
+gives the same result again and again.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Hashable
-from typing import Generic, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, Protocol, TypeGuard, TypeVar
 
-from upshot.contract.base.enums import DeniedReason, Effect
+import msgspec
+
+from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode
 from upshot.contract.tool_calls import (
     ToolArtifactReference,
     ToolDenied,
     ToolExecutionResult,
+    ToolFailure,
     ToolOutcome,
+    ToolTimeout,
+    outcome_is_retryable,
 )
+from upshot.tools.definition.tool import Tool
+
+if TYPE_CHECKING:
+    from upshot.tools.call_state import CallState
+
+CANCELLED = ErrorCode("cancelled")
+INTERRUPTED = ErrorCode.INTERRUPTED
+DOUBT = "; whether it took effect is unknown"
+"""Stands in the error of a call until a ``verify`` hook has said more."""
+# What was cut off is final only because nobody knew what it had done; a tool's own word stays.
+_CUT_OFF = (
+    CANCELLED,
+    INTERRUPTED,
+    ErrorCode("memory_limit"),
+    ErrorCode("cpu_limit"),
+    ErrorCode("worker_failed"),
+)
+
+
+def effect_after(tool: Tool, *, done: bool) -> Effect:
+    """What a body that ran did outside; *done* says whether it came to its end."""
+    if not tool.may_write:
+        return Effect.NONE
+    return Effect.APPLIED if done else Effect.UNKNOWN
+
+
+def may_repeat(tool: Tool, effect: Effect) -> bool:
+    """Whether a call that did not come to its end may be made again after *effect*."""
+    return effect is not Effect.UNKNOWN or tool.idempotent
+
+
+def may_repeat_timeout(tool: Tool, effect: Effect) -> bool:
+    """The same after a timeout, about which the tool may have its own word."""
+    return may_repeat(tool, effect) if tool.retry_on_timeout is None else tool.retry_on_timeout
+
+
+def may_repeat_interrupted(tool: Tool) -> bool:
+    """Whether a call that had started when its process ended may run again."""
+    return may_repeat(tool, effect_after(tool, done=False))
+
+
+def may_retry(call: CallState, outcome: ToolOutcome) -> bool:
+    """Whether the body is run again at once, as its tool wants (``retries``)."""
+    tool = call.known_tool
+    if call.attempts > tool.retries or call.turn.cancelled:
+        return False
+    return may_repeat(tool, outcome.effect) and outcome_is_retryable(outcome)
+
+
+def is_unknown(outcome: ToolOutcome | None) -> TypeGuard[ToolTimeout | ToolFailure]:
+    """Whether a call did not come to its end and what it did is unknown."""
+    return isinstance(outcome, ToolTimeout | ToolFailure) and outcome.effect is Effect.UNKNOWN
+
+
+def is_in_doubt(call: CallState) -> bool:
+    """Whether the call has an outcome of unknown effect that a ``verify`` hook may settle."""
+    return call.tool is not None and call.tool.verify is not None and is_unknown(call.outcome)
+
+
+def verified(tool: Tool, outcome: ToolTimeout | ToolFailure, *, applied: bool) -> ToolOutcome:
+    """An outcome of unknown effect, once it is known whether it was *applied*."""
+    if isinstance(outcome, ToolFailure):
+        found = "has taken effect: do not make it again" if applied else "has not taken effect"
+        said = f"{outcome.error.replace(DOUBT, '').rstrip('.')}. It was checked: the call {found}."
+        outcome = msgspec.structs.replace(outcome, error=said)
+    if applied:
+        return msgspec.structs.replace(outcome, effect=Effect.APPLIED, retryable=False)
+    if isinstance(outcome, ToolTimeout):
+        again = tool.retry_on_timeout is not False
+    else:
+        again = outcome.retryable or outcome.code in _CUT_OFF
+    return msgspec.structs.replace(outcome, effect=Effect.NONE, retryable=again)
+
 
 NO_PROGRESS = DeniedReason("no_progress")
 TOLD_AT = 3
@@ -20,6 +108,7 @@ TOLD_AT = 3
 _ENDS_AT = 6
 
 
+@dataclass(slots=True)
 class LoopDetector:
     """Counts how often in a row a call gave the same result.
 
@@ -31,35 +120,42 @@ class LoopDetector:
         stalled: Why there is no progress, "" while there may be.
     """
 
-    def __init__(self) -> None:
-        self.stalled: str = ""
-        self._key = ""
-        self._last: ToolOutcome | None = None
-        self._steps = 0
-        self._notes: dict[tuple[str, str], str] = {}
-
-    def is_stuck(self) -> bool:
-        """Whether some call would be the fourth; cheap to ask."""
-        return self._steps >= TOLD_AT
+    stalled: str = ""
+    _key: str = ""
+    _last: ToolOutcome | None = None
+    _steps: int = 0
+    _notes: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
     def is_fourth(self, key: str) -> bool:
         """Whether one more call would be the fourth or a later one."""
-        return self.is_stuck() and key == self._key
+        return self._steps >= TOLD_AT and key == self._key
 
-    def count(self, outcome: ToolOutcome, *, key: str, repeatable: bool) -> None:
-        """Count the outcome of the call that *key*, its digest, stands for."""
+    def count(self, outcome: ToolOutcome, *, key: str, tool: Tool, reply: set[str]) -> None:
+        """Count the outcome of a call beside those of its equals in the same reply.
+
+        Each read counts that ran. A write, a denial and the like count once a reply: the model
+        has not seen yet what the first gave, and may have meant the write several times.
+
+        Args:
+            outcome: The outcome.
+            key: The digest of the call.
+            tool: Its tool.
+            reply: The digests that have counted in the reply; noted here.
+        """
+        ran = isinstance(outcome, ToolExecutionResult | ToolArtifactReference)
+        if key in reply and (tool.may_write or not ran):
+            return
+        reply.add(key)
         if isinstance(outcome, ToolDenied):
             if outcome.reason in (NO_PROGRESS, DeniedReason.DUPLICATE) and key == self._key:
                 self._step(outcome)
-            return
-        if not isinstance(outcome, ToolExecutionResult | ToolArtifactReference):
-            return
-        is_same = key == self._key and self._last is not None and _is_same(outcome, self._last)
-        if not is_same:
-            self._steps, self.stalled = 0, ""
-        self._key, self._last = key, outcome
-        if not repeatable:
-            self._step(outcome)
+        elif ran:
+            is_same = key == self._key and self._last is not None and _is_same(outcome, self._last)
+            if not is_same:
+                self._steps, self.stalled = 0, ""
+            self._key, self._last = key, outcome
+            if not tool.repeatable:
+                self._step(outcome)
 
     def note_of(self, outcome: ToolOutcome) -> str:
         """What the model is to be told beside *outcome*, "" for nothing."""
@@ -81,24 +177,6 @@ class LoopDetector:
             )
 
 
-def is_step(outcome: ToolOutcome, key: Hashable, counted: set[Hashable], *, reads: bool) -> bool:
-    """Whether an outcome counts beside those of its equals in the same reply.
-
-    Each read counts that ran. A write, a denial and the like count once a reply: the model has
-    not seen yet what the first gave, and may have meant the write several times.
-
-    Args:
-        outcome: The outcome of a call.
-        key: What it and its equals in the reply are known by.
-        counted: What has counted in the reply; noted here.
-        reads: Whether its tool only reads.
-    """
-    ran = isinstance(outcome, ToolExecutionResult | ToolArtifactReference)
-    counts = key not in counted or (reads and ran)
-    counted.add(key)
-    return counts
-
-
 def _is_same(one: ToolOutcome, other: ToolOutcome) -> bool:
     match one, other:
         case ToolExecutionResult(output=output), ToolExecutionResult(output=earlier):
@@ -114,6 +192,7 @@ class _Call(Protocol):
     """What ``Deduplication`` needs of a call.
 
     Attributes:
+        digest: The same for equal calls.
         resources: What it touches, None for anything.
         is_deduplicated: Whether it was let pass by ``enter`` and has not ended.
         is_stale: Whether its resources were written to since its body began.
@@ -121,14 +200,12 @@ class _Call(Protocol):
         ended: Done when it has ended; None while no equal call waits for that.
     """
 
+    digest: str
     resources: frozenset[str] | None
     is_deduplicated: bool
     is_stale: bool
     is_overtaken: bool
     ended: asyncio.Future[None] | None
-
-    @property
-    def digest(self) -> str: ...
 
 
 K = TypeVar("K", bound=Hashable)

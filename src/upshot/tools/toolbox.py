@@ -181,16 +181,14 @@ _DEFAULT_BUDGET = Budget()
 
 
 def _judge_of(
-    policy: Policy | None,
+    policy: Policy,
     options: ToolboxOptions,
     secrets: Secrets | None,
     clock: Clock,
     *,
     run_id: str,
-) -> CallJudge | None:
-    """What judges calls, where the policy wants that."""
-    if policy is None or policy.taint != "values":
-        return None
+) -> CallJudge:
+    """What judges calls where the policy wants that."""
     said = said_of(options.get("said", ()), clock.now().date())
     declared, acts = options.get("declared", {}), options.get("acts")
     return CallJudge(policy, said, secrets, declared, {} if acts is None else acts, run_id=run_id)
@@ -332,7 +330,9 @@ class Toolbox:
             log = JournalLog(journal, whose.run_id, clock=clock, attempt=count)
             emit, barrier = log.emit, log.barrier
         masks = None if secrets == () else Secrets(secrets) or None
-        repair = get("repair")
+        judge, repair = None, get("repair")
+        if policy is not None and policy.taint == "values":
+            judge = _judge_of(policy, options, masks, clock, run_id=whose.run_id)
         self.records, self.known_outcomes = [], get("known_outcomes")
         self._scope: ReplayScope = get("replay_scope", "turn")
         self._batches = set[Batch]()
@@ -370,7 +370,7 @@ class Toolbox:
                 active_time=get("working"),
                 in_run=identity is not None,
                 spent_elsewhere=get("spent"),
-                call_judge=_judge_of(policy, options, masks, clock, run_id=whose.run_id),
+                call_judge=judge,
             ),
         )
 
@@ -380,7 +380,7 @@ class Toolbox:
     @property
     def run_id(self) -> str:
         """The run whose calls they are; made up where none was given."""
-        return self._state.run_id
+        return self._state.identity.run_id
 
     @property
     def blocked_tool_names(self) -> frozenset[str]:
@@ -398,8 +398,8 @@ class Toolbox:
         known = self.known_outcomes
         if known is not None and known.pending is not None:
             return known.pending()
-        found = (call.pending for call in self._state.parked.values())
-        return tuple(pending for pending in found if pending is not None)
+        parked = self._state.parked.values()
+        return tuple(call.pending for call in parked if call.pending is not None)
 
     @property
     def abandoned(self) -> int:
@@ -509,10 +509,9 @@ class Toolbox:
         """
         opened = self._state.open(call, 0)
         opened.is_dry = True
-        pipeline = self._state.pipeline_of(opened.found)
-        pipeline.ask(opened)
+        opened.pipeline.ask(opened)
         # Hooks that wait are waited for: an answer without theirs might be wrong.
-        await pipeline.wait(opened)
+        await opened.pipeline.wait(opened)
         mask, outcome = self._state.mask, opened.outcome
         return DryRun(
             outcome=mask(outcome) if isinstance(outcome, ToolDenied) else None,
@@ -676,7 +675,7 @@ class Toolbox:
         Their successes deny repetitions, their final failures block, and they count.
         """
         earlier = tuple(records)
-        self._keep(earlier)
+        self.records += earlier
         restore_records(self._state, earlier)
 
     # -- lent to other frameworks
@@ -742,20 +741,14 @@ class Toolbox:
             await batch.run()
         finally:
             self._batches.discard(batch)
-            # Also after a cancel or a lost log: what was settled has its record, and is fenced.
-            self._keep(batch.records)
+            # Also after a cancel or a lost log: what was settled has its record.
+            self.records += batch.records
         return [call.outcome for call in calls if call.outcome is not None]
 
     def _settle_off(self, calls: Sequence[CallState]) -> None:
         batch = Batch(self._state, calls)
         batch.settle_off()
-        self._keep(batch.records)
-
-    def _keep(self, records: Sequence[ToolRecord]) -> None:
-        self.records += records
-        self._state.fenced.update(
-            (one.call_id, one.tool_name) for one in records if one.is_untrusted
-        )
+        self.records += batch.records
 
     async def _hand_back(
         self, calls: Sequence[ToolCall], known: KnownOutcomes, turn: int

@@ -186,11 +186,6 @@ class ToolboxState:
     _reader: Tool | None = None
     _specs: tuple[tuple[str, ...], tuple[ToolSpec, ...]] = ((), ())
 
-    @property
-    def run_id(self) -> str:
-        """The run whose calls they are."""
-        return self.identity.run_id
-
     # -- tools on offer
 
     def known(self, name: str) -> Tool | None:
@@ -198,7 +193,7 @@ class ToolboxState:
         if name != READER_NAME:
             return self.catalog.tools.get(name)
         if self._reader is None:
-            self._reader = make_reader(self.artifact_store(), self.run_id)
+            self._reader = make_reader(self.artifact_store(), self.identity.run_id)
         return self._reader
 
     def names_on_offer(self) -> tuple[str, ...]:
@@ -244,6 +239,7 @@ class ToolboxState:
             call,
             turn=self.turn,
             found=found,
+            pipeline=self.pipeline_of(found),
             names_on_offer=self.names_on_offer() if found is None else (),
             label=label,
             opened=self.clock.monotonic(),
@@ -275,7 +271,7 @@ class ToolboxState:
         Some models use one call id again and again; then the count of equal calls is in the
         key, for the second is meant as a second one.
         """
-        said = f"{self.run_id}\n{call.call_id}\n{call.digest}"
+        said = f"{self.identity.run_id}\n{call.call_id}\n{call.digest}"
         earlier = self.made[said]
         self.made[said] += 1
         if earlier:
@@ -379,6 +375,8 @@ class ToolboxState:
     def learn(self, record: ToolRecord, tool: Tool | None) -> None:
         """Take note of what a settled call brought into the context; *tool* is that of today."""
         turn = self.turn
+        if record.is_untrusted:
+            self.fenced.add((record.call_id, record.tool_name))
         if turn.call_judge is not None and tool is not None:
             turn.call_judge.take(record, tool, is_tainted=turn.tainted is not None)
         # What is called untrusted today was so then.
@@ -407,7 +405,7 @@ class ToolboxState:
         # What denies is always the last that was asked.
         last = call.trace[-1] if call.trace else None
         record = ToolRecord(
-            run_id=self.run_id,
+            run_id=self.identity.run_id,
             parent_run_id=self.parent_run_id,
             turn=call.label,
             call_id=call.call_id,

@@ -236,6 +236,11 @@ class Tool(Generic[P, R_co]):
         """Whether it may change something outside."""
         return self.effect is not Effect.READ
 
+    @cached_property
+    def always_asks(self) -> bool:
+        """Whether the user is asked about each call of it, whatever else asks for that."""
+        return self.effect is Effect.DESTRUCTIVE if self.approval is None else self.approval
+
     @property
     def is_deduplicated(self) -> bool:
         """Whether its repetitions are held back: once is as good as twice, and none makes sense."""

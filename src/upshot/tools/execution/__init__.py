@@ -12,7 +12,7 @@ asks a ``verify`` hook about an unknown effect, and stores a large output. The b
   because the child loads only what it needs.
 
 A runner says how the body ended: Returned, Raised, Stopped, Died or Unusable. ``outcome_mapping``
-makes the outcome of that, and ``repeat_rules`` alone says what the body may have done and
+makes the outcome of that, and ``tools.repetition`` alone says what the body may have done and
 whether the call may be made again.
 
 What always holds:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from typing import cast
 
 from upshot.contract.events import ToolSettled
-from upshot.contract.tool_calls import ToolDenied, ToolOutcome, ToolRecord, outcome_blocks_tool
+from upshot.contract.tool_calls import ToolDenied, ToolRecord, outcome_blocks_tool
 from upshot.tools.call_state import CallState
 from upshot.tools.execution.call_execution import run_call, verify_effect
 from upshot.tools.execution.executor import GRACE_S, Stopped
 from upshot.tools.execution.locks import Claim, Locks
 from upshot.tools.execution.outcome_mapping import conclude
-from upshot.tools.execution.repeat_rules import is_in_doubt
-from upshot.tools.repetition import TOLD_AT, is_step
+from upshot.tools.repetition import TOLD_AT, is_in_doubt
 from upshot.tools.toolbox_state import ToolboxState
 
 SLICE = 1_000
@@ -34,20 +34,23 @@ class Batch:
     def __init__(self, state: ToolboxState, calls: Sequence[CallState]) -> None:
         self._state = state
         self._calls = tuple(calls)
-        self._gates = {call: state.pipeline_of(call.found) for call in calls}
-        self._locks = Locks()
         self._claims: dict[CallState, Claim] = {}
         self._tasks: dict[CallState, asyncio.Task[None]] = {}
         # Where the only call is driven in the caller's task, that, and whether it was cancelled
         # for the sake of the call alone.
         self._caller: asyncio.Task[None] | None = None
         self._is_taken_back = False
-        self._counted: set[Hashable] = set()
+        self._counted: set[str] = set()
         # Reads that came often in this reply, by digest, and which ones each waits for.
         # The first call of each digest, and all of those that have equals.
         self._firsts: dict[str, CallState] = {}
         self._equals: dict[str, list[CallState]] = {}
         self._before: dict[CallState, tuple[CallState, ...]] = {}
+
+    @cached_property
+    def _locks(self) -> Locks:
+        """The line of bodies; a call that comes alone stands in none."""
+        return Locks()
 
     @property
     def records(self) -> list[ToolRecord]:
@@ -64,7 +67,11 @@ class Batch:
         try:
             if self._state.journal_log is not None:
                 await self._state.journal_log.open()
-            await self._drive_all(await self._start())
+            waiting = await self._start()
+            if len(waiting) == 1:
+                await self._drive_here(waiting[0])
+            else:
+                await self._drive_all(waiting)
         except asyncio.CancelledError:
             await self._finish()
             self._settle_open(parked=True)
@@ -125,16 +132,20 @@ class Batch:
         waiting: list[CallState] = []
         for number, call in enumerate(self._calls, 1):
             if call.call_id and call.call_id in seen:
-                call.id_conflict = "stands twice in one reply"
+                call.pipeline.deny_id(call, "stands twice in one reply")
+            elif call.outcome is None:
+                # Not in the task, so that gates are asked in call order for the whole batch: the
+                # call that comes first in the reply gets what is left of the budget, and its
+                # equals wait for it.
+                call.pipeline.ask(call)
+            elif is_in_doubt(call):
+                # An earlier session began it: its hook is asked first.
+                waiting.append(call)
+                continue
             seen.add(call.call_id)
-            # Not in the task, so that gates are asked in call order for the whole batch: the call
-            # that comes first in the reply gets what is left of the budget, and its equals wait
-            # for it.
-            self._gates[call].ask(call)
-            in_doubt = is_in_doubt(call)
-            if call.wait is None and not in_doubt:
+            if call.wait is None:
                 self._line_up(call)
-            if in_doubt or call.is_open:
+            if call.is_open:
                 waiting.append(call)
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
@@ -142,38 +153,44 @@ class Batch:
 
     def _line_up(self, call: CallState) -> None:
         """What follows when all gates were asked: the last count, and a place in line."""
-        if call.is_open:
-            self._gates[call].ask_count(call)
-        elif call.outcome is None:
+        if call.pending is not None or call.follows:
             self._set_aside(call)
+            return
+        if call.outcome is None:
+            call.pipeline.ask_count(call)
         if call.outcome is not None:
             self._settle(call)
-        elif call.is_open:
-            call.turn.count(call.known_tool)
-            # A call that is cancelled before its body starts gives its place in the limits back.
-            call.is_counted = True
-            self._claim_resources(call)
+            return
+        call.turn.count(call.known_tool)
+        # A call that is cancelled before its body starts gives its place in the limits back.
+        call.is_counted = True
+        if call.known_tool.may_write:
+            # Here and not when the body starts: a read further down the reply must not be answered
+            # by one that this write overtakes.
+            call.turn.deduplication.expect_write(call)
+        if len(self._calls) > 1:
+            self._stand_in_line(call)
 
     def _set_aside(self, call: CallState) -> None:
         """Have the call wait for the user; denied where another of its id does so already."""
         pending, call.pending = call.pending, None
         if self._state.waiting(call.call_id) is not None:
             call.follows = ""
-            call.id_conflict = "is that of a call that waits for an answer"
-            self._gates[call].deny_id(call)
+            call.pipeline.deny_id(call, "is that of a call that waits for an answer")
+            self._settle(call)
         elif pending is None:
             self._state.followers.append(call)
         else:
             self._state.park(call, pending)
 
-    def _claim_resources(self, call: CallState) -> None:
-        tool, count = call.known_tool, len(self._calls)
-        alone = not self._state.parallel
+    def _stand_in_line(self, call: CallState) -> None:
+        """Give the call its place among the others of the reply."""
+        tool, alone = call.known_tool, not self._state.parallel
         # A Toolbox that is not parallel needs no path of its own: every call writes to everything.
         claim = Claim(tool.may_write or alone, None if alone else call.resources)
         self._claims[call] = claim
         self._locks.enter(claim)
-        if count > TOLD_AT and not tool.may_write and not tool.repeatable:
+        if len(self._calls) > TOLD_AT and not tool.may_write and not tool.repeatable:
             call.is_equal_of = True
             first = self._firsts.setdefault(call.digest, call)
             if first is not call:
@@ -182,11 +199,7 @@ class Batch:
                     # The one before has itself waited for those between.
                     self._before[call] = (*equals[:TOLD_AT], equals[-1])
                 equals.append(call)
-        if tool.may_write:
-            # Here and not when the body starts: a read further down the reply must not be answered
-            # by one that this write overtakes.
-            call.turn.deduplication.expect_write(call)
-        if tool.effect is None and count > 1:
+        if tool.effect is None:
             self._state.warn(
                 "undeclared_effect",
                 f"{tool.name} declares no effect, so it ran alone; if it only reads, say so: "
@@ -195,9 +208,6 @@ class Batch:
             )
 
     async def _drive_all(self, waiting: list[CallState]) -> None:
-        if len(waiting) == 1:
-            await self._drive_here(waiting[0])
-            return
         for number, call in enumerate(waiting, 1):
             self._tasks[call] = asyncio.create_task(self._drive(call))
             if number % _SLICE == 0:
@@ -238,8 +248,7 @@ class Batch:
     async def _drive(self, call: CallState) -> None:
         # From here on the call is on its own: whatever it waits for, the others go on.
         try:
-            if is_in_doubt(call) and call.outcome is not None:
-                # An earlier session began it.
+            if call.outcome is not None:
                 call.outcome = await verify_effect(
                     self._state,
                     call,
@@ -248,7 +257,7 @@ class Batch:
                 )
                 self._settle(call)
             if call.wait is not None:
-                await self._gates[call].wait(call)
+                await call.pipeline.wait(call)
                 self._line_up(call)
             if call.is_open:
                 await self._run(call)
@@ -273,9 +282,11 @@ class Batch:
             tasks = [self._tasks[one] for one in self._before[call] if one in self._tasks]
             if tasks:
                 await asyncio.wait(tasks, timeout=call.turn.remaining_s())
-        await self._wait_for_room(call, held)
+        claim, slots = self._claims.get(call), self._state.slots_of(call)
+        if slots or (claim is not None and claim.free is not None):
+            await self._wait_for_room(call, claim, slots, held)
         try:
-            self._gates[call].ask_start(call)
+            call.pipeline.ask_start(call)
             if call.outcome is None:
                 if call.is_deduplicated:
                     call.turn.deduplication.begin(call)
@@ -291,14 +302,18 @@ class Batch:
             for slot in held:
                 slot.release()
 
-    async def _wait_for_room(self, call: CallState, held: list[asyncio.Semaphore]) -> None:
+    async def _wait_for_room(
+        self,
+        call: CallState,
+        claim: Claim | None,
+        slots: Sequence[asyncio.Semaphore],
+        held: list[asyncio.Semaphore],
+    ) -> None:
         """Wait until the body may run or its time is over; what it then holds is in *held*."""
-        claim, slots = self._claims[call], self._state.slots_of(call)
-        if claim.free is None and not slots:
-            return
         try:
             async with asyncio.timeout(call.turn.remaining_s()):
-                await self._locks.wait(claim)
+                if claim is not None:
+                    await self._locks.wait(claim)
                 for slot in slots:
                     await slot.acquire()
                     held.append(slot)
@@ -331,23 +346,18 @@ class Batch:
             if outcome_blocks_tool(outcome):
                 turn.block(tool, call.digest, outcome)
         asked = state.asked.get(call.call_id)
-        if asked is not None and asked.tool_name == call.tool_name and not call.id_conflict:
+        if asked is not None and asked.tool_name == call.tool_name and not call.is_id_taken:
             del state.asked[call.call_id]
-        version = "" if tool is None else tool.version
-        turn.remember(call.approval, tool_name=call.tool_name, tool_version=version)
+        if call.approval is not None:
+            version = "" if tool is None else tool.version
+            turn.remember(call.approval, tool_name=call.tool_name, tool_version=version)
         call.outcome = outcome = state.mask(outcome)
-        self._count_step(call, outcome)
+        # Denied before its arguments were read, a call has no digest.
+        if tool is not None and call.digest:
+            turn.loop_detector.count(outcome, key=call.digest, tool=tool, reply=self._counted)
         call.record = record = state.record_of(call)
         state.learn(record, tool)
         state.emit(ToolSettled(record=record))
-
-    def _count_step(self, call: CallState, outcome: ToolOutcome) -> None:
-        tool = call.tool
-        # Denied before its arguments were read, a call has no digest.
-        if tool is None or call.arguments is None:
-            return
-        if is_step(outcome, call.digest, self._counted, reads=not tool.may_write):
-            call.turn.loop_detector.count(outcome, key=call.digest, repeatable=tool.repeatable)
 
     def _settle_cancelled(self, call: CallState, *, ended: bool = True) -> None:
         if call.record is not None:
@@ -359,7 +369,7 @@ class Batch:
         if call.run_started is None:
             if call.is_counted:
                 call.turn.count(call.known_tool, by=-1)
-            self._gates[call].deny_cancelled(call)
+            call.pipeline.deny_cancelled(call)
         else:
             elapsed = self._state.clock.monotonic() - call.run_started
             # A call that is stopped at the turn's deadline has run past it, whoever noticed first.

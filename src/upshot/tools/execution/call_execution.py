@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
 import math
 from collections.abc import Awaitable
 from dataclasses import replace
-from typing import cast
 
 from upshot.contract.base.checks import kind_of
 from upshot.contract.base.structs import Json
@@ -25,14 +23,13 @@ from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_state import CallState, running_call
 from upshot.tools.definition.body import is_async
 from upshot.tools.definition.tool_error import named
-from upshot.tools.definition.tool_options import ProcessLimits, UnknownEffect, VerifyHook
+from upshot.tools.definition.tool_options import ProcessLimits, UnknownEffect
 from upshot.tools.execution.executor import (
     BodyEnd,
     BodyValue,
     Raised,
     Stopped,
-    run_async,
-    run_thread,
+    run_body,
 )
 from upshot.tools.execution.outcome_mapping import (
     Fitted,
@@ -41,10 +38,11 @@ from upshot.tools.execution.outcome_mapping import (
     cut_output,
     fit_output,
 )
-from upshot.tools.execution.repeat_rules import CANCELLED, is_unknown, may_retry, verified
+from upshot.tools.repetition import CANCELLED, is_unknown, may_retry, verified
 from upshot.tools.toolbox_state import ToolboxState
 
 VERIFY_TIMEOUT_S = 5.0
+_VERIFY_GRACE_S = 0.1
 # For a call that was cancelled, or whose turn is over.
 _LEAST_TIMEOUT_S = 0.25
 # Between two tries of one call: 0.2 s, doubled each time; never less than the tool asks for.
@@ -162,54 +160,43 @@ async def _run_once(state: ToolboxState, call: CallState) -> ToolOutcome:
 
 
 def _timeout_s(call: CallState) -> float | None:
-    own = call.known_tool.timeout_s
-    own = call.turn.budget.tool_timeout_s if own is None else own
-    limits = [limit for limit in (own, call.turn.remaining_s()) if limit is not None]
-    return min(limits) if limits else None
+    own, left = call.known_tool.timeout_s, call.turn.remaining_s()
+    if own is None:
+        own = call.turn.budget.tool_timeout_s
+    if own is None or left is None:
+        return left if own is None else own
+    return min(own, left)
 
 
 # -- the body
 
 
-async def _execute(
+def _execute(
     state: ToolboxState, call: CallState, timeout_s: float | None, deadline: float | None
-) -> BodyEnd:
-    tool, token = call.known_tool, CancelToken()
+) -> Awaitable[BodyEnd]:
+    tool, token, context = call.known_tool, None, None
     if tool.isolation is not None:
         call.mode = "process"
-        return await _execute_apart(state, call, timeout_s, deadline, token)
+        return _execute_apart(state, call, timeout_s, deadline)
     if call.attempts > 1:
         # The body may have changed the first ones.
         call.values = tool.body.build(call.given)
-    context = _context_of(state, call, token, deadline) if tool.body.wants_context else None
-    body = functools.partial(tool.body.start, call.values, context)
-    if tool.body.is_async:
-        call.mode = "async"
-        return await run_async(body, timeout_s=timeout_s, token=token)
-    call.mode = "thread"
-    loop = asyncio.get_running_loop()
-    began = loop.time()
-    ending = await run_thread(
-        body,
+    if tool.body.wants_context:
+        token = CancelToken()
+        context = _context_of(state, call, token, deadline)
+    call.mode = "async" if tool.body.is_async else "thread"
+    return run_body(
+        functools.partial(tool.body.start, call.values, context),
+        is_async=tool.body.is_async,
         timeout_s=timeout_s,
-        token=token,
         workers=state.workers,
         late=functools.partial(_tell_late, state, call),
+        token=token,
     )
-    if not isinstance(ending, BodyValue) or not inspect.isawaitable(ending.value):
-        return ending
-    # A plain function round an async one, as decorators make them: no signature tells.
-    waiting = cast("Awaitable[object]", ending.value)
-    left = None if timeout_s is None else max(0.0, began + timeout_s - loop.time())
-    return await run_async(lambda: waiting, timeout_s=left, token=token)
 
 
 async def _execute_apart(
-    state: ToolboxState,
-    call: CallState,
-    timeout_s: float | None,
-    deadline: float | None,
-    token: CancelToken,
+    state: ToolboxState, call: CallState, timeout_s: float | None, deadline: float | None
 ) -> BodyEnd:
     """Run the body in a process of its own."""
     from upshot.tools.execution.process_protocol import Order
@@ -225,7 +212,7 @@ async def _execute_apart(
         arguments=call.given,
         cpu_s=limits.cpu_s,
         memory_bytes=limits.memory_bytes,
-        run_id=state.run_id,
+        run_id=state.identity.run_id,
         call_id=call.call_id,
         turn=call.label,
         attempt=state.attempt(),
@@ -239,7 +226,6 @@ async def _execute_apart(
         order,
         env=tool.env or {},
         timeout_s=timeout_s,
-        token=token,
         slots=state.processes(),
         tell=functools.partial(_tell, state, call),
     )
@@ -252,7 +238,7 @@ def _context_of(
     if not call.known_tool.body.is_async:
         tell = functools.partial(_tell_from_thread, asyncio.get_running_loop(), tell)
     return ToolContext(
-        run_id=state.run_id,
+        run_id=state.identity.run_id,
         call_id=call.call_id,
         tool_name=call.known_tool.name,
         turn=call.label,
@@ -314,7 +300,9 @@ async def _deliver(state: ToolboxState, call: CallState, outcome: ToolOutcome) -
     left = call.turn.remaining_s()
     timeout_s = _STORE_TIMEOUT_S if left is None else max(0.0, min(left, _STORE_TIMEOUT_S))
     try:
-        fitted = await fit_output(outcome, state.artifact_store, state.run_id, timeout_s=timeout_s)
+        fitted = await fit_output(
+            outcome, state.artifact_store, state.identity.run_id, timeout_s=timeout_s
+        )
     except asyncio.CancelledError:
         # The body has ended, so the call has its outcome, cancelled or not.
         fitted = Fitted(cut_output(outcome))
@@ -350,7 +338,7 @@ async def verify_effect(
         call.call_id,
         tool.name,
         call.arguments or {},
-        state.run_id,
+        state.identity.run_id,
         call.idempotency_key,
         outcome,
     )
@@ -358,7 +346,14 @@ async def verify_effect(
     timeout_s = VERIFY_TIMEOUT_S if left is None else min(VERIFY_TIMEOUT_S, left)
     if outcome.code == CANCELLED or timeout_s < _LEAST_TIMEOUT_S:
         timeout_s = _LEAST_TIMEOUT_S
-    ending = await _ask(tool.verify, asked, state, timeout_s=timeout_s)
+    ending = await run_body(
+        functools.partial(tool.verify, asked),
+        is_async=is_async(tool.verify),
+        timeout_s=timeout_s,
+        workers=state.workers,
+        late=lambda: None,
+        grace_s=_VERIFY_GRACE_S,
+    )
     match ending:
         case BodyValue(value=True | "applied"):
             return verified(tool, outcome, applied=True)
@@ -369,30 +364,6 @@ async def verify_effect(
         case _:
             state.warn("verify_failed", f"verify of {tool.name} {_told(ending)}")
             return outcome
-
-
-async def _ask(
-    hook: VerifyHook, asked: UnknownEffect, state: ToolboxState, *, timeout_s: float
-) -> BodyEnd:
-    token = CancelToken()
-
-    async def ask() -> object:
-        answer = hook(asked)
-        return await cast("Awaitable[object]", answer) if inspect.isawaitable(answer) else answer
-
-    if is_async(hook):
-        return await run_async(ask, timeout_s=timeout_s, token=token, grace_s=0.1)
-    ending = await run_thread(
-        lambda: hook(asked),
-        timeout_s=timeout_s,
-        token=token,
-        workers=state.workers,
-        late=lambda: None,
-    )
-    if isinstance(ending, BodyValue) and inspect.isawaitable(ending.value):
-        waiting = cast("Awaitable[object]", ending.value)
-        return await run_async(lambda: waiting, timeout_s=timeout_s, token=token, grace_s=0.1)
-    return ending
 
 
 def _told(ending: BodyEnd) -> str:

@@ -26,6 +26,7 @@ MAX_WORKERS = 128
 _IDLE_S = 30.0
 
 
+@dataclass(eq=False, slots=True)
 class Job:
     """One call in a thread.
 
@@ -37,14 +38,11 @@ class Job:
         withdrawn: Whether it was taken back before a thread had begun with it.
     """
 
-    __slots__ = ("ended", "lost", "run", "started", "withdrawn")
-
-    def __init__(self, run: Callable[[], None]) -> None:
-        self.run: Callable[[], None] = run
-        self.started: bool = False
-        self.ended: bool = False
-        self.lost: bool = False
-        self.withdrawn: bool = False
+    run: Callable[[], None]
+    started: bool = False
+    ended: bool = False
+    lost: bool = False
+    withdrawn: bool = False
 
 
 class Workers:
@@ -230,11 +228,45 @@ class Unusable:
 BodyEnd: TypeAlias = BodyValue | Raised | Stopped | Died | Unusable
 
 
+async def run_body(
+    body: Callable[[], object],
+    *,
+    is_async: bool,
+    timeout_s: float | None,
+    workers: Workers,
+    late: Late,
+    token: CancelToken | None = None,
+    grace_s: float = GRACE_S,
+) -> BodyEnd:
+    """Run a function on the event loop or in a thread; see ``run_async`` and ``run_thread``.
+
+    Args:
+        body: The work.
+        is_async: Whether it is a coroutine function. Of another one that gives an awaitable, as
+            decorators make them, no signature tells: that is awaited after its thread.
+        timeout_s: As there, like the others.
+        workers: As there.
+        late: As there.
+        token: As there.
+        grace_s: As there.
+    """
+    if is_async:
+        return await run_async(body, timeout_s=timeout_s, token=token, grace_s=grace_s)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    ending = await run_thread(body, timeout_s=timeout_s, workers=workers, late=late, token=token)
+    if not isinstance(ending, BodyValue) or not inspect.isawaitable(ending.value):
+        return ending
+    waiting = cast("Awaitable[object]", ending.value)
+    left = None if timeout_s is None else max(0.0, began + timeout_s - loop.time())
+    return await run_async(lambda: waiting, timeout_s=left, token=token, grace_s=grace_s)
+
+
 async def run_async(
     body: Callable[[], object],
     *,
     timeout_s: float | None,
-    token: CancelToken,
+    token: CancelToken | None = None,
     grace_s: float = GRACE_S,
 ) -> BodyEnd:
     """Run a coroutine function.
@@ -243,7 +275,7 @@ async def run_async(
         body: Makes the coroutine.
         timeout_s: After so many seconds it is cancelled, given the grace, then abandoned.
             None waits for as long as it takes.
-        token: Set when it is given up.
+        token: Set when it is given up; None where the body cannot look at it.
         grace_s: How long it may take to end then; after a cancel of the caller a bit less.
 
     Returns:
@@ -268,7 +300,8 @@ async def run_async(
         return ending
     if task.done():
         return _ending_of(task)
-    token.set()
+    if token is not None:
+        token.set()
     grace_s = min(grace_s, _CANCEL_GRACE_S) if cancelled else grace_s
     return Stopped(cancelled, ended=await _stop(task, grace_s))
 
@@ -277,9 +310,9 @@ async def run_thread(
     body: Callable[[], object],
     *,
     timeout_s: float | None,
-    token: CancelToken,
     workers: Workers,
     late: Late,
+    token: CancelToken | None = None,
 ) -> BodyEnd:
     """Run a plain function in a thread, with the caller's context variables.
 
@@ -287,9 +320,9 @@ async def run_thread(
         body: The work.
         timeout_s: After so many seconds it is given up; the time until a thread is free
             counts. None waits for as long as it takes.
-        token: Set when it is given up, for the body to look at.
         workers: Whose threads.
         late: Called on the event loop when a body that was given up ends after all.
+        token: Set when it is given up; None where the body cannot look at it.
 
     Returns:
         How it ended. A cancel of the caller comes back as ``Stopped``.
@@ -312,7 +345,10 @@ async def run_thread(
         _wake(over)
 
     def work() -> None:
-        ending = context.run(_call, body)
+        try:
+            ending: BodyEnd = BodyValue(context.run(body))
+        except BaseException as error:  # whatever a tool raises is its call's outcome
+            ending = Raised(error)
         try:
             loop.call_soon_threadsafe(deliver, ending)
         except RuntimeError:
@@ -324,7 +360,8 @@ async def run_thread(
     cancelled = await _until(over, timeout_s)
     if found is not None:
         return found
-    token.set()
+    if token is not None:
+        token.set()
     if workers.withdraw(job):
         return Stopped(cancelled, started=False)
     # A new one, since the timer has settled the first, or a cancel has.
@@ -371,13 +408,6 @@ async def _guard(body: Callable[[], object], over: asyncio.Future[BodyEnd | None
         # Told from here, not by a callback of the task: that is a turn of the loop earlier.
         _wake(over, ending)
     return ending or Raised(asyncio.CancelledError())
-
-
-def _call(body: Callable[[], object]) -> BodyEnd:
-    try:
-        return BodyValue(body())
-    except BaseException as error:  # whatever a tool raises is its call's outcome
-        return Raised(error)
 
 
 def _ending_of(task: asyncio.Task[BodyEnd]) -> BodyEnd:

@@ -40,7 +40,7 @@ from upshot.tools.execution.executor import (
     Unusable,
     discard,
 )
-from upshot.tools.execution.repeat_rules import (
+from upshot.tools.repetition import (
     CANCELLED,
     effect_after,
     may_repeat,

@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import IO
 
 from upshot.contract.base.structs import Json
-from upshot.contract.tool_context import CancelToken
 from upshot.tools.definition.tool_error import ToolError
 from upshot.tools.execution.executor import BodyEnd, BodyValue, Died, Raised, Stopped, Unusable
 from upshot.tools.execution.process_protocol import (
@@ -53,7 +52,6 @@ async def run_process(
     *,
     env: Mapping[str, str],
     timeout_s: float | None,
-    token: CancelToken,
     slots: asyncio.Semaphore,
     tell: Callable[[str, Json], None],
 ) -> BodyEnd:
@@ -64,7 +62,6 @@ async def run_process(
         env: Its variables beside those that it inherits.
         timeout_s: After so many seconds it is given up; the wait for a slot and the start
             of the process count. None waits for as long as it takes.
-        token: Set when it is given up.
         slots: Limits how many processes there are at a time.
         tell: Takes progress.
 
@@ -86,7 +83,6 @@ async def run_process(
             return Died(f"No process could be started: {error}", "worker_failed", started=False)
         cancelled = await _until(talk.over, None if until is None else until - loop.time())
         if not talk.over.done():
-            token.set()
             ended = await talk.end()
             # Asked only now: it may have begun in the meantime, and what is not gone still may.
             return Stopped(cancelled, started=talk.began or not ended, ended=ended)

@@ -184,15 +184,15 @@ class ApprovalGate(StandardGate):
             return None
         if call.is_answered:
             return self._park(call)
-        approvals = call.turn.approvals
+        approvals, is_asked = call.turn.approvals, call.asks or call.known_tool.always_asks
         if approvals is not None:
             # Asked once: a model that repeats itself must not wear the user down.
             said = approvals.refusal(call.digest)
             if said:
                 return Denial(DeniedReason.WRITE_DENIED, said)
-            if _is_asked(call) and (grant := approvals.grant(call)) is not None:
+            if is_asked and (grant := approvals.grant(call)) is not None:
                 return self._use(call, grant, approvals)
-        if not _is_asked(call):
+        if not is_asked:
             return None
         if self._approve is None or call.is_dry:
             return self._park(call)
@@ -297,10 +297,3 @@ def _note_grant(call: CallState, grant: ApprovalRecord) -> None:
         digest=call.digest,
         scope=grant.scope,
     )
-
-
-def _is_asked(call: CallState) -> bool:
-    tool = call.known_tool
-    if call.asks or tool.approval is not None:
-        return bool(call.asks or tool.approval)
-    return tool.declared_effect is Effect.DESTRUCTIVE

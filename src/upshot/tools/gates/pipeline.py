@@ -118,6 +118,9 @@ class GatePipeline:
         asked_again: The gates that are asked again before the count and the start, even where the
             user has chosen gates that leave them out.
         tool: The tool of the calls; None for a tool that is not known.
+
+    Attributes:
+        passes: What a trace says of each gate that lets a call pass, in order.
     """
 
     def __init__(
@@ -131,9 +134,7 @@ class GatePipeline:
             if tool is None or not isinstance(gate, StandardGate) or gate.concerns(tool):
                 kept.append(gate)
         self._gates = tuple(kept)
-        passes = tuple(_pass_of(gate.name) for gate in kept)
-        # The traces of calls that were let pass so far, as most are: they share them.
-        self._passed = tuple(passes[:count] for count in range(len(passes) + 1))
+        self.passes = tuple(_pass_of(gate.name) for gate in kept)
         kept_again = [gate for gate in asked_again if tool is None or gate.concerns(tool)]
         self._at_count = tuple(one for one in kept_again if _has_own(one, "check_count"))
         self._at_start = tuple(one for one in kept_again if _has_own(one, "check_start"))
@@ -141,10 +142,7 @@ class GatePipeline:
     def ask(self, call: CallState) -> None:
         """Ask on until a gate denies, parks or has to wait, or all let the call pass."""
         gates = self._gates
-        if call.id_conflict:
-            self.deny_id(call)
-        goes_on = call.is_open
-        while goes_on and call.place < len(gates):
+        while call.place < len(gates):
             gate = gates[call.place]
             try:
                 verdict = gate.check(call)
@@ -154,14 +152,13 @@ class GatePipeline:
                 verdict = _failed(gate, error)
             # Most gates let most calls pass: that is told first, and at once.
             if verdict is None:
-                self._let_pass(call)
-                continue
-            if inspect.isawaitable(verdict):
+                call.place += 1
+            elif inspect.isawaitable(verdict):
                 # Begun at once, so that the hooks of all calls of a reply wait side by side.
                 call.wait = asyncio.ensure_future(cast("Awaitable[object]", verdict))
                 return
-            self._note(call, gate, verdict)
-            goes_on = call.is_open
+            elif not self._goes_on(call, gate, verdict):
+                return
 
     async def wait(self, call: CallState) -> None:
         """Wait for the gate that has to wait, within the turn's time, and ask on."""
@@ -174,7 +171,11 @@ class GatePipeline:
             finally:
                 waiting.cancel()
                 call.wait = None
-            self._note(call, gate, _verdict_of(waiting, gate, ended=ended))
+            verdict = _verdict_of(waiting, gate, ended=ended)
+            if verdict is None:
+                call.place += 1
+            elif not self._goes_on(call, gate, verdict):
+                return
             self.ask(call)
 
     def ask_count(self, call: CallState) -> None:
@@ -193,9 +194,10 @@ class GatePipeline:
                 _deny(call, gate.name, denial)
                 return
 
-    def deny_id(self, call: CallState) -> None:
-        """Deny a call whose id another call of the Toolbox has."""
-        text = f"the call id {call.call_id!r} {call.id_conflict}"
+    def deny_id(self, call: CallState, conflict: str) -> None:
+        """Deny a call whose id another call of the Toolbox has; *conflict* tells which."""
+        call.is_id_taken = True
+        text = f"the call id {call.call_id!r} {conflict}"
         _deny(call, ID_GATE, Denial(DeniedReason.DUPLICATE, text))
 
     def deny_cancelled(self, call: CallState) -> None:
@@ -207,19 +209,10 @@ class GatePipeline:
             denial = Denial(DeniedReason.DEADLINE, "the turn's deadline has passed")
         _deny(call, "cancelled", denial)
 
-    def _let_pass(self, call: CallState) -> None:
-        passed, place = self._passed, call.place
-        call.place = place + 1
-        if call.trace is passed[place]:
-            call.trace = passed[place + 1]
-        else:
-            call.trace += passed[place + 1][-1:]
-
-    def _note(self, call: CallState, gate: Gate, verdict: Verdict) -> None:
+    def _goes_on(self, call: CallState, gate: Gate, verdict: Verdict) -> bool:
+        """Note a verdict that is no pass; returns whether gates are to be asked on."""
+        call.release()
         match verdict:
-            case None:
-                self._let_pass(call)
-                return
             case Denial():
                 _deny(call, gate.name, verdict)
             case Park(pending=pending):
@@ -230,10 +223,11 @@ class GatePipeline:
                 call.follows = call_id
             case Rewind(gate=target) if target in self._places:
                 _trace(call, gate.name, "edit", "the arguments were changed")
-                call.place = self._places[target]
+                call.place = call.passed_from = self._places[target]
+                return True
             case other:
                 _deny(call, gate.name, _no_verdict(gate, other))
-        call.release()
+        return False
 
 
 def _has_own(gate: StandardGate, method: str) -> bool:
@@ -259,7 +253,8 @@ def _deny(call: CallState, gate: str, denial: Denial) -> None:
 
 
 def _trace(call: CallState, gate: str, verdict: str, detail: str) -> None:
-    call.trace += (GateVerdict(gate=gate, verdict=verdict, detail=detail),)
+    call.noted = (*call.trace, GateVerdict(gate=gate, verdict=verdict, detail=detail))
+    call.passed_from = call.place
 
 
 def _verdict_of(waiting: asyncio.Future[object], gate: Gate, *, ended: bool) -> Verdict:

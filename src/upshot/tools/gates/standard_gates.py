@@ -148,7 +148,8 @@ class ArgumentsGate(StandardGate):
             values = tool.body.build(found.given)
         except BuildError as error:
             return self._refuse(call, Refused(cut_text(str(error), _MAX_CHARS), tool.check.hint))
-        call.take_arguments(found.given, found.filled, values, found.coercions)
+        call.given, call.values, call.coercions = found.given, values, found.coercions
+        call.take_arguments(found.filled)
         if _is_mended(call):
             call.coercions = (coercion_of(call), *call.coercions)
         call.resources = tool.resources_of(found.filled)
@@ -374,7 +375,7 @@ class ProgressGate(StandardGate):
     def check(self, call: CallState) -> Denial | None:
         """Deny the same call with the same arguments after three equal results."""
         detector = call.turn.loop_detector
-        if not detector.is_stuck() or not detector.is_fourth(call.digest):
+        if not detector.is_fourth(call.digest):
             return None
         return Denial(
             NO_PROGRESS,
