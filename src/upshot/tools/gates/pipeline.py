@@ -134,7 +134,7 @@ class GatePipeline:
             if tool is None or not isinstance(gate, StandardGate) or gate.concerns(tool):
                 kept.append(gate)
         self._gates = tuple(kept)
-        self.passes = tuple(_pass_of(gate.name) for gate in kept)
+        self.passes: tuple[GateVerdict, ...] = tuple(_pass_of(gate.name) for gate in kept)
         kept_again = [gate for gate in asked_again if tool is None or gate.concerns(tool)]
         self._at_count = tuple(one for one in kept_again if _has_own(one, "check_count"))
         self._at_start = tuple(one for one in kept_again if _has_own(one, "check_start"))
