@@ -185,13 +185,13 @@ def _judge_of(
     options: ToolboxOptions,
     secrets: Secrets | None,
     clock: Clock,
-    *,
-    run_id: str,
+    whose: RunInfo,
 ) -> CallJudge:
     """What judges calls where the policy wants that."""
     said = said_of(options.get("said", ()), clock.now().date())
     declared, acts = options.get("declared", {}), options.get("acts")
-    return CallJudge(policy, said, secrets, declared, {} if acts is None else acts, run_id=run_id)
+    acts = {} if acts is None else acts
+    return CallJudge(policy, said, secrets, declared, acts, run_id=whose.run_id)
 
 
 def _no_step() -> str:
@@ -322,7 +322,7 @@ class Toolbox:
         policy, secrets, identity = get("policy"), get("secrets", ()), get("identity")
         if not get("web_mode", True):
             policy = msgspec.structs.replace(policy or Policy(taint="off"), network=False)
-        clock, attempt = get("clock") or SYSTEM_CLOCK, get("attempt", 0)
+        clock, attempt, repair = get("clock") or SYSTEM_CLOCK, get("attempt", 0), get("repair")
         whose = identity if identity and identity.run_id else _of_box(identity)
         count = attempt if callable(attempt) else lambda: attempt
         log, journal, emit, barrier = None, get("journal"), get("emit"), get("barrier")
@@ -330,13 +330,10 @@ class Toolbox:
             log = JournalLog(journal, whose.run_id, clock=clock, attempt=count)
             emit, barrier = log.emit, log.barrier
         masks = None if secrets == () else Secrets(secrets) or None
-        judge, repair = None, get("repair")
-        if policy is not None and policy.taint == "values":
-            judge = _judge_of(policy, options, masks, clock, run_id=whose.run_id)
+        judging = policy if policy is not None and policy.taint == "values" else None
         self.records, self.known_outcomes = [], get("known_outcomes")
         self._scope: ReplayScope = get("replay_scope", "turn")
         self._batches = set[Batch]()
-        self._is_of_run = identity is not None
         self._state = ToolboxState(
             identity=whose,
             parent_run_id=get("parent_run_id", ""),
@@ -349,7 +346,7 @@ class Toolbox:
                 hook=get("on_pre_tool_use"),
                 approve=get("approve"),
                 policy=policy,
-                repair=None if repair is None else Repair(repair, masks),
+                repair=repair and Repair(repair, masks),
                 at_start=get("at_start"),
                 earlier=get("earlier_calls", ()),
             ),
@@ -370,7 +367,7 @@ class Toolbox:
                 active_time=get("working"),
                 in_run=identity is not None,
                 spent_elsewhere=get("spent"),
-                call_judge=judge,
+                call_judge=judging and _judge_of(judging, options, masks, clock, whose),
             ),
         )
 
@@ -529,7 +526,7 @@ class Toolbox:
             after it where the same call gave the same result again and again.
         """
         tools, text = self._state.catalog.tools, None
-        if self._is_of_run and (tool := tools.get(outcome.tool_name)) and tool.plain_text:
+        if self._state.turn.in_run and (tool := tools.get(outcome.tool_name)) and tool.plain_text:
             text = plain_text_of(outcome)
         if text is None:
             text = outcome_to_model_content(outcome)
