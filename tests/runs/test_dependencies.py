@@ -32,7 +32,7 @@ from upshot import (
     run_with_handoffs,
     tool,
 )
-from upshot.runs.dependencies import MadeBy
+from upshot.runs.plan import MadeBy
 
 SEEN: list[object] = []
 LIFE: list[str] = []

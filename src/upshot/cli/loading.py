@@ -31,8 +31,7 @@ from upshot.engines.machine.machine_engine import MachineEngine
 from upshot.errors import Misuse
 from upshot.fleet.app import App
 from upshot.models.registry import missing_key, resolve
-from upshot.runs.dependencies import MadeBy
-from upshot.runs.plan import ResumeOptions
+from upshot.runs.plan import MadeBy, ResumeOptions
 from upshot.sim.simulator import Simulator
 from upshot.state.activity import Activity
 from upshot.tools.definition.tool import Tool

@@ -59,9 +59,8 @@ from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.opening import open_journal
 from upshot.journal.shared import DueRun, InboxFilters, InboxItem, Submission, needs_shared
 from upshot.runs.callbacks import call, raised
-from upshot.runs.dependencies import MadeBy
 from upshot.runs.limits.pacer import Pacer
-from upshot.runs.plan import ResumeOptions, RunOptions, Where
+from upshot.runs.plan import MadeBy, ResumeOptions, RunOptions, Where
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

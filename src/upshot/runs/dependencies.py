@@ -7,28 +7,12 @@ of the session on, and what it opened is left in the same task, at the end of th
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from typing import Any, NamedTuple
+from typing import Any
 
-from upshot.contract.agent import DependencyFactory
 from upshot.contract.base.enums import Origin
 from upshot.contract.error import RunWarning
 from upshot.runs.callbacks import blame, call, method, raised
-from upshot.runs.plan import Plan
 from upshot.runs.run_context import RunContext
-
-
-class MadeBy(NamedTuple):
-    """As the option ``dependencies``: a factory in place of a value, as a command line names it."""
-
-    factory: DependencyFactory[Any]
-
-
-def factory_of(plan: Plan) -> DependencyFactory[Any] | None:
-    """What makes the dependencies of a session, None where they are given, or there are none."""
-    given = plan.dependencies
-    if given is None:
-        return plan.agent.dependencies
-    return given.factory if isinstance(given, MadeBy) else None
 
 
 def hold_inside(context: RunContext) -> bool:
@@ -47,7 +31,7 @@ async def open_dependencies(context: RunContext) -> object:
         ValueError: It made nothing.
         Exception: Whatever it raised.
     """
-    factory, wait = factory_of(context.plan), context.supervisor.wait
+    factory, wait = context.plan.dependency_factory, context.supervisor.wait
     if factory is None or context.opened is not None:
         return context.dependencies
     if context.recording is not None:

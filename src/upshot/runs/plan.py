@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypedDict, cast
 
 import msgspec
 
 from upshot.clock import SYSTEM_CLOCK
-from upshot.contract.agent import Agent, ToolItem
+from upshot.contract.agent import Agent, DependencyFactory, ToolItem
 from upshot.contract.agent_spec import AgentSpec, Handoff, RunInfo
 from upshot.contract.base.checks import json_fault
 from upshot.contract.base.secrets import MARKS_OPTION
@@ -352,6 +352,12 @@ USUAL_BUDGET = Budget()
 Child = Callable[..., Awaitable[Any]]
 
 
+class MadeBy(NamedTuple):
+    """As the option ``dependencies``: a factory in place of a value, as a command line names it."""
+
+    factory: DependencyFactory[Any]
+
+
 class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A run before it begins: who works on what, with what, within which limits.
 
@@ -436,6 +442,19 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     conflict: AgentError | None = None
     summariser: Model | Callable[..., Any] | None = None
     compacted: tuple[Compacted, Sequence[Message]] | None = None
+
+    @property
+    def holds_calls(self) -> bool:
+        """Whether its model calls may have to wait, or be refused, for other runs' sake."""
+        return self.pacer is not None or bool(self.quotas)
+
+    @property
+    def dependency_factory(self) -> DependencyFactory[Any] | None:
+        """What makes the dependencies of a session, None where none are made."""
+        given = self.dependencies
+        if given is None:
+            return self.agent.dependencies
+        return given.factory if isinstance(given, MadeBy) else None
 
     @property
     def ask(self) -> Callable[..., Any] | None:

@@ -45,7 +45,7 @@ from upshot.runs.attempt import (
     work_on,
 )
 from upshot.runs.callbacks import forget_way, is_closing
-from upshot.runs.dependencies import close_dependencies, factory_of, open_dependencies
+from upshot.runs.dependencies import close_dependencies, open_dependencies
 from upshot.runs.ending import COMPLETED, Ending, error_of
 from upshot.runs.engine_api.exceptions import Interrupted
 from upshot.runs.engine_api.run_host import RunHost
@@ -497,7 +497,7 @@ class Session:
         if refusal is not None:
             return self._unprepared(Ending(status=Status.FAILED, error=refusal))
         try:
-            if factory_of(self.plan) is not None:
+            if self.plan.dependency_factory is not None:
                 self._run.depend_on(await open_dependencies(context))
             if goes_on:
                 take_board(context, self._run)

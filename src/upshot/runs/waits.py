@@ -13,21 +13,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from functools import partial
-from typing import NamedTuple, Protocol, TypedDict
+from typing import NamedTuple, Protocol
 
-from msgspec.structs import replace
-
-from upshot.contract.protocols import Clock, Model
-from upshot.contract.settings import Retry
-from upshot.models.registry import name_of
+from upshot.contract.protocols import Clock
 from upshot.runs.engine_api.steps import CurrentStep, current_body
 from upshot.runs.run_context import RunContext
-from upshot.runs.task_supervisor import PausingClock
-from upshot.state.run_state import NO_TRIES, FailedTries
 
-# How long a wait may be for which nothing is kept.
-_MAX_WAIT_S = 3600.0
 _LOOK_S = 1.0
 
 
@@ -125,43 +116,6 @@ def _bodies(body: CurrentStep | None) -> Iterator[CurrentStep]:
     while body is not None:
         yield body
         body = body.outer
-
-
-class Trying(TypedDict):
-    """How failed model calls are tried again, as ``call_with_retry`` takes it."""
-
-    retry: Retry | None
-    clock: Clock
-    allow_empty: bool
-    deadline_monotonic: float | None
-    before: FailedTries
-
-
-def retrying(context: RunContext, before: FailedTries, model: Model) -> Trying:
-    """How a failed call of *model* is tried again, of which some tries were made *before*.
-
-    One with ``tries_once`` cannot be asked again: who asked it does that.
-    """
-    plan, parking = context.plan, context.supervisor.parking
-    retry, clock = plan.retry, context.supervisor.interruptible_clock
-    if parking is not None:
-        clock = PausingClock(plan.clock, partial(parking.pause, context, is_asking=True))
-        if retry is not None and retry.max_wait_s is None:
-            retry = replace(retry, max_wait_s=_MAX_WAIT_S)
-    tries_once = bool(getattr(model, "tries_once", False))
-    return {
-        "retry": None if tries_once else retry,
-        "clock": clock,
-        "allow_empty": tries_once or plan.agent.allow_empty,
-        "deadline_monotonic": context.budget.deadline,
-        "before": before,
-    }
-
-
-def tries_before(context: RunContext, turn: int, model: Model) -> FailedTries:
-    """What an earlier session tried that left the run, or died, before there was a reply."""
-    failed = context.state.failed_calls
-    return failed.of(turn, name_of(model)) if failed else NO_TRIES
 
 
 async def pause(context: RunContext, delay_s: float, clock: Clock | None = None) -> None:

@@ -376,7 +376,7 @@ class RunHost:
     @property
     def keeps_checkpoints(self) -> bool:
         """Whether the user's host takes checkpoints; an engine need not make them else."""
-        return method(self._user, "checkpoint") is not None
+        return self._user is not None and method(self._user, "checkpoint") is not None
 
     def is_settled(self, key: str) -> bool:
         """Whether the log has what came of a step."""

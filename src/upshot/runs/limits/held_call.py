@@ -31,18 +31,8 @@ if TYPE_CHECKING:
 _posted: set[asyncio.Task[None]] = set()
 
 
-def held_call(
-    context: RunContext, model: Model, request: ModelRequest, known: Interrupt | None
-) -> HeldCall | None:
-    """What holds back a model call of a run, None where nothing does."""
-    plan = context.plan
-    if (plan.pacer is None and not plan.quotas) or context.recording is not None:
-        return None
-    return HeldCall(context, model, request, known)
-
-
 class HeldCall:
-    """One model call: what is reserved for each of its tries, and the wait for its turn.
+    """A model call of a run that has quotas or a pacer: what each of its tries reserves, and waits.
 
     Args:
         context: Of the run.

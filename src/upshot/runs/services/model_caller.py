@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypedDict
 
 import msgspec
 
@@ -23,20 +23,22 @@ from upshot.contract.model_calls import (
     RequestDigests,
     TextDelta,
 )
-from upshot.contract.protocols import Model, StreamItem
+from upshot.contract.protocols import Clock, Model, StreamItem
 from upshot.contract.run_control import Interrupt
+from upshot.contract.settings import Retry
 from upshot.contract.usage import Usage
 from upshot.models.registry import name_of
 from upshot.models.retry import call_with_retry, reply_of, stream_with_retry
 from upshot.runs.budget import money_of, tokens_of
 from upshot.runs.callbacks import blame, raised
 from upshot.runs.engine_api.exceptions import Failed, Interrupted
-from upshot.runs.limits.held_call import HeldCall, held_call
+from upshot.runs.limits.held_call import HeldCall
 from upshot.runs.redaction import has_marks
 from upshot.runs.run_context import RunContext
 from upshot.runs.services.hooks import before_model
-from upshot.runs.waits import retrying, tries_before
+from upshot.runs.task_supervisor import PausingClock
 from upshot.state.request_digests import RequestDigester
+from upshot.state.run_state import NO_TRIES, FailedTries
 from upshot.tools.execution.batch import SLICE
 
 
@@ -101,22 +103,20 @@ async def call_model(
     if first is not None:
         await first()
     # Ahead of the deciders, who need not be asked about what cannot be sent anyway.
-    spent = budget.spent()
-    if spent is not None:
+    if (spent := budget.spent()) is not None:
         raise Failed(spent)
     if context.plan.deciders or context.parent is not None:
         request = await before_model(context, request)
     # Else nobody would look at it.
-    name, digests = name_of(model), None
+    name, digests, held = name_of(model), None, None
     if recorder.is_heard or request.settings is not None:
         digests = await _digests(context, request, name, purpose)
     budget.turns += 1
-    if turn is None:
-        # Counted anew in each attempt, while the budget counts those of all.
-        turn = budget.turns - budget.turns_before
+    # Counted anew in each attempt, while the budget counts those of all.
+    turn = budget.turns - budget.turns_before if turn is None else turn
     started = ModelStarted(model=name, turn=turn, request=digests, purpose=purpose, step=step)
-    held = held_call(context, model, request, interrupt)
-    if held is not None:
+    if context.plan.holds_calls and context.recording is None:
+        held = HeldCall(context, model, request, interrupt)
         request = await held.begin(started)
     else:
         recorder.emit(started)
@@ -210,6 +210,8 @@ def _warn_of_lost_cache(
         context.recorder.warn(warning)
 
 
+# How long a wait may be for which nothing of a run is kept.
+_MAX_WAIT_S = 3600.0
 # What of a request stands before its messages.
 _CACHED = ("instructions", "tools")
 _NOT_CACHED = (
@@ -285,6 +287,34 @@ def _with_shown(response: ModelResponse, whole: str, seen: str) -> ModelResponse
     return msgspec.structs.replace(response, parts=parts)
 
 
+class _Trying(TypedDict):
+    """How failed model calls are tried again, as ``call_with_retry`` takes it."""
+
+    retry: Retry | None
+    clock: Clock
+    allow_empty: bool
+    deadline_monotonic: float | None
+    before: FailedTries
+
+
+def _trying(context: RunContext, before: FailedTries, model: Model) -> _Trying:
+    """How *model* is asked again; one with ``tries_once`` is asked again by who asked for it."""
+    plan, parking = context.plan, context.supervisor.parking
+    retry, clock = plan.retry, context.supervisor.interruptible_clock
+    if parking is not None:
+        clock = PausingClock(plan.clock, partial(parking.pause, context, is_asking=True))
+        if retry is not None and retry.max_wait_s is None:
+            retry = msgspec.structs.replace(retry, max_wait_s=_MAX_WAIT_S)
+    tries_once = bool(getattr(model, "tries_once", False))
+    return {
+        "retry": None if tries_once else retry,
+        "clock": clock,
+        "allow_empty": tries_once or plan.agent.allow_empty,
+        "deadline_monotonic": context.budget.deadline,
+        "before": before,
+    }
+
+
 class ModelCall:
     """One model call with its tries, while it is under way.
 
@@ -313,7 +343,9 @@ class ModelCall:
         interrupt: Interrupt | None,
         held: HeldCall | None,
     ) -> None:
-        self._before = tries_before(context, turn, model)
+        self._name, failed = name_of(model), context.state.failed_calls
+        # What an earlier session tried that left the run, or died, before there was a reply.
+        self._before = failed.of(turn, self._name) if failed else NO_TRIES
         self.failed_tries: int = self._before.count
         self._context = context
         self._model = model
@@ -336,7 +368,7 @@ class ModelCall:
             response, _ = await call_with_retry(
                 self._call if self._held is None else self._held.call_by(self._call),
                 on_retry=self._on_retry,
-                **retrying(context, self._before, self._model),
+                **_trying(context, self._before, self._model),
             )
         except asyncio.CancelledError:
             text = self._shown_text()
@@ -347,7 +379,7 @@ class ModelCall:
             raise
         except Exception as error:
             self._shown_text()
-            blame(error, f"the model {name_of(self._model)!r}", context.recorder.run_id)
+            blame(error, f"the model {self._name!r}", context.recorder.run_id)
             raise
         return response
 
@@ -358,7 +390,7 @@ class ModelCall:
         items = stream_with_retry(
             self._stream if self._held is None else self._held.stream_by(self._stream),
             on_retry=self._on_retry,
-            **retrying(context, self._before, self._model),
+            **_trying(context, self._before, self._model),
         )
         async for item in items:
             if isinstance(item, ModelResponse):
@@ -389,7 +421,7 @@ class ModelCall:
             await items.aclose()
         except Exception as error:
             # The promise kept: a run that is asked to stop stops, however its model cleans up.
-            message = raised(f"the model {name_of(self._model)!r}, left in a reply,", error)
+            message = raised(f"the model {self._name!r}, left in a reply,", error)
             context.recorder.warn(
                 RunWarning(code="model_failed", message=message, origin=Origin.MODEL)
             )
@@ -428,7 +460,7 @@ class ModelCall:
                 raise
         if not isinstance(response, ModelResponse):
             raise TypeError(
-                f"the model {name_of(self._model)!r} gave a value of type "
+                f"the model {self._name!r} gave a value of type "
                 f"{type(response).__name__}: return a ModelResponse(content=...)"
             )
         return response
@@ -446,7 +478,7 @@ class ModelCall:
         self._context.budget.add(response)
         self._context.recorder.emit(
             ModelRetried(
-                model=name_of(self._model),
+                model=self._name,
                 turn=self._turn,
                 tries=tries,
                 wait_s=wait_s,
