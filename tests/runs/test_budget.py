@@ -33,9 +33,9 @@ def test_the_sums_do_not_depend_on_when_they_are_asked_for(replies: list[ModelRe
     for reply in replies:
         for one in (once, often):
             one.add_unfinished() if reply is None else one.add(reply)
-        assert (often.usage, often.cost) == (often.usage, often.cost)
+        assert often.total == often.total
         often.since_mark()
-    assert (once.usage, once.cost) == (often.usage, often.cost)
+    assert once.total == often.total
 
 
 @given(REPLIES, st.integers(0, 12))
@@ -50,7 +50,7 @@ def test_marks_divide_the_whole(replies: list[ModelResponse], place: int) -> Non
     total = Usage()
     for usage, _ in parts:
         total = total + usage
-    assert total == whole.usage
+    assert total == whole.total[0]
 
 
 @pytest.mark.parametrize(
@@ -66,17 +66,18 @@ def test_a_call_without_a_price_is_counted(
 ) -> None:
     account = ledger()
     account.add(reply)
-    assert (account.usage, account.cost) == (usage, None)
+    assert account.total == (usage, None)
     account.add(PRICED)
-    assert account.cost is not None
-    assert account.cost.unpriced_calls == unpriced
+    cost = account.total[1]
+    assert cost is not None
+    assert cost.unpriced_calls == unpriced
 
 
 def test_a_childs_calls_count_for_its_parents() -> None:
     root = ledger()
     middle = ledger(root)
     ledger(middle).add(PRICED)
-    assert root.usage == middle.usage == Usage(input_tokens=1, api_calls=1)
+    assert root.total[0] == middle.total[0] == Usage(input_tokens=1, api_calls=1)
 
 
 def test_turns_are_a_runs_own_and_tokens_are_shared() -> None:
@@ -120,10 +121,11 @@ def at_once(*works: Callable[[], object], times: int = 3_000) -> None:
 def test_calls_of_other_threads_count_while_it_is_summed_up() -> None:
     root = ledger()
     inner = ledger(root)
-    at_once(lambda: inner.add(PRICED), lambda: root.usage, lambda: root.cost)
-    assert root.usage == Usage(input_tokens=3_000, api_calls=3_000)
-    assert root.cost is not None
-    assert root.cost.total == Decimal("300.0")
+    at_once(lambda: inner.add(PRICED), lambda: root.total)
+    usage, cost = root.total
+    assert usage == Usage(input_tokens=3_000, api_calls=3_000)
+    assert cost is not None
+    assert cost.total == Decimal("300.0")
 
 
 @pytest.mark.usefixtures("_impatient_threads")

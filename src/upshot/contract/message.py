@@ -394,21 +394,22 @@ class MessageList(Formed, Sequence[Message]):
 
     Attributes:
         encoded: What encoders keep of it, each under a key of its own.
+        items: The list behind it, in which a view has later messages too; not to be changed.
     """
 
-    __slots__ = ("_messages", "encoded")
+    __slots__ = ("encoded", "items")
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
-        self._messages = list(messages)
+        self.items: list[Message] = list(messages)
         self.encoded: dict[object, object] = {}
 
     def append(self, message: Message) -> None:
         """Add *message* at the end."""
-        self._messages.append(message)
+        self.items.append(message)
 
     def extend(self, messages: Iterable[Message]) -> None:
         """Add *messages* at the end, in order."""
-        self._messages.extend(messages)
+        self.items.extend(messages)
 
     def copy(self) -> MessageList:
         """An independent copy of the messages, without what was encoded."""
@@ -447,13 +448,13 @@ class MessageList(Formed, Sequence[Message]):
     @overload
     def __getitem__(self, index: slice) -> list[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | list[Message]:
-        return self._messages[index]
+        return self.items[index]
 
     def __len__(self) -> int:
-        return len(self._messages)
+        return len(self.items)
 
     def __iter__(self) -> Iterator[Message]:
-        return iter(self._messages)
+        return iter(self.items)
 
     def __add__(self, other: Sequence[Message]) -> list[Message]:
         return [*self, *other]
@@ -479,15 +480,15 @@ class _SoFar(MessageList):
     __slots__ = ("_count",)
 
     def __init__(self, whole: MessageList, count: int) -> None:
-        self._messages, self.encoded = whole._messages, whole.encoded
+        self.items, self.encoded = whole.items, whole.encoded
         self._count = count
 
     def append(self, message: Message) -> None:
         self.extend((message,))
 
     def extend(self, messages: Iterable[Message]) -> None:
-        self._messages, self.encoded = [*self, *messages], {}
-        self._count = len(self._messages)
+        self.items, self.encoded = [*self, *messages], {}
+        self._count = len(self.items)
 
     @overload
     def __getitem__(self, index: int) -> Message: ...
@@ -495,14 +496,14 @@ class _SoFar(MessageList):
     def __getitem__(self, index: slice) -> list[Message]: ...
     def __getitem__(self, index: int | slice) -> Message | list[Message]:
         if isinstance(index, slice):
-            return self._messages[slice(*index.indices(self._count))]
-        return self._messages[range(self._count)[index]]
+            return self.items[slice(*index.indices(self._count))]
+        return self.items[range(self._count)[index]]
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Message]:
-        return islice(self._messages, self._count)
+        return islice(self.items, self._count)
 
 
 class _Bundle(Tagged, frozen=True, kw_only=False, metaclass=CheckedMeta):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
@@ -45,7 +45,7 @@ from upshot.contract.message import (
 )
 from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
-from upshot.contract.usage import Cost, RateLimitState, Usage
+from upshot.contract.usage import NO_USAGE, Cost, RateLimitState, Usage
 from upshot.errors import Misuse, RunFailed
 
 # Looked up once: replies are made often.
@@ -162,7 +162,12 @@ class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in order."""
-        return tuple([part for part in self.parts if type(part) is ToolCall])
+        # Called often: before Python 3.12 a comprehension costs a call, a loop does not.
+        calls: list[ToolCall] = []
+        for part in self.parts:
+            if type(part) is ToolCall:
+                calls.append(part)
+        return tuple(calls)
 
     @property
     def reasoning(self) -> tuple[Reasoning, ...]:
@@ -455,3 +460,46 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
 
 ModelInput: TypeAlias = str | Sequence[Message] | ModelRequest
+
+
+class CountedCall(NamedTuple):
+    """One model call, or all those of a child run, as far as they count.
+
+    Attributes:
+        usage: Their tokens.
+        cost: Their money, None where none had a price.
+        unpriced: How many prices are missing; those of refused calls are not.
+    """
+
+    usage: Usage
+    cost: Cost | None
+    unpriced: int
+
+
+UNFINISHED = CountedCall(Usage(api_calls=1, unmeasured_calls=1), None, 1)
+"""A model call that was cut off before it answered."""
+
+
+def counted(response: ModelResponse) -> CountedCall:
+    """How a model call counts, well or not; it is at least one."""
+    usage, error = response.usage, response.error
+    is_told = bool(usage.unmeasured_calls or usage)
+    if error is None and usage.api_calls and is_told:
+        # Most calls come to this.
+        return CountedCall(usage, response.cost, 1)
+    if error is not None and not usage and ((error.status_code or 0) >= 400 or error.was_unsent):
+        # Not sent or turned away, it used nothing: the sums are whole without it.
+        return CountedCall(Usage(api_calls=max(1, usage.api_calls)), response.cost, 0)
+    if not (usage.api_calls and is_told):
+        missing = 0 if is_told else 1
+        usage = usage + Usage(api_calls=max(0, 1 - usage.api_calls), unmeasured_calls=missing)
+    return CountedCall(usage, response.cost, 1)
+
+
+def sum_of(calls: Iterable[CountedCall]) -> tuple[Usage, Cost | None]:
+    """Tokens and money of *calls*; None where none had a price."""
+    usage, costs = NO_USAGE, list[Cost | None]()
+    for call in calls:
+        usage = usage + call.usage
+        costs += [None] * call.unpriced if call.cost is None else [call.cost]
+    return usage, Cost.of_calls(costs)

@@ -173,12 +173,13 @@ class _Turns:
         self._stop_request = host.interrupts
         self._board = board
         self._model = model
-        self._seeded = len(board.seeded())
         # Around it another engine may be called again: it is handed back what it asks and calls,
         # and so are we.
         self._is_again = run.is_again
-        produced = board.so_far()[self._seeded :]
-        roles = [message.role for message in produced if message != _GO_ON]
+        roles: list[Role] = []
+        if board.last_produced() is not None:
+            produced = board.so_far()[len(board.seeded()) :]
+            roles = [message.role for message in produced if message != _GO_ON]
         # An earlier session may have used some up; nothing else adds user messages here.
         self._corrections = corrections - roles.count(Role.USER)
         self._number = roles.count(Role.ASSISTANT)
@@ -203,13 +204,11 @@ class _Turns:
     async def take(self) -> bool:
         """Do what the last message asks for; True when the run has its answer."""
         last = self._board.last_produced()
+        if last is not None and (calls := self._board.open_calls()):
+            await self._call_tools(calls)
+            return self._run.handoff is not None
         # The provider goes on with a reply that it paused when it is sent back as it is.
-        is_paused = last is not None and last.paused and not last.tool_calls
-        if last is None or last.role is not Role.ASSISTANT or is_paused:
-            open_calls = self._board.open_calls()
-            if open_calls:
-                await self._call_tools(open_calls)
-                return self._run.handoff is not None
+        if last is None or last.role is not Role.ASSISTANT or last.paused:
             if self._run.handoff is not None:
                 return True
             await self._stop_if_asked()
@@ -219,9 +218,6 @@ class _Turns:
                 await save_point(run, host, self._board, step=_POINT, iteration=number)
             await self._ask()
             return False
-        if last.tool_calls:
-            await self._call_tools(self._board.open_calls())
-            return self._run.handoff is not None
         if last.metadata.get(CUT):
             self._board.append(_GO_ON)
             return False
@@ -231,14 +227,19 @@ class _Turns:
 
     async def _ask(self) -> None:
         self._number += 1
-        response = self._logged_reply()
-        if response is None:
-            await self._run.ask_filters()
-            if self._run.agent.compaction is not None:
-                await self._run.compact()
-            response = await self._run.call_model(self._request(), model=self._model)
-        while response.error is not None and await self._run.compact(response.error):
-            response = await self._run.call_model(self._request(), model=self._model)
+        run = self._run
+        response = None if self._is_again else run.reply
+        if response is not None:
+            # It was paid for before the process ended, and counts once.
+            run.reply = None
+        else:
+            if run.agent.handoffs:
+                await run.ask_filters()
+            if run.agent.compaction is not None:
+                await run.compact()
+            response = await run.call_model(self._request(), model=self._model)
+        while response.error is not None and await run.compact(response.error):
+            response = await run.call_model(self._request(), model=self._model)
         if response.error is not None:
             self._fail(response, response.error, is_shown=False)
         self._board.append(response.to_message())
@@ -260,13 +261,6 @@ class _Turns:
             output_schema=self._run.output.schema,
             settings=self._run.settings,
         )
-
-    def _logged_reply(self) -> ModelResponse | None:
-        """A reply that was paid for before the process ended, once."""
-        if self._is_again:
-            return None
-        reply, self._run.reply = self._run.reply, None
-        return reply
 
     async def _stop_if_asked(self) -> None:
         stop = await self._stop_request()

@@ -592,7 +592,7 @@ class HttpModel:
             cost=self._prices.cost_of(response, self._billed, at=self._clock.now()),
             duration_ms=round((self._clock.monotonic() - started_s) * 1000),
         )
-        return with_output(response, request)
+        return response if request.output_schema is None else with_output(response)
 
 
 def close_reader(reader: StreamReader) -> ModelResponse:

@@ -256,7 +256,7 @@ class LibraryModel(ABC):
             provider_data={**data, "library": self._library},
             duration_ms=round((self._clock.monotonic() - started_s) * 1000),
         )
-        return with_output(response, request)
+        return response if request.output_schema is None else with_output(response)
 
     def _hide(self, key: object, url: str | None, headers: Mapping[str, str] | None) -> None:
         """Have errors repeat no key, header or credential of the address."""

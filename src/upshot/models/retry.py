@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from datetime import datetime
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -154,8 +155,9 @@ async def call_with_retry(
         The response of the last try, and the number of tries. If there was no further try because
         the wait would be too long, the error's retry_after_s is that wait.
     """
-    tries = _Tries(retry, clock, deadline_monotonic, on_retry, draw)
-    await tries.go_on(before)
+    tries = _Tries(retry, clock, deadline_monotonic, on_retry, draw, before=before)
+    if before.next_at is not None:
+        await tries.wait_until(before.next_at)
     while True:
         response = judged(await attempt(), allow_empty=allow_empty)
         if response.error is None:
@@ -183,8 +185,9 @@ async def stream_with_retry(
         The deltas of the last try, then its response. There was one try more than *on_retry* was
         called.
     """
-    tries = _Tries(retry, clock, deadline_monotonic, on_retry, draw)
-    await tries.go_on(before)
+    tries = _Tries(retry, clock, deadline_monotonic, on_retry, draw, before=before)
+    if before.next_at is not None:
+        await tries.wait_until(before.next_at)
     while True:
         response = UNANSWERED
         begun = False
@@ -210,22 +213,22 @@ class _Tries:
         deadline: float | None,
         on_retry: OnRetry | None,
         draw: Callable[[], float],
+        *,
+        before: FailedTries,
     ) -> None:
-        self.count = 1
+        self.count = before.count + 1
         self._retry = retry
         self._clock = clock
         self._deadline = deadline
         self._on_retry = on_retry
         self._draw = draw
-        self._was_empty = False
+        self._was_empty = before.was_empty
 
-    async def go_on(self, before: FailedTries) -> None:
-        """Count the tries of an earlier session, and wait for what is left of its last wait."""
-        self.count, self._was_empty = before.count + 1, before.was_empty
-        if before.next_at is not None:
-            left_s = (before.next_at - self._clock.now()).total_seconds()
-            if left_s > 0:
-                await self._clock.sleep(left_s)
+    async def wait_until(self, next_at: datetime) -> None:
+        """Wait for what is left of the wait that an earlier session was in."""
+        left_s = (next_at - self._clock.now()).total_seconds()
+        if left_s > 0:
+            await self._clock.sleep(left_s)
 
     async def wait_after(self, response: ModelResponse) -> bool:
         """Wait and return True if there is to be another try, else return False."""

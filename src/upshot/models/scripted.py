@@ -133,7 +133,7 @@ class ScriptedModel:
         response = self._to_response(_checked_reply(item), place)
         if self._is_named and response.cost is None and response.usage:
             response = await self._with_cost(response)
-        return with_output(response, asked)
+        return response if asked.output_schema is None else with_output(response)
 
     async def _with_cost(self, response: ModelResponse) -> ModelResponse:
         """*response* with what its usage costs at the model that this one is named after."""

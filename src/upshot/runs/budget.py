@@ -12,12 +12,17 @@ import msgspec
 from upshot.contract.base.enums import ErrorCode, Origin
 from upshot.contract.base.structs import Json
 from upshot.contract.error import AgentError
-from upshot.contract.model_calls import ModelResponse
+from upshot.contract.model_calls import (
+    UNFINISHED,
+    CountedCall,
+    ModelResponse,
+    counted,
+    sum_of,
+)
 from upshot.contract.protocols import Clock
 from upshot.contract.settings import Budget
 from upshot.contract.usage import NO_USAGE, Cost, Usage
 from upshot.runs.ending import StopReason
-from upshot.state.spending import UNFINISHED, CountedCall, counted, sum_of
 from upshot.tools.rate_limiter import ActiveTime
 
 _ZERO = Decimal(0)
@@ -91,33 +96,30 @@ class RunBudget:
         self.allowed: Budget = budget if parent is None else _within(budget, parent.left())
 
     @property
-    def usage(self) -> Usage:
-        """Tokens of all calls."""
-        if self._summed == len(self._calls):
-            return self._usage
-        with _LOCK:
-            self._sum_up()
-            return self._usage
-
-    @property
     def total(self) -> tuple[Usage, Cost | None]:
-        """Tokens and money of all calls."""
-        return (self.usage, self.cost) if self._calls else (NO_USAGE, None)
+        """Tokens of all calls, and money of the priced ones, the others counted in it.
 
-    @property
-    def cost(self) -> Cost | None:
-        """Money for all priced calls, the others counted; None where none was priced."""
+        The money is None where no call was priced.
+        """
         if not self._calls:
-            return None
+            return NO_USAGE, None
         with _LOCK:
-            self._sum_up()
-            total = Cost.of_calls(self._costs)
-            if total is None:
-                return None
+            # A tool's thread may append meanwhile: what comes after the slice is summed next time.
+            calls = self._calls[self._summed :]
+            for call in calls:
+                is_first = self._usage is NO_USAGE
+                self._usage = call.usage if is_first else self._usage + call.usage
+                if call.cost is not None:
+                    self._costs.append(call.cost)
+                else:
+                    self._unpriced += call.unpriced
+            self._summed += len(calls)
+            cost = Cost.of_calls(self._costs) if self._costs else None
+            if cost is None:
+                return self._usage, None
             # What is summed is kept as one.
-            self._costs = [total]
-            unpriced: list[Cost | None] = [None] * self._unpriced
-        return Cost.of_calls([total, *unpriced])
+            self._costs = [cost]
+            return self._usage, Cost.of_calls([cost, *[None] * self._unpriced])
 
     def add(self, response: ModelResponse) -> None:
         """Count one model call, well or not."""
@@ -157,18 +159,6 @@ class RunBudget:
             self.tell(call.usage.with_cost(call.cost))
         if self._parent is not None and not self.is_known:
             self._parent._add(call)
-
-    def _sum_up(self) -> None:
-        # A tool's thread may append meanwhile: what comes after the slice is summed next time.
-        calls = self._calls[self._summed :]
-        for call in calls:
-            self._usage = self._usage + call.usage
-            if call.cost is not None:
-                self._costs.append(call.cost)
-            else:
-                self._unpriced += call.unpriced
-        # Not the length of all: another may have come since. Last, for who reads it takes no lock.
-        self._summed += len(calls)
 
     def left(self) -> dict[str, Any]:
         """What it and the runs round it leave to a run inside, by the names of a Budget's fields.
@@ -227,10 +217,16 @@ class RunBudget:
 
     def spent_by_children(self) -> AgentError | None:
         """The same for a call of a child run, whose turns are its own."""
-        found = self._shared_limit()
-        if found is None and self._parent is not None:
-            found = self._parent.spent_by_children()
-        return found
+        if self.deadline is not None and self._clock.monotonic() >= self.deadline:
+            return _deadline_error(self.allowed)
+        if self.working is not None and self.working.left_s() <= 0:
+            return _working_error(self.working)
+        most, cap = self.budget.max_tokens, self.budget.max_cost_usd
+        if most is not None and (tokens := self._tokens()) >= most:
+            return _exceeded("tokens", most, tokens, "max_tokens")
+        if cap is not None and (money := self._money()) >= cap:
+            return _exceeded("cost_usd", float(cap), float(money), "max_cost_usd")
+        return None if self._parent is None else self._parent.spent_by_children()
 
     @property
     def limits_tools(self) -> bool:
@@ -249,24 +245,12 @@ class RunBudget:
             return f"max_calls_per_tool: {used_of_tool} of {limit_of_tool} of {name} are used"
         return "" if self._parent is None else self._parent.tools_spent(name)
 
-    def _shared_limit(self) -> AgentError | None:
-        if self.deadline is not None and self._clock.monotonic() >= self.deadline:
-            return _deadline_error(self.allowed)
-        if self.working is not None and self.working.left_s() <= 0:
-            return _working_error(self.working)
-        most, cap = self.budget.max_tokens, self.budget.max_cost_usd
-        if most is not None and (tokens := self._tokens()) >= most:
-            return _exceeded("tokens", most, tokens, "max_tokens")
-        if cap is not None and (money := self._money()) >= cap:
-            return _exceeded("cost_usd", float(cap), float(money), "max_cost_usd")
-        return None
-
     def _tokens(self) -> int:
         """All that are known; who tells only what went in has used that much at least."""
-        return self.elsewhere[0] + tokens_of(self.usage)
+        return self.elsewhere[0] + tokens_of(self.total[0])
 
     def _money(self) -> Decimal:
-        return self.elsewhere[1] + money_of(self.cost)
+        return self.elsewhere[1] + money_of(self.total[1])
 
 
 def tokens_of(usage: Usage) -> int:

@@ -83,8 +83,7 @@ def spent_in(past: RunState) -> Spent:
     taint = taint_in(past)
     taint = None if taint is None else taint.seen_from(run_id)
     spent = Spent(
-        budget.usage,
-        budget.cost,
+        *budget.total,
         tools,
         past.ended,
         taint,

@@ -3,10 +3,10 @@
 `run_state` holds the one fold: `RunState.add(event)` says what each event does, and nothing else
 in upshot walks events to find out what happened. Resuming, the result, `upshot show`, replay,
 telemetry and the list of runs read a state. `board` has the channels and variables that an engine
-works on, and is part of the state. `child_runs` has what a log says of child runs, `spending` how
-model calls add up, `summary` what an event changes in the list of runs. `activity` makes rows
-of the steps for people, and `run_view` all that the page of a run shows. `request_digests` makes
-the digests of what models are asked, by which a replay is compared.
+works on, and is part of the state. `child_runs` has what a log says of child runs, `summary` what
+an event changes in the list of runs. `activity` makes rows of the steps for people, and `run_view`
+all that the page of a run shows. `request_digests` makes the digests of what models are asked, by
+which a replay is compared.
 
 `stored_events` is the form in which events are logged. A fact stands in a log once: what earlier
 events say already is left out when an event is stored (`to_stored`) and put back when it is read

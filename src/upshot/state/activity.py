@@ -39,6 +39,8 @@ from upshot.contract.model_calls import (
     ModelRetried,
     ModelStarted,
     TextDelta,
+    counted,
+    sum_of,
 )
 from upshot.contract.pending import (
     AnyAnswer,
@@ -63,7 +65,6 @@ from upshot.contract.tool_calls import (
 from upshot.contract.usage import Cost, Usage
 from upshot.state.child_runs import bare_id, child_of, step_of
 from upshot.state.run_state import RunState
-from upshot.state.spending import counted, sum_of
 
 Kind: TypeAlias = Literal["model", "tool", "step", "mark"]
 Tone: TypeAlias = Literal["good", "odd", "bad", "plain"]

@@ -134,7 +134,7 @@ class Board:
     def so_far(self) -> MessageList:
         """The messages of the main channel up to where the engine has come again."""
         main = self._channels[MAIN_CHANNEL]
-        return main.so_far(len(main) - len(self._again.get(MAIN_CHANNEL, ())))
+        return main.so_far(len(main.items) - len(self._again.get(MAIN_CHANNEL, ())))
 
     def count(self, channel: str = MAIN_CHANNEL) -> int:
         """How many messages stand on *channel*."""
@@ -251,7 +251,7 @@ class Board:
                 made.append(
                     BoardChanged(
                         channel=channel,
-                        messages=tuple(messages[:count]),
+                        messages=tuple(messages.items[:count]),
                         variables=variables,
                         seeded=True,
                     )
@@ -260,7 +260,7 @@ class Board:
         if not made:
             made.append(BoardChanged(variables=variables, seeded=True))
         for channel, messages in self._channels.items():
-            if later := tuple(messages[self._seeded.get(channel, 0) :]):
+            if later := tuple(messages.items[self._seeded.get(channel, 0) :]):
                 made.append(BoardChanged(channel=channel, messages=later))
         return made
 
@@ -268,19 +268,19 @@ class Board:
         """What is on the board now is the seed."""
         if self._is_handed_over:
             self._part()
-        self._seeded = {name: len(messages) for name, messages in self._channels.items()}
+        self._seeded = {name: len(said.items) for name, said in self._channels.items()}
 
     def seeded(self, channel: str = MAIN_CHANNEL) -> tuple[Message, ...]:
         """What stood on *channel* when the engine started."""
-        return tuple(self._channels[channel][: self._seeded.get(channel, 0)])
+        return tuple(self._channels[channel].items[: self._seeded.get(channel, 0)])
 
     def produced(self) -> tuple[Message, ...]:
         """The messages of the main channel since then, in order."""
-        return tuple(self._channels[MAIN_CHANNEL][self._seeded.get(MAIN_CHANNEL, 0) :])
+        return tuple(self._channels[MAIN_CHANNEL].items[self._seeded.get(MAIN_CHANNEL, 0) :])
 
     def last_produced(self) -> Message | None:
         """The last message of ``so_far`` that was produced, None without one."""
-        main = self._channels[MAIN_CHANNEL]
+        main = self._channels[MAIN_CHANNEL].items
         count = len(main) - len(self._again.get(MAIN_CHANNEL, ()))
         return main[count - 1] if count > self._seeded.get(MAIN_CHANNEL, 0) else None
 
@@ -289,7 +289,7 @@ class Board:
 
         A reply that the provider paused and went on with is one text.
         """
-        main = self._channels[MAIN_CHANNEL]
+        main = self._channels[MAIN_CHANNEL].items
         first = self._seeded.get(MAIN_CHANNEL, 0)
         for place in range(len(main) - 1, first - 1, -1):
             if main[place].role is Role.ASSISTANT:
@@ -304,13 +304,15 @@ class Board:
     def open_calls(self) -> list[ToolCall]:
         """Calls of the last produced reply of ``so_far`` that have no tool message yet."""
         answers: dict[tuple[str | None, str], int] = {}
-        main = self._channels[MAIN_CHANNEL]
+        main = self._channels[MAIN_CHANNEL].items
         count = len(main) - len(self._again.get(MAIN_CHANNEL, ()))
         for place in range(count - 1, self._seeded.get(MAIN_CHANNEL, 0) - 1, -1):
             message = main[place]
             if message.role is Role.ASSISTANT:
                 calls = message.tool_calls
-                return [call for call in calls if not (answers and _take_answer(call, answers))]
+                if not answers:
+                    return list(calls)
+                return [call for call in calls if not _take_answer(call, answers)]
             key = message.tool_call_id, message.name
             answers[key] = answers.get(key, 0) + 1
         return []

@@ -511,7 +511,9 @@ class RunState(msgspec.Struct, eq=False):
             self.reply = self.replies[event.turn] = event.response
             self._reply_at = len(self.records)
             self.reply_calls = event.response.tool_calls
-            self._call_order = {call.id: place for place, call in enumerate(self.reply_calls)}
+            self._call_order = {}
+            for place, call in enumerate(self.reply_calls):
+                self._call_order[call.id] = place
             if (index := self.index) is not None:
                 index.settled_at, index.texts = {}, {}
                 index.replies[event.seq] = event.response
@@ -536,13 +538,13 @@ class RunState(msgspec.Struct, eq=False):
 
     def _tool_settled(self, event: ToolSettled) -> None:
         self.records.insert(self._place_of(event.record), event.record)
-        if event.record.is_untrusted and self.taint is None:
+        if self.taint is None and event.record.is_untrusted:
             self.taint = TaintOrigin(source=event.record.tool_name, call_id=event.record.call_id)
         if self._loose_stored and isinstance(event.record.outcome, ToolArtifactReference):
             self._loose_stored.pop(event.record.outcome.artifact_id, None)
         record = self.settled[event.record.call_id] = event.record
         self._end_begun(record.call_id, record.idempotency_key)
-        if self._is_asked_about(record):
+        if self.asked and self._is_asked_about(record):
             del self.asked[record.call_id]
             self.answers.pop(record.call_id, None)
         if (index := self.index) is not None:
@@ -629,7 +631,7 @@ class RunState(msgspec.Struct, eq=False):
             # Providers use call ids again, so outcomes count for the latest reply only.
             self.settled, self.unsettled = {}, {}
             # An error stays, for it is no message: the attempt ended with it.
-            if self.reply is not None and self.reply.success:
+            if self.reply is not None and self.reply.error is None:
                 self.reply = None
 
     def _compacted(self, event: Compacted) -> None:

@@ -39,11 +39,15 @@ from upshot.contract.events import (
 )
 from upshot.contract.message import MAIN_CHANNEL, Artifact, Message, Part, Text, Unknown
 from upshot.contract.model_calls import (
+    UNFINISHED,
+    CountedCall,
     ModelReplied,
     ModelResponse,
     ModelRetried,
     ModelStarted,
     RequestDigests,
+    counted,
+    sum_of,
 )
 from upshot.contract.pending import Pending, PendingApproval
 from upshot.contract.result import OUTPUT_VAR, AgentResult
@@ -61,7 +65,6 @@ from upshot.state.board import Board
 from upshot.state.child_runs import FORKED_FROM
 from upshot.state.request_digests import chain_of, digest_of_messages
 from upshot.state.run_state import LogIndex, RunState, effect_in, item_of
-from upshot.state.spending import UNFINISHED, CountedCall, counted, sum_of
 from upshot.state.summary import answer_text, tools_in
 
 S = TypeVar("S", bound=msgspec.Struct)

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.model_calls import ModelRequest, ModelResponse
+from upshot.contract.model_calls import ModelResponse
 from upshot.wire.headers import parse_integer
 
 
@@ -169,16 +169,15 @@ def _finite(digits: str) -> float | None:
 _FENCED = re.compile(r"\s*```[a-zA-Z]*\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
 
 
-def with_output(response: ModelResponse, request: ModelRequest) -> ModelResponse:
-    """*response* with its text decoded as the output, if *request* has an output schema.
+def with_output(response: ModelResponse) -> ModelResponse:
+    """*response* with its text decoded as the output, as a request with an output schema wants.
 
     The value is not checked against the schema. Text that is not JSON leaves the output None, and
     so does a reply with tool calls, which is not an answer yet.
     """
-    if request.output_schema is None or response.output is not None:
+    text = response.content
+    if response.output is not None or text is None or response.tool_calls or response.error:
         return response
-    if response.content is None or response.tool_calls or not response.success:
-        return response
-    fenced = _FENCED.fullmatch(response.content)
-    value = parse_json(fenced[1] if fenced else response.content)
+    fenced = _FENCED.fullmatch(text)
+    value = parse_json(fenced[1] if fenced else text)
     return response if isinstance(value, NotJson) else replace(response, output=value)

@@ -43,6 +43,7 @@ from upshot.contract.model_calls import (
     ModelResponse,
     ModelRetried,
     ModelStarted,
+    counted,
 )
 from upshot.contract.pending import PendingExternal, PendingQuestion
 from upshot.contract.run_control import Checkpoint, Interrupt
@@ -65,7 +66,6 @@ from upshot.runs.engine_api.steps import SharedWork, Steps
 from upshot.runs.recorder import Recorder, Subscriber
 from upshot.runs.run_context import RunContext
 from upshot.state.child_runs import child_of
-from upshot.state.spending import counted_usage
 
 
 def interrupt_of(asked: object) -> Interrupt:
@@ -456,7 +456,7 @@ class RunHost:
         """Log what an engine used, unless an earlier session has logged this report of it."""
         state, attempt = self._context.state, self._recorder.attempt
         # With the call itself: later sessions count what stands there, and nothing else.
-        usage = counted_usage(response)
+        usage = counted(response).usage
         logged = {event.number: event.response for event in state.reported[state.reported_before :]}
         while True:
             number = self._reports[attempt] = self._reports.get(attempt, 0) + 1

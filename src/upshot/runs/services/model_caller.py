@@ -63,8 +63,9 @@ async def _look_elsewhere(context: RunContext, loop: asyncio.AbstractEventLoop) 
     usage, cost = await used(id, without=outer.info.run_id)
     tokens, money = tokens_of(usage), money_of(cost)
     if outer is not context:
-        tokens += tokens_of(outer.budget.usage) - tokens_of(own.usage)
-        money += money_of(outer.budget.cost) - money_of(own.cost)
+        (all_usage, all_cost), (own_usage, own_cost) = outer.budget.total, own.total
+        tokens += tokens_of(all_usage) - tokens_of(own_usage)
+        money += money_of(all_cost) - money_of(own_cost)
     own.elsewhere = tokens, money
 
 
