@@ -18,7 +18,7 @@ from upshot.contract import Event
 from upshot.journal import SqliteJournal
 from upshot.journal.event_codec import Entry, to_entry
 from upshot.journal.sql.writer import Writer
-from upshot.journal.sqlite.batch import FileBatch, FileCommitter, RunEnd
+from upshot.journal.sqlite.sqlite_journal import FileBatch, FileCommitter, RunEnd
 from upshot.journal.sqlite.tables import Database, open_database
 
 __all__ = ["AIM", "Tape", "TapedJournal", "journal", "lookup", "run_steps", "store"]

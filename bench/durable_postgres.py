@@ -22,7 +22,7 @@ from bench.interleave import ROUNDS
 from tests.postgres import NAMED, PostgresServer, find_postgres, started_server
 from upshot.journal import MemoryJournal, PostgresJournal
 from upshot.journal.event_codec import Entry, checksum
-from upshot.journal.postgres.batch import ServerCommitter
+from upshot.journal.postgres.postgres_journal import ServerCommitter
 from upshot.journal.postgres.server import Line, Server
 from upshot.journal.sql.leases import claim_run
 from upshot.journal.sql.own_lease import OwnLease

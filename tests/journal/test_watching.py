@@ -21,7 +21,7 @@ from upshot.journal.postgres.listening import ServerListener, payload_of
 from upshot.journal.postgres.server import Server
 from upshot.journal.postgres.urls import is_url, shown_place, split_url
 from upshot.journal.shared import Submission, Wish
-from upshot.journal.sqlite.listening import FileListener
+from upshot.journal.sqlite.sqlite_journal import FileListener
 from upshot.journal.watching import DUE, Changes, Listener, of_run, watch, wishes_of
 
 NOW = datetime(2026, 11, 23, tzinfo=UTC)

@@ -13,7 +13,7 @@ from upshot.contract import RunStarted
 from upshot.errors import JournalError, Misuse
 from upshot.journal import PostgresJournal
 from upshot.journal.lease_holder import LeaseHolder, this_process
-from upshot.journal.postgres.batch import ServerCommitter
+from upshot.journal.postgres.postgres_journal import ServerCommitter
 from upshot.journal.postgres.server import Line, Server
 from upshot.journal.run_list import TurnClaim, TurnInTheWay
 from upshot.journal.sql.connection import WriteConnection

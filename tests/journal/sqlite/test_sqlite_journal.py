@@ -32,7 +32,7 @@ from upshot.errors import JournalError, Misuse
 from upshot.journal import SqliteJournal, open_journal
 from upshot.journal.event_codec import to_entry
 from upshot.journal.sql.writer import Writer
-from upshot.journal.sqlite.batch import FileCommitter
+from upshot.journal.sqlite.sqlite_journal import FileCommitter
 from upshot.journal.sqlite.tables import open_database
 
 

@@ -6,8 +6,8 @@ for a file, and so both journals run the same code.
 
 The life of a commit:
     ``ServerCommitter`` gets what has gathered. Plain events of any number of runs are one statement
-    and one round trip (``rows`` packs them into arrays): it locks the rows of the runs in the order
-    of their numbers, compares their epochs, checks that each log ends with the event that this
+    and one round trip (``server`` packs them into arrays): it locks the rows of the runs in order
+    of their numbers, compares epochs, checks that each log ends with the event that this
     writer knows, by its checksum, and writes to the runs that pass. Whatever else there is makes
     it a transaction, whose number is kept in ``commits``.
 

@@ -23,8 +23,7 @@ from psycopg.errors import (
 
 from upshot.errors import UpshotError
 from upshot.journal.pieces import Keep, PieceRow, pieces_of, shown_run
-from upshot.journal.postgres.rows import numbers
-from upshot.journal.postgres.server import Line, Server, ServerConnection, reason_of
+from upshot.journal.postgres.server import Line, Server, ServerConnection, numbers, reason_of
 from upshot.journal.watching import POLL_S, run_of
 
 logger: logging.Logger = logging.getLogger("upshot.journal")

@@ -21,6 +21,8 @@ HOLDER = "holder_of(holder, (SELECT until FROM leases WHERE leases.holder = runs
 """Who holds a run, as ``read_holder`` reads it, with what is left of the lease."""
 IS_NEW = f"(due_reason IN {NEW})"
 """``DueRun.is_new``, in SQL and in an index."""
+NOW_US = "now_us()"
+"""The database's clock."""
 SKIP_LOCKED = "/* not those that others write to */"
 """At the end of a statement that locks its rows: in a file, the whole file is locked."""
 IN_ANY_LANGUAGE = "/* in any language */"

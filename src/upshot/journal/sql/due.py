@@ -1,4 +1,6 @@
-"""Runs that somebody has to take up: submitted ones, and others whose row says that they are due.
+"""Runs that somebody has to take up: submitted, due by their row, or with a wish of others.
+
+A wish is a row beside the log: the first one for each question of a run, or that the run stop.
 
 Moments are in microseconds since 1970, by the database's clock.
 """
@@ -8,15 +10,32 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from upshot.contract.base.enums import Status
-from upshot.contract.codec import decode
+from upshot.contract.codec import decode, encode
 from upshot.journal.event_codec import from_micros
 from upshot.journal.lease_holder import NOBODY, read_holder
 from upshot.journal.run_list import RunQuery
-from upshot.journal.shared import QUEUED, DueRun, OtherUser, Submission, is_past_key, taken_id
-from upshot.journal.sql.connection import HOLDER, IS_NEW, SKIP_LOCKED, Connection, WriteConnection
-from upshot.journal.sql.queries import FREE, number_of, read_summaries
-from upshot.journal.sql.submissions import NOW_US, keep_submission, queue_run
-from upshot.journal.watching import DUE
+from upshot.journal.shared import (
+    QUEUED,
+    DueRun,
+    OtherUser,
+    Stop,
+    Submission,
+    Wish,
+    is_past_key,
+    taken_id,
+)
+from upshot.journal.sql.connection import (
+    HOLDER,
+    IS_NEW,
+    NOW_US,
+    SKIP_LOCKED,
+    Connection,
+    WriteConnection,
+)
+from upshot.journal.sql.inbox import drop_item
+from upshot.journal.sql.queries import FREE, last_seq, number_of, read_summaries
+from upshot.journal.sql.submissions import keep_submission, queue_run
+from upshot.journal.watching import DUE, wishes_of
 from upshot.state.summary import RUNNING, owner_of
 
 # A run that was taken and has neither a log nor a submission had not begun; who has ended is never
@@ -147,3 +166,66 @@ def make_due_soon(connection: WriteConnection, run_id: str, reason: str) -> None
         (run_id,) = parent
     connection.execute(_SOON, (0, reason, run_id))
     connection.told.add(DUE)
+
+
+# No question is named by one word.
+_STOPS = "item IN ('cancel', 'interrupt')"
+_READ_WISHES = f"SELECT CAST(body AS TEXT) FROM wishes WHERE run_id = ? AND NOT {_STOPS}"
+_READ_STOPS = f"SELECT CAST(body AS TEXT) FROM wishes WHERE {_STOPS} AND run_id IN "
+_STOP = "INSERT INTO wishes (run_id, item, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+_DROP_STOPS = f"DELETE FROM wishes WHERE run_id = ? AND {_STOPS}"
+# So many places a statement may have.
+_CHUNK = 500
+_ADD_WISH = "INSERT INTO wishes (run_id, item, body) VALUES (?, ?, ?)"
+_HOLDER_OF = f"SELECT {HOLDER} FROM runs WHERE run_id = ?"
+
+
+def place_wish(connection: WriteConnection, wish: Wish, seq: int) -> Wish | None:
+    """Keep a wish within a transaction; see ``SharedJournal.place_wish``."""
+    connection.lock_run(wish.run_id)
+    for one in read_wishes(connection, wish.run_id):
+        if one.item == wish.item:
+            return one
+    if seq and (_is_held(connection, wish.run_id) or last_seq(connection, wish.run_id) != seq):
+        return None
+    connection.execute(_ADD_WISH, (wish.run_id, wish.item, encode(wish).decode()))
+    drop_item(connection, wish.run_id, wish.item)
+    connection.told.add(wishes_of(wish.run_id))
+    if seq:
+        make_due_soon(connection, wish.run_id, "answered")
+    return wish
+
+
+def read_wishes(connection: Connection, run_id: str) -> list[Wish]:
+    """All wishes of a run."""
+    return [decode(body, Wish) for (body,) in connection.execute(_READ_WISHES, (run_id,))]
+
+
+def place_stop(connection: WriteConnection, stop: Stop) -> None:
+    """Keep a wish to stop within a transaction; see ``SharedJournal.place_stop``."""
+    connection.lock_run(stop.run_id)
+    connection.execute(_STOP, (stop.run_id, stop.kind, encode(stop).decode()))
+    connection.told.add(wishes_of(stop.run_id))
+    # Also of a run that is worked on: if it parks before it has heard, it is taken up again.
+    make_due_soon(connection, stop.run_id, stop.kind)
+
+
+def read_stops(connection: Connection, run_ids: Sequence[str]) -> list[Stop]:
+    """The wishes that any of some runs stop."""
+    found: list[Stop] = []
+    for start in range(0, len(run_ids), _CHUNK):
+        some = run_ids[start : start + _CHUNK]
+        rows = connection.execute(f"{_READ_STOPS} ({', '.join('?' * len(some))})", some)
+        found += [decode(body, Stop) for (body,) in rows]
+    return found
+
+
+def drop_stops(connection: WriteConnection, run_id: str) -> None:
+    """Forget the wishes that a run stop."""
+    connection.execute(_DROP_STOPS, (run_id,))
+
+
+def _is_held(connection: Connection, run_id: str) -> bool:
+    row = connection.execute(_HOLDER_OF, (run_id,)).fetchone()
+    holder = read_holder(row[0]) if row else None
+    return holder is not None and holder.may_work

@@ -6,8 +6,8 @@ import time
 from typing import NamedTuple
 
 from upshot.contract.base.structs import Value
-from upshot.journal.sql.connection import Connection
-from upshot.journal.sql.due import IS_OPEN, NOW_US
+from upshot.journal.sql.connection import NOW_US, Connection
+from upshot.journal.sql.due import IS_OPEN
 from upshot.journal.sql.leases import read_holders
 
 _DUE = f"""SELECT count(*), coalesce({NOW_US} - min(due_at), 0) FROM runs

@@ -15,12 +15,11 @@ from upshot.journal.event_codec import Damage, Entry, damage_error, epoch_error,
 from upshot.journal.lease_holder import NOBODY, LeaseHolder, read_holder
 from upshot.journal.run_list import TurnClaim, TurnInTheWay
 from upshot.journal.shared import QUEUED
-from upshot.journal.sql.connection import HOLDER, Connection, WriteConnection, keys_of
+from upshot.journal.sql.connection import HOLDER, NOW_US, Connection, WriteConnection, keys_of
 from upshot.journal.sql.due import IS_OPEN
 from upshot.journal.sql.inbox import keep_asks
 from upshot.journal.sql.own_lease import OwnLease, this_holder
 from upshot.journal.sql.queries import number_of, read_entries, scan_run
-from upshot.journal.sql.submissions import NOW_US
 from upshot.journal.watching import DUE
 from upshot.state.summary import NO_ASKS, RUNNING, SUMMARY_KINDS, asks_after, summary_change
 

@@ -1,4 +1,4 @@
-"""Reads, exports and imports stored runs."""
+"""Reads, exports and imports stored runs, and what stands beside them: notes, shared values."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from upshot.contract.base.enums import Status
+from upshot.contract.codec import encode
 from upshot.contract.protocols import DayCost, Note, RunCounts, RunSummary
 from upshot.contract.usage import NO_USAGE, Cost, Usage, to_money
 from upshot.errors import JournalError
@@ -22,6 +23,7 @@ from upshot.journal.sql.connection import (
     HOLDER,
     IN_ANY_LANGUAGE,
     NEVER,
+    NOW_US,
     SEQ_BITS,
     SEQ_MASK,
     Connection,
@@ -30,7 +32,6 @@ from upshot.journal.sql.connection import (
     place_in_list,
 )
 from upshot.journal.sql.inbox import keep_asks, take_in
-from upshot.journal.sql.notes import keep_note, read_notes
 from upshot.journal.sql.sql_artifacts import insert_artifact, read_artifacts
 from upshot.journal.sql.writer import Worker, note_entries
 from upshot.state.run_state import EFFECTS
@@ -493,3 +494,65 @@ def _make_room(connection: WriteConnection, run_id: str) -> tuple[int, int]:
     if last_seq(connection, run_id):
         raise already_there(run_id)
     return row
+
+
+_DROP_NOTE = "DELETE FROM notes WHERE run_id = ? AND name = ? AND author = ?"
+_KEEP_NOTE = "INSERT INTO notes (run_id, name, author, at, body) VALUES (?, ?, ?, ?, ?)"
+_READ_NOTES = """SELECT CAST(name AS TEXT), CAST(author AS TEXT), at, CAST(body AS TEXT) FROM notes
+    WHERE run_id = ? ORDER BY at, name, author"""
+
+
+def keep_note(connection: WriteConnection, note: Note) -> None:
+    """Keep a note in place of that of its name by the same person; see ``SharedJournal.note``."""
+    connection.lock_run(note.run_id)
+    connection.execute(_DROP_NOTE, (note.run_id, note.name, note.by))
+    if note.value is not None:
+        body = encode(note.value).decode()
+        connection.execute(_KEEP_NOTE, (note.run_id, note.name, note.by, to_micros(note.at), body))
+
+
+def read_notes(connection: Connection, run_id: str) -> list[Note]:
+    """The notes on a run, oldest first."""
+    return [
+        Note(run_id=run_id, name=name, by=by, at=from_micros(at), value=msgspec.json.decode(body))
+        for name, by, at, body in connection.execute(_READ_NOTES, (run_id,)).fetchall()
+    ]
+
+
+# The row stays locked until the end, also one that was not there.
+_READ_VALUE = """INSERT INTO shared_values (name, body) VALUES (?, '')
+    ON CONFLICT (name) DO UPDATE SET body = shared_values.body RETURNING CAST(body AS TEXT)"""
+_LOOK_AT_VALUE = "SELECT CAST(body AS TEXT) FROM shared_values WHERE name = ?"
+_WRITE_VALUE = "UPDATE shared_values SET body = ? WHERE name = ?"
+_FORGET_VALUES = "DELETE FROM shared_values WHERE name >= ? AND name < ?"
+
+
+def read_value(connection: Connection, name: str) -> str:
+    """The value as it was last committed, "" where there is none."""
+    row = connection.execute(_LOOK_AT_VALUE, (name,)).fetchone()
+    return "" if row is None else row[0]
+
+
+class StoredValues:
+    """The values within a transaction; plays the role SharedValues.
+
+    Args:
+        connection: Writes.
+    """
+
+    def __init__(self, connection: WriteConnection) -> None:
+        self._connection = connection
+        self.now_us: int = connection.execute(f"SELECT {NOW_US}").fetchone()[0]
+
+    def read(self, name: str) -> str:
+        """See ``SharedValues.read``."""
+        (body,) = self._connection.execute(_READ_VALUE, (name,)).fetchall()[0]
+        return body
+
+    def write(self, name: str, body: str) -> None:
+        """See ``SharedValues.write``."""
+        self._connection.execute(_WRITE_VALUE, (body, name))
+
+    def forget(self, first: str, end: str) -> None:
+        """See ``SharedValues.forget``."""
+        self._connection.execute(_FORGET_VALUES, (first, end))

@@ -23,7 +23,7 @@ from upshot.journal.sql.connection import SEQ_BITS, Connection, WriteConnection,
 from upshot.journal.sql.conversations import committed_of
 from upshot.journal.sql.inbox import keep_asks
 from upshot.journal.sql.leases import read_holders, turn_in_the_way
-from upshot.journal.sql.shared_values import StoredValues
+from upshot.journal.sql.queries import StoredValues
 from upshot.journal.sql.submissions import forget_submission, redact_submission
 from upshot.journal.watching import of_run
 from upshot.state.redacted_events import redacted, with_digest

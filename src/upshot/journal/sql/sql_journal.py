@@ -58,7 +58,17 @@ from upshot.journal.sql.conversations import (
     store_snapshot,
     used_elsewhere,
 )
-from upshot.journal.sql.due import make_due, read_due, reserve_due, submit_run
+from upshot.journal.sql.due import (
+    drop_stops,
+    make_due,
+    place_stop,
+    place_wish,
+    read_due,
+    read_stops,
+    read_wishes,
+    reserve_due,
+    submit_run,
+)
 from upshot.journal.sql.health import JournalHealth, read_facts
 from upshot.journal.sql.inbox import (
     has_untold,
@@ -76,14 +86,19 @@ from upshot.journal.sql.leases import (
     release_runs,
     wait_for_end,
 )
-from upshot.journal.sql.notes import keep_note, read_notes
 from upshot.journal.sql.own_lease import OwnLease, claimed_epoch
-from upshot.journal.sql.queries import Reader, export_run, import_run
+from upshot.journal.sql.queries import (
+    Reader,
+    StoredValues,
+    export_run,
+    import_run,
+    keep_note,
+    read_notes,
+    read_value,
+)
 from upshot.journal.sql.removal import redact_runs, remove_runs
-from upshot.journal.sql.shared_values import StoredValues, read_value
 from upshot.journal.sql.sql_artifacts import SqlArtifactStore
 from upshot.journal.sql.submissions import read_submission, withdraw_run
-from upshot.journal.sql.wishes import drop_stops, place_stop, place_wish, read_stops, read_wishes
 from upshot.journal.sql.writer import Writer
 from upshot.journal.watching import Watch
 from upshot.state.turns import ConversationState, KeptTurns, Lift

@@ -9,13 +9,10 @@ from upshot.contract.codec import decode, encode
 from upshot.contract.model_calls import Request
 from upshot.journal.event_codec import to_micros
 from upshot.journal.shared import KEY_LIFE, QUEUED, Submission, handed_over, redacted_submission
-from upshot.journal.sql.connection import Connection, WriteConnection
+from upshot.journal.sql.connection import NOW_US, Connection, WriteConnection
 from upshot.journal.watching import DUE, of_run
 from upshot.state.child_runs import CHAIN_OPTION, child_id
 from upshot.state.summary import listed_request, owner_of
-
-NOW_US = "now_us()"
-"""The database's clock, in the shared statements."""
 
 _KEY_LIFE_US = int(KEY_LIFE.total_seconds() * 1_000_000)
 _KEEP = "INSERT INTO submissions (run_id, key, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"

@@ -1,32 +1,47 @@
-"""SqliteJournal: a log in a file."""
+"""SqliteJournal: a log in a file, with what writes its commits and hears of those of others."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import suppress
 from functools import partial
 from os import PathLike
-from typing import ClassVar, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
-from upshot.errors import JournalError
-from upshot.journal.event_codec import FORMAT
-from upshot.journal.sql.connection import Connection
+from upshot.errors import JournalError, UpshotError
+from upshot.journal.event_codec import FORMAT, Entry, gap_error
+from upshot.journal.pieces import Keep, shown_run
+from upshot.journal.sql.connection import SEQ_BITS, SEQ_MASK, Connection
+from upshot.journal.sql.own_lease import OwnLease
 from upshot.journal.sql.queries import Reader
 from upshot.journal.sql.sql_journal import SqlJournal
-from upshot.journal.sql.writer import Writer
-from upshot.journal.sqlite.batch import FileCommitter
-from upshot.journal.sqlite.listening import FileListener
-from upshot.journal.sqlite.live_file import LiveFile
+from upshot.journal.sql.writer import (
+    Batch,
+    Committed,
+    Item,
+    TellHeld,
+    Writer,
+    misfit,
+    misplaced,
+    note_entries,
+)
+from upshot.journal.sqlite.live_file import WANTED_S, LiveFile
 from upshot.journal.sqlite.tables import (
     BUSY_S,
     FILE_ERRORS,
+    Database,
     add_clock,
     clear_room,
     is_read_only,
     open_database,
     open_to_read,
 )
+from upshot.journal.watching import run_of
 
 T = TypeVar("T")
 
@@ -128,3 +143,260 @@ def _connect(path: str) -> sqlite3.Connection:
     connection.execute("PRAGMA query_only = ON")
     add_clock(connection)
     return connection
+
+
+# How often the file is looked at while anybody waits.
+_TICK_S = 0.025
+_LAST = f"""SELECT max(id) FROM events WHERE id BETWEEN
+    (SELECT run_no << {SEQ_BITS} FROM runs WHERE run_id = ?)
+    AND (SELECT (run_no << {SEQ_BITS}) | {SEQ_MASK} FROM runs WHERE run_id = ?)"""
+
+
+class FileListener:
+    """Looks at a file; plays the role Listener.
+
+    Args:
+        path: The file.
+        connect: Opens it for reading.
+        keep: Takes the pieces that other processes show.
+    """
+
+    def __init__(self, path: str, connect: Callable[[str], sqlite3.Connection], keep: Keep) -> None:
+        self._path = path
+        self._keep = keep
+        self._live = LiveFile(path)
+        # The place of the last piece of each run that was handed on, and when to say again that
+        # they are wanted.
+        self._places: dict[str, tuple[int, int]] = {}
+        self._renew_at = 0.0
+        self._connect = connect
+        self._connection: sqlite3.Connection | None = None
+        self._bell = threading.Event()
+        # A number that SQLite changes with every commit of another connection.
+        self._version = 0
+        # The key of the last event of each run that is watched, as it was seen last.
+        self._ends: dict[str, int | None] = {}
+
+    def wait(self, topics: Collection[str]) -> Collection[str] | None:
+        """See ``Listener.wait``."""
+        self._bell.wait(_TICK_S if topics else None)
+        self._bell.clear()
+        # A folder that cannot be written has no pieces.
+        with suppress(sqlite3.Error, OSError):
+            self._read_pieces({run for one in topics if (run := shown_run(one)) is not None})
+        try:
+            return self._look(topics)
+        except (*FILE_ERRORS, UpshotError):
+            # Whoever looks for himself is told what is wrong.
+            self._drop()
+            return None
+
+    def wake(self) -> None:
+        """See ``Listener.wake``."""
+        self._bell.set()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._live.close()
+        self._drop()
+
+    def _look(self, topics: Collection[str]) -> Collection[str]:
+        """Which topics may have changed since the last look."""
+        if self._connection is None:
+            self._connection = self._connect(self._path)
+        (version,) = self._connection.execute("PRAGMA data_version").fetchone()
+        logs = {topic for topic in topics if shown_run(topic) is None}
+        if version == self._version and self._ends.keys() == logs:
+            return ()
+        # A commit of another run wakes nobody; of wishes and due runs any commit may be a change.
+        is_new = version != self._version
+        self._version, before = version, self._ends
+        self._ends = {topic: self._end_of(topic) for topic in logs}
+        return [
+            topic
+            for topic, end in self._ends.items()
+            if topic not in before or (is_new and (end is None or end != before[topic]))
+        ]
+
+    def _read_pieces(self, run_ids: set[str]) -> None:
+        """Hand on the pieces of these runs."""
+        if not run_ids:
+            self._places = {}
+            return
+        now, new = time.monotonic(), run_ids - self._places.keys()
+        if new or now > self._renew_at:
+            self._live.want(run_ids)
+            self._renew_at = now + WANTED_S / 3
+            self._places = {run_id: self._places.get(run_id, (0, 0)) for run_id in run_ids}
+        if self._live.has_changed() or new:
+            rows = self._live.read(self._places)
+            self._places.update((row.run_id, (row.seq, row.part)) for row in rows)
+            self._keep(rows)
+
+    def _end_of(self, topic: str) -> int | None:
+        run_id = run_of(topic)
+        if run_id is None or self._connection is None:
+            return None
+        return self._connection.execute(_LAST, (run_id, run_id)).fetchone()[0]
+
+    def _drop(self) -> None:
+        connection, self._connection, self._ends = self._connection, None, {}
+        if connection is not None:
+            with suppress(sqlite3.Error):
+                connection.close()
+
+
+_END = f"""SELECT run_no, epoch, coalesce((SELECT max(id) & {SEQ_MASK} FROM events
+        WHERE id BETWEEN run_no << {SEQ_BITS} AND (run_no << {SEQ_BITS}) | {SEQ_MASK}), 0)
+    FROM runs WHERE run_id = ?"""
+_BEGIN_RUN = "INSERT INTO runs (run_id) VALUES (?)"
+
+
+class RunEnd(NamedTuple):
+    """Where the log of a run ends.
+
+    Attributes:
+        run_no: The run's number in this file.
+        epoch: That of the last claim, 0 for none.
+        last_seq: Seq of the last event, 0 for none.
+    """
+
+    run_no: int
+    epoch: int
+    last_seq: int
+
+
+class FileCommitter:
+    """Writes to a journal's file; plays the role Committer."""
+
+    def __init__(self, database: Database, lease: OwnLease, tell: TellHeld) -> None:
+        self._database = database
+        self._lease = lease
+        self._tell = tell
+        self._ends: dict[str, RunEnd] = {}
+        self._live = LiveFile(database.path)
+
+    def commit(self, items: Sequence[Item]) -> Committed:
+        """See ``Committer.commit``."""
+        batch = FileBatch(self._database, self._ends)
+        with self._database.turn:
+            batch.write(items)
+        self._lease.commit()
+        # SQLite writes into a file that was deleted or replaced without a word.
+        self._database.check_place()
+        if wanted := self._live.wanted():
+            batch.committed.shown = wanted & batch.committed.written.keys()
+        return batch.committed
+
+    def announce(self, committed: Committed) -> None:
+        """Other processes see for themselves that the file has changed."""
+
+    @property
+    def rest_s(self) -> float | None:
+        """While a run may be held, the lease has to be renewed."""
+        return self._lease.due_s
+
+    def rest(self) -> None:
+        """Renew the lease, while any run is held."""
+        database, lease = self._database, self._lease
+        lease.begin_renewal()
+        # A file that is kept by another process is no harm yet: the next renewal waits for it.
+        with contextlib.suppress(sqlite3.Error), database.turn:
+            with _transaction(database):
+                held = lease.renew(database)
+                if not held:
+                    database.forget_leases()
+            lease.commit()
+            self._tell(held)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._live.close()
+        self._database.close()
+
+
+class FileBatch(Batch):
+    """One transaction.
+
+    Args:
+        database: Not within a transaction.
+        ends: What is known of the runs from the batches before; kept up to date.
+    """
+
+    def __init__(self, database: Database, ends: dict[str, RunEnd]) -> None:
+        super().__init__(database)
+        self._database = database
+        self._ends = ends
+
+    def write(self, items: Sequence[Item]) -> None:
+        """Write all of *items* in their order, and commit.
+
+        Raises:
+            sqlite3.Error: Nothing at all was written.
+        """
+        try:
+            with _transaction(self._database):
+                self.fill(items)
+        except BaseException:
+            # What was known of the runs may have been written by the transaction that is rolled
+            # back.
+            self._ends.clear()
+            raise
+
+    def append(self, groups: dict[str, list[Entry]]) -> None:
+        """See ``Batch.append``."""
+        for run_id, entries in groups.items():
+            self.note(run_id, entries, self._append(run_id, entries))
+
+    def _append(self, run_id: str, entries: list[Entry]) -> JournalError | None:
+        """Write the entries of one run; returns why not where they do not fit."""
+        if (error := misplaced(entries)) is not None:
+            return error
+        first, last = entries[0], entries[-1]
+        end = self._ends.get(run_id)
+        # Looked up in the file only when needed: for a run in progress the last batch has told.
+        if end is None or end.epoch != first.epoch:
+            end = self._find_end(run_id, first.epoch)
+        if (error := misfit(first, end.epoch, end.last_seq)) is not None:
+            return error
+        try:
+            is_written = self._database.insert_events(end.run_no, entries)
+        except sqlite3.IntegrityError:
+            # Another journal appended under the same epoch. The first key is taken, so nothing of
+            # the run was written.
+            is_written = False
+        if not is_written:
+            self._ends.pop(run_id, None)
+            found = self._find_end(run_id, first.epoch)
+            error = misfit(first, found.epoch, found.last_seq)
+            return error or gap_error(run_id, first.seq, found.last_seq)
+        note_entries(self._database, end.run_no, entries)
+        # Several journals may append to a run that is not claimed.
+        if first.epoch and not (last.change is not None and last.change.is_end):
+            self._ends[run_id] = RunEnd(end.run_no, end.epoch, last.seq)
+        else:
+            self._ends.pop(run_id, None)
+        return None
+
+    def _find_end(self, run_id: str, epoch: int) -> RunEnd:
+        row = self._database.execute(_END, (run_id,)).fetchone()
+        if row is None and not epoch:
+            # A run that is not claimed begins with its first event.
+            row = (self._database.execute(_BEGIN_RUN, (run_id,)).lastrowid, 0, 0)
+        return RunEnd._make(row or (0, 0, 0))
+
+
+@contextlib.contextmanager
+def _transaction(database: Database) -> Generator[None]:
+    """A transaction that writes, committed in the end, or undone."""
+    try:
+        # With the lock from the start: SQLite refuses it at once to a reader that then wants to
+        # write.
+        database.execute("BEGIN IMMEDIATE")
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        if database.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                database.execute("ROLLBACK")
+        raise

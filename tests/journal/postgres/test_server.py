@@ -8,8 +8,7 @@ from psycopg.errors import DivisionByZero
 
 from tests.postgres import PostgresServer
 from upshot.journal.event_codec import Entry, checksum
-from upshot.journal.postgres.rows import ROWS, columns_of
-from upshot.journal.postgres.server import Server
+from upshot.journal.postgres.server import ROWS, Server, columns_of
 
 NUMBER = st.integers(-(1 << 63), (1 << 63) - 1)
 ENTRY = st.builds(
