@@ -192,3 +192,21 @@ class Taking:
         refusal = self._refusal
         if refusal is not None:
             raise JournalError(str(refusal), run_id=refusal.run_id, seq=refusal.seq)
+
+
+@dataclass(slots=True, eq=False)
+class Hold:
+    """What is known of a run that this journal appends to."""
+
+    epoch: int
+    last_seq: int
+    settled: bool = False
+    # Whether it was taken here, and not only appended to.
+    taken: bool = False
+    # The last events of earlier holders of this process, by epoch, as far as no other had the
+    # run in between.
+    ends: dict[int, int] = field(default_factory=dict[int, int])
+
+    def has(self, seq: int, epoch: int) -> bool:
+        """Whether the holder of *epoch* may have appended *seq*."""
+        return epoch == self.epoch or seq <= self.ends.get(epoch, 0)

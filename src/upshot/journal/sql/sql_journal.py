@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from os import PathLike, fspath
@@ -78,6 +77,7 @@ from upshot.journal.sql.inbox import (
     take_untold,
 )
 from upshot.journal.sql.leases import (
+    Hold,
     Lease,
     Taking,
     claim_run,
@@ -87,15 +87,6 @@ from upshot.journal.sql.leases import (
     wait_for_end,
 )
 from upshot.journal.sql.own_lease import OwnLease, claimed_epoch
-from upshot.journal.sql.queries import (
-    Reader,
-    StoredValues,
-    export_run,
-    import_run,
-    keep_note,
-    read_notes,
-    read_value,
-)
 from upshot.journal.sql.removal import redact_runs, remove_runs
 from upshot.journal.sql.sql_artifacts import SqlArtifactStore
 from upshot.journal.sql.submissions import read_submission, withdraw_run
@@ -107,24 +98,6 @@ T = TypeVar("T")
 Claimed: TypeAlias = Lease | LeaseHolder | TurnInTheWay
 # So few events are in memory at once while a run is read.
 _PAGE_EVENTS = 256
-
-
-@dataclass(slots=True, eq=False)
-class _Hold:
-    """What is known of a run that this journal appends to."""
-
-    epoch: int
-    last_seq: int
-    settled: bool = False
-    # Whether it was taken here, and not only appended to.
-    taken: bool = False
-    # The last events of earlier holders of this process, by epoch, as far as no other had the
-    # run in between.
-    ends: dict[int, int] = field(default_factory=dict[int, int])
-
-    def has(self, seq: int, epoch: int) -> bool:
-        """Whether the holder of *epoch* may have appended *seq*."""
-        return epoch == self.epoch or seq <= self.ends.get(epoch, 0)
 
 
 class SqlJournal:
@@ -149,7 +122,7 @@ class SqlJournal:
     _touch: ClassVar[str]
 
     def __init__(
-        self, path: str, writer: Writer, reader: Reader, *, read_only: bool = False
+        self, path: str, writer: Writer, reader: stored.Reader, *, read_only: bool = False
     ) -> None:
         self.path = path
         self._is_read_only = read_only
@@ -157,7 +130,7 @@ class SqlJournal:
         self._writer = writer
         self._reader = reader
         self._forks = forks()
-        self._holds: dict[str, _Hold] = {}
+        self._holds: dict[str, Hold] = {}
         # Looks that have not begun, by run and the event after which they read.
         self._pages: dict[tuple[str, int], asyncio.Future[stored.EventPage]] = {}
         # Claims under way, one a run, and the tasks of all that were begun.
@@ -358,7 +331,7 @@ class SqlJournal:
         self._writer.failed.pop(run_id, None)
         self._writer.written[run_id] = claim.last_seq
         last_seq = entries[-1].seq if entries else claim.last_seq
-        hold, before = _Hold(claim.epoch, last_seq, taken=True), self._holds.get(run_id)
+        hold, before = Hold(claim.epoch, last_seq, taken=True), self._holds.get(run_id)
         # No other holder had the run in between. So what was appended under earlier epochs is
         # there, without a look into the file.
         if before and (before.epoch + 1, before.last_seq) == (claim.epoch, last_seq):
@@ -394,7 +367,7 @@ class SqlJournal:
         if hold is None:
             # Of a run that was not claimed here only the file knows the last seq, and the writer
             # looks there.
-            hold = self._holds[run_id] = _Hold(epoch or 0, max(seq - 1, 0))
+            hold = self._holds[run_id] = Hold(epoch or 0, max(seq - 1, 0))
         # Refused here, at the append that was made in vain: the writer would tell only later.
         if epoch is not None and epoch != hold.epoch:
             raise epoch_error(run_id, epoch, hold.epoch, hold.last_seq)
@@ -608,7 +581,7 @@ class SqlJournal:
     async def keep_note(self, note: Note) -> None:
         """See ``SharedJournal.keep_note``."""
         self.check_text(note.name, note.by)
-        await self.write(lambda connection: keep_note(connection, note))
+        await self.write(lambda connection: stored.keep_note(connection, note))
 
     async def redact(self, *, conversation: str, by: str = "") -> Sequence[str]:
         """See ``SharedJournal.redact``."""
@@ -622,11 +595,11 @@ class SqlJournal:
 
     async def notes(self, run_id: str) -> Sequence[Note]:
         """See ``SharedJournal.notes``."""
-        return await self.read(lambda connection: read_notes(connection, run_id))
+        return await self.read(lambda connection: stored.read_notes(connection, run_id))
 
     async def value(self, name: str) -> str:
         """See ``SharedJournal.value``."""
-        return await self.read(lambda connection: read_value(connection, name))
+        return await self.read(lambda connection: stored.read_value(connection, name))
 
     async def wishes(self, run_id: str) -> Sequence[Wish]:
         """See ``SharedJournal.wishes``."""
@@ -679,7 +652,7 @@ class SqlJournal:
 
     async def change_values(self, change: Callable[[SharedValues], T]) -> T:
         """See ``SharedJournal.change_values``."""
-        return await self.write(lambda connection: change(StoredValues(connection)))
+        return await self.write(lambda connection: change(stored.StoredValues(connection)))
 
     async def settle_claim(self, run_id: str) -> None:
         """See ``SharedJournal.settle_claim``."""
@@ -693,7 +666,7 @@ class SqlJournal:
     def begin_change(self, change: Callable[[SharedValues], T]) -> Awaitable[T]:
         """See ``SharedJournal.begin_change``."""
         self._check("")
-        return self._writer.begin(lambda connection: change(StoredValues(connection)))
+        return self._writer.begin(lambda connection: change(stored.StoredValues(connection)))
 
     async def remove_runs(
         self,
@@ -756,7 +729,7 @@ class SqlJournal:
         """
         await self.flush()
         return await self.read(
-            lambda connection: export_run(
+            lambda connection: stored.export_run(
                 connection,
                 run_id,
                 fspath(path),
@@ -771,7 +744,7 @@ class SqlJournal:
             Misuse: *path* cannot be read.
             JournalError: A line is damaged, or the run is there already; nothing is taken.
         """
-        run_id = await self.write(lambda connection: import_run(connection, fspath(path)))
+        run_id = await self.write(lambda connection: stored.import_run(connection, fspath(path)))
         # What was known of a run without events no longer holds.
         self._holds.pop(run_id, None)
         return run_id
