@@ -473,30 +473,24 @@ def plain_text_of(outcome: ToolOutcome) -> str | None:
 
 def outcome_to_object(outcome: ToolOutcome, *, rich: bool = False) -> JsonObject:
     """The form of *outcome* for the model, as an object; *rich* adds further facts."""
-    form = _form_of_outcome(outcome)
-    if not rich or isinstance(outcome, ToolExecutionResult):
-        return form
-    more = {name: getattr(outcome, name, None) for name in _MORE_OF_AN_OUTCOME}
-    return {**{name: value for name, value in more.items() if value}, **form}
-
-
-def _form_of_outcome(outcome: ToolOutcome) -> JsonObject:
     match outcome:
         case ToolExecutionResult(output=output):
             return output
         case ToolTimeout(retryable=retryable):
             allowed = f"{outcome.timeout_s:g} s" if outcome.timeout_s else "its deadline"
             text = f"{outcome.tool_name} did not finish within {allowed}."
-            return {"status": "error", "error": text, "timed_out": True, "retryable": retryable}
+            form = {"status": "error", "error": text, "timed_out": True, "retryable": retryable}
         case ToolFailure(error=error, retryable=retryable):
-            return {"status": "error", "error": error, "retryable": retryable}
+            form = {"status": "error", "error": error, "retryable": retryable}
         case ToolDenied():
-            return _denied(outcome)
+            form = _denied(outcome)
         case ToolArtifactReference(artifact_id=artifact_id, summary=summary):
             hint = f"Stored whole: read_artifact(id={artifact_id!r}) with offset, limit or pattern."
-            return {"artifact_reference": artifact_id, "summary": summary, "hint": hint}
+            form = {"artifact_reference": artifact_id, "summary": summary, "hint": hint}
         case _:
             assert_never(outcome)
+    more = {name: getattr(outcome, name, None) for name in _MORE_OF_AN_OUTCOME} if rich else {}
+    return {**{name: value for name, value in more.items() if value}, **form}
 
 
 def _denied(outcome: ToolDenied) -> JsonObject:

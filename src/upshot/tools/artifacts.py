@@ -18,7 +18,6 @@ from upshot.contract.tool_calls import (
     outcome_to_model_content,
 )
 from upshot.tools.definition.body import FunctionBody
-from upshot.tools.definition.signature import Signature
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_error import ToolError
 
@@ -90,7 +89,7 @@ class InMemoryArtifacts:
 
 def make_reader(store: ArtifactStore, run_id: str) -> Tool:
     """The tool ``read_artifact`` over what *run_id* has in *store*."""
-    body = FunctionBody(_Reader(store, run_id).read_artifact, _reader_signature())
+    body = _reader_body().bind(_Reader(store, run_id))
     return Tool(READER_NAME, body, effect=Effect.READ, repeatable=True)
 
 
@@ -133,6 +132,6 @@ class _Reader:
 
 
 @functools.cache
-def _reader_signature() -> Signature:
+def _reader_body() -> FunctionBody:
     """The same for every run; reading it anew would be most of what a short run costs."""
-    return Signature(_Reader.read_artifact, READER_NAME).bound()
+    return FunctionBody(_Reader.read_artifact, READER_NAME)

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from upshot.contract.base.enums import Effect
+from upshot.contract.base.json_values import canonical_json
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.pending import PendingApproval, TaintOrigin
 from upshot.contract.protocols import Clock
@@ -28,7 +29,6 @@ from upshot.contract.tool_calls import (
     ToolRecord,
 )
 from upshot.tools.arguments.argument_check import Refused
-from upshot.tools.arguments.schema_faults import canonical_json
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.definition.tool import Tool
 from upshot.tools.provenance.judgement import NO_VERDICT, Verdict

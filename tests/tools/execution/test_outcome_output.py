@@ -10,13 +10,18 @@ from hypothesis import strategies as st
 
 from upshot.contract import (
     TOOL_MESSAGE_MAX_CHARS,
+    Event,
     File,
+    RunWarning,
     ToolArtifactReference,
+    ToolCall,
     ToolExecutionResult,
+    ToolOutcome,
+    Warned,
     outcome_to_model_content,
 )
-from upshot.tools import InMemoryArtifacts
-from upshot.tools.execution.outcome_mapping import Fitted, cut_output, fit_output
+from upshot.tools import InMemoryArtifacts, Toolbox, tool
+from upshot.tools.execution.outcome_mapping import cut_output, store_output
 
 # {"result":"..."} around the text.
 ROOM = TOOL_MESSAGE_MAX_CHARS - len('{"result":""}')
@@ -41,60 +46,76 @@ def result(output: Any) -> ToolExecutionResult:
     return ToolExecutionResult("c", "t", output=output, elapsed_ms=3, was_coerced=True)
 
 
-async def fit(output: Any, store: InMemoryArtifacts | None = None, timeout_s: float = 1) -> Fitted:
-    find_store = InMemoryArtifacts if store is None else lambda: store
-    return await fit_output(result(output), find_store, "run", timeout_s=timeout_s)
+async def store(
+    output: Any, where: InMemoryArtifacts | None = None
+) -> tuple[ToolArtifactReference, File]:
+    kept = await store_output(result(output), where or InMemoryArtifacts(), "run", timeout_s=1)
+    assert isinstance(kept, tuple)
+    return kept
+
+
+async def call(answer: str, artifacts: InMemoryArtifacts | None = None) -> tuple[ToolOutcome, str]:
+    """The outcome of a tool that returns *answer*, and the code of the warning, "" for none."""
+
+    @tool(effect="read")
+    async def tell() -> str:
+        return answer
+
+    told: list[Event] = []
+    box = Toolbox([tell], artifacts=artifacts, emit=told.append)
+    (outcome,) = await box.dispatch([ToolCall("c", "tell")])
+    return outcome, "".join(one.warning.code for one in told if isinstance(one, Warned))
 
 
 @pytest.mark.parametrize("letter", ["a", "é", "😀"])
 async def test_the_limit_counts_code_points_of_what_is_sent(letter: str):
-    inline = await fit({"result": letter * ROOM})
-    stored = await fit({"result": letter * (ROOM + 1)})
-    assert isinstance(inline.outcome, ToolExecutionResult)
-    assert isinstance(stored.outcome, ToolArtifactReference)
-    assert stored.outcome.size_bytes == len((letter * (ROOM + 1)).encode())
+    inline, _ = await call(letter * ROOM)
+    stored, _ = await call(letter * (ROOM + 1))
+    assert isinstance(inline, ToolExecutionResult)
+    assert isinstance(stored, ToolArtifactReference)
+    assert stored.size_bytes == len((letter * (ROOM + 1)).encode())
 
 
 async def test_one_text_is_stored_as_it_is():
-    store = InMemoryArtifacts()
+    where = InMemoryArtifacts()
     text = "line\n" * 5000
-    fitted = await fit({"result": text}, store)
-    assert isinstance(fitted.outcome, ToolArtifactReference)
-    assert fitted.artifact is not None
-    assert fitted.artifact.media_type.startswith("text/plain")
-    page = await store.read(fitted.outcome.artifact_id, run_id="run", offset=len(text) - 5)
+    reference, artifact = await store({"result": text}, where)
+    assert artifact.media_type.startswith("text/plain")
+    page = await where.read(reference.artifact_id, run_id="run", offset=len(text) - 5)
     assert page == {"text": "line\n", "next_offset": None}
 
 
 async def test_anything_else_is_stored_as_indented_json():
-    store = InMemoryArtifacts()
+    where = InMemoryArtifacts()
     output = {"items": list(range(5000)), "name": "x"}
-    fitted = await fit(output, store)
-    assert fitted.artifact is not None
-    assert fitted.artifact.media_type == "application/json"
-    page = await store.read(fitted.artifact.id, run_id="run", limit=10**6)
+    _, artifact = await store(output, where)
+    assert artifact.media_type == "application/json"
+    page = await where.read(artifact.id, run_id="run", limit=10**6)
     assert json.loads(str(page["text"])) == output
     assert str(page["text"]).startswith('{\n  "items"')
-    assert "items: 5,000 items; name: 1 characters" in fitted.artifact.summary
+    assert "items: 5,000 items; name: 1 characters" in artifact.summary
 
 
 async def test_a_reference_keeps_what_is_known_of_the_result():
-    fitted = await fit({"result": "x" * 20_000})
-    assert isinstance(fitted.outcome, ToolArtifactReference)
-    assert (fitted.outcome.elapsed_ms, fitted.outcome.was_coerced) == (3, True)
-    assert len(fitted.outcome.summary) <= 200
+    reference, _ = await store({"result": "x" * 20_000})
+    assert (reference.elapsed_ms, reference.was_coerced) == (3, True)
+    assert len(reference.summary) <= 200
 
 
-@pytest.mark.parametrize("store", [Refusing(), Hanging()], ids=["refusing", "hanging"])
-async def test_a_store_that_refuses_leaves_head_and_tail_and_a_warning(store: InMemoryArtifacts):
-    fitted = await fit({"result": "a" * 9000 + "z" * 9000}, store, timeout_s=0.01)
-    assert isinstance(fitted.outcome, ToolExecutionResult)
-    output = fitted.outcome.output
+async def test_a_store_that_refuses_leaves_head_and_tail_and_a_warning():
+    outcome, warning = await call("a" * 9000 + "z" * 9000, Refusing())
+    assert isinstance(outcome, ToolExecutionResult)
+    output = outcome.output
     assert output["truncated"] is True
     assert str(output["head"]).startswith("a")
     assert str(output["tail"]).endswith("z")
-    assert fitted.warning is not None
-    assert fitted.warning.code == "artifact_refused"
+    assert warning == "artifact_refused"
+
+
+async def test_a_store_that_hangs_counts_as_one_that_refuses():
+    large = result({"result": "a" * 20_000})
+    told = await store_output(large, Hanging(), "run", timeout_s=0.01)
+    assert isinstance(told, RunWarning)
 
 
 @given(st.text(st.characters(codec="utf-8")), st.integers(1, 2000))

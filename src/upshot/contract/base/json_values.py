@@ -22,6 +22,7 @@ MAX_DEPTH = 200
 _MAX_INT_BITS = 2_048
 _MAX_WHOLE_DIGITS = 300
 _MAX_PATH_CHARS = 100
+_SORTED_JSON = msgspec.json.Encoder(order="sorted")
 
 
 class UnserializableError(TypeError):
@@ -70,6 +71,11 @@ def to_json(value: object) -> bytes:
         return JSON.encode(value)
     except UnicodeEncodeError:
         return JSON.encode(_clean(to_plain(value)))
+
+
+def canonical_json(value: Json) -> bytes:
+    """Compact JSON of *value*, keys sorted, integral floats as integers; for digests."""
+    return _SORTED_JSON.encode(_with_integers(value))
 
 
 def to_plain(value: object) -> Any:
@@ -275,6 +281,23 @@ def _simplify(value: Any, path: str) -> object:
     # A model's own serializers may raise anything: what they cannot write has no JSON form.
     except Exception as error:
         raise UnserializableError(path, f"{type(value).__name__}: {error}") from error
+
+
+def _with_integers(value: Json) -> Json:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    # Most items are texts, and a call for each of them would be most of the work.
+    if isinstance(value, dict):
+        return {
+            name: _with_integers(item) if isinstance(item, float | dict | list) else item
+            for name, item in value.items()
+        }
+    if isinstance(value, list):
+        return [
+            _with_integers(item) if isinstance(item, float | dict | list) else item
+            for item in value
+        ]
+    return value
 
 
 def _clean(plain: Any) -> Any:

@@ -6,8 +6,7 @@ with all faults at once, and fills in defaults. It gives ``Checked`` (with the l
 or ``Refused`` (the faults as text for the model, and a hint). Nothing here raises on a model's
 words.
 
-``schema_faults`` puts a validator's faults into sentences with JSON paths, and holds canonical
-JSON, which digests of calls are made of, and ``nearest`` for suggestions.
+``schema_faults`` puts a validator's faults into sentences with JSON paths.
 
 What always holds: nothing is guessed. What has two readings, or looks like a list that went wrong,
 is refused; so is a number that JSON cannot hold. Every change is on the call's record.

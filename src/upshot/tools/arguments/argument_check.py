@@ -41,6 +41,9 @@ class Defaults:
 
     Args:
         schema: JSON Schema of an object.
+
+    Attributes:
+        are_there: Whether there are any.
     """
 
     def __init__(self, schema: JsonObject) -> None:
@@ -56,6 +59,7 @@ class Defaults:
         self._inside = _has_defaults({**schema, "properties": bare}) or (
             bool(self._own) and _comes_back(schema)
         )
+        self.are_there = bool(self._own) or self._inside
 
     def fill(self, value: JsonObject, validator: Validator) -> JsonObject:
         """*value* with the default of everything that is absent.
@@ -201,8 +205,7 @@ def _read_mapping(arguments: object) -> JsonObject | str:
         value, lossy = to_free_json(arguments)
     except UnserializableError as error:
         return f"{error.path or '/'}: is not JSON: {error.reason}"
-    lost = [path for path in lossy if _is_number_at(value, path)]
-    if lost:
+    if lossy and (lost := [path for path in lossy if _is_number_at(value, path)]):
         return join_faults(map(_lost, lost))
     return value if isinstance(value, dict) else _no_object(value)
 
@@ -332,11 +335,15 @@ class ArgumentCheck:
                 return Refused(describe_faults(faults, list(self._properties), mended), self.hint)
             coercions += mender.coercions
             value = cast("JsonObject", mended)
-        rounded = round_integers(value, self.validator, coercions)
-        if isinstance(rounded, str):
-            return Refused(rounded, self.hint)
-        filled = self._defaults.fill(rounded, self.validator)
-        return Checked(rounded, filled, tuple(coercions))
+        # Most arguments are texts and whole numbers.
+        if any(isinstance(item, float | dict | list) for item in value.values()):
+            rounded = round_integers(value, self.validator, coercions)
+            if isinstance(rounded, str):
+                return Refused(rounded, self.hint)
+            value = rounded
+        has_defaults = self._defaults.are_there
+        filled = self._defaults.fill(value, self.validator) if has_defaults else value
+        return Checked(value, filled, tuple(coercions))
 
     @cached_property
     def hint(self) -> str:

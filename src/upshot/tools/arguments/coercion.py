@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 import msgspec
 
+from upshot.contract.base.json_values import canonical_json
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.tool_calls import Coercion
 from upshot.tools.arguments.schema_faults import (
@@ -17,7 +18,6 @@ from upshot.tools.arguments.schema_faults import (
     Absent,
     Place,
     above,
-    canonical_json,
     changed,
     floats_in,
     found_at,
@@ -345,9 +345,6 @@ def round_integers(
         *value* itself where nothing is to be changed; text on what cannot be changed without
         loss.
     """
-    # Most arguments are texts and whole numbers.
-    if not any(isinstance(item, float | dict | list) for item in value.values()):
-        return value
     found = {place: number for place, number in floats_in(value) if number.is_integer()}
     # Where a half is refused, and only there, integers are wanted, however the schema says so.
     # (Above 2**53 there are no halves.)

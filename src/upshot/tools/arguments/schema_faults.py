@@ -1,4 +1,4 @@
-"""What a schema says against a value; JSON paths and canonical JSON."""
+"""What a schema says against a value; JSON paths."""
 
 from __future__ import annotations
 
@@ -15,30 +15,6 @@ from upshot.tools.definition.annotations import copy_json
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
-
-
-_encode = msgspec.json.Encoder(order="sorted").encode
-
-
-def canonical_json(value: Json) -> bytes:
-    """Compact JSON of *value*, keys sorted, integral floats as integers."""
-    return _encode(_with_integers(value))
-
-
-def _with_integers(value: Json) -> Json:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, float):
-        return int(value) if value.is_integer() else value
-    if isinstance(value, dict):
-        # Most arguments are texts, and a call for each of them would be most of the work.
-        return {
-            name: item if type(item) is str else _with_integers(item)
-            for name, item in value.items()
-        }
-    if isinstance(value, list):
-        return [_with_integers(item) for item in value]
-    return value
 
 
 # The steps from the root: names of properties, and places in arrays.

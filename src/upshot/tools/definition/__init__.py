@@ -4,9 +4,9 @@
 ``Tool.from_schema`` of a JSON Schema. ``tool_options`` holds the option types (Rate, Circuit,
 ProcessLimits), the table that checks options, and where another process finds a function.
 
-``signature`` reads a function's parameters and docstring, ``annotations`` turns each annotation
-into a JSON Schema and into a builder that makes the typed value of JSON, and ``body`` puts both
-together: a schema, ``build`` (arguments to values) and ``start`` (run it).
+``body`` reads a function's parameters and docstring: a schema, ``build`` (arguments to values) and
+``start`` (run it). ``annotations`` turns each annotation into a JSON Schema and into a builder that
+makes the typed value of JSON.
 
 ``tool_error`` is what a body may raise (ToolError); what it is given, a ToolContext, is a value
 of the contract.

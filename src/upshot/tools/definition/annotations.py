@@ -56,7 +56,8 @@ def read_annotations(
     others by msgspec.
 
     Returns:
-        A schema for each, the definitions that they refer to, and a builder for each.
+        A schema for each, the definitions that they refer to, and a builder for each whose
+        values are not taken as they are.
 
     Raises:
         TypeError: One has no JSON form.
@@ -65,7 +66,7 @@ def read_annotations(
     rest = {name: kind for name, kind in annotations.items() if name not in plain}
     # Parameter by parameter, since neither library reads the other's types.
     schemas, definitions = _read_plain(plain)
-    builders = {name: _builder(kind) for name, kind in plain.items()}
+    builders = {name: _builder(kind) for name, kind in plain.items() if kind not in _AS_THEY_ARE}
     if rest:
         more, more_definitions, more_builders = _read_pydantic(rest)
         clash = [
@@ -161,21 +162,12 @@ def _hints_of(kind: type) -> dict[str, object]:
 
 def _read_plain(annotations: Mapping[str, object]) -> tuple[dict[str, JsonObject], JsonObject]:
     schemas, definitions = msgspec.json.schema_components(
-        [_known_to_msgspec(_constrained(kind)) for kind in annotations.values()],
+        [_known_to_msgspec(with_constraints(kind)) for kind in annotations.values()],
         ref_template=_REF,
         schema_hook=_schema_of_other,
     )
     by_name = dict(zip(annotations, cast("Sequence[JsonObject]", schemas), strict=True))
     return by_name, cast("JsonObject", definitions)
-
-
-def _constrained(annotation: object) -> object:
-    """*annotation* with the limits that msgspec does not read by itself."""
-    if "annotated_types" not in sys.modules:
-        # Who annotates with them has loaded them; no other tool pays for a look.
-        return annotation
-
-    return with_constraints(annotation)
 
 
 def _known_to_msgspec(annotation: object) -> object:
@@ -195,12 +187,10 @@ def _build_other(kind: type, value: object) -> object:
 
 
 def _builder(annotation: object) -> Builder:
-    if annotation in _AS_THEY_ARE:
-        return _as_it_is
     if annotation in _ANYTHING:
         return copy_json
 
-    kind = cast("type[object]", _constrained(annotation))
+    kind = cast("type[object]", with_constraints(annotation))
     # It refuses what could never be built, such as two kinds of lists in one union.
     msgspec.json.Decoder(kind, dec_hook=_build_other)
 
@@ -214,10 +204,6 @@ def _builder(annotation: object) -> Builder:
             raise BuildError(f"{type(error).__name__}: {error}") from error
 
     return build
-
-
-def _as_it_is(value: Json) -> object:
-    return value
 
 
 def _read_pydantic(

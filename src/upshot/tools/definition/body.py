@@ -1,131 +1,344 @@
-"""The callable of a tool, of a function or of a raw schema."""
+"""The callable of a tool: a function whose signature is read, or one with a given schema."""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import re
+import typing
 from collections.abc import Callable, Mapping
-from typing import Protocol, cast
+from dataclasses import dataclass
+from typing import Any, TypeAlias, cast, get_args, get_origin
 
 from upshot.contract.base.json_values import UnserializableError, to_free_json
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.tool_context import ToolContext
 from upshot.errors import Misuse
-from upshot.tools.definition.annotations import copy_json
-from upshot.tools.definition.signature import Signature, is_context
+from upshot.tools.definition.annotations import (
+    Builder,
+    BuildError,
+    copy_json,
+    is_field_info,
+    read_annotations,
+    with_field_info,
+)
+
+# Without one of these there is nothing but text, and griffe need not be loaded.
+_SECTIONS = re.compile(
+    r"^\s*(:param|:return|:raise|\w[\w ]*:\s*$|-{3,}\s*$)", re.MULTILINE | re.IGNORECASE
+)
+_OPTIONS = {"warnings": False}
 
 
-class Body(Protocol):
-    """A tool's work, apart from everything that is decided about it."""
+def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
+    """Read a docstring in Google, NumPy or Sphinx style.
 
-    @property
-    def description(self) -> str:
-        """What it says of itself."""
-        ...
+    Returns:
+        The text before the first section, and the description of each parameter. Sections
+        on results and errors are for readers of the code and are left out. Never raises.
+    """
+    if not text:
+        return "", {}
+    text = inspect.cleandoc(text)
+    if not _SECTIONS.search(text):
+        return text, {}
+    import griffe
 
-    @property
-    def parameters(self) -> JsonObject:
-        """JSON Schema of its arguments, an object schema."""
-        ...
+    sections = griffe.parse_auto(
+        griffe.Docstring(text),
+        per_style_options={"google": _OPTIONS, "numpy": _OPTIONS, "sphinx": _OPTIONS},  # pyright: ignore[reportArgumentType]  # its types ask for every option of a style
+    )
+    kinds = griffe.DocstringSectionKind
+    texts: list[str] = []
+    described: dict[str, str] = {}
+    for section in sections:
+        if section.kind is kinds.text and not described:
+            texts.append(str(section.value))
+        elif section.kind in (kinds.parameters, kinds.other_parameters):
+            for item in section.value:
+                described[item.name.lstrip("*")] = " ".join(item.description.split())
+    return "\n\n".join(texts).strip(), described
 
-    @property
-    def is_async(self) -> bool:
-        """Whether it runs on the event loop, else in a thread."""
-        ...
 
-    @property
-    def wants_context(self) -> bool:
-        """Whether it takes a ``ToolContext`` first."""
-        ...
-
-    def build(self, arguments: JsonObject) -> dict[str, object]:
-        """Make the typed values of valid arguments.
-
-        Raises:
-            BuildError: A type refuses what the schema let pass.
-        """
-        ...
-
-    def start(self, values: dict[str, object], context: ToolContext[object] | None) -> object:
-        """Run it, or make its coroutine; *context* may be None for one that takes none."""
-        ...
+_EMPTY = inspect.Parameter.empty
+_CONTEXT_TEXT = re.compile(r"(^|\.)ToolContext(\[|$)")
+_UNNAMED = {
+    inspect.Parameter.VAR_POSITIONAL: "*{}",
+    inspect.Parameter.VAR_KEYWORD: "**{}",
+    inspect.Parameter.POSITIONAL_ONLY: "{} by position only",
+}
+_Types: TypeAlias = tuple[dict[str, JsonObject], JsonObject, dict[str, Builder], dict[str, object]]
 
 
 class FunctionBody:
     """A Python function, whose schema is read from its signature and docstring.
 
+    Made at definition time, when what can never work is refused. The rest is read when it is
+    first needed, so that a tool that is never offered costs next to nothing.
+
     Attributes:
         function: What is called.
-        signature: What it says of its parameters; read when first needed.
         is_async: Whether it is a coroutine function.
+        is_method: Whether the function still waits for its ``self``.
+        wants_context: Whether the first parameter is a ``ToolContext``.
     """
 
-    # No dataclass: making one takes longer than the rest of the module, in every start-up.
-    __slots__ = ("function", "is_async", "signature")
+    def __init__(self, function: Callable[..., object], name: str) -> None:
+        """Read the parameters.
 
-    def __init__(self, function: Callable[..., object], signature: Signature) -> None:
+        Args:
+            function: A function, plain or async, or any callable.
+            name: The tool's name, for messages.
+
+        Raises:
+            Misuse: A parameter has no name that JSON could give, or no JSON Schema.
+        """
         self.function: Callable[..., object] = function
-        self.signature: Signature = signature
         self.is_async: bool = is_async(function)
+        self._name = name
+        parameters = _parameters_of(function, name)
+        self.is_method: bool = _is_method(function, parameters)
+        if self.is_method:
+            del parameters[0]
+        self.wants_context: bool = bool(parameters) and is_context(parameters[0])
+        if self.wants_context:
+            del parameters[0]
+        _check_names(parameters, name)
+        # Types are read now, for a mistake is best told where it is; the docstring, which
+        # needs a parser, waits until a model is told about the tool.
+        self._parameters = {parameter.name: parameter for parameter in parameters}
+        self._check_types()
 
-    @property
+    @functools.cached_property
     def description(self) -> str:
-        """The text of its docstring."""
-        return self.signature.description
+        """The docstring's text before its sections, "" without a docstring."""
+        return self._docstring[0]
 
-    @property
+    @functools.cached_property
     def parameters(self) -> JsonObject:
-        """JSON Schema made of its signature."""
-        return self.signature.schema
+        """An object schema of all parameters, closed to other names.
 
-    @property
-    def wants_context(self) -> bool:
-        """Whether its first parameter is annotated with ``ToolContext``."""
-        return self.signature.wants_context
+        Raises:
+            Misuse: An annotation cannot be resolved, or has no JSON form.
+        """
+        schemas, definitions, _, hints = self._types
+        properties: JsonObject = {}
+        required: list[Json] = []
+        for name, parameter in self._parameters.items():
+            text = self._docstring[1].get(name) or _text_in(hints[name])
+            properties[name] = _describe(schemas[name], text, parameter.default)
+            if _is_required(parameter):
+                required.append(name)
+        whole: JsonObject = {"type": "object", "properties": properties}
+        if required:
+            whole["required"] = required
+        whole["additionalProperties"] = False
+        if definitions:
+            whole["$defs"] = definitions
+        return whole
 
     def build(self, arguments: JsonObject) -> dict[str, object]:
-        """Make the typed values; what is absent is left to the function's own defaults."""
-        return self.signature.build(arguments)
+        """Make typed values of *arguments*, which fit the schema.
+
+        What is absent is left to the function's own defaults.
+
+        Raises:
+            BuildError: A type refuses its value; every refusal is named with its path.
+        """
+        builders = self._types[2]
+        values: dict[str, object] = {}
+        faults: list[str] = []
+        for name, value in arguments.items():
+            build = builders.get(name)
+            try:
+                values[name] = value if build is None else build(value)
+            except BuildError as error:
+                faults.append(f"/{name}: {error}")
+        if faults:
+            raise BuildError("; ".join(faults))
+        for name, make in self._made_defaults.items():
+            if name not in values:
+                values[name] = make()
+        return values
 
     def start(self, values: dict[str, object], context: ToolContext[object] | None) -> object:
         """Call the function."""
-        if self.signature.wants_context:
+        if self.wants_context:
             return self.function(context, **values)
         return self.function(**values)
 
     def bind(self, owner: object) -> FunctionBody:
         """The body whose function is the method of *owner*."""
         method = cast("Callable[..., object]", self.function.__get__(owner))  # type: ignore[attr-defined]
-        return FunctionBody(method, self.signature.bound())
+        bound = object.__new__(FunctionBody)
+        # What was read of one is right for the other.
+        bound.__dict__.update(self.__dict__, function=method, is_method=False)
+        return bound
+
+    def _check_types(self) -> None:
+        try:
+            _ = self._types
+        except Misuse as problem:
+            # A name may be defined further down in the file; it is looked up again at first use.
+            if not isinstance(problem.__cause__, NameError):
+                raise
+
+    @functools.cached_property
+    def _docstring(self) -> tuple[str, dict[str, str]]:
+        function = _innermost(self.function)
+        return parse_docstring(getattr(function, "__doc__", None))
+
+    @functools.cached_property
+    def _types(self) -> _Types:
+        try:
+            hints = typing.get_type_hints(_annotated(self.function), include_extras=True)
+        except NameError as error:
+            raise Misuse(
+                f"tool {self._name!r} is annotated with {error.name!r}, which cannot be found: "
+                "define it where the module can see it"
+            ) from error
+        except Exception as error:  # annotations in text are the caller's code, run here
+            raise Misuse(
+                f"tool {self._name!r} has an annotation that cannot be read: {_one_line(error)}"
+            ) from error
+        kinds = {
+            name: with_field_info(hints.get(name, Any), parameter.default)
+            for name, parameter in self._parameters.items()
+        }
+        try:
+            return *read_annotations(kinds), kinds
+        except (TypeError, NotImplementedError) as error:
+            raise Misuse(
+                f"tool {self._name!r}: {_culprit(kinds)} has no JSON Schema: {_one_line(error)}; "
+                "use plain types, dataclasses, msgspec structs or pydantic models"
+            ) from error
+
+    @functools.cached_property
+    def _made_defaults(self) -> dict[str, Callable[[], object]]:
+        """Defaults that pydantic's ``Field(...)`` stands for."""
+        return {
+            name: functools.partial(one.default.get_default, call_default_factory=True)
+            for name, one in self._parameters.items()
+            if is_field_info(one.default) and not _is_required(one)
+        }
 
 
+def _culprit(kinds: dict[str, object]) -> str:
+    """Which parameter cannot be read."""
+    for name, kind in kinds.items():
+        try:
+            read_annotations({name: kind})
+        except (TypeError, NotImplementedError):
+            return f"the parameter {name!r}"
+    return "what the parameters have in common"
+
+
+def _innermost(function: Callable[..., object]) -> Callable[..., object]:
+    while isinstance(function, functools.partial):
+        function = cast("functools.partial[object]", function).func
+    return function
+
+
+def _annotated(function: Callable[..., object]) -> Callable[..., object]:
+    function = _innermost(function)
+    if inspect.isfunction(function) or inspect.ismethod(function):
+        return function
+    return cast("Callable[..., object]", type(function).__call__)
+
+
+def _parameters_of(function: Callable[..., object], name: str) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise Misuse(
+            f"tool {name!r} has no signature to read: wrap it in a function, or use "
+            "Tool.from_schema"
+        ) from error
+
+
+def _is_method(function: Callable[..., object], parameters: list[inspect.Parameter]) -> bool:
+    owner = getattr(function, "__qualname__", "").rpartition(".")[0]
+    in_class = bool(owner) and not owner.endswith("<locals>") and inspect.isfunction(function)
+    return in_class and bool(parameters) and parameters[0].name in ("self", "cls")
+
+
+def is_context(parameter: inspect.Parameter) -> bool:
+    """Whether *parameter* is annotated with ``ToolContext``."""
+    kind = parameter.annotation
+    if isinstance(kind, str):
+        # Read as text, for the name may stand behind TYPE_CHECKING only.
+        return _CONTEXT_TEXT.search(kind) is not None
+    return kind is ToolContext or get_origin(kind) is ToolContext
+
+
+def _check_names(parameters: list[inspect.Parameter], name: str) -> None:
+    for parameter in parameters:
+        if parameter.kind in _UNNAMED:
+            shape = _UNNAMED[parameter.kind].format(parameter.name)
+            raise Misuse(
+                f"tool {name!r} takes {shape}, which a model cannot give: name every parameter, "
+                "or use Tool.from_schema"
+            )
+        if is_context(parameter):
+            raise Misuse(f"tool {name!r}: the ToolContext has to be the first parameter")
+
+
+def _is_required(parameter: inspect.Parameter) -> bool:
+    if is_field_info(parameter.default):
+        return bool(parameter.default.is_required())
+    return parameter.default is _EMPTY
+
+
+def _text_in(annotation: object) -> str:
+    """The first plain text in an ``Annotated``, where many put descriptions."""
+    extras = get_args(annotation)[1:] if hasattr(annotation, "__metadata__") else ()
+    return next((item for item in extras if isinstance(item, str)), "")
+
+
+def _describe(schema: JsonObject, text: str, default: object) -> JsonObject:
+    described = dict(schema)
+    if text and "description" not in described:
+        described["description"] = text
+    if default is _EMPTY or is_field_info(default):
+        return described
+    try:
+        value, lossy = to_free_json(default)
+    except UnserializableError:
+        return described
+    # ``x: int = None`` is common; null is no value of such a parameter, it is left out.
+    if not lossy and (value is not None or _takes_null(schema)):
+        described["default"] = value
+    return described
+
+
+def _takes_null(schema: JsonObject) -> bool:
+    branches = schema.get("anyOf")
+    if isinstance(branches, list):
+        return {"type": "null"} in branches
+    return not schema or schema.get("type") == "null"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[-200:]
+
+
+@dataclass(frozen=True, slots=True)
 class SchemaBody:
     """A callable that takes its arguments as one JSON object, described by a given schema.
 
     Attributes:
-        call: Called with the arguments, or with a context and the arguments.
+        function: Called with the arguments, or with a context and the arguments.
         description: What the schema's author says of it.
         parameters: JSON Schema of the arguments.
-        wants_context: Whether *call* takes a ``ToolContext`` first.
-        is_async: Whether *call* is a coroutine function.
+        wants_context: Whether it takes a ``ToolContext`` first.
+        is_async: Whether it is a coroutine function.
     """
 
-    __slots__ = ("call", "description", "is_async", "parameters", "wants_context")
-
-    def __init__(
-        self,
-        call: Callable[..., object],
-        description: str,
-        parameters: JsonObject,
-        *,
-        wants_context: bool,
-        is_async: bool,
-    ) -> None:
-        self.call: Callable[..., object] = call
-        self.description: str = description
-        self.parameters: JsonObject = parameters
-        self.wants_context: bool = wants_context
-        self.is_async: bool = is_async
+    function: Callable[..., object]
+    description: str
+    parameters: JsonObject
+    wants_context: bool
+    is_async: bool
 
     def build(self, arguments: JsonObject) -> dict[str, object]:
         """The arguments as they are, as a copy that the callable may change."""
@@ -133,7 +346,11 @@ class SchemaBody:
 
     def start(self, values: dict[str, object], context: ToolContext[object] | None) -> object:
         """Call it."""
-        return self.call(context, values) if self.wants_context else self.call(values)
+        return self.function(context, values) if self.wants_context else self.function(values)
+
+
+Body: TypeAlias = FunctionBody | SchemaBody
+"""A tool's work, apart from everything that is decided about it."""
 
 
 def is_async(function: Callable[..., object]) -> bool:

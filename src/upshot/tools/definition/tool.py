@@ -16,8 +16,7 @@ from upshot.contract.pending import Audience
 from upshot.contract.provenance import ArgumentWord, Record, ToolDeclaration
 from upshot.contract.tool_calls import ToolSpec
 from upshot.errors import Misuse
-from upshot.tools.definition.body import Body, FunctionBody, SchemaBody
-from upshot.tools.definition.signature import Signature
+from upshot.tools.definition.body import Body, FunctionBody
 from upshot.tools.definition.tool_options import (
     Trust,
     check_known,
@@ -189,7 +188,7 @@ class Tool(Generic[P, R_co]):
         """Digest of its name, description, schema and declarations, 16 hex digits."""
         import hashlib
 
-        from upshot.tools.arguments.schema_faults import canonical_json
+        from upshot.contract.base.json_values import canonical_json
 
         described: list[Json] = [self.name, self.description, self.parameters]
         if self.declaration.declares:
@@ -249,7 +248,7 @@ class Tool(Generic[P, R_co]):
     @property
     def is_unbound(self) -> bool:
         """Whether it is a method that has no ``self`` yet."""
-        return isinstance(self.body, FunctionBody) and self.body.signature.is_method
+        return isinstance(self.body, FunctionBody) and self.body.is_method
 
     def resources_of(self, arguments: JsonObject) -> frozenset[str] | None:
         """What a call with *arguments* touches, None for anything.
@@ -273,11 +272,7 @@ class Tool(Generic[P, R_co]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function itself, without gates or a record."""
         # So that decorating a function takes nothing away from its other callers and tests.
-        body = self.body
-        function = (
-            body.function if isinstance(body, FunctionBody) else cast("SchemaBody", body).call
-        )
-        return cast("Callable[P, R_co]", function)(*args, **kwargs)
+        return cast("Callable[P, R_co]", self.body.function)(*args, **kwargs)
 
     @overload
     def __get__(self, owner: None, kind: type | None = None) -> Tool[P, R_co]: ...
@@ -417,7 +412,7 @@ def tool(
         _check_function(function, named)
         made = Tool(
             named,
-            FunctionBody(function, Signature(function, named)),
+            FunctionBody(function, named),
             about=description,
             effect=None if effect is None else to_effect(named, effect),
             **fields,  # pyright: ignore[reportArgumentType]  # the overload has their types

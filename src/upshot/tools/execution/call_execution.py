@@ -10,12 +10,15 @@ from dataclasses import replace
 
 from upshot.contract.base.checks import kind_of
 from upshot.contract.base.structs import Json
+from upshot.contract.error import RunWarning
 from upshot.contract.events import ArtifactStored, ToolProgress, ToolStarted
 from upshot.contract.settings import Retry
 from upshot.contract.tool_calls import (
+    TOOL_MESSAGE_MAX_CHARS,
     ToolExecutionResult,
     ToolOutcome,
     ToolTimeout,
+    outcome_to_model_content,
 )
 from upshot.contract.tool_context import CancelToken, Progress, ToolContext
 from upshot.errors import JournalError
@@ -32,11 +35,10 @@ from upshot.tools.execution.executor import (
     run_body,
 )
 from upshot.tools.execution.outcome_mapping import (
-    Fitted,
     conclude,
     conclude_defect,
     cut_output,
-    fit_output,
+    store_output,
 )
 from upshot.tools.repetition import CANCELLED, is_unknown, may_retry, verified
 from upshot.tools.toolbox_state import ToolboxState
@@ -293,26 +295,29 @@ async def _deliver(state: ToolboxState, call: CallState, outcome: ToolOutcome) -
         call.redactions += state.secrets.masked - before
     if not isinstance(outcome, ToolExecutionResult):
         return outcome
+    call.content = outcome_to_model_content(outcome)
+    if len(call.content) <= TOOL_MESSAGE_MAX_CHARS:
+        return outcome
+    call.content = None
     if call.tool_name == READER_NAME:
-        # Never stored again; a page is cut where a store gave more than it was asked for.
+        # Never stored again: a store gave more than it was asked for.
         return cut_output(outcome)
     # A store may hang as well as any tool.
     left = call.turn.remaining_s()
     timeout_s = _STORE_TIMEOUT_S if left is None else max(0.0, min(left, _STORE_TIMEOUT_S))
+    store, run_id = state.artifact_store(), state.identity.run_id
     try:
-        fitted = await fit_output(
-            outcome, state.artifact_store, state.identity.run_id, timeout_s=timeout_s
-        )
+        stored = await store_output(outcome, store, run_id, timeout_s=timeout_s)
     except asyncio.CancelledError:
         # The body has ended, so the call has its outcome, cancelled or not.
-        fitted = Fitted(cut_output(outcome))
-    call.content = fitted.content
-    if fitted.artifact is not None:
-        state.offers_reader = True
-        state.emit(ArtifactStored(call_id=call.call_id, artifact=fitted.artifact))
-    if fitted.warning is not None:
-        state.warn(fitted.warning.code, fitted.warning.message)
-    return fitted.outcome
+        return cut_output(outcome)
+    if isinstance(stored, RunWarning):
+        state.warn(stored.code, stored.message)
+        return cut_output(outcome)
+    reference, artifact = stored
+    state.offers_reader = True
+    state.emit(ArtifactStored(call_id=call.call_id, artifact=artifact))
+    return reference
 
 
 async def verify_effect(

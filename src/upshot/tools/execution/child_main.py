@@ -21,7 +21,6 @@ from upshot.contract.base.structs import Json
 from upshot.contract.message import Part
 from upshot.contract.tool_context import CancelToken, ToolContext
 from upshot.tools.definition.body import FunctionBody
-from upshot.tools.definition.signature import Signature
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_error import ToolError, named
 from upshot.tools.execution.process_protocol import (
@@ -118,7 +117,7 @@ def _find(order: Order) -> FunctionBody:
         return cast("FunctionBody", found.body)
     # Made a tool under another name, as by tool(...)(function).
     function = cast("Callable[..., object]", found)
-    return FunctionBody(function, Signature(function, order.tool))
+    return FunctionBody(function, order.tool)
 
 
 def _load(module: str, file: str) -> ModuleType:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import cast, get_args
 
 import msgspec
@@ -65,7 +64,7 @@ def conclude(
         deadline_s: When that was over, unix seconds.
 
     Returns:
-        A result, a failure or a timeout; a large output is stored later, by ``fit_output``.
+        A result, a failure or a timeout; a large output is stored later, by ``store_output``.
     """
     tool = call.known_tool
     match ending:
@@ -231,57 +230,33 @@ _TEXT = "text/plain; charset=utf-8"
 _JSON = "application/json"
 
 
-class Fitted(msgspec.Struct, frozen=True):
-    """A result that fits into a message.
-
-    Attributes:
-        outcome: The result itself, a reference to it, or its head and tail.
-        content: What the model reads of it, None where that was not looked at.
-        artifact: Where it was stored, None if it was not.
-        warning: Why it could not be stored, None if it could or need not be.
-    """
-
-    outcome: ToolExecutionResult | ToolArtifactReference
-    content: str | None = None
-    artifact: File | None = None
-    warning: RunWarning | None = None
-
-
-async def fit_output(
-    result: ToolExecutionResult,
-    find_store: Callable[[], ArtifactStore],
-    run_id: str,
-    *,
-    timeout_s: float,
-) -> Fitted:
+async def store_output(
+    result: ToolExecutionResult, store: ArtifactStore, run_id: str, *, timeout_s: float
+) -> tuple[ToolArtifactReference, File] | RunWarning:
     """Store a result whose text is longer than ``TOOL_MESSAGE_MAX_CHARS`` code points.
 
     Args:
         result: What the tool returned, secrets masked.
-        find_store: Gives the store: of one string field as it is, else of indented JSON.
+        store: Where to: one string field as it is, else indented JSON.
         run_id: Whose artifact it is.
         timeout_s: A store that takes longer counts as one that refuses.
 
     Returns:
-        What the model gets. A store that refuses leaves head and tail, with a warning.
+        What the model gets, and where it was stored; a warning where the store refuses.
     """
-    content = outcome_to_model_content(result)
-    if len(content) <= TOOL_MESSAGE_MAX_CHARS:
-        return Fitted(result, content)
     # One text is kept as it is, so that its lines can be read and searched as lines.
     text, media_type = _to_text(result.output)
     data = text.encode()
     try:
         async with asyncio.timeout(timeout_s):
-            stored = await find_store().put(run_id, result.call_id, data, media_type)
+            stored = await store.put(run_id, result.call_id, data, media_type)
     except Exception as error:  # a store is foreign, and its refusal must not lose the result
-        warning = RunWarning(
+        return RunWarning(
             code="artifact_refused",
             message=f"the output of {result.tool_name} could not be stored and was cut: "
             + named(error),
             origin=Origin.TOOL,
         )
-        return Fitted(cut_output(result), warning=warning)
     summary = _summarise(text, result.output, media_type)
     reference = ToolArtifactReference(
         result.call_id,
@@ -294,13 +269,11 @@ async def fit_output(
         effect=result.effect,
         code=result.code,
     )
-    return Fitted(reference, artifact=msgspec.structs.replace(stored, summary=summary))
+    return reference, msgspec.structs.replace(stored, summary=summary)
 
 
 def cut_output(result: ToolExecutionResult) -> ToolExecutionResult:
-    """A result that fits into a message: itself, else head and tail with ``truncated``."""
-    if len(outcome_to_model_content(result)) <= TOOL_MESSAGE_MAX_CHARS:
-        return result
+    """Head and tail, with ``truncated``, of a result that does not fit into a message."""
     text, _ = _to_text(result.output)
     # Half for each end, less what the keys around them take.
     kept = TOOL_MESSAGE_MAX_CHARS // 2 - 100

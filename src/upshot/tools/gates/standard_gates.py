@@ -150,7 +150,7 @@ class ArgumentsGate(StandardGate):
             return self._refuse(call, Refused(cut_text(str(error), _MAX_CHARS), tool.check.hint))
         call.given, call.values, call.coercions = found.given, values, found.coercions
         call.take_arguments(found.filled)
-        if _is_mended(call):
+        if call.source is call.mended:
             call.coercions = (coercion_of(call), *call.coercions)
         call.resources = tool.resources_of(found.filled)
         if not call.is_dry:
@@ -164,14 +164,10 @@ class ArgumentsGate(StandardGate):
         if self._repair is not None and self._repair.is_due(call):
             return self._mend(call, self._repair, refused)
         # What a model made of them is no better, and the caller's model knows only its own.
-        return _denial(call.refused if call.refused and _is_mended(call) else refused)
+        return _denial(call.refused if call.refused and call.source is call.mended else refused)
 
     async def _mend(self, call: CallState, repair: Repair, refused: Refused) -> Denial | Rewind:
         return await repair.mend(call, refused) or _denial(refused)
-
-
-def _is_mended(call: CallState) -> bool:
-    return call.mended is not None and call.source is call.mended
 
 
 def _denial(refused: Refused) -> Denial:

@@ -29,11 +29,11 @@ from mcp_types import (
 from mcp_types import Tool as Listed
 
 from upshot.contract.base.enums import Effect
+from upshot.contract.base.json_values import canonical_json
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.message import Audio, Data, File, Image, Part, Text
 from upshot.contract.tool_context import ToolContext
 from upshot.errors import Misuse
-from upshot.tools.arguments.schema_faults import canonical_json
 from upshot.tools.definition.body import usable_schema
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_error import ToolError

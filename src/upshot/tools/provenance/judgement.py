@@ -27,10 +27,10 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import msgspec
 
 from upshot.contract.base.enums import Effect
+from upshot.contract.base.json_values import canonical_json
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.provenance import Argument, Doubt, Record, ToolDeclaration, Voucher
 from upshot.contract.settings import Policy
-from upshot.tools.arguments.schema_faults import canonical_json
 from upshot.tools.provenance.saying import (
     Saying,
     Span,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from upshot.tools.arguments.schema_faults import canonical_json
+from upshot.contract.base.json_values import canonical_json
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upshot.tools.definition.signature import parse_docstring
+from upshot.tools.definition.body import parse_docstring
 
 GOOGLE = """Look it up.
 
