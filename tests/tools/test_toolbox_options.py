@@ -17,32 +17,32 @@ async def wipe() -> str:
 @pytest.mark.parametrize(
     ("options", "due"),
     [
-        ({"budget": 5}, "budget is 5: give a Budget"),
-        ({"budget": {"max_turns": 1}}, "give a Budget"),
-        ({"policy": "no"}, "policy is 'no': give a Policy"),
-        ({"gates": 5}, "gates is 5: give a list of gates"),
-        ({"gates": "policy"}, "give a list of gates"),
+        ({"budget": 5}, "budget must be a Budget"),
+        ({"budget": {"max_turns": 1}}, "must be a Budget"),
+        ({"policy": "no"}, "policy must be a Policy"),
+        ({"gates": 5}, "gates must be a list of gates"),
+        ({"gates": "policy"}, "must be a list of gates"),
         ({"gates": [5]}, "gates hold 5: a gate has a name, and check"),
         ({"gates": len}, "the function of gates gave "),
         ({"secrets": None}, "secrets are a list of strings"),
         ({"secrets": "sesame"}, "secrets are a list of strings"),
         ({"secrets": [5]}, "secrets are a list of strings"),
-        ({"approve": True}, "approve is True: give a function"),
-        ({"on_pre_tool_use": 5}, "on_pre_tool_use is 5: give a function"),
-        ({"repair": "model"}, "repair is 'model': give a function"),
-        ({"artifacts": "dir"}, "artifacts is 'dir': give an artifact store"),
-        ({"artifacts": InMemoryArtifacts}, "give an artifact store"),
-        ({"journal": "x.db"}, "journal is 'x.db': give a journal, such as open_journal"),
-        ({"journal": "memory:"}, "give a journal"),
-        ({"clock": 5}, "clock is 5: give a clock"),
-        ({"identity": "run-1"}, "identity is 'run-1': give a RunInfo"),
-        ({"workers": 5}, "workers is 5: give Workers"),
-        ({"web_mode": "no"}, "web_mode is 'no': give True or False"),
-        ({"parallel": "x"}, "parallel is 'x': give True, False, or how many"),
-        ({"parallel": 0}, "parallel is 0"),
-        ({"parallel": 1.5}, "parallel is 1.5"),
-        ({"replay_scope": ["run"]}, "replay_scope is"),
-        ({"emit": 5}, "emit is 5: give a function"),
+        ({"approve": True}, "approve must be a function"),
+        ({"on_pre_tool_use": 5}, "on_pre_tool_use must be a function"),
+        ({"repair": "model"}, "repair must be a function"),
+        ({"artifacts": "dir"}, "artifacts must be an artifact store"),
+        ({"artifacts": InMemoryArtifacts}, "must be an artifact store"),
+        ({"journal": "x.db"}, "journal must be a journal, such as open_journal"),
+        ({"journal": "memory:"}, "must be a journal"),
+        ({"clock": 5}, "clock must be a clock"),
+        ({"identity": "run-1"}, "identity must be a RunInfo"),
+        ({"workers": 5}, "workers must be Workers"),
+        ({"web_mode": "no"}, "web_mode must be True or False"),
+        ({"parallel": "x"}, "parallel must be True, False, or how many"),
+        ({"parallel": 0}, "got 0"),
+        ({"parallel": 1.5}, "got 1.5"),
+        ({"replay_scope": ["run"]}, "replay_scope must be turn, run or context, got list"),
+        ({"emit": 5}, "emit must be a function"),
     ],
     ids=str,
 )
@@ -54,13 +54,13 @@ def test_an_option_of_the_wrong_kind_is_misuse(options: dict[str, Any], due: str
 
 @pytest.mark.parametrize("calls", [None, 5, ToolCall("1", "wipe"), "wipe", {"1": "wipe"}], ids=str)
 async def test_calls_that_are_no_list_are_misuse(calls: Any):
-    with pytest.raises(Misuse, match=r"calls are .*: give a list of ToolCalls"):
+    with pytest.raises(Misuse, match="ToolCall"):
         await Toolbox([wipe]).dispatch(calls)
 
 
 async def test_a_label_that_is_no_number_is_misuse():
     label: Any = "one"
-    with pytest.raises(Misuse, match="turn is 'one': give a number"):
+    with pytest.raises(Misuse, match="a number as turn, got list and str"):
         await Toolbox([wipe]).dispatch([], turn=label)
 
 
@@ -68,7 +68,7 @@ async def test_a_label_that_is_no_number_is_misuse():
 async def test_answers_that_are_no_list_are_misuse(answers: Any):
     box = Toolbox([wipe])
     await box.dispatch([ToolCall("1", "wipe")])
-    with pytest.raises(Misuse, match=r"answers are .*: give a list of them"):
+    with pytest.raises(Misuse, match=r"answers must be a list|is not an answer"):
         await box.answer(answers)
     assert len(box.pending) == 1
 

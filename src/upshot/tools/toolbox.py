@@ -8,13 +8,22 @@ import secrets as random
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypedDict, Unpack, cast
 
 import msgspec
 
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.agent_spec import RunInfo
-from upshot.contract.base.checks import is_amount, is_whole
+from upshot.contract.base.checks import (
+    ANYTHING,
+    Allowed,
+    check_argument,
+    did_you_mean,
+    is_amount,
+    is_whole,
+    shown,
+)
 from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.events import ArtifactStored, Event, ToolSettled, ToolStarted
@@ -34,6 +43,7 @@ from upshot.contract.tool_calls import (
     outcome_to_model_content,
     plain_text_of,
 )
+from upshot.errors import Misuse
 from upshot.tools.call_resumption import (
     EarlierCalls,
     give_up,
@@ -55,18 +65,6 @@ from upshot.tools.gates.standard_gates import (
     GateChoice,
     Repair,
     pipelines,
-)
-from upshot.tools.option_checks import (
-    Rules,
-    check_known,
-    check_label,
-    check_list,
-    check_options,
-    has_methods,
-    is_flag,
-    is_of,
-    none_or,
-    one_of,
 )
 from upshot.tools.provenance.call_judge import CallJudge, Said, said_of
 from upshot.tools.rate_limiter import ActiveTime
@@ -128,54 +126,59 @@ class KnownOutcomes:
     pending: Callable[[], tuple[PendingApproval, ...]] | None = None
 
 
-def _is_parallel(value: object) -> bool:
-    return isinstance(value, bool) or is_whole(value, 1)
-
-
-def _is_said(value: object) -> bool:
-    return callable(value) or (isinstance(value, Iterable) and not isinstance(value, str))
-
-
-def _is_gates(value: object) -> bool:
-    return callable(value) or (isinstance(value, Iterable) and not isinstance(value, str))
-
-
 def _of_box(identity: RunInfo | None) -> RunInfo:
     """The identity of a Toolbox that belongs to no run with an id."""
     return msgspec.structs.replace(identity or RunInfo(), run_id=f"box-{random.token_hex(8)}")
 
 
-def _is_moment(value: object) -> bool:
-    return is_amount(value, above=-math.inf)
-
-
-_FUNCTION = (none_or(callable), "a function")
-_STORE = none_or(has_methods("put", "read"))
-_JOURNAL = none_or(has_methods("append", "claim", "durable", "events"))
-_RULES: Rules = {
-    "budget": (none_or(is_of(Budget)), "a Budget"),
-    "policy": (none_or(is_of(Policy)), "a Policy"),
-    "identity": (none_or(is_of(RunInfo)), "a RunInfo"),
-    "workers": (none_or(is_of(Workers)), "Workers"),
-    "artifacts": (_STORE, "an artifact store, such as InMemoryArtifacts()"),
-    "journal": (_JOURNAL, "a journal, such as open_journal(...)"),
-    "clock": (none_or(has_methods("monotonic", "now", "sleep")), "a clock"),
-    "gates": (none_or(_is_gates), "a list of gates, or a function of the standard ones"),
-    "emit": _FUNCTION,
-    "barrier": _FUNCTION,
-    "offered": _FUNCTION,
-    "step": _FUNCTION,
-    "at_start": _FUNCTION,
-    "spent": _FUNCTION,
-    "said": (_is_said, "a list of texts"),
-    "approve": _FUNCTION,
-    "on_pre_tool_use": _FUNCTION,
-    "repair": _FUNCTION,
-    "replay_scope": (one_of("turn", "run", "context"), "turn, run, context"),
-    "parallel": (_is_parallel, "True, False, or how many at a time"),
-    "deadline": (none_or(_is_moment), "a moment of the clock, or None"),
-    "web_mode": (is_flag, "True or False"),
+_NONE = (type(None),)
+_FUNCTION = Allowed("a function", _NONE, methods=("__call__",))
+_ALLOWED = {
+    "budget": Allowed("a Budget", (Budget, *_NONE)),
+    "policy": Allowed("a Policy", (Policy, *_NONE)),
+    "identity": Allowed("a RunInfo", (RunInfo, *_NONE)),
+    "workers": Allowed("Workers", (Workers, *_NONE)),
+    "artifacts": Allowed(
+        "an artifact store, such as InMemoryArtifacts()", _NONE, methods=("put", "read")
+    ),
+    "journal": Allowed(
+        "a journal, such as open_journal(...)",
+        _NONE,
+        methods=("append", "claim", "durable", "events"),
+    ),
+    "clock": Allowed("a clock", _NONE, methods=("monotonic", "now", "sleep")),
+    "gates": Allowed(
+        "a list of gates, or a function of the standard ones",
+        (Iterable, *_NONE),
+        but=(str,),
+        methods=("__call__",),
+    ),
+    **dict.fromkeys(("emit", "barrier", "offered", "step", "at_start", "spent"), _FUNCTION),
+    **dict.fromkeys(("approve", "on_pre_tool_use", "repair"), _FUNCTION),
+    "said": Allowed("a list of texts", (Iterable,), but=(str,), methods=("__call__",)),
+    "replay_scope": Allowed("turn, run or context", fits=("turn", "run", "context").__contains__),
+    "parallel": Allowed(
+        "True, False, or how many at a time", (bool,), fits=partial(is_whole, least=1)
+    ),
+    "deadline": Allowed(
+        "a moment of the clock, or None", _NONE, fits=partial(is_amount, above=-math.inf)
+    ),
+    "web_mode": Allowed("True or False", (bool,)),
 }
+_ANSWERS = Allowed("a list of them: answer([Approve(...)])", items=ANYTHING)
+
+
+def _check_options(options: Mapping[str, object]) -> None:
+    """Check the options of a Toolbox; raises Misuse."""
+    known = ToolboxOptions.__optional_keys__
+    for name, value in options.items():
+        if name not in known:
+            hint = did_you_mean(name, known, f"give {', '.join(sorted(known))}")
+            raise Misuse(f"a Toolbox has no option {name!r}: {hint}")
+        if name in _ALLOWED:
+            check_argument(name, value, _ALLOWED[name])
+
+
 # Made once: checking its numbers costs more than all else of a Toolbox.
 _DEFAULT_BUDGET = Budget()
 
@@ -317,8 +320,7 @@ class Toolbox:
             resolved = cast("tuple[Tool, ...]", tools)
         else:
             resolved = resolve_tools(tools)
-            check_known(options, ToolboxOptions.__optional_keys__)
-            check_options(_RULES, options)
+            _check_options(options)
         policy, secrets, identity = get("policy"), get("secrets", ()), get("identity")
         if not get("web_mode", True):
             policy = msgspec.structs.replace(policy or Policy(taint="off"), network=False)
@@ -484,8 +486,11 @@ class Toolbox:
             JournalError: Events could not be logged.
             Misuse: *calls* is no list of ToolCalls.
         """
-        check_label(turn)
-        check_list(calls, "calls are", "a list of ToolCalls: dispatch([call])")
+        if not isinstance(calls, Sequence) or not isinstance(turn, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            raise Misuse(
+                "dispatch must be given a list of ToolCalls, dispatch([call]), and a number as "
+                f"turn, got {shown(calls)} and {shown(turn)}"
+            )
         # An engine is called again from its top: these calls may be in the log already.
         if self.known_outcomes is not None:
             return await self._hand_back(calls, self.known_outcomes, turn)
@@ -566,7 +571,7 @@ class Toolbox:
             Misuse: No such call is parked, it is answered twice, or the answer is of a kind
                 that is not for calls.
         """
-        check_list(answers, "answers are", "a list of them: answer([Approve(...)])")
+        check_argument("answers", answers, _ANSWERS)
         return await self._run(reopen_all(self._state, answers))
 
     async def resume(

@@ -59,7 +59,7 @@ class Defaults:
         self._inside = _has_defaults({**schema, "properties": bare}) or (
             bool(self._own) and _comes_back(schema)
         )
-        self.are_there = bool(self._own) or self._inside
+        self.are_there: bool = bool(self._own) or self._inside
 
     def fill(self, value: JsonObject, validator: Validator) -> JsonObject:
         """*value* with the default of everything that is absent.

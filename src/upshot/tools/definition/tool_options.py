@@ -7,23 +7,23 @@ import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
-from upshot.contract.base.checks import check_amount, check_whole, nearest
+from upshot.contract.base.checks import (
+    Allowed,
+    check_amount,
+    check_argument,
+    check_whole,
+    is_amount,
+    is_whole,
+    nearest,
+    whole_number,
+)
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.provenance import Record, ToolDeclaration, read_arguments
 from upshot.errors import Misuse
-from upshot.tools.option_checks import (
-    Rules,
-    check_options,
-    is_count,
-    is_flag,
-    is_of,
-    is_seconds,
-    none_or,
-    one_of,
-)
 
 if TYPE_CHECKING:
     from upshot.contract.tool_calls import ToolFailure, ToolTimeout
@@ -162,7 +162,9 @@ def check_tool(fields: Mapping[str, object]) -> None:
             f"{name!r:.100} cannot be the name of a tool: give name= with 1 to 64 of "
             "a-z, A-Z, 0-9, _, - and dots"
         )
-    check_options(_RULES, {**fields, "description": fields["about"]}, whose=f"tool {name!r}: ")
+    for option, allowed in _ALLOWED.items():
+        told = _SYNONYMS["about"] if option == "about" else option
+        check_argument(f"tool {name!r}: {told}", fields[option], allowed)
     for option in ("limits", "env"):
         if fields[option] is not None and fields["isolation"] is None:
             raise Misuse(f"tool {name!r}: {option}= is for a tool with isolation='process' only")
@@ -277,38 +279,32 @@ def _is_environment(value: object) -> bool:
     return all(isinstance(word, str) for pair in pairs for word in pair)
 
 
-def _is_public(value: object) -> bool:
-    return isinstance(value, bool) or callable(value)
-
-
 TRUSTS: tuple[str, ...] = get_args(Trust)
-_FLAG = (is_flag, "True or False")
-_ANSWER = (none_or(is_flag), "True, False or None")
-_TEXT = (none_or(is_of(str)), "a text or None")
-_SECONDS = (none_or(is_seconds), "at least 0, in seconds")
-_RULES: Rules = {
-    "idempotent": _FLAG,
-    "plain_text": _FLAG,
-    "ask": (one_of("staff", "user"), '"staff" or "user"'),
-    "public": (_is_public, "True, False, or a function of the arguments"),
-    "public_name": (is_of(str), "a text"),
-    "repeatable": _FLAG,
-    "network": _FLAG,
-    "repair": _FLAG,
-    "approval": _ANSWER,
-    "retry_on_timeout": _ANSWER,
-    "description": _TEXT,
-    "error_key": _TEXT,
-    "timeout_s": _SECONDS,
-    "min_useful_s": (is_seconds, "at least 0, in seconds"),
-    "approval_expires_s": _SECONDS,
-    "retries": (is_count(0), "at least 0, a whole number"),
-    "concurrency": (none_or(is_count(1)), "at least 1, a whole number"),
-    "verify": (none_or(callable), "a function or None"),
-    "private": _FLAG,
-    "trust": (one_of(*TRUSTS), '"untrusted", "trusted" or ""'),
-    "block_scope": (one_of("tool", "key"), '"tool" or "key"'),
-    "rate": (none_or(is_of(Rate)), "a Rate or None"),
-    "circuit": (none_or(is_of(Circuit)), "a Circuit or None"),
-    "limits": (none_or(is_of(ProcessLimits)), "ProcessLimits or None"),
+_NONE = (type(None),)
+_FLAG = Allowed("True or False", (bool,))
+_ANSWER = Allowed("True, False or None", (bool, *_NONE))
+_TEXT = Allowed("a text or None", (str, *_NONE))
+_SECONDS = Allowed("seconds, at least 0, or None", _NONE, fits=is_amount)
+_ALLOWED = {
+    **dict.fromkeys(("idempotent", "plain_text", "repeatable", "network"), _FLAG),
+    **dict.fromkeys(("repair", "private"), _FLAG),
+    **dict.fromkeys(("approval", "retry_on_timeout"), _ANSWER),
+    **dict.fromkeys(("about", "error_key"), _TEXT),
+    **dict.fromkeys(("timeout_s", "approval_expires_s"), _SECONDS),
+    "min_useful_s": Allowed("seconds, at least 0", fits=is_amount),
+    "retries": whole_number(0),
+    "concurrency": Allowed(
+        "a whole number of at least 1, or None", _NONE, fits=partial(is_whole, least=1)
+    ),
+    "verify": Allowed("a function or None", _NONE, methods=("__call__",)),
+    "ask": Allowed('"staff" or "user"', fits=("staff", "user").__contains__),
+    "public": Allowed(
+        "True, False, or a function of the arguments", (bool,), methods=("__call__",)
+    ),
+    "public_name": Allowed("a text", (str,)),
+    "trust": Allowed('"untrusted", "trusted" or ""', fits=TRUSTS.__contains__),
+    "block_scope": Allowed('"tool" or "key"', fits=("tool", "key").__contains__),
+    "rate": Allowed("a Rate or None", (Rate, *_NONE)),
+    "circuit": Allowed("a Circuit or None", (Circuit, *_NONE)),
+    "limits": Allowed("ProcessLimits or None", (ProcessLimits, *_NONE)),
 }
