@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Generic, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
 import msgspec
 
@@ -109,3 +109,18 @@ class ToolContext(msgspec.Struct, Generic[Deps], frozen=True, eq=False):
         """
         if not self.cancelled:
             self._tell(text, data)
+
+
+def make_context(
+    facts: JsonObject, *, cancelled: CancelToken, tell: Progress, dependencies: object = None
+) -> ToolContext[object]:
+    """The context of a call.
+
+    Args:
+        facts: All other fields, by name; as JSON, for they may come from another process.
+        cancelled: Set when the call is given up.
+        tell: Takes what the body tells of its progress.
+        dependencies: The caller's one object.
+    """
+    known = cast("dict[str, Any]", facts)
+    return ToolContext(cancelled=cancelled, dependencies=dependencies, _tell=tell, **known)

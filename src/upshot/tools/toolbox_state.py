@@ -403,7 +403,8 @@ class ToolboxState:
         ran = call.run_started is not None
         until = now if call.run_started is None else call.run_started
         # What denies is always the last that was asked.
-        last = call.trace[-1] if call.trace else None
+        trace = call.trace
+        last = trace[-1] if trace else None
         record = ToolRecord(
             run_id=self.identity.run_id,
             parent_run_id=self.parent_run_id,
@@ -417,7 +418,7 @@ class ToolboxState:
             coercions=call.coercions,
             lossy=call.lossy,
             gate=last.gate if last is not None and last.verdict == "deny" else "",
-            trace=call.trace,
+            trace=trace,
             approval=call.approval,
             attempts=call.attempts,
             queue_ms=_to_ms(until - call.opened - call.paused_s),

@@ -77,7 +77,7 @@ def test_a_rule_of_no_known_form_is_misuse(rules: Any):
 
 
 def test_a_policy_that_is_none_is_misuse():
-    with pytest.raises(Misuse, match="give a Policy"):
+    with pytest.raises(Misuse, match="must be a Policy"):
         Toolbox([look], policy={"deny": ["look"]})  # type: ignore[arg-type]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from dataclasses import replace
 
 from upshot.contract.base.checks import kind_of
-from upshot.contract.base.structs import Json
+from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import RunWarning
 from upshot.contract.events import ArtifactStored, ToolProgress, ToolStarted
 from upshot.contract.settings import Retry
@@ -20,7 +20,7 @@ from upshot.contract.tool_calls import (
     ToolTimeout,
     outcome_to_model_content,
 )
-from upshot.contract.tool_context import CancelToken, Progress, ToolContext
+from upshot.contract.tool_context import CancelToken, Progress, ToolContext, make_context
 from upshot.errors import JournalError
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_state import CallState, running_call
@@ -214,15 +214,7 @@ async def _execute_apart(
         arguments=call.given,
         cpu_s=limits.cpu_s,
         memory_bytes=limits.memory_bytes,
-        run_id=state.identity.run_id,
-        call_id=call.call_id,
-        turn=call.label,
-        attempt=state.attempt(),
-        deadline=deadline,
-        idempotency_key=call.idempotency_key,
-        task_id=state.identity.task_id,
-        context_id=state.identity.context_id,
-        attributes=state.identity.attributes,
+        context=_facts_of(state, call, deadline),
     )
     return await run_process(
         order,
@@ -239,21 +231,24 @@ def _context_of(
     tell = functools.partial(_tell, state, call)
     if not call.known_tool.body.is_async:
         tell = functools.partial(_tell_from_thread, asyncio.get_running_loop(), tell)
-    return ToolContext(
-        run_id=state.identity.run_id,
-        call_id=call.call_id,
-        tool_name=call.known_tool.name,
-        turn=call.label,
-        attempt=state.attempt(),
-        deadline=deadline,
-        idempotency_key=call.idempotency_key,
-        cancelled=token,
-        dependencies=state.dependencies,
-        task_id=state.identity.task_id,
-        context_id=state.identity.context_id,
-        attributes=state.identity.attributes,
-        _tell=tell,
-    )
+    facts = _facts_of(state, call, deadline)
+    return make_context(facts, cancelled=token, tell=tell, dependencies=state.dependencies)
+
+
+def _facts_of(state: ToolboxState, call: CallState, deadline: float | None) -> JsonObject:
+    """What the context of a body tells of its call, wherever it runs."""
+    return {
+        "run_id": state.identity.run_id,
+        "call_id": call.call_id,
+        "tool_name": call.known_tool.name,
+        "turn": call.label,
+        "attempt": state.attempt(),
+        "deadline": deadline,
+        "idempotency_key": call.idempotency_key,
+        "task_id": state.identity.task_id,
+        "context_id": state.identity.context_id,
+        "attributes": state.identity.attributes,
+    }
 
 
 def _tell(state: ToolboxState, call: CallState, text: str, data: Json) -> None:

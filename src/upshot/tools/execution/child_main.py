@@ -19,7 +19,7 @@ import msgspec
 from upshot.contract.base.json_values import UnserializableError, to_free_json
 from upshot.contract.base.structs import Json
 from upshot.contract.message import Part
-from upshot.contract.tool_context import CancelToken, ToolContext
+from upshot.contract.tool_context import CancelToken, make_context
 from upshot.tools.definition.body import FunctionBody
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_error import ToolError, named
@@ -87,7 +87,9 @@ def _obey(order: Order, mouth: _Mouth) -> None:
         mouth.say(Unloadable(f"{order.name} of {order.module or order.file}: {named(error)}"))
         return
     mouth.say(Began())
-    value = body.start(values, _context(order, mouth))
+    # It sees nothing of the caller's objects, and nobody can tell it that it was given up.
+    context = make_context(order.context, cancelled=CancelToken(), tell=mouth.tell)
+    value = body.start(values, context)
     if inspect.iscoroutine(value):
         value = asyncio.run(cast("Coroutine[Any, Any, object]", value))
     try:
@@ -136,24 +138,6 @@ def _load(module: str, file: str) -> ModuleType:
     sys.modules[name] = loaded
     spec.loader.exec_module(loaded)
     return loaded
-
-
-def _context(order: Order, mouth: _Mouth) -> ToolContext[object]:
-    return ToolContext(
-        run_id=order.run_id,
-        call_id=order.call_id,
-        tool_name=order.tool,
-        turn=order.turn,
-        attempt=order.attempt,
-        deadline=order.deadline,
-        idempotency_key=order.idempotency_key,
-        cancelled=CancelToken(),
-        dependencies=None,
-        task_id=order.task_id,
-        context_id=order.context_id,
-        attributes=order.attributes,
-        _tell=mouth.tell,
-    )
 
 
 def _raised(error: BaseException) -> Raise:

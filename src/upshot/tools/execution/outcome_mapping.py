@@ -74,21 +74,16 @@ def conclude(
             return outcome
         case Unusable(message=message):
             return _unserializable(call, message, elapsed_ms)
-        case Died():
-            return _conclude_death(call, ending, elapsed_ms)
+        case Died(started=started):
+            # Cut off in the middle, it is as unfinished as if it had been stopped.
+            return _cut_off(
+                call, ending.message, elapsed_ms, ErrorCode(ending.code), started=started
+            )
         case Raised(error=error):
             return _conclude_error(call, error, elapsed_ms)
         case Stopped(cancelled=True, started=started):
-            effect = effect_after(tool, done=False) if started else Effect.NONE
-            return ToolFailure(
-                call.call_id,
-                call.tool_name,
-                error="The call was cancelled while it ran.",
-                retryable=may_repeat(tool, effect),
-                elapsed_ms=elapsed_ms,
-                effect=effect,
-                code=CANCELLED,
-            )
+            told = "The call was cancelled while it ran."
+            return _cut_off(call, told, elapsed_ms, CANCELLED, started=started)
         case Stopped(started=started, ended=ended):
             effect = effect_after(tool, done=False) if started else Effect.NONE
             return ToolTimeout(
@@ -105,15 +100,39 @@ def conclude(
 
 def conclude_defect(call: CallState, error: Exception, *, elapsed_ms: int) -> ToolFailure:
     """The outcome of a call at which we failed ourselves, once its body may have started."""
+    told = f"The call could not be brought to its end: {named(error)}"
+    return _failure(call, told, elapsed_ms, retryable=False, code=ErrorCode.INTERNAL)
+
+
+def _failure(
+    call: CallState,
+    error: str,
+    elapsed_ms: int,
+    *,
+    retryable: bool,
+    effect: Effect | None = None,
+    code: ErrorCode | None = None,
+    retry_after_s: float | None = None,
+) -> ToolFailure:
+    """A failure; without an *effect* that of a body that did not come to its end."""
     return ToolFailure(
         call.call_id,
         call.tool_name,
-        error=one_line(f"The call could not be brought to its end: {named(error)}"),
-        retryable=False,
+        error=one_line(error),
+        retryable=retryable,
         elapsed_ms=elapsed_ms,
-        effect=effect_after(call.known_tool, done=False),
-        code=ErrorCode.INTERNAL,
+        retry_after_s=retry_after_s,
+        effect=effect_after(call.known_tool, done=False) if effect is None else effect,
+        code=code,
     )
+
+
+def _cut_off(
+    call: CallState, told: str, elapsed_ms: int, code: ErrorCode, *, started: bool
+) -> ToolFailure:
+    effect = effect_after(call.known_tool, done=False) if started else Effect.NONE
+    again = may_repeat(call.known_tool, effect)
+    return _failure(call, told, elapsed_ms, retryable=again, effect=effect, code=code)
 
 
 def _conclude_value(call: CallState, value: object, elapsed_ms: int) -> ToolOutcome:
@@ -146,66 +165,42 @@ def _conclude_value(call: CallState, value: object, elapsed_ms: int) -> ToolOutc
 
 
 def _unserializable(call: CallState, text: str, elapsed_ms: int) -> ToolFailure:
-    return ToolFailure(
-        call.call_id,
-        call.tool_name,
-        error=one_line(f"The tool ran, and its output cannot be used: {text}"),
-        retryable=False,
-        elapsed_ms=elapsed_ms,
-        effect=effect_after(call.known_tool, done=True),
-        code=UNSERIALIZABLE,
-    )
+    told = f"The tool ran, and its output cannot be used: {text}"
+    effect = effect_after(call.known_tool, done=True)
+    return _failure(call, told, elapsed_ms, retryable=False, effect=effect, code=UNSERIALIZABLE)
 
 
 def _returned_error(call: CallState, output: JsonObject, elapsed_ms: int) -> ToolFailure:
     said = output[cast("str", call.known_tool.error_key)]
-    code = output.get("code")
-    return ToolFailure(
-        call.call_id,
-        call.tool_name,
-        error=one_line(said if isinstance(said, str) else _told(said)),
+    return _failure(
+        call,
+        said if isinstance(said, str) else _told(said),
+        elapsed_ms,
         retryable=output.get("retryable") is not False,
-        elapsed_ms=elapsed_ms,
+        code=_code_of(output.get("code")),
         retry_after_s=seconds(output.get("retry_after_s")),
-        effect=effect_after(call.known_tool, done=False),
-        code=ErrorCode(clean_text(code)) if isinstance(code, str) and code else None,
     )
 
 
 def _conclude_error(call: CallState, error: BaseException, elapsed_ms: int) -> ToolFailure:
-    effect = effect_after(call.known_tool, done=False)
-    said = error if isinstance(error, ToolError) else None
-    retryable, code = True, None
-    if said is not None:
-        retryable, code = said.retryable, said.code
-        effect = effect if said.effect is None else said.effect
-    elif not isinstance(error, Exception):
-        # It ended itself, by a cancel or an exit: as unfinished as if it had been stopped.
-        retryable, code = may_repeat(call.known_tool, effect), CANCELLED
-    return ToolFailure(
-        call.call_id,
-        call.tool_name,
-        error=one_line(str(error) if said else named(error)),
-        retryable=retryable,
-        elapsed_ms=elapsed_ms,
-        retry_after_s=None if said is None else said.retry_after_s,
-        effect=effect,
-        code=None if code is None else ErrorCode(clean_text(code)),
-    )
+    if isinstance(error, ToolError):
+        return _failure(
+            call,
+            str(error),
+            elapsed_ms,
+            retryable=error.retryable,
+            effect=error.effect,
+            code=_code_of(error.code),
+            retry_after_s=error.retry_after_s,
+        )
+    if isinstance(error, Exception):
+        return _failure(call, named(error), elapsed_ms, retryable=True)
+    # It ended itself, by a cancel or an exit: as unfinished as if it had been stopped.
+    return _cut_off(call, named(error), elapsed_ms, CANCELLED, started=True)
 
 
-# Cut off in the middle, it is as unfinished as if it had been stopped.
-def _conclude_death(call: CallState, death: Died, elapsed_ms: int) -> ToolFailure:
-    effect = effect_after(call.known_tool, done=False) if death.started else Effect.NONE
-    return ToolFailure(
-        call.call_id,
-        call.tool_name,
-        error=one_line(death.message),
-        retryable=may_repeat(call.known_tool, effect),
-        elapsed_ms=elapsed_ms,
-        effect=effect,
-        code=ErrorCode(death.code),
-    )
+def _code_of(word: object) -> ErrorCode | None:
+    return ErrorCode(clean_text(word)) if isinstance(word, str) and word else None
 
 
 def _told(said: Json) -> str:

@@ -21,15 +21,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         arguments: Valid arguments.
         cpu_s: Processor seconds, None for no limit.
         memory_bytes: Size of the address space, None for no limit.
-        run_id: As in ``ToolContext``, like the others.
-        call_id: As there.
-        turn: As there.
-        attempt: As there.
-        deadline: As there.
-        idempotency_key: As there.
-        task_id: As there.
-        context_id: As there.
-        attributes: As there.
+        context: What its ``ToolContext`` tells, by field.
     """
 
     module: str
@@ -39,15 +31,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     arguments: JsonObject
     cpu_s: float | None
     memory_bytes: int | None
-    run_id: str
-    call_id: str
-    turn: int
-    attempt: int
-    deadline: float | None
-    idempotency_key: str
-    task_id: str
-    context_id: str
-    attributes: JsonObject
+    context: JsonObject
 
 
 class _Line(msgspec.Struct, frozen=True, tag_field="kind", tag=str.lower):

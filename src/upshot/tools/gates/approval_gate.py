@@ -14,7 +14,7 @@ from upshot.contract.pending import PendingApproval
 from upshot.contract.provenance import Doubt, Voucher
 from upshot.contract.tool_calls import ApprovalRecord
 from upshot.tools.call_state import CallState, RememberedApprovals, Withdrawn
-from upshot.tools.definition.tool_error import is_stop, named
+from upshot.tools.definition.tool_error import named
 from upshot.tools.gates.pipeline import Denial, Park, Rewind, StandardGate
 
 
@@ -112,23 +112,17 @@ class HookGate(StandardGate):
         # Asked once: a hook that always edits would send the call round forever.
         if call.is_edited:
             return None
-        try:
-            answer = self._hook(ApprovalRequest.of(call))
-        except BaseException as error:  # a hook that raises denies the call, even a cancel
-            if is_stop(error):
-                raise
-            return self._failed(error)
+        answer = self._hook(ApprovalRequest.of(call))
         if inspect.isawaitable(answer):
             return self._wait(call, answer)
         return self._judge(call, answer)
 
+    def failed(self, error: BaseException) -> Denial:
+        """A hook that raises denies the call."""
+        return Denial(DeniedReason.PRE_HOOK, f"on_pre_tool_use failed: {named(error)}")
+
     async def _wait(self, call: CallState, answer: Awaitable[_Answer]) -> Denial | Rewind | None:
-        try:
-            return self._judge(call, await answer)
-        except BaseException as error:  # a hook that raises denies the call, even a cancel
-            if is_stop(error):
-                raise
-            return self._failed(error)
+        return self._judge(call, await answer)
 
     def _judge(self, call: CallState, answer: object) -> Denial | Rewind | None:
         match answer:
@@ -148,9 +142,6 @@ class HookGate(StandardGate):
                     DeniedReason.PRE_HOOK,
                     f"on_pre_tool_use returned {kind}; Allow, Refuse, Ask or EditArguments is due",
                 )
-
-    def _failed(self, error: BaseException) -> Denial:
-        return Denial(DeniedReason.PRE_HOOK, f"on_pre_tool_use failed: {named(error)}")
 
 
 # In ``CallState.granted``: the user has let the call pass whatever its arguments turn out to be.
@@ -198,6 +189,10 @@ class ApprovalGate(StandardGate):
             return self._park(call)
         return self._ask(call, self._approve)
 
+    def failed(self, error: BaseException) -> Denial:
+        """An approver that raises denies the call."""
+        return Denial(DeniedReason.WRITE_DENIED, f"approve failed: {named(error)}")
+
     def _use(
         self, call: CallState, grant: ApprovalRecord, approvals: RememberedApprovals
     ) -> Awaitable[Denial | Park | None] | None:
@@ -214,7 +209,11 @@ class ApprovalGate(StandardGate):
         approvals: RememberedApprovals,
         withdrawn: Withdrawn,
     ) -> Denial | Park | None:
-        if grant.key not in await withdrawn():
+        try:
+            gone = await withdrawn()
+        except Exception as error:  # a log that cannot be read denies: the yes may be withdrawn
+            return super().failed(error)
+        if grant.key not in gone:
             _note_grant(call, grant)
             return None
         approvals.forget(grant)
@@ -225,12 +224,7 @@ class ApprovalGate(StandardGate):
     def _ask(
         self, call: CallState, approve: Approver
     ) -> Denial | Park | Awaitable[Denial | Park | None] | None:
-        try:
-            answer = approve(ApprovalRequest.of(call))
-        except BaseException as error:  # an approver that raises denies the call, even a cancel
-            if is_stop(error):
-                raise
-            return self._failed(error)
+        answer = approve(ApprovalRequest.of(call))
         if inspect.isawaitable(answer):
             return self._wait(call, answer)
         return self._judge(call, answer)
@@ -241,10 +235,6 @@ class ApprovalGate(StandardGate):
         try:
             with call.turn.asking():
                 return self._judge(call, await answer)
-        except BaseException as error:  # an approver that raises denies the call, even a cancel
-            if is_stop(error):
-                raise
-            return self._failed(error)
         finally:
             call.paused_s += clock.monotonic() - began
 
@@ -283,9 +273,6 @@ class ApprovalGate(StandardGate):
                 audience=call.known_tool.ask,
             )
         )
-
-    def _failed(self, error: BaseException) -> Denial:
-        return Denial(DeniedReason.WRITE_DENIED, f"approve failed: {named(error)}")
 
 
 def _note_grant(call: CallState, grant: ApprovalRecord) -> None:

@@ -97,6 +97,10 @@ class StandardGate:
         """Whether the gate could ever say anything about a call of *tool*."""
         return True
 
+    def failed(self, error: BaseException) -> Denial:
+        """What is said of a call at which the gate itself failed."""
+        return _failed(self.name, error)
+
     def check_count(self, call: CallState) -> Denial | None:
         """Judge a call that is about to be counted; earlier calls were counted meanwhile."""
         return None
@@ -149,7 +153,7 @@ class GatePipeline:
             except BaseException as error:  # a gate that raises denies the call, even a cancel
                 if is_stop(error):
                     raise
-                verdict = _failed(gate, error)
+                verdict = _denial_of(gate, error)
             # Most gates let most calls pass: that is told first, and at once.
             if verdict is None:
                 call.place += 1
@@ -261,9 +265,9 @@ def _verdict_of(waiting: asyncio.Future[object], gate: Gate, *, ended: bool) -> 
     if not ended:
         return Denial(DeniedReason.DEADLINE, f"the deadline passed while {gate.name} waited")
     if waiting.cancelled():
-        return _failed(gate, asyncio.CancelledError())
+        return _denial_of(gate, asyncio.CancelledError())
     error = waiting.exception()
-    return cast("Verdict", waiting.result()) if error is None else _failed(gate, error)
+    return cast("Verdict", waiting.result()) if error is None else _denial_of(gate, error)
 
 
 def _no_verdict(gate: Gate, said: object) -> Denial:
@@ -272,7 +276,11 @@ def _no_verdict(gate: Gate, said: object) -> Denial:
     return Denial(DeniedReason.POLICY, text)
 
 
-def _failed(gate: Gate, error: BaseException) -> Denial:
+def _denial_of(gate: Gate, error: BaseException) -> Denial:
+    return gate.failed(error) if isinstance(gate, StandardGate) else _failed(gate.name, error)
+
+
+def _failed(gate: str, error: BaseException) -> Denial:
     # No rule said so: the code tells it from a policy that denies.
-    text = f"the gate {gate.name} failed: {named(error)}"
+    text = f"the gate {gate} failed: {named(error)}"
     return Denial(DeniedReason.POLICY, text, code=ErrorCode.INTERNAL)
