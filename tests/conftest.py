@@ -26,10 +26,12 @@ NOT_OURS = re.compile(
 )
 
 # No deadline and no check on speed: a busy machine is no failure. `make test` takes the same
-# examples each time, so that it judges the change and not the dice; `make properties` throws them.
+# few examples each time, so that it judges the change and not the dice; `make properties` throws
+# them, and many.
 settings.register_profile(
     "upshot",
     deadline=None,
+    max_examples=50,
     derandomize=True,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],

@@ -16,4 +16,4 @@ def examples(number: int, **more: Any) -> settings:
         number: At least 1.
         more: Other settings, such as ``stateful_step_count``.
     """
-    return settings(max_examples=number * settings().max_examples // 100, **more)
+    return settings(max_examples=max(1, number * settings().max_examples // 100), **more)

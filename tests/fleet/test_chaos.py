@@ -30,13 +30,13 @@ from upshot.journal.lease_holder import LEASE_S, LeaseHolder, this_process
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 IS_LARGE = "UPSHOT_FLEET" in os.environ
-RUNS = 1_000 if IS_LARGE else 15
+RUNS = 1_000 if IS_LARGE else 9
 STEPS = 10
 WORKERS = 3
 # So often a worker is killed, and so often at most where the runs are few; between two kills so
 # many steps are made, so that a busy machine, on which workers begin slowly, comes to an end too.
 KILL_S = 2.0
-FEW_KILLS = 3
+FEW_KILLS = 2
 BETWEEN = 10 * STEPS if IS_LARGE else STEPS
 CUTS = 20
 STANDS_STILL_S = LEASE_S + 1
