@@ -114,7 +114,12 @@ class Killed:
         return self.effects.read_text().split()
 
 
-ENGINES = pytest.mark.parametrize("around", ["script", "graph", "machine"])
+# What an engine makes of its log is the same in every journal.
+ENGINES = pytest.mark.parametrize(
+    ("around", "place"),
+    [(around, "sqlite") for around in ("script", "graph", "machine")] + [("script", "postgres")],
+    indirect=["place"],
+)
 
 
 @ENGINES

@@ -333,9 +333,8 @@ def test_who_cannot_be_the_living_holder_is_taken_over(
     assert asyncio.run(go_on(tmp_path, place)).content == "Done."
 
 
-@pytest.mark.parametrize("_", range(3))
 def test_of_two_that_resume_a_dead_run_at_once_one_goes_on(
-    tmp_path: Path, place: Place, worker: Callable[..., Worker], _: int
+    tmp_path: Path, place: Place, worker: Callable[..., Worker]
 ) -> None:
     dead = worker()
     assert dead.line() == "working"
