@@ -19,12 +19,11 @@ import pytest
 import upshot
 from upshot import Agent, DeniedReason, ErrorCode, Event, Misuse, Policy, resume, run
 from upshot.contract import Unknown
-from upshot.entry.option_checks import OPTIONS
 from upshot.entry.planning import plan_run
 from upshot.entry.session_setup import run_child
 from upshot.journal import MemoryJournal
 from upshot.models import ScriptedModel
-from upshot.runs.plan import ResumeOptions, RunOptions
+from upshot.runs.plan import OPTIONS, ResumeOptions, RunOptions
 from upshot.tools.gates.pipeline import StandardGate
 from upshot.tools.gates.standard_gates import Repair, StartGate, pipelines, standard_gates
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.runs.kit import Do
 from upshot import Agent, Artifact, Data, File, Message, Request, RequestConfig, Text, run
-from upshot.runs.result_builder import refused_modes
+from upshot.runs.attempt import refused_modes
 
 PICTURE = File(media_type="image/png; q=1", name="p")
 

@@ -42,7 +42,6 @@ from upshot.contract.model_calls import Request
 from upshot.entry.api import run_in_own_loop
 from upshot.errors import JournalError, Misuse
 from upshot.journal.run_list import SORTS
-from upshot.models.aiohttp_transport import aclose_transports
 from upshot.sim.simulator import Simulator, serve_forever, until_signal
 from upshot.state.run_state import EFFECTS
 from upshot.version import __version__
@@ -804,7 +803,7 @@ def _run(work: Callable[..., Coroutine[Any, Any, int]], **options: Any) -> int:
     terminal = Terminal()
     # What an agent's file or its tools print must not get between the answers.
     with redirect_stdout(sys.stderr):
-        return run_in_own_loop(lambda: work(terminal, **options), closing=aclose_transports)
+        return run_in_own_loop(lambda: work(terminal, **options))
 
 
 def _asked_for(arguments: Sequence[str]) -> str:

@@ -462,6 +462,12 @@ class ModelRequest(msgspec.Struct, frozen=True):
 ModelInput: TypeAlias = str | Sequence[Message] | ModelRequest
 
 
+def name_of(model: object) -> str:
+    """The name of a model, for logs and prices; the name of its class if it has none."""
+    name = getattr(model, "name", None)
+    return str(name) if name else type(model).__name__
+
+
 class CountedCall(NamedTuple):
     """One model call, or all those of a child run, as far as they count.
 

@@ -5,7 +5,6 @@ needs; the run itself is in ``upshot.runs``. Nothing below imports it. The parts
 
 - ``api`` has the public functions. They load the rest at the first run, so that importing
   ``upshot`` costs little. ``run_sync`` brings its own event loop.
-- ``option_checks`` is the table of options and what each may be.
 - ``planning`` makes the ``Plan`` of a run: every name resolved, every default filled in. What does
   not depend on the call is found out once an agent (``AgentSetup``) and kept with it.
 - ``session_setup`` opens the journal, takes the run's lease (``run_lease``) and makes the session.

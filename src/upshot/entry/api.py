@@ -100,9 +100,7 @@ def run_sync(
         JournalError: The journal cannot be opened.
         KeyboardInterrupt: Ctrl-C was pressed; the run was finalised first.
     """
-    from upshot.models.aiohttp_transport import aclose_transports
-
-    return run_in_own_loop(lambda: run(agent, request, **options), closing=aclose_transports)
+    return run_in_own_loop(lambda: run(agent, request, **options))
 
 
 def start(
@@ -545,10 +543,8 @@ def start_with_handoffs(
 _CLOSE_S = 2.0
 
 
-def run_in_own_loop(
-    work: Callable[[], Coroutine[Any, Any, T]], *, closing: Callable[[], Coroutine[Any, Any, None]]
-) -> T:
-    """Run *work* in a new event loop and close it.
+def run_in_own_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run *work* in a new event loop and close it, and the connections that it holds.
 
     ``asyncio.run`` waits for tasks that ignore their cancellation, without an end; here
     they get ``_CLOSE_S`` and are then left behind, named in a RuntimeWarning. Ctrl-C
@@ -557,7 +553,6 @@ def run_in_own_loop(
 
     Args:
         work: Makes the coroutine to run.
-        closing: Lets go of what the loop holds, such as connections; called at the end.
 
     Raises:
         Misuse: An event loop is running in this thread.
@@ -570,15 +565,7 @@ def run_in_own_loop(
     else:
         raise Misuse("run_sync cannot be used inside an event loop: await run(...) there")
     loop = asyncio.new_event_loop()
-    try:
-        return _run(loop, work)
-    finally:
-        _close(loop, closing)
-
-
-def _run(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    task = loop.create_task(work())
-    pressed = False
+    pressed = is_ours = False
 
     def on_interrupt(_number: int, _frame: object) -> None:
         nonlocal pressed
@@ -588,25 +575,25 @@ def _run(loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any,
         pressed = True
         loop.call_soon_threadsafe(task.cancel)
 
-    in_main = threading.current_thread() is threading.main_thread()
-    # A handler of the user's own is left alone.
-    ours = in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if ours:
-        signal.signal(signal.SIGINT, on_interrupt)
     try:
+        task = loop.create_task(work())
+        if threading.current_thread() is threading.main_thread():
+            # A handler of the user's own is left alone.
+            is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if is_ours:
+            signal.signal(signal.SIGINT, on_interrupt)
         return loop.run_until_complete(task)
     except asyncio.CancelledError:
         if pressed:
             raise KeyboardInterrupt from None
         raise
     finally:
-        if ours:
+        if is_ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+        _close(loop)
 
 
-def _close(
-    loop: asyncio.AbstractEventLoop, closing: Callable[[], Coroutine[Any, Any, None]]
-) -> None:
+def _close(loop: asyncio.AbstractEventLoop) -> None:
     left = asyncio.all_tasks(loop)
     for task in left:
         task.cancel()
@@ -618,6 +605,6 @@ def _close(
         if stuck:
             message = f"left behind, since they ignore their cancellation: {', '.join(stuck)}"
             warnings.warn(message, RuntimeWarning, stacklevel=3)
-    loop.run_until_complete(closing())
+    # A transport keeps its connections in a generator, which closes them.
     loop.run_until_complete(loop.shutdown_asyncgens())
     loop.close()

@@ -16,12 +16,11 @@ from upshot.contract.events import REDACTED
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
 from upshot.contract.protocols import Journal, RunSummary
-from upshot.entry.option_checks import check_encodable
 from upshot.entry.resume import read_past, with_outcomes
 from upshot.errors import JournalError, Misuse
 from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.run_list import TurnClaim, TurnInTheWay
-from upshot.runs.plan import Plan, RunOptions
+from upshot.runs.plan import Plan, RunOptions, check_encodable
 from upshot.runs.redaction import lift_secrets
 from upshot.runs.run_context import current_run
 from upshot.state.run_state import RunState

@@ -40,7 +40,6 @@ from upshot.contract.run_control import Compacted
 from upshot.contract.settings import Budget
 from upshot.contract.tool_calls import UNTRUSTED
 from upshot.contract.usage import Cost, Usage
-from upshot.entry.option_checks import RESUME_NAMES, check_options, check_run_id, items_of
 from upshot.entry.planning import secrets_of, to_agent
 from upshot.entry.resume import read_past
 from upshot.entry.run_lease import taken
@@ -58,7 +57,16 @@ from upshot.journal.opening import open_journal
 from upshot.journal.shared import SharedJournal, shared_journal
 from upshot.runs.limits.quotas import handed_on, quotas_in, renewed
 from upshot.runs.live_run import LiveRun, text_of
-from upshot.runs.plan import Child, ResumeOptions, RunOptions, Where
+from upshot.runs.plan import (
+    RESUME_NAMES,
+    Child,
+    ResumeOptions,
+    RunOptions,
+    Where,
+    check_options,
+    check_run_id,
+    items_of,
+)
 from upshot.state.child_runs import CHAIN_OPTION, child_id
 from upshot.state.run_state import RunState
 from upshot.state.turns import turn_of

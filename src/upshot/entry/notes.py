@@ -8,11 +8,10 @@ from upshot.contract.base.checks import Allowed, check_argument
 from upshot.contract.base.json_values import to_json
 from upshot.contract.base.structs import Json
 from upshot.contract.protocols import Note
-from upshot.entry.option_checks import check_run_id
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
 from upshot.journal.shared import needs_shared
-from upshot.runs.plan import Where
+from upshot.runs.plan import Where, check_run_id
 
 _STRING = Allowed("a string", (str,))
 _NAME_CHARS, _VALUE_BYTES = 100, 10_000

@@ -18,17 +18,16 @@ from upshot.contract.agent_spec import AgentSpec, Handoff, RunInfo
 from upshot.contract.base.secrets import MARKS_OPTION
 from upshot.contract.base.structs import JsonObject, Local
 from upshot.contract.message import Message
-from upshot.contract.model_calls import Request
+from upshot.contract.model_calls import Request, name_of
 from upshot.contract.protocols import Decider, Engine, Journal, Model, Observer
 from upshot.contract.settings import Budget, Compaction, Policy, Quota
 from upshot.engines.loop import LoopEngine
 from upshot.entry.conversations import asked_before, with_conversation
-from upshot.entry.option_checks import check_hooks, items_of, losses_of, object_of, to_request
 from upshot.entry.resume import check_checkpoint, history_of
 from upshot.errors import Misuse
 from upshot.journal.shared import needs_shared
 from upshot.models.prices import default_prices
-from upshot.models.registry import name_of, resolve
+from upshot.models.registry import resolve
 from upshot.runs.limits.quotas import BoundQuota, bind, quotas_in, renewed
 from upshot.runs.plan import (
     ASK_WRITES_OPTION,
@@ -39,6 +38,11 @@ from upshot.runs.plan import (
     Plan,
     ResumeOptions,
     RunOptions,
+    check_hooks,
+    items_of,
+    losses_of,
+    object_of,
+    to_request,
 )
 from upshot.runs.redaction import name_marks
 from upshot.runs.run_context import current_run

@@ -15,14 +15,13 @@ from upshot.contract.events import StepStarted
 from upshot.contract.model_calls import Request
 from upshot.contract.protocols import Journal
 from upshot.contract.result import AgentResult
-from upshot.entry.option_checks import check_options, check_run_id
 from upshot.entry.planning import plan_again, secrets_of, to_agent
 from upshot.entry.resume import read_on, read_past
 from upshot.entry.session_setup import typed
 from upshot.errors import Misuse
 from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.opening import open_journal
-from upshot.runs.plan import Plan, ResumeOptions, Where
+from upshot.runs.plan import Plan, ResumeOptions, Where, check_options, check_run_id
 from upshot.runs.replay.comparison import (
     Difference,
     changed_agent,

@@ -32,14 +32,21 @@ from upshot.contract.protocols import Engine, Journal, Note
 from upshot.contract.result import AgentResult
 from upshot.contract.run_control import SPEC_VERSION, Checkpoint
 from upshot.contract.tool_calls import ToolCall, ToolDenied, ToolRecord, outcome_to_model_content
-from upshot.entry.option_checks import check_run_id
 from upshot.errors import Misuse
 from upshot.journal.artifact_store import StoredArtifact
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.opening import open_journal
 from upshot.journal.shared import Withdrawal, shared_journal, withdraw, withdrawn_in
 from upshot.runs.callbacks import call, raised
-from upshot.runs.plan import ASK_WRITES_OPTION, UNLOGGED, Plan, RunOptions, Where, lacks
+from upshot.runs.plan import (
+    ASK_WRITES_OPTION,
+    UNLOGGED,
+    Plan,
+    RunOptions,
+    Where,
+    check_run_id,
+    lacks,
+)
 from upshot.runs.redaction import lift_secrets, shown_by
 from upshot.runs.resumption import (
     is_asked,

@@ -18,7 +18,6 @@ from upshot.contract.protocols import Journal, Note
 from upshot.contract.result import AgentResult
 from upshot.entry.answers import NotAsked, answer_run, open_wishes
 from upshot.entry.handoff_loop import following_run, whole_result
-from upshot.entry.option_checks import check_run_id
 from upshot.entry.resume import read_begun, read_on
 from upshot.entry.session_setup import end_canceled, has_log
 from upshot.entry.stops import place_stop, stop_of
@@ -28,7 +27,7 @@ from upshot.journal.opening import open_journal
 from upshot.journal.pieces import parse_cursor, pieces_of
 from upshot.journal.shared import needs_shared, shared_journal
 from upshot.journal.watching import of_run, watch
-from upshot.runs.plan import Where
+from upshot.runs.plan import Where, check_run_id
 from upshot.runs.redaction import lift_secrets
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import next_event, result_of, seeds_of, states

@@ -31,7 +31,6 @@ from upshot.entry.conversations import (
     part_of,
     taken_error,
 )
-from upshot.entry.option_checks import RESUME_NAMES, check_options, check_run_id
 from upshot.entry.planning import plan_again, plan_run, secrets_of, to_agent, usual_plan
 from upshot.entry.resume import (
     check_onward,
@@ -55,8 +54,18 @@ from upshot.errors import Misuse
 from upshot.journal.lease_holder import RunHeld
 from upshot.journal.opening import ends_with_user, open_journal
 from upshot.journal.shared import Submission, shared_journal
-from upshot.runs.live_run import LiveRun, live_through
-from upshot.runs.plan import Child, OutputType, Plan, ResumeOptions, RunOptions, Where
+from upshot.runs.live_run import LiveRun
+from upshot.runs.plan import (
+    RESUME_NAMES,
+    Child,
+    OutputType,
+    Plan,
+    ResumeOptions,
+    RunOptions,
+    Where,
+    check_options,
+    check_run_id,
+)
 from upshot.runs.redaction import shown_by
 from upshot.runs.run_context import current_run
 from upshot.runs.session import Session
@@ -141,16 +150,31 @@ async def run_whole(
         if plan is None:
             plan = await _plan_new(agent, request, options, instant, child=child)
         if instant is None:
-            return await live_through(Session(plan))
+            return await _live(Session(plan))
         hold = take_new(plan.run_id, instant)
         try:
-            return await live_through(hold.give(Session(plan, epoch=hold.epoch)))
+            return await _live(hold.give(Session(plan, epoch=hold.epoch)))
         finally:
             drop(hold, plan.run_id, instant)
     async with open_journal(where) as journal:
         plan = await _plan_new(agent, request, options, journal, child=child)
         async with _taken_anew(plan, options, journal) as (plan, hold):
-            return await live_through(hold.give(Session(plan, epoch=hold.epoch)))
+            return await _live(hold.give(Session(plan, epoch=hold.epoch)))
+
+
+async def _live(session: Session) -> AgentResult[Any]:
+    """Live *session* to its end; a cancel of the waiting task cancels the run, and is re-raised.
+
+    The run is finalised first, so that its log and its observers learn of its end.
+    """
+    if not session.is_bare:
+        return await LiveRun[Any](session, watch=False).finish()
+    # Only the engine is waited for, and it has a task of its own: a cancel cuts nothing else.
+    result = await session.live()
+    # The run has ended whole; now the cancel goes on to where it was meant for.
+    if session.context.supervisor.stop == "caller":
+        raise asyncio.CancelledError
+    return result
 
 
 async def run_child(

@@ -31,13 +31,6 @@ from upshot.entry.grants import Grant, list_grants, withdraw_grant
 from upshot.entry.handoff_loop import AgentRegistry, OnLive, finished, relay, resume_any
 from upshot.entry.later import assign_item, put_off, shown_to
 from upshot.entry.notes import keep_note
-from upshot.entry.option_checks import (
-    OPTIONS,
-    check_encodable,
-    check_options,
-    check_run_id,
-    to_request,
-)
 from upshot.entry.planning import known_of, new_run_id
 from upshot.entry.replay_run import Replay, replay_run
 from upshot.entry.run_handle import RunHandle, handle_of
@@ -60,7 +53,17 @@ from upshot.journal.opening import open_journal
 from upshot.journal.shared import DueRun, InboxFilters, InboxItem, Submission, needs_shared
 from upshot.runs.callbacks import call, raised
 from upshot.runs.limits.pacer import Pacer
-from upshot.runs.plan import MadeBy, ResumeOptions, RunOptions, Where
+from upshot.runs.plan import (
+    OPTIONS,
+    MadeBy,
+    ResumeOptions,
+    RunOptions,
+    Where,
+    check_encodable,
+    check_options,
+    check_run_id,
+    to_request,
+)
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette

@@ -21,11 +21,10 @@ from upshot.contract.model_calls import Request
 from upshot.contract.protocols import ArtifactStore, Decider, Host, Observer
 from upshot.contract.result import AgentResult
 from upshot.contract.settings import Budget, ModelSettings, Policy, Quota, Retry
-from upshot.entry.option_checks import OPTIONS, check_options
 from upshot.errors import Misuse
 from upshot.journal.shared import Submission
 from upshot.models.prices import Prices
-from upshot.runs.plan import Approver, Committer, ResumeOptions
+from upshot.runs.plan import OPTIONS, Approver, Committer, ResumeOptions, check_options
 from upshot.runs.redaction import (
     COUNT_OPTION,
     Redaction,

@@ -12,10 +12,9 @@ from upshot.contract.base.checks import did_you_mean, shown
 from upshot.contract.protocols import ArtifactStore, Clock
 from upshot.contract.settings import Budget, Policy
 from upshot.contract.tool_calls import ToolSpec
-from upshot.entry.option_checks import check_options
 from upshot.errors import Misuse
 from upshot.guard.guarded_run import GuardedRun, Setup
-from upshot.runs.plan import ResumeOptions, ToolItem, Where
+from upshot.runs.plan import ResumeOptions, ToolItem, Where, check_options
 from upshot.tools.catalog import catalog_of, resolve_tools
 from upshot.tools.definition.tool import Tool
 from upshot.tools.export import ForeignCall, Handed, to_langchain, to_pydantic_ai

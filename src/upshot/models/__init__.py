@@ -36,6 +36,7 @@ request, not by this package.
 from upshot.lazy import lazy_imports
 
 with lazy_imports(globals()):
+    from upshot.contract.model_calls import name_of as name_of
     from upshot.contract.protocols import Model as Model
     from upshot.contract.settings import Retry as Retry
     from upshot.models.aiohttp_transport import (
@@ -54,7 +55,6 @@ with lazy_imports(globals()):
     from upshot.models.registry import (
         SettingFields as SettingFields,
         missing_key as missing_key,
-        name_of as name_of,
         resolve as resolve,
     )
     from upshot.models.retry import (

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 
 from upshot.contract.base.enums import ErrorCode
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.model_calls import ModelInput, ModelRequest, ModelResponse
+from upshot.contract.model_calls import ModelInput, ModelRequest, ModelResponse, name_of
 from upshot.contract.protocols import Model, StreamItem
 from upshot.contract.usage import Cost, Usage
 from upshot.errors import Misuse
-from upshot.models.registry import missing_key, name_of, resolve
+from upshot.models.registry import missing_key, resolve
 from upshot.models.retry import UNANSWERED, judged, read_stream, reply_or_raise
 
 FALLBACK_CODES: Final = frozenset(

@@ -140,12 +140,6 @@ def _find(name: str) -> Provider | None:
     return None if provider is None else provider.speak(surface)
 
 
-def name_of(model: Model) -> str:
-    """The name of a model, for logs and prices; the name of its class if it has none."""
-    name = getattr(model, "name", None)
-    return str(name) if name else type(model).__name__
-
-
 def _to_settings(fields: SettingFields) -> ModelSettings:
     unknown = sorted(set(fields) - set(ModelSettings.__struct_fields__))
     if unknown:

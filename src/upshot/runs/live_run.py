@@ -276,21 +276,6 @@ class LiveRun(Generic[T]):
             raise
 
 
-async def live_through(session: Session) -> AgentResult[Any]:
-    """Live *session* to its end; a cancel of the waiting task cancels the run, and is re-raised.
-
-    The run is finalised first, so that its log and its observers learn of its end.
-    """
-    if not session.is_bare:
-        return await LiveRun[Any](session, watch=False).finish()
-    # Only the engine is waited for, and it has a task of its own: a cancel cuts nothing else.
-    result = await session.live()
-    # The run has ended whole; now the cancel goes on to where it was meant for.
-    if session.context.supervisor.stop == "caller":
-        raise asyncio.CancelledError
-    return result
-
-
 async def text_of(events: AsyncIterator[Event]) -> AsyncIterator[str]:
     """The visible text of *events*, as ``LiveRun.text`` says."""
     spoken = _Spoken()

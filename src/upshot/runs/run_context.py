@@ -1,9 +1,15 @@
-"""RunContext: what all parts of a session share, and the link to the run that started it."""
+"""RunContext: what all parts of a session share; the run and the step in which code runs.
+
+What has no key of its own is found again by its number: the second question, the third reply. The
+body of a step is not run again once that is settled, so each counts for itself.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+from collections import Counter
 from collections.abc import Callable
 from contextvars import ContextVar
 from copy import deepcopy
@@ -14,6 +20,7 @@ import msgspec
 
 from upshot.contract.agent_spec import RunInfo
 from upshot.contract.base.structs import JsonObject
+from upshot.contract.codec import encode
 from upshot.contract.events import Event, RunReleased, RunStarted, Tainted
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import TaintOrigin
@@ -23,7 +30,6 @@ from upshot.runs.budget import RunBudget
 from upshot.runs.plan import Plan
 from upshot.runs.recorder import Recorder
 from upshot.runs.redaction import Redaction, marks_for, name_marks
-from upshot.runs.replay.recording import Recording
 from upshot.runs.services.handoffs import Handoffs
 from upshot.runs.task_supervisor import TaskSupervisor
 from upshot.state.request_digests import RequestDigester
@@ -31,6 +37,7 @@ from upshot.state.run_state import RunState, acts_in
 from upshot.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
+    from upshot.runs.replay.recording import Recording
     from upshot.runs.waits import Parking
 
 HOLD = Interrupt("hold")
@@ -124,14 +131,81 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
         return leave
 
 
-def _acts_of(acts: dict[str, set[str]], past: RunState | None) -> dict[str, set[str]]:
-    """*acts*, and those of earlier sessions."""
-    for act, places in () if past is None else acts_in(past).items():
-        acts.setdefault(act, set()).update(places)
-    return acts
-
-
 current_run: ContextVar[ParentLink | None] = ContextVar("upshot_run", default=None)
+
+
+class ChildKeys:
+    """Tells the children of one attempt apart by whom they ask what, and how often before.
+
+    An engine that is called again from its top asks the same again, and not always in the same
+    order, for what it does side by side has an order of its own each time.
+
+    Args:
+        attempt: Which pass of the engine this is, from 1.
+        step: The key of the step in whose body they are, "" for none.
+    """
+
+    def __init__(self, attempt: int, step: str = "") -> None:
+        self._within = f"\n{attempt}\n{len(step)}\n{step}\n"
+        self._asked: Counter[bytes] = Counter()
+
+    def key(self, agent_id: str, request: Request) -> str:
+        """The key of the next child that asks an agent something; no user's begins like it.
+
+        Args:
+            agent_id: Whom it asks.
+            request: What it asks, without secrets: the key must not tell of them.
+        """
+        said = f"{self._within}{agent_id}\n".encode(errors="surrogatepass")
+        digest = hashlib.sha256(said + encode(request)).digest()
+        self._asked[digest] += 1
+        return f"\n{digest.hex()}\n{self._asked[digest]}"
+
+
+class CurrentStep:
+    """The body of a step that is being run; it may be run again when the run goes on.
+
+    Args:
+        run_id: Whose it is.
+        attempt: Of the engine.
+        key: Of the step.
+        is_single: Whether it may not be run again.
+
+    Attributes:
+        run_id: As given.
+        key: As given.
+        is_single: As given.
+        outer: The body in which this one is run, None for none.
+        questions: How many it has asked that have no key.
+    """
+
+    __slots__ = ("_attempt", "_places", "is_single", "key", "outer", "questions", "run_id")
+
+    def __init__(self, run_id: str, attempt: int, key: str, *, is_single: bool) -> None:
+        self.run_id: Final = run_id
+        self.key: Final = key
+        self.is_single: Final = is_single
+        self.outer: Final = current_body.get()
+        self.questions: int = 0
+        self._attempt = attempt
+        self._places: ChildKeys | None = None
+
+    @property
+    def places(self) -> ChildKeys:
+        """Tells the children that it starts without a key apart."""
+        if self._places is None:
+            self._places = ChildKeys(self._attempt, self.key)
+        return self._places
+
+
+current_body: ContextVar[CurrentStep | None] = ContextVar("upshot_body", default=None)
+"""The innermost body that this task works in; it may be that of a run around the current one."""
+
+
+def body_of(run_id: str) -> CurrentStep | None:
+    """The body of the run's step in which this is asked, None outside of any."""
+    body = current_body.get()
+    return body if body is not None and body.run_id == run_id else None
 
 
 class RunContext:
@@ -237,7 +311,10 @@ class RunContext:
         self.provider: str = ""
         self.toolbox: Toolbox | None = None
         self.dependencies: object = plan.dependencies
-        self.acts: Final = _acts_of({} if outer is None else outer.acts, past)
+        self.acts: Final[dict[str, set[str]]] = {} if outer is None else outer.acts
+        if past is not None:
+            for act, places in acts_in(past).items():
+                self.acts.setdefault(act, set()).update(places)
         self._handoffs: Handoffs | None = None
 
     @property

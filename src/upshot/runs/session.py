@@ -35,6 +35,7 @@ from upshot.contract.result import AgentResult, AttemptLine
 from upshot.contract.run_control import Interrupt
 from upshot.errors import JournalError
 from upshot.runs.attempt import (
+    build_result,
     close_calls,
     conclude_board,
     ending_of,
@@ -42,6 +43,7 @@ from upshot.runs.attempt import (
     settle_cut_off,
     take_board,
     tell_waits,
+    warn_of_artifacts,
     work_on,
 )
 from upshot.runs.callbacks import forget_way, is_closing
@@ -55,7 +57,6 @@ from upshot.runs.recorder import anybody_listens
 from upshot.runs.redaction import COUNT_OPTION, in_order, marks_for
 from upshot.runs.release import hear, leave
 from upshot.runs.replay.recording import Recording
-from upshot.runs.result_builder import attempt_line, build_result, warn_of_artifacts
 from upshot.runs.resumption import changes_since, log_answers, taint_in
 from upshot.runs.run_context import RunContext, current_run
 from upshot.runs.services import hooks
@@ -63,7 +64,6 @@ from upshot.runs.services.hooks import (
     ACCEPTED,
     Verdict,
     note_verdict,
-    reason_against,
     wants_revision,
     with_verdict,
 )
@@ -193,6 +193,22 @@ def cue_of_verdict(*, wants_revision: bool, is_last: bool) -> Cue:
         is_last: Whether no attempt is left.
     """
     return REVISED if wants_revision and not is_last else DECIDED
+
+
+# Deciders' word and status that are committed; nothing else is.
+_COMMITS = {
+    ("accept", Status.COMPLETED),
+    ("revise", Status.COMPLETED),
+    ("keep_partial", Status.COMPLETED),
+    ("keep_partial", Status.INTERRUPTED),
+}
+
+
+def reason_against(verdict: Verdict, status: Status) -> str:
+    """Why a run that ended with *status* is not committed, "" where it is."""
+    if verdict.error is None and (verdict.word, status) in _COMMITS:
+        return ""
+    return (verdict.word == "discard" and verdict.why) or str(status)
 
 
 def diagram() -> str:
@@ -546,7 +562,7 @@ class Session:
         self._ending = ending = ending_of(context, self._host, error)
         if ending.status not in _WHOLE:
             await close_calls(context, self._run)
-        if ending.status is not Status.INPUT_REQUIRED:
+        if self._is_resumed and ending.status is not _PARKED:
             settle_cut_off(context, self._run)
         if ending.interrupt is not None:
             self._note_interrupt(ending.interrupt)
@@ -640,7 +656,18 @@ class Session:
         self, result: AgentResult[Any], *, reason: str = "", feedback: str = ""
     ) -> None:
         context = self.context
-        line = attempt_line(context, result, reason=reason, feedback=feedback)
+        usage, cost = context.budget.since_mark()
+        # Its figures are its own alone.
+        line = AttemptLine(
+            attempt=result.attempts,
+            status=result.status,
+            error=result.error,
+            usage=usage,
+            cost=cost,
+            content=result.content,
+            revise_reason=reason,
+            feedback=feedback,
+        )
         if result.status is _PARKED:
             self._amend({"attempt_log": (*context.state.lines, line)})
         else:

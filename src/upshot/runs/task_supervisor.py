@@ -6,6 +6,7 @@ import asyncio
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from upshot.contract.protocols import Clock
@@ -190,7 +191,7 @@ class TaskSupervisor:
         finally:
             self._pauses -= {limit}
 
-    @property
+    @cached_property
     def interruptible_clock(self) -> Clock:
         """The clock of the run, whose waits a wish to stop ends at once."""
         return PausingClock(self._clock, self.pause)
@@ -200,6 +201,8 @@ class TaskSupervisor:
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
+        # It leads back here.
+        vars(self).pop("interruptible_clock", None)
 
     async def wait(self, hook: Awaitable[T]) -> T:
         """Wait for what a hook does, until the run's deadline or a cancel at the latest.

@@ -16,8 +16,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol
 
 from upshot.contract.protocols import Clock
-from upshot.runs.engine_api.steps import CurrentStep, current_body
-from upshot.runs.run_context import RunContext
+from upshot.runs.run_context import CurrentStep, RunContext, current_body
 
 _LOOK_S = 1.0
 

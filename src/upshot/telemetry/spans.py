@@ -31,11 +31,16 @@ from upshot.contract.events import (
     ToolSettled,
     ToolStarted,
 )
-from upshot.contract.model_calls import ModelReplied, ModelResponse, ModelRetried, ModelStarted
+from upshot.contract.model_calls import (
+    ModelReplied,
+    ModelResponse,
+    ModelRetried,
+    ModelStarted,
+    name_of,
+)
 from upshot.contract.protocols import AnyResult
 from upshot.contract.tool_calls import ToolDenied
 from upshot.contract.usage import Usage
-from upshot.models.registry import name_of
 from upshot.runs.plan import Plan
 from upshot.telemetry.attributes import Attributes, Content, Source, error_type_of, source_of
 from upshot.telemetry.metrics import Instruments

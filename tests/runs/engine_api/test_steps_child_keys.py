@@ -25,7 +25,7 @@ from upshot import (
     run,
     tool,
 )
-from upshot.runs.engine_api.steps import ChildKeys
+from upshot.runs.run_context import ChildKeys
 
 
 def payer(paid: list[int], cents: int = 5, *, approval: bool = False) -> Agent[Any]:

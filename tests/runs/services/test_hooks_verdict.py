@@ -27,7 +27,8 @@ from upshot import (
     run,
     start,
 )
-from upshot.runs.services.hooks import Verdict, is_committed, wants_revision
+from upshot.runs.services.hooks import Verdict, wants_revision
+from upshot.runs.session import reason_against
 
 
 def broken(*_: Any) -> Any:
@@ -131,9 +132,9 @@ def test_only_completed_and_kept_runs_count() -> None:
     for status, word in product(Status, ("accept", "discard", "keep_partial", "revise")):
         verdict = Verdict()
         verdict.word = word
-        assert is_committed(verdict, status) is ((str(status), word) in COMMITS)
+        assert (not reason_against(verdict, status)) is ((str(status), word) in COMMITS)
         verdict.error = HOOK_FAILED
-        assert not is_committed(verdict, status)
+        assert reason_against(verdict, status)
 
 
 @pytest.mark.parametrize("most", [1, 3])

@@ -13,8 +13,7 @@ from upshot.contract.events import QuestionAnswered, QuestionAsked
 from upshot.contract.pending import Pending, PendingQuestion
 from upshot.runs.callbacks import call, method
 from upshot.runs.engine_api.exceptions import Parked, signal_of
-from upshot.runs.engine_api.steps import body_of
-from upshot.runs.run_context import RunContext
+from upshot.runs.run_context import RunContext, body_of
 
 
 class Questions:

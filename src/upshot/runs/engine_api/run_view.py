@@ -15,7 +15,7 @@ from upshot.contract.base.enums import ErrorCode, Origin, Status
 from upshot.contract.base.structs import Json
 from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import ToolStarted
-from upshot.contract.model_calls import ModelInput, ModelRequest, ModelResponse, Request
+from upshot.contract.model_calls import ModelInput, ModelRequest, ModelResponse, Request, name_of
 from upshot.contract.pending import PendingApproval
 from upshot.contract.protocols import Engine, Model
 from upshot.contract.result import AgentResult
@@ -23,12 +23,11 @@ from upshot.contract.run_control import Checkpoint
 from upshot.contract.settings import Budget, ModelSettings, Retry
 from upshot.contract.tool_calls import ToolCall, ToolOutcome, ToolRecord, ToolSpec
 from upshot.errors import Misuse
-from upshot.models.registry import name_of
 from upshot.runs.dependencies import hold_inside
-from upshot.runs.engine_api.steps import ChildKeys, SharedWork, body_of
+from upshot.runs.engine_api.steps import SharedWork
 from upshot.runs.plan import OutputType
 from upshot.runs.resumption import LoggedCalls, is_asked, point_of
-from upshot.runs.run_context import RunContext
+from upshot.runs.run_context import ChildKeys, RunContext, body_of
 from upshot.runs.services.compaction import compact
 from upshot.runs.services.model_caller import call_model
 from upshot.runs.services.run_tools import toolbox_of
@@ -294,8 +293,9 @@ class Run:
             Misuse: The request or the model is none.
         """
         request = ModelRequest.of(request)
-        model = model or self.model
-        if not callable(getattr(model, "call", None)):
+        if model is None:
+            model = self.model
+        elif not callable(getattr(model, "call", None)):
             raise Misuse(
                 f"call_model was given a model of type {type(model).__name__}: give a Model"
             )

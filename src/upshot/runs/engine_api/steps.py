@@ -1,34 +1,26 @@
-"""Keyed steps that are done once, work that its waiters share, and keys of child runs.
-
-What has no key of its own is found again by its number: the second question, the third reply. The
-body of a step is not run again once that is settled, so each counts for itself.
-"""
+"""Keyed steps that are done once, and work that its waiters share."""
 
 from __future__ import annotations
 
 import asyncio
 import builtins
 import copy
-import hashlib
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
-from contextvars import ContextVar
 from functools import cache
-from typing import Any, Final, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from msgspec.structs import replace
 
 from upshot.contract.base.enums import Effect, ErrorCode, Origin
 from upshot.contract.base.json_values import to_free_json
 from upshot.contract.base.structs import Json
-from upshot.contract.codec import encode
 from upshot.contract.error import AgentError
 from upshot.contract.events import StepSettled, StepStarted
-from upshot.contract.model_calls import Request
 from upshot.runs.callbacks import blame, call, origin_of
 from upshot.runs.ending import error_of
 from upshot.runs.engine_api.exceptions import Failed, Parked, signal_of
 from upshot.runs.recorder import Recorder
+from upshot.runs.run_context import CurrentStep, current_body
 from upshot.state.run_state import RunState
 
 T = TypeVar("T")
@@ -94,80 +86,6 @@ class SharedWork(Generic[T]):
         self._waiting.pop(task, None)
         if task.done() and self._tasks.get(key) is task:
             del self._tasks[key]
-
-
-class ChildKeys:
-    """Tells the children of one attempt apart by whom they ask what, and how often before.
-
-    An engine that is called again from its top asks the same again, and not always in the same
-    order, for what it does side by side has an order of its own each time.
-
-    Args:
-        attempt: Which pass of the engine this is, from 1.
-        step: The key of the step in whose body they are, "" for none.
-    """
-
-    def __init__(self, attempt: int, step: str = "") -> None:
-        self._within = f"\n{attempt}\n{len(step)}\n{step}\n"
-        self._asked: Counter[bytes] = Counter()
-
-    def key(self, agent_id: str, request: Request) -> str:
-        """The key of the next child that asks an agent something; no user's begins like it.
-
-        Args:
-            agent_id: Whom it asks.
-            request: What it asks, without secrets: the key must not tell of them.
-        """
-        said = f"{self._within}{agent_id}\n".encode(errors="surrogatepass")
-        digest = hashlib.sha256(said + encode(request)).digest()
-        self._asked[digest] += 1
-        return f"\n{digest.hex()}\n{self._asked[digest]}"
-
-
-class CurrentStep:
-    """The body of a step that is being run; it may be run again when the run goes on.
-
-    Args:
-        run_id: Whose it is.
-        attempt: Of the engine.
-        key: Of the step.
-        is_single: Whether it may not be run again.
-
-    Attributes:
-        run_id: As given.
-        key: As given.
-        is_single: As given.
-        outer: The body in which this one is run, None for none.
-        questions: How many it has asked that have no key.
-    """
-
-    __slots__ = ("_attempt", "_places", "is_single", "key", "outer", "questions", "run_id")
-
-    def __init__(self, run_id: str, attempt: int, key: str, *, is_single: bool) -> None:
-        self.run_id: Final = run_id
-        self.key: Final = key
-        self.is_single: Final = is_single
-        self.outer: Final = current_body.get()
-        self.questions: int = 0
-        self._attempt = attempt
-        self._places: ChildKeys | None = None
-
-    @property
-    def places(self) -> ChildKeys:
-        """Tells the children that it starts without a key apart."""
-        if self._places is None:
-            self._places = ChildKeys(self._attempt, self.key)
-        return self._places
-
-
-current_body: ContextVar[CurrentStep | None] = ContextVar("upshot_body", default=None)
-"""The innermost body that this task works in; it may be that of a run around the current one."""
-
-
-def body_of(run_id: str) -> CurrentStep | None:
-    """The body of the run's step in which this is asked, None outside of any."""
-    body = current_body.get()
-    return body if body is not None and body.run_id == run_id else None
 
 
 # In the details of a logged error: where its class is, if that is no built-in.

@@ -19,12 +19,11 @@ import msgspec
 from upshot.contract.base.checks import shown
 from upshot.contract.base.enums import ErrorCode, Origin, Resource
 from upshot.contract.error import AgentError
-from upshot.contract.model_calls import ModelRequest, ModelResponse
+from upshot.contract.model_calls import ModelRequest, ModelResponse, name_of
 from upshot.contract.protocols import Clock, Journal, Model
 from upshot.contract.usage import Usage
 from upshot.errors import JournalError, Misuse
 from upshot.journal.shared import MemoryValues, SharedValues, shared_journal
-from upshot.models.registry import name_of
 from upshot.runs.limits.lane import SLICE_S, Answer, Back, Lane, Need, Want, need_of
 
 _SALT = "pace"

@@ -19,13 +19,12 @@ from upshot.contract.base.enums import ErrorCode, Origin
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.error import AgentError
 from upshot.contract.message import MessageList
-from upshot.contract.model_calls import ModelRequest, ModelResponse
+from upshot.contract.model_calls import ModelRequest, ModelResponse, name_of
 from upshot.contract.protocols import Model
 from upshot.contract.settings import Quota
 from upshot.errors import Misuse
 from upshot.journal.shared import SharedValues
 from upshot.models.prices import default_prices
-from upshot.models.registry import name_of
 from upshot.runs.budget import money_of, tokens_of
 from upshot.wire.pricing import Price
 

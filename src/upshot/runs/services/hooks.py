@@ -297,27 +297,6 @@ def _kind(given: object) -> str:
     return type(given).__name__
 
 
-# Deciders' word and status that are committed; nothing else is.
-_COMMITS = {
-    ("accept", Status.COMPLETED),
-    ("revise", Status.COMPLETED),
-    ("keep_partial", Status.COMPLETED),
-    ("keep_partial", Status.INTERRUPTED),
-}
-
-
-def is_committed(verdict: Verdict, status: Status) -> bool:
-    """Whether a run that ended with *status* counts for the conversation."""
-    return verdict.error is None and (verdict.word, status) in _COMMITS
-
-
-def reason_against(verdict: Verdict, status: Status) -> str:
-    """Why a run that ended with *status* is not committed, "" where it is."""
-    if is_committed(verdict, status):
-        return ""
-    return (verdict.word == "discard" and verdict.why) or str(status)
-
-
 def wants_revision(verdict: Verdict, result: AgentResult[Any]) -> bool:
     """Whether the attempt is to be done again; only a completed one can be.
 

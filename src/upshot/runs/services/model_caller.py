@@ -22,12 +22,12 @@ from upshot.contract.model_calls import (
     ModelStarted,
     RequestDigests,
     TextDelta,
+    name_of,
 )
 from upshot.contract.protocols import Clock, Model, StreamItem
 from upshot.contract.run_control import Interrupt
 from upshot.contract.settings import Retry
 from upshot.contract.usage import Usage
-from upshot.models.registry import name_of
 from upshot.models.retry import call_with_retry, reply_of, stream_with_retry
 from upshot.runs.budget import money_of, tokens_of
 from upshot.runs.callbacks import blame, raised
@@ -124,9 +124,7 @@ async def call_model(
         # What was done so far must be safe before more money is spent on it.
         await recorder.barrier()
     _find_watchers(context)
-    call = ModelCall(
-        context, model, request, turn=turn, purpose=purpose, interrupt=interrupt, held=held
-    )
+    call = ModelCall(context, model, request, started, interrupt=interrupt, held=held)
     if context.recording is None:
         response = await call.ask()
     else:
@@ -323,8 +321,7 @@ class ModelCall:
         context: Of the run.
         model: Which model to ask.
         request: What to send.
-        turn: Of the attempt.
-        purpose: What for, "" for a turn of the engine's.
+        started: What the log says of it.
         interrupt: The request to stop that was known before: whoever calls in spite of it, say
             for a last word, is let finish.
         held: What holds its tries back, None where nothing does.
@@ -338,21 +335,18 @@ class ModelCall:
         context: RunContext,
         model: Model,
         request: ModelRequest,
+        started: ModelStarted,
         *,
-        turn: int,
-        purpose: str,
         interrupt: Interrupt | None,
         held: HeldCall | None,
     ) -> None:
-        self._name, failed = name_of(model), context.state.failed_calls
+        self._started, failed = started, context.state.failed_calls
         # What an earlier session tried that left the run, or died, before there was a reply.
-        self._before = failed.of(turn, self._name) if failed else NO_TRIES
+        self._before = failed.of(started.turn, started.model) if failed else NO_TRIES
         self.failed_tries: int = self._before.count
         self._context = context
         self._model = model
         self._request = request
-        self._turn = turn
-        self._purpose = purpose
         self._known_interrupt = interrupt
         self._in_flight = False
         self._shown: list[str] = []
@@ -364,7 +358,7 @@ class ModelCall:
         context = self._context
         stream = getattr(self._model, "stream", None)
         try:
-            if context.recorder.watched and callable(stream) and not self._purpose:
+            if context.recorder.watched and callable(stream) and not self._started.purpose:
                 return await self._show()
             response, _ = await call_with_retry(
                 self._call if self._held is None else self._held.call_by(self._call),
@@ -380,7 +374,7 @@ class ModelCall:
             raise
         except Exception as error:
             self._shown_text()
-            blame(error, f"the model {self._name!r}", context.recorder.run_id)
+            blame(error, f"the model {self._started.model!r}", context.recorder.run_id)
             raise
         return response
 
@@ -422,7 +416,7 @@ class ModelCall:
             await items.aclose()
         except Exception as error:
             # The promise kept: a run that is asked to stop stops, however its model cleans up.
-            message = raised(f"the model {self._name!r}, left in a reply,", error)
+            message = raised(f"the model {self._started.model!r}, left in a reply,", error)
             context.recorder.warn(
                 RunWarning(code="model_failed", message=message, origin=Origin.MODEL)
             )
@@ -461,7 +455,7 @@ class ModelCall:
                 raise
         if not isinstance(response, ModelResponse):
             raise TypeError(
-                f"the model {self._name!r} gave a value of type "
+                f"the model {self._started.model!r} gave a value of type "
                 f"{type(response).__name__}: return a ModelResponse(content=...)"
             )
         return response
@@ -479,8 +473,8 @@ class ModelCall:
         self._context.budget.add(response)
         self._context.recorder.emit(
             ModelRetried(
-                model=self._name,
-                turn=self._turn,
+                model=self._started.model,
+                turn=self._started.turn,
                 tries=tries,
                 wait_s=wait_s,
                 response=response,

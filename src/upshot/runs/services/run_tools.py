@@ -12,12 +12,12 @@ from upshot.contract.events import Event, ToolSettled, ToolStarted, Warned
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.errors import Misuse
 from upshot.journal.shared import withdrawn_in
-from upshot.runs.engine_api.steps import body_of
 from upshot.runs.plan import Plan
 from upshot.runs.resumption import restore
-from upshot.runs.run_context import RunContext
+from upshot.runs.run_context import RunContext, body_of
 from upshot.runs.services.model_caller import call_model
 from upshot.state.child_runs import CHAIN_OPTION, child_id
+from upshot.state.turns import Turn
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_state import CallState
 from upshot.tools.gates.pipeline import Denial
@@ -74,7 +74,7 @@ def _make(context: RunContext) -> Toolbox:
         said=log.said,
         declared=context.state.declared,
         acts=context.acts,
-        earlier_calls=_earlier_calls(plan),
+        earlier_calls=() if plan.turn is None else _earlier_calls(plan.turn),
         is_checked=True,
     )
     if plan.journal is not None:
@@ -109,10 +109,9 @@ def _is_of_user(plan: Plan) -> bool:
     return not parent or plan.run_id == child_id(CHAIN_OPTION, parent)
 
 
-def _earlier_calls(plan: Plan) -> list[tuple[str, JsonObject, str]]:
+def _earlier_calls(turn: Turn) -> list[tuple[str, JsonObject, str]]:
     """What turns before it wrote, or want to write, and the conversation's messages do not say."""
-    calls = () if plan.turn is None else plan.turn.earlier
-    return [(one.tool_name, one.arguments, one.state) for one in calls]
+    return [(one.tool_name, one.arguments, one.state) for one in turn.earlier]
 
 
 class _RunLog:
