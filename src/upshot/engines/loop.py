@@ -156,7 +156,8 @@ class LoopEngine:
         # The run's own model was chosen with this engine's in mind; another engine may use us.
         model = None if run.engine is self else self.model
         turns = _Turns(run, host, board, model, self._corrective_turns)
-        turns.fail_again()
+        if run.reply is not None and run.reply.error is not None and not run.is_again:
+            turns.fail_again(run.reply, run.reply.error)
         while not await turns.take():
             pass
         return board
@@ -186,20 +187,17 @@ class _Turns:
         self._keeps_points = keeps_points(host)
         self._order = InCallOrder()
 
-    def fail_again(self) -> None:
-        """Fail as an earlier session was about to, if its last reply was an error.
+    def fail_again(self, reply: ModelResponse, error: AgentError) -> None:
+        """Fail as an earlier session was about to, whose last reply was an error.
 
         Raises:
-            Failed: So it is.
+            Failed: Unless the request was too long and can be made shorter.
         """
-        reply = None if self._is_again else self._run.reply
-        if reply is not None and reply.error is not None:
-            last = self._board.last_produced()
-            is_shown = last is not None and not last.tool_calls and last.text == reply.content
-            if not is_shown and self._run.may_compact(reply.error):
-                return
+        last = self._board.last_produced()
+        is_shown = last is not None and not last.tool_calls and last.text == reply.content
+        if is_shown or not self._run.may_compact(error):
             self._run.reply = None
-            self._fail(reply, reply.error, is_shown=is_shown)
+            self._fail(reply, error, is_shown=is_shown)
 
     async def take(self) -> bool:
         """Do what the last message asks for; True when the run has its answer."""
@@ -277,11 +275,13 @@ class _Turns:
             tools.cancel(running=False)
         # Once: a later reply may use the same ids again.
         settled, earlier = ({}, None) if self._is_again else run.take_left_over()
-        outcomes = [settled[call.id] for call in calls if call.id in settled]
+        outcomes, fresh = list[ToolOutcome](), calls
+        if settled:
+            outcomes = [settled[call.id] for call in calls if call.id in settled]
+            fresh = [call for call in calls if call.id not in settled]
         # A cancelled dispatch returns nothing: the outcomes are then found in the records.
         known = len(tools.records)
         try:
-            fresh = [call for call in calls if call.id not in settled]
             if earlier is not None and any(earlier):
                 outcomes += await tools.resume(fresh, earlier, turn=self._number)
             else:

@@ -257,9 +257,9 @@ def take_returned(context: RunContext, value: object) -> None:
     Raises:
         Signal: It returned a result, a reply or an error that did not complete.
     """
-    if value is None:
-        return
     board = context.state.board
+    if value is None or value is board:
+        return
     if is_plain(value):
         board.put(OUTPUT_VAR, cast("Any", value))
     elif hasattr(value, "snapshot") and hasattr(value, "messages"):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import types
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -114,7 +113,7 @@ class TaskSupervisor:
             self._cancel(task)
         try:
             # Work that waits for nothing, or was cancelled before, is done after one round.
-            await _one_round()
+            await asyncio.sleep(0)
         except asyncio.CancelledError:
             self.end("caller")
         if not task.done():
@@ -136,7 +135,11 @@ class TaskSupervisor:
 
     async def _wait_for(self, task: asyncio.Task[Any]) -> None:
         """Wait until *task* is done, or was left behind."""
-        self._watch()
+        if self._deadline is not None:
+            self._timers.append(self._loop.call_later(self._left_s(), self.end, "deadline"))
+        if self._working is not None:
+            self._working.watch(self._count_work)
+            self._count_work()
         while not task.done() and not self.abandoned:
             self._over = self._loop.create_future()
             try:
@@ -234,13 +237,6 @@ class TaskSupervisor:
         # An engine may swallow its cancel, and the run has to end all the same.
         self._timers.append(self._loop.call_later(_ENGINE_SHARE * self._grace_s, self._give_up))
 
-    def _watch(self) -> None:
-        if self._deadline is not None:
-            self._timers.append(self._loop.call_later(self._left_s(), self.end, "deadline"))
-        if self._working is not None:
-            self._working.watch(self._count_work)
-            self._count_work()
-
     def _count_work(self) -> None:
         """End the work when its time is over; while people are asked it rests, and calls again."""
         working = self._working
@@ -298,12 +294,6 @@ class PausingClock:
     def sleep(self, delay_s: float) -> Awaitable[None]:
         """Wait so long, or as *pause* has it."""
         return self._pause(delay_s)
-
-
-@types.coroutine
-def _one_round() -> Generator[None]:
-    """Let the loop go round once."""
-    yield
 
 
 def _forget(task: asyncio.Task[Any]) -> None:

@@ -302,20 +302,27 @@ class Board:
         return None
 
     def open_calls(self) -> list[ToolCall]:
-        """Calls of the last produced reply of ``so_far`` that have no tool message yet."""
+        """Calls of the last produced reply of ``so_far`` that have no tool message yet.
+
+        A confused model may use one id twice: then the tool's name tells the calls apart.
+        """
         answers: dict[tuple[str | None, str], int] = {}
+        calls: list[ToolCall] = []
         main = self._channels[MAIN_CHANNEL].items
         count = len(main) - len(self._again.get(MAIN_CHANNEL, ()))
         for place in range(count - 1, self._seeded.get(MAIN_CHANNEL, 0) - 1, -1):
             message = main[place]
-            if message.role is Role.ASSISTANT:
-                calls = message.tool_calls
-                if not answers:
-                    return list(calls)
-                return [call for call in calls if not _take_answer(call, answers)]
-            key = message.tool_call_id, message.name
-            answers[key] = answers.get(key, 0) + 1
-        return []
+            if message.role is not Role.ASSISTANT:
+                key = message.tool_call_id, message.name
+                answers[key] = answers.get(key, 0) + 1
+                continue
+            for call in message.tool_calls:
+                if answers.get((call.id, call.name)):
+                    answers[call.id, call.name] -= 1
+                else:
+                    calls.append(call)
+            break
+        return calls
 
     def apply(self, change: BoardChanged | Compacted) -> None:
         """Make a change that the log already has."""
@@ -413,17 +420,6 @@ class Board:
             # From here on it is another story, or goes beyond what stands here.
             known.clear()
         return tuple(left)
-
-
-def _take_answer(call: ToolCall, answers: dict[tuple[str | None, str], int]) -> bool:
-    """Take a tool message of *call* off *answers*; returns whether there was one.
-
-    A confused model may use one id twice: then the tool's name tells the calls apart.
-    """
-    key = call.id, call.name
-    left = answers.get(key, 0)
-    answers[key] = left - 1
-    return left > 0
 
 
 def _is_one_of(message: Message, known: Iterable[Message]) -> bool:
