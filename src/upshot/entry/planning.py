@@ -88,29 +88,6 @@ def known_of(agent: Agent[Any]) -> AgentSetup:
     return known
 
 
-def usual_plan(
-    agent: Agent[Any] | AgentSpec,
-    request: Request | str,
-    options: RunOptions,
-    journal: Journal | None,
-) -> Plan | None:
-    """The plan of a text asked without options, where *agent* was asked like that before.
-
-    It is for a call that stands in no run. It differs from that one in these fields alone.
-    """
-    if type(request) is not str or not isinstance(agent, Agent) or not is_usual_call(options):
-        return None
-    usual = known_of(agent).usual
-    return usual and replace(
-        usual,
-        request=to_request(request),
-        run_id=new_run_id(),
-        journal=journal,
-        artifact_store=getattr(journal, "artifacts", None),
-        warnings=(),
-    )
-
-
 def without_call(plan: Plan) -> Plan:
     """*plan* without what is of its call alone, which its agent would keep alive."""
     return replace(
@@ -121,11 +98,6 @@ def without_call(plan: Plan) -> Plan:
         warnings=(),
         cached_logged=plan.logged_options(),
     )
-
-
-def is_usual_call(options: RunOptions) -> bool:
-    """Whether the call gives no option that changes the plan."""
-    return options.keys() <= _OPTIONS_OF_NO_EFFECT
 
 
 def new_run_id() -> str:
@@ -203,16 +175,29 @@ async def plan_run(
     child: Child,
     handoff_messages: Sequence[Message] = (),
 ) -> Plan:
-    """Check every argument and resolve every name."""
-    _check_hooks(options)
+    """Check every argument and resolve every name.
+
+    A text asked without options, in no other run, is planned like the first such one of its agent.
+    """
+    is_usual = not handoff_messages and options.keys() <= _OPTIONS_OF_NO_EFFECT
+    is_usual = is_usual and current_run.get() is None
     agent = to_agent(agent, options.get("engine"))
     known = known_of(agent)
+    if is_usual and known.usual is not None and type(request) is str:
+        return replace(
+            known.usual,
+            request=to_request(request),
+            run_id=new_run_id(),
+            journal=journal,
+            artifact_store=getattr(journal, "artifacts", None),
+            child=child,
+        )
+    _check_hooks(options)
     plan = await _plan(
         known, agent, request, options, journal, child=child, handoff_messages=handoff_messages
     )
     plan = _with_quotas(plan, items_of(options, "quotas"))
-    is_usual = not handoff_messages and is_usual_call(options) and current_run.get() is None
-    if known.usual is None and known.is_fixed and is_usual:
+    if is_usual and known.usual is None and known.is_fixed:
         known.usual = without_call(plan)
     return plan
 

@@ -31,7 +31,7 @@ from upshot.entry.conversations import (
     part_of,
     taken_error,
 )
-from upshot.entry.planning import plan_again, plan_run, secrets_of, to_agent, usual_plan
+from upshot.entry.planning import plan_again, plan_run, secrets_of, to_agent
 from upshot.entry.resume import (
     check_onward,
     check_unlogged,
@@ -146,9 +146,7 @@ async def run_whole(
     where = options.get("journal") if outer is None else place_of(options)
     instant = None if where is None else as_instant(where)
     if where is None or (instant is not None and not names_conversation(request, options)):
-        plan = usual_plan(agent, request, options, instant) if outer is None else None
-        if plan is None:
-            plan = await _plan_new(agent, request, options, instant, child=child)
+        plan = await _plan_new(agent, request, options, instant, child=child)
         if instant is None:
             return await _live(Session(plan))
         hold = take_new(plan.run_id, instant)
@@ -397,9 +395,9 @@ async def _plan_new(
     )
     if extra_logged:
         plan = replace(plan, extra_logged=extra_logged, compacted=compacted)
-    if ends_with_user(options.get("journal")):
-        plan = replace(plan, is_journal_lost=True)
     if journal is not None:
+        if ends_with_user(options.get("journal")):
+            plan = replace(plan, is_journal_lost=True)
         await _refuse_known(plan, journal)
         if _is_chosen(plan) and is_at_work(plan.run_id, journal):
             # It is about to begin, and its log has no event yet.

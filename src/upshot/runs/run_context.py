@@ -252,6 +252,11 @@ class RunContext:
     lost_before: int = 0
     digester: RequestDigester | None = None
     opened: contextlib.AsyncExitStack | None = None
+    interrupt: Interrupt | None = None
+    on_interrupt: Callable[[Interrupt], None] | None = None
+    provider: str = ""
+    toolbox: Toolbox | None = None
+    _handoffs: Handoffs | None = None
 
     def __init__(
         self, plan: Plan, past: RunState | None, epoch: int | None, recording: Recording | None
@@ -304,18 +309,12 @@ class RunContext:
         self._earlier_ms = 0 if first is None else _milliseconds(clock.now() - first)
         self._monotonic, self._began = clock.monotonic, clock.monotonic()
         self.facts: JsonObject = dict(self.state.state)
-        self.interrupt: Interrupt | None = None
-        self.on_interrupt: Callable[[Interrupt], None] | None = None
         self.look_for_interrupt: Callable[[], Interrupt | None] = _nobody_asks
         self.cut: list[str] = []
-        self.provider: str = ""
-        self.toolbox: Toolbox | None = None
         self.dependencies: object = plan.dependencies
         self.acts: Final[dict[str, set[str]]] = {} if outer is None else outer.acts
-        if past is not None:
-            for act, places in acts_in(past).items():
-                self.acts.setdefault(act, set()).update(places)
-        self._handoffs: Handoffs | None = None
+        for act, places in () if past is None else acts_in(past).items():
+            self.acts.setdefault(act, set()).update(places)
 
     @property
     def handoffs(self) -> Handoffs:
