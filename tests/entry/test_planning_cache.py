@@ -8,13 +8,14 @@ import gc
 import pickle
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.runs.kit import Do, add
 from upshot import Agent, Misuse, Request, ScriptedModel, Tool, run, tool
-from upshot.journal import MemoryJournal
+from upshot.journal import MemoryJournal, open_journal
 
 
 class Inputs(dict[str, Any]):
@@ -94,3 +95,23 @@ async def test_tools_of_the_call_are_those_of_one_call() -> None:
     assert (await run(agent, "?", tools=[add])).output == ["add"]
     assert (await run(agent, "?")).output == []
     assert (await run(agent, "?", tools=[add])).output == ["add"]
+
+
+async def test_a_run_is_logged_where_its_own_call_says(tmp_path: Path) -> None:
+    agent = Agent("a", engine=Do(lambda *_: "fine"))
+    places = [tmp_path / "one.db", tmp_path / "two.db", tmp_path / "one.db"]
+    ids = [(await run(agent, "?", journal=place)).run_id for place in places]
+    for place, own in ((places[0], ids[::2]), (places[1], ids[1:2])):
+        async with open_journal(place) as journal:
+            logged = [[event async for event in journal.events(id)] for id in ids]
+        assert [id for id, events in zip(ids, logged, strict=True) if events] == own
+
+
+async def test_each_run_is_told_that_its_log_outlives_nobody() -> None:
+    async def ask(run: Any, host: Any, board: Any) -> None:
+        await host.ask_user("Which?")
+
+    agent = Agent("a", engine=Do(ask))
+    for place in (None, "memory:", "memory:", None):
+        result = await run(agent, "?", journal=place)
+        assert [warning.code for warning in result.warnings] == ["no_journal"]

@@ -10,7 +10,7 @@ import pytest
 
 from tests.runs.kit import Do
 from upshot import Agent, Misuse, run_sync
-from upshot.models import ScriptedModel
+from upshot.models import ScriptedModel, resolve
 
 
 def hello() -> Agent:
@@ -19,6 +19,28 @@ def hello() -> Agent:
 
 def test_run_sync_runs_without_a_loop_and_again() -> None:
     assert [run_sync(hello(), "?").content for _ in range(2)] == ["Hello.", "Hello."]
+
+
+REPLY = b'{"choices": [{"message": {"content": "Hello."}, "finish_reason": "stop"}]}'
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+
+
+async def test_run_sync_closes_the_connections_of_its_loop() -> None:
+    ended = asyncio.get_running_loop().create_future()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        await reader.readexactly(int(head.lower().partition(b"content-length:")[2].split()[0]))
+        writer.write(HEAD % len(REPLY) + REPLY)
+        ended.set_result(await reader.read())
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        model = resolve("openai:any", base_url=f"http://127.0.0.1:{port}", api_key="any")
+        result = await asyncio.to_thread(run_sync, Agent("a", model=model), "?")
+        assert result.content == "Hello.", result.error
+        assert await asyncio.wait_for(ended, 10) == b""
 
 
 async def test_run_sync_inside_a_loop_is_misuse() -> None:
