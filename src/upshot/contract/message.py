@@ -394,7 +394,7 @@ class MessageList(Formed, Sequence[Message]):
 
     Attributes:
         encoded: What encoders keep of it, each under a key of its own.
-        items: The list behind it, in which a view has later messages too; not to be changed.
+        items: The list behind it, in which a view has later messages too; only to be read.
     """
 
     __slots__ = ("encoded", "items")

@@ -453,11 +453,6 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     compacted: tuple[Compacted, Sequence[Message]] | None = None
 
     @property
-    def holds_calls(self) -> bool:
-        """Whether its model calls may have to wait, or be refused, for other runs' sake."""
-        return self.pacer is not None or bool(self.quotas)
-
-    @property
     def dependency_factory(self) -> DependencyFactory[Any] | None:
         """What makes the dependencies of a session, None where none are made."""
         given = self.dependencies

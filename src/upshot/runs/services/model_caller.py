@@ -116,7 +116,8 @@ async def call_model(
     # Counted anew in each attempt, while the budget counts those of all.
     turn = budget.turns - budget.turns_before if turn is None else turn
     started = ModelStarted(model=name, turn=turn, request=digests, purpose=purpose, step=step)
-    if context.plan.holds_calls and context.recording is None:
+    # It may have to wait, or be refused, for other runs' sake.
+    if (context.plan.pacer or context.plan.quotas) and context.recording is None:
         held = HeldCall(context, model, request, interrupt)
         request = await held.begin(started)
     else:
