@@ -8,8 +8,7 @@ One function per library takes whatever that library returned or raised:
 
 ``as_engine`` makes an engine of an agent of Pydantic AI or a graph of LangGraph: ``engine_calls``
 has its model and tool calls made through the run; ``pydantic_ai_engine`` and ``langgraph_engine``
-know the hooks of their libraries; ``langgraph_saver`` keeps a graph's checkpoints in the log. Only
-there a library is imported, when it is used.
+know the hooks of their libraries. Only there a library is imported, when it is used.
 
 For reading, none of the libraries is imported or has to be installed: ``upshot.native`` reads their
 objects by attribute or key, so an object's JSON form works as well.

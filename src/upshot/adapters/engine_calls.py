@@ -17,13 +17,14 @@ from msgspec.structs import replace
 
 from upshot.adapters.findings import Findings
 from upshot.contract.base.enums import Effect, ErrorCode, Origin
-from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.base.structs import Json, JsonObject, Local
 from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import Warned
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.contract.protocols import StreamItem
 from upshot.contract.tool_calls import ToolCall, ToolFailure, ToolOutcome
 from upshot.contract.tool_context import ToolContext
+from upshot.contract.usage import Usage
 from upshot.models.prices import Prices
 from upshot.runs.engine_api.exceptions import Failed, Interrupted, Signal
 from upshot.runs.engine_api.run_host import RunHost
@@ -47,6 +48,10 @@ DEFERRALS: Final = (APPROVAL, DEFERRED)
 _OF_RUN: Final = frozenset({"started_at", "duration_ms", "tool_outcomes"})
 # The library has checked the arguments of its tools itself.
 _ANY: Final[JsonObject] = {"type": "object", "additionalProperties": True}
+
+
+class HandedOver(Exception):
+    """A hand-off was made, which ends the run."""
 
 
 class EngineCalls:
@@ -87,6 +92,35 @@ class EngineCalls:
         self._found = Findings(raw=None)
         self._known: dict[tuple[str, str], deque[ToolOutcome]] = {}
         self._earlier = EarlierCalls()
+
+    async def finish(
+        self, work: Awaitable[T], to_failure: Callable[[BaseException], Findings]
+    ) -> T | None:
+        """What the library's own *work* gives; None after a hand-off.
+
+        Args:
+            work: Its work.
+            to_failure: Reads what the library raised.
+
+        Raises:
+            Signal: What ends the run, although the library may have hidden it.
+            Failed: The library raised an error that it has a name for.
+            Exception: Any other error of it, as it was raised.
+        """
+        try:
+            returned = await work
+        except HandedOver:
+            returned = None
+        except Exception as error:
+            if self.stop is not None:
+                raise self.stop from error
+            self.list_untold()
+            told = to_failure(error).error
+            if told is None or told.code is ErrorCode.INTERNAL:
+                raise
+            raise Failed(told) from error
+        self.list_untold()
+        return returned
 
     async def pause(self) -> None:
         """Stop where the run shall stop; called wherever it is safe.
@@ -244,6 +278,18 @@ class EngineCalls:
             message = f"{self.library} does not tell: {', '.join(names)}"
             warning = RunWarning(code="not_told", message=message, origin=Origin.ENGINE)
             self._host.publish(Warned(warning=warning))
+
+
+def failed_reply(found: Findings, error: BaseException) -> ModelResponse:
+    """The reply of a model call whose client raised *error*, of which *found* was read."""
+    told = found.error or AgentError(ErrorCode.INTERNAL, str(error))
+    return ModelResponse(
+        error=replace(told, origin=Origin.MODEL),
+        usage=Usage(api_calls=1),
+        rate_limit=found.rate_limit,
+        provider_data=found.provider_data,
+        local=Local(raw=error),
+    )
 
 
 def _only(key: str, values: Mapping[str, T]) -> dict[str, T]:

@@ -15,20 +15,20 @@ Source:
 from __future__ import annotations
 
 import asyncio
+import base64
 import threading
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from contextvars import ContextVar
 from importlib import import_module
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, cast
 
-from msgspec.structs import replace
+import msgspec
 
-from upshot.adapters.engine_calls import DEFERRED, EngineCalls
+from upshot.adapters.engine_calls import DEFERRED, EngineCalls, HandedOver, failed_reply
 from upshot.adapters.langchain import ask_of, read_message, to_failure
-from upshot.adapters.langgraph_saver import open_saver
-from upshot.contract.base.enums import DeniedReason, ErrorCode, Origin, Role
-from upshot.contract.base.structs import Json, JsonObject, Local
+from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode, Origin, Role
+from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import AgentError
 from upshot.contract.message import Image, Message, Text
 from upshot.contract.model_calls import (
@@ -48,7 +48,6 @@ from upshot.contract.tool_calls import (
     ToolSpec,
     ToolTimeout,
 )
-from upshot.contract.usage import Usage
 from upshot.models.prices import Prices
 from upshot.native.langchain_messages import read_langchain_message, read_langchain_text
 from upshot.native.objects import as_arguments, as_count, as_items, as_json, as_text, look
@@ -108,25 +107,9 @@ class LangGraphEngine:
         calls.take_up()
         work = _Work(run, host, board, calls)
         try:
-            returned = await work.done_by(self._graph)
-        except _HandedOver:
-            returned = None
-        except Exception as error:
-            if calls.stop is not None:
-                raise calls.stop from error
-            calls.list_untold()
-            told = to_failure(error).error
-            if told is None or told.code is ErrorCode.INTERNAL:
-                raise
-            raise Failed(told) from error
+            return await calls.finish(work.done_by(self._graph), to_failure)
         finally:
             await work.aclose()
-        calls.list_untold()
-        return returned
-
-
-class _HandedOver(Exception):
-    """A hand-off was made, which ends the run."""
 
 
 class _RunTools:
@@ -377,7 +360,7 @@ class _HeldCalls:
             Signal: What ends the run.
         """
         if self._run.handoff is not None:
-            raise _HandedOver
+            raise HandedOver
         held = _Held()
         told, offered = look(facts, "metadata"), look(facts, "invocation_params", "tools")
         name = f"{as_text(look(told, 'ls_provider'))}:{as_text(look(told, 'ls_model_name'))}"
@@ -453,7 +436,7 @@ class _HeldCalls:
 
     async def fail_model(self, error: BaseException, *, run_id: object, **facts: Any) -> None:
         """Take what a model's client raised."""
-        await self._end(run_id, _failed(error))
+        await self._end(run_id, failed_reply(to_failure(error), error))
 
     async def end_tool(self, output: object, *, run_id: object, **facts: Any) -> None:
         """Take what a tool returned."""
@@ -505,19 +488,6 @@ class _Held:
         while (piece := await self.pieces.get()) is not None:
             yield piece
         yield await self.came
-
-
-def _failed(error: BaseException) -> ModelResponse:
-    """The error of a call whose client raised *error*."""
-    found = to_failure(error)
-    told = found.error or AgentError(ErrorCode.INTERNAL, str(error))
-    return ModelResponse(
-        error=replace(told, origin=Origin.MODEL),
-        usage=Usage(api_calls=1),
-        rate_limit=found.rate_limit,
-        provider_data=found.provider_data,
-        local=Local(raw=error),
-    )
 
 
 def _value_of(output: object) -> object:
@@ -632,3 +602,120 @@ def _deltas(chunk: object) -> list[StreamItem]:
             )
         )
     return made
+
+
+_TAG: Final = "~"
+
+
+async def open_saver(run: Run, host: RunHost) -> Any:
+    """A checkpointer with what earlier sessions of the attempt wrote.
+
+    Args:
+        run: Whose log it writes to.
+        host: Its host.
+    """
+    memory = import_module("langgraph.checkpoint.memory").InMemorySaver
+    log = _Log(run, host)
+
+    async def aput(self: Any, config: Any, checkpoint: Any, metadata: Any, versions: Any) -> Any:
+        # Only channels that are new in it are kept with a checkpoint.
+        values = checkpoint["channel_values"]
+        fresh = {name: values[name] for name in versions if name in values}
+        given = _own(config), {**checkpoint, "channel_values": fresh}, metadata, versions
+        await log.write(self, "put", given)
+        return memory.put(self, config, checkpoint, metadata, versions)
+
+    async def aput_writes(self: Any, config: Any, writes: Any, task: str, path: str = "") -> None:
+        await log.write(self, "put_writes", (_own(config), list(writes), task, path))
+        memory.put_writes(self, config, writes, task, path)
+
+    saver: Any = type("LogSaver", (memory,), {"aput": aput, "aput_writes": aput_writes})()
+    await log.read(saver)
+    return saver
+
+
+class _Log:
+    """The steps of one attempt."""
+
+    def __init__(self, run: Run, host: RunHost) -> None:
+        self._prefix = f"langgraph-{run.attempt}-"
+        self._host = host
+        self._count = 0
+
+    async def read(self, saver: Any) -> None:
+        """Have *saver* do again what the log has."""
+        while self._host.is_settled(key := self._key(self._count + 1)):
+            value = await self._host.step(key, Effect.READ, _nothing)
+            self._count += 1
+            name, kind, form = cast("list[Any]", value)
+            given = saver.serde.loads_typed((kind, msgspec.msgpack.encode(_from_json(form))))
+            getattr(saver, name)(*given)
+
+    async def write(self, saver: Any, name: str, given: tuple[Any, ...]) -> None:
+        """Log one write."""
+        kind, data = saver.serde.dumps_typed(given)
+        value: list[Json] = [name, kind, _to_json(msgspec.msgpack.decode(data, strict=False))]
+        self._count += 1
+        await self._host.step(self._key(self._count), Effect.READ, lambda: value)
+
+    def _key(self, number: int) -> str:
+        return f"{self._prefix}{number}"
+
+
+def _nothing() -> None:
+    """The body of a step that is settled, which is not run."""
+
+
+def _own(config: Any) -> dict[str, Any]:
+    """What of *config* says where something is kept."""
+    names = ("thread_id", "checkpoint_ns", "checkpoint_id")
+    given = config["configurable"]
+    return {"configurable": {name: given[name] for name in names if name in given}}
+
+
+def _to_json(value: object) -> Json:
+    match value:
+        case None | bool() | int() | float() | str():
+            return value
+        case list() | tuple():
+            return [_to_json(item) for item in cast("list[object]", value)]
+        case dict():
+            items = cast("dict[object, object]", value).items()
+            if all(isinstance(key, str) and key != _TAG for key, _ in items):
+                return {str(key): _to_json(item) for key, item in items}
+            return {_TAG: ["map", [[_to_json(key), _to_json(item)] for key, item in items]]}
+        case msgspec.msgpack.Ext():
+            data = bytes(value.data)
+            try:
+                inner = _to_json(msgspec.msgpack.decode(data, strict=False))
+            except msgspec.DecodeError:
+                return {_TAG: ["raw", value.code, _text(data)]}
+            return {_TAG: ["ext", value.code, inner]}
+        case _:
+            return {_TAG: ["bytes", _text(bytes(cast("bytes", value)))]}
+
+
+def _from_json(form: Any) -> object:
+    match form:
+        case list():
+            return [_from_json(item) for item in cast("list[Any]", form)]
+        case {"~": ["map", items]}:
+            return {_key(_from_json(key)): _from_json(item) for key, item in items}
+        case {"~": ["ext", code, inner]}:
+            return msgspec.msgpack.Ext(code, msgspec.msgpack.encode(_from_json(inner)))
+        case {"~": ["raw", code, text]}:
+            return msgspec.msgpack.Ext(code, base64.b64decode(text))
+        case {"~": ["bytes", text]}:
+            return base64.b64decode(text)
+        case dict():
+            return {key: _from_json(item) for key, item in cast("dict[str, Any]", form).items()}
+        case _:
+            return form
+
+
+def _key(value: object) -> Any:
+    return tuple(cast("list[object]", value)) if isinstance(value, list) else value
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()

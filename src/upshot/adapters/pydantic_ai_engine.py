@@ -19,12 +19,10 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any, ClassVar, Final
 
-from msgspec.structs import replace
-
-from upshot.adapters.engine_calls import APPROVAL, DEFERRED, EngineCalls
+from upshot.adapters.engine_calls import APPROVAL, DEFERRED, EngineCalls, HandedOver, failed_reply
 from upshot.adapters.pydantic_ai import read_messages, read_response, to_failure, usage_of
-from upshot.contract.base.enums import ErrorCode, Origin, Role
-from upshot.contract.base.structs import Json, JsonObject, Local
+from upshot.contract.base.enums import Role
+from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import AgentError
 from upshot.contract.message import Audio, Data, File, Image, Message, Reasoning, Text
 from upshot.contract.model_calls import (
@@ -116,24 +114,7 @@ class PydanticAIEngine:
         if run.engine is self:
             run.hand_back(board)
         work = _Work(run, host, board, EngineCalls(run, host, **self._options))
-        try:
-            returned = await work.done_by(self._agent)
-        except _HandedOver:
-            returned = None
-        except Exception as error:
-            if work.calls.stop is not None:
-                raise work.calls.stop from error
-            work.calls.list_untold()
-            told = to_failure(error).error
-            if told is None or told.code is ErrorCode.INTERNAL:
-                raise
-            raise Failed(told) from error
-        work.calls.list_untold()
-        return returned
-
-
-class _HandedOver(Exception):
-    """A hand-off was made, which ends the run."""
+        return await work.calls.finish(work.done_by(self._agent), to_failure)
 
 
 class _Work:
@@ -347,7 +328,7 @@ class _Work:
             Exception: The native error.
         """
         if self._run.handoff is not None:
-            raise _HandedOver
+            raise HandedOver
         given = (messages, settings, parameters)
 
         async def call() -> ModelResponse:
@@ -355,7 +336,7 @@ class _Work:
                 return read_response(await model.request(*given))
             # Whatever the client raises is the reply's error; the library gets it as it was.
             except Exception as error:
-                return _failed(error)
+                return failed_reply(to_failure(error), error)
 
         response = await self.calls.ask(
             _name_of(model), _to_request(messages, parameters), call, _stream_of(model, given, call)
@@ -504,10 +485,10 @@ def _stream_of(model: Any, given: tuple[Any, Any, Any], call: Any) -> Any:
                 yield read_response(reply.get())
         except (NotImplementedError, AssertionError) as error:
             # So say models that cannot stream.
-            yield _failed(error) if begun else await call()
+            yield failed_reply(to_failure(error), error) if begun else await call()
         # Whatever the client raises is the reply's error; the library gets it as it was.
         except Exception as error:
-            yield _failed(error)
+            yield failed_reply(to_failure(error), error)
 
     return stream
 
@@ -552,19 +533,6 @@ def _text(kind: type[TextDelta] | type[ReasoningDelta], piece: object) -> list[S
 def _written(arguments: object) -> str:
     given = as_arguments(arguments)
     return given if isinstance(given, str) else encode_json(given).decode() if given else ""
-
-
-def _failed(error: Exception) -> ModelResponse:
-    """The error of a call whose client raised *error*."""
-    found = to_failure(error)
-    told = found.error or AgentError(ErrorCode.INTERNAL, str(error))
-    return ModelResponse(
-        error=replace(told, origin=Origin.MODEL),
-        usage=Usage(api_calls=1),
-        rate_limit=found.rate_limit,
-        provider_data=found.provider_data,
-        local=Local(raw=error),
-    )
 
 
 def _name_of(model: Any) -> str:

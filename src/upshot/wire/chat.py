@@ -24,16 +24,12 @@ import msgspec
 from upshot.contract.base.enums import Role
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.message import (
-    Audio,
-    Data,
     File,
     Image,
     Message,
     Part,
     Reasoning,
-    ServerToolBlock,
     Text,
-    Unknown,
 )
 from upshot.contract.model_calls import ReasoningDelta, TextDelta, ToolCallDelta
 from upshot.contract.settings import ModelSettings
@@ -63,8 +59,7 @@ from upshot.wire.encoding import (
     splice,
     to_data_url,
     to_effort,
-    to_input_audio,
-    to_own_part,
+    to_openai_part,
     to_wire_id,
     to_wire_name,
     without_none,
@@ -637,24 +632,7 @@ def _to_content(message: Message) -> str | list[object]:
 
 
 def _to_part(part: Part) -> object:
-    """One part of a user's or tool's message, None if it is not sent."""
-    match part:
-        case Text(text=text):
-            return {"type": "text", "text": text}
-        case Image():
-            return _to_image(part)
-        case File():
-            return _to_file(part)
-        case Audio(data=bytes() as data):
-            return to_input_audio(data, part.media_type)
-        case Audio():
-            return {"type": "text", "text": part.transcript or part.url}
-        case Data(data=data):
-            return {"type": "text", "text": encode_wire(data).decode()}
-        case Unknown(raw=raw):
-            return to_own_part(raw)
-        case Reasoning() | ToolCall() | ServerToolBlock():
-            return None
+    return to_openai_part(part, "text", to_image=_to_image, to_file=_to_file)
 
 
 def _to_said_part(part: Part) -> object:

@@ -5,11 +5,22 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.message import Message
+from upshot.contract.message import (
+    Audio,
+    Data,
+    File,
+    Image,
+    Message,
+    Part,
+    Reasoning,
+    ServerToolBlock,
+    Text,
+    Unknown,
+)
 from upshot.contract.model_calls import ToolCallDelta
 from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
@@ -178,11 +189,45 @@ def to_effort(reasoning: str | int) -> str:
     return next((word for below, word in _EFFORTS if reasoning < below), "high")
 
 
-def to_input_audio(data: bytes, media_type: str) -> JsonObject:
+def _to_input_audio(data: bytes, media_type: str) -> JsonObject:
     """OpenAI's part for sound, the same in Chat Completions and in Responses."""
     form = media_type.rpartition("/")[2].removeprefix("x-") or "wav"
     sound: Json = {"data": b64encode(data).decode("ascii"), "format": form}
     return {"type": "input_audio", "input_audio": sound}
+
+
+def to_openai_part(
+    part: Part,
+    text_type: str,
+    *,
+    to_image: Callable[[Image], object],
+    to_file: Callable[[File], object],
+) -> object:
+    """One part of a user's or tool's message, None if it is not sent.
+
+    Args:
+        part: The part.
+        text_type: What the surface, Chat Completions or Responses, calls a text.
+        to_image: Writes an image as that surface does.
+        to_file: Writes a file as it does.
+    """
+    match part:
+        case Text(text=text):
+            return {"type": text_type, "text": text}
+        case Image():
+            return to_image(part)
+        case File():
+            return to_file(part)
+        case Audio(data=bytes() as data):
+            return _to_input_audio(data, part.media_type)
+        case Audio():
+            return {"type": text_type, "text": part.transcript or part.url}
+        case Data(data=data):
+            return {"type": text_type, "text": encode_wire(data).decode()}
+        case Unknown(raw=raw):
+            return to_own_part(raw)
+        case Reasoning() | ToolCall() | ServerToolBlock():
+            return None
 
 
 def to_own_part(raw: JsonObject) -> JsonObject | None:

@@ -18,8 +18,6 @@ from typing import Final
 from upshot.contract.base.enums import Role
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.message import (
-    Audio,
-    Data,
     File,
     Image,
     Message,
@@ -27,7 +25,6 @@ from upshot.contract.message import (
     Reasoning,
     ServerToolBlock,
     Text,
-    Unknown,
 )
 from upshot.contract.model_calls import ReasoningDelta, TextDelta, ToolCallDelta
 from upshot.contract.settings import ModelSettings
@@ -49,8 +46,7 @@ from upshot.wire.encoding import (
     splice,
     to_data_url,
     to_effort,
-    to_input_audio,
-    to_own_part,
+    to_openai_part,
     to_wire_id,
     to_wire_name,
     without_none,
@@ -600,24 +596,7 @@ def _to_content(message: Message) -> str | list[object]:
 
 
 def _to_part(part: Part) -> object:
-    """One part, None if it is not sent."""
-    match part:
-        case Text(text=text):
-            return {"type": "input_text", "text": text}
-        case Image():
-            return _to_image(part)
-        case File():
-            return _to_file(part)
-        case Audio(data=bytes() as data):
-            return to_input_audio(data, part.media_type)
-        case Audio():
-            return {"type": "input_text", "text": part.transcript or part.url}
-        case Data(data=data):
-            return {"type": "input_text", "text": encode_wire(data).decode()}
-        case Unknown(raw=raw):
-            return to_own_part(raw)
-        case Reasoning() | ToolCall() | ServerToolBlock():
-            return None
+    return to_openai_part(part, "input_text", to_image=_to_image, to_file=_to_file)
 
 
 def _to_image(part: Image) -> object:
