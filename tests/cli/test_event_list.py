@@ -10,7 +10,7 @@ import pytest
 from tests.cli.conftest import Command
 from tests.cli.made_up import BEGAN
 from upshot import Agent, Request, ScriptedModel, run_sync
-from upshot.cli.event_list import event_lines
+from upshot.cli.listing import event_lines
 from upshot.contract import AgentError, AgentResult, RunResumed, RunSettled, RunStarted, Status
 from upshot.state.stored_events import states
 

@@ -15,8 +15,14 @@ import pytest
 from tests.places import Place
 from tests.processes import watched
 from upshot import Agent, App, ModelResponse, ScriptedModel
-from upshot.fleet.poisoned import ALONE_AFTER, count_death, forget_deaths, note_alone, set_aside
-from upshot.fleet.worker import ALONE_AT_ONCE
+from upshot.fleet.worker import (
+    ALONE_AFTER,
+    ALONE_AT_ONCE,
+    count_death,
+    forget_deaths,
+    note_alone,
+    set_aside,
+)
 from upshot.journal.lease_holder import this_process
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from upshot.errors import Misuse
 from upshot.sim.exchange import Quotes
-from upshot.sim.reply_script import Missing, fill, parse_template
+from upshot.sim.provider import Missing, fill, parse_template
 
 COUNT = {"total": 3, "by": [{"lang": "Go", "n": 2}, {"lang": "C|D", "n": 1}]}
 LISTED = {"files": ["a.py", "b.py", "c.py"]}

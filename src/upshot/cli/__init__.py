@@ -4,7 +4,7 @@ Everything that a command does is a call of the public API; this package reads a
 files and runs, and lays results out on a terminal. The parts:
 
 - ``commands`` declares each command with its options and hands them to the function that carries
-  it out, in ``running``, ``approve``, ``listing``, ``serving`` or ``documents``.
+  it out, in ``running``, ``approve``, ``listing``, ``app_runs`` or ``documents``.
 - ``lookup`` finds journals and runs by what the user typed. ``loading`` imports agents, tools and
   machines from files, and keeps how a run was started, so that it can be resumed by its id.
 - ``state.activity`` turns events into rows; ``timeline`` draws rows, ``report`` and ``listing``

@@ -1,30 +1,23 @@
-"""Talks with an agent in a terminal, one line after the other, and lists conversations."""
+"""Talks with an agent in a terminal, one line after the other."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack, suppress
 from secrets import token_hex
 from typing import Any
 
-from rich.text import Text
-
 from upshot.cli.approve import Given, answer_run, is_attended, stoppable
 from upshot.cli.loading import Asked, load_launch, new_launch, open_model
-from upshot.cli.lookup import MEMORY, existing_journal, new_journal
+from upshot.cli.lookup import MEMORY, new_journal
 from upshot.cli.report import Shown
 from upshot.cli.running import show_live
 from upshot.cli.terminal import EXIT_CODES, Terminal
-from upshot.cli.timeline import fit
 from upshot.contract.base.enums import Status
-from upshot.contract.base.words import clean, count, money
-from upshot.contract.codec import encode
-from upshot.contract.conversation import ConversationSummary
+from upshot.contract.base.words import clean, count
 from upshot.entry.api import start
 from upshot.journal.opening import open_journal
-
-_HEADING = ("conversation", "turns", "last (UTC)", "cost", "waits", "first request")
 
 
 async def chat_with_agent(
@@ -88,38 +81,3 @@ def _lines(terminal: Terminal) -> Iterator[str]:
             if not line.strip():
                 return
             yield line.rstrip("\n")
-
-
-async def list_conversations(terminal: Terminal, *, journal: str, limit: int, as_json: bool) -> int:
-    """Print the conversations of a journal, newest first."""
-    async with open_journal(existing_journal(journal), create=False) as log:
-        listed = await log.conversations(limit=limit or None)
-    if as_json:
-        terminal.put_json(encode(list(listed)))
-    elif listed:
-        terminal.say_rows(_rows(listed))
-    else:
-        terminal.tell(f"{journal} has no conversations")
-    return 0
-
-
-def _rows(listed: Iterable[ConversationSummary]) -> Iterator[Text]:
-    rows = [_HEADING, *map(_cells, listed)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for number, cells in enumerate(rows):
-        line = Text(no_wrap=True, overflow="crop")
-        for cell, width in zip(cells, widths, strict=True):
-            line.append(fit(cell, width) + " ", "" if number else "dim")
-        line.rstrip()
-        yield line
-
-
-def _cells(one: ConversationSummary) -> tuple[str, ...]:
-    return (
-        clean(one.id),
-        str(one.revision),
-        "" if one.last_at is None else f"{one.last_at:%Y-%m-%d %H:%M}",
-        "" if one.cost is None else money(one.cost),
-        str(one.waiting or ""),
-        clean(one.title),
-    )

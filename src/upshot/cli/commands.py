@@ -14,11 +14,14 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from upshot.cli.app_runs import serve_app, serve_mcp, submit_run, work_on_app
 from upshot.cli.approve import Given, answer_run
-from upshot.cli.chat import chat_with_agent, list_conversations
+from upshot.cli.chat import chat_with_agent
 from upshot.cli.documents import check_file, draw_file, schema_text
 from upshot.cli.listing import (
     STATUSES,
+    list_conversations,
+    list_inbox,
     list_runs,
     make_journal,
     prune_runs,
@@ -31,10 +34,7 @@ from upshot.cli.loading import Asked
 from upshot.cli.lookup import DEFAULT_JOURNAL, check_run_id, read_inputs, standard_input
 from upshot.cli.report import Shown
 from upshot.cli.running import fork_run, replay_run, resume_agent, run_agent, stop_run
-from upshot.cli.serving import serve_app, serve_mcp
-from upshot.cli.submitting import list_inbox, submit_run
 from upshot.cli.terminal import EXIT_CODES, MISUSE, Terminal
-from upshot.cli.work import work_on_app
 from upshot.contract.base.checks import nearest
 from upshot.contract.base.enums import Status
 from upshot.contract.codec import encode
@@ -106,6 +106,7 @@ APP = click.argument("target", metavar="FILE.py[:APP]")
 JOURNAL_OF_APP = click.option(
     "--journal",
     default="",
+    type=PATH,
     metavar="FILE|URL",
     envvar="UPSHOT_JOURNAL",
     show_envvar=True,
@@ -156,6 +157,29 @@ def names_agent(work: F) -> F:
     def command(**options: Any) -> int:
         said = {name: options.pop(name) for name in Asked.__dataclass_fields__}
         return work(asked=Asked(**said), **options)
+
+    return cast("F", command)
+
+
+def asks(work: F) -> F:
+    """Hand on what is asked, with its inputs and the id of the run, as ``request``."""
+
+    @click.option(
+        "--input",
+        "inputs",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A variable that the run starts with; VALUE is JSON, or else a text. May be given "
+        "again.",
+    )
+    @click.option("--run-id", default="", metavar="ID", help="The id of the run.")
+    @wraps(work)
+    def command(*, text: str, inputs: tuple[str, ...], run_id: str, **options: Any) -> int:
+        check_run_id(run_id)
+        # Read here: within the event loop Ctrl-C would not end it.
+        text = standard_input() if text == "-" else text
+        request = Request(text, inputs=read_inputs(inputs), run_id=run_id)
+        return work(request=request, **options)
 
     return cast("F", command)
 
@@ -218,31 +242,20 @@ def upshot() -> None:
 @click.argument("text", metavar="[REQUEST]", default="")
 @names_agent
 @JOURNAL
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A variable that the run starts with; VALUE is JSON, or else a text. May be given again.",
-)
-@click.option("--run-id", default="", metavar="ID", help="The id of the run.")
+@asks
 @STREAM
 @MARKDOWN
 @JSON
 @PROGRESS
 @shows_run
-def run(*, text: str, inputs: tuple[str, ...], run_id: str, **options: Any) -> int:
+def run(**options: Any) -> int:
     """Have an agent work on REQUEST; its answer goes to stdout.
 
     The agent is FILE.py:AGENT, FILE.py if there is only one in it, or an agent or a machine in
     JSON or YAML. REQUEST - reads it from stdin; a machine, or an agent with an engine of its own,
     needs none. The log makes the run resumable; --journal memory: keeps none.
     """
-    check_run_id(run_id)
-    # Read here: within the event loop Ctrl-C would not end it.
-    text = standard_input() if text == "-" else text
-    request = Request(text, inputs=read_inputs(inputs), run_id=run_id)
-    return _run(run_agent, request=request, **options)
+    return _run(run_agent, **options)
 
 
 @upshot.command(short_help="Talk with an agent, line by line.")
@@ -320,33 +333,15 @@ def stop(**options: Any) -> int:
 @click.option("--at", default="", metavar="MOMENT", help="From when on, such as 2027-01-31T08:00.")
 @click.option("--key", default="", metavar="KEY", help="The same key gives the same run.")
 @click.option("--priority", default=0, type=int, metavar="N", help="Larger ones come first.")
-@click.option(
-    "--input",
-    "inputs",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A variable that the run starts with; VALUE is JSON, or else a text. May be given again.",
-)
-@click.option("--run-id", default="", metavar="ID", help="The id of the run.")
-@click.option(
-    "--journal",
-    default=None,
-    type=PATH,
-    metavar="FILE|URL",
-    envvar="UPSHOT_JOURNAL",
-    show_envvar=True,
-    help=f"The log of runs. Default: that of the App, else {DEFAULT_JOURNAL}.",
-)
+@asks
+@JOURNAL_OF_APP
 @JSON
-def submit(*, text: str, inputs: tuple[str, ...], run_id: str, **options: Any) -> int:
+def submit(**options: Any) -> int:
     """Put REQUEST into the journal for a worker, and print the id of its run.
 
     FILE.py means its app, else its only App or agent. REQUEST - reads it from stdin.
     """
-    check_run_id(run_id)
-    text = standard_input() if text == "-" else text
-    request = Request(text, inputs=read_inputs(inputs), run_id=run_id)
-    return _run(submit_run, request=request, **options)
+    return _run(submit_run, **options)
 
 
 def notifies(command: F) -> F:

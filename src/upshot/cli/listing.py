@@ -1,24 +1,25 @@
-"""Shows one run or the table of all, removes runs, and saves those of a damaged journal."""
+"""Shows a run, its events, and lists of runs, conversations and questions; removes runs."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import AsyncIterable, AsyncIterator, Container, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.text import Text
 
-from upshot.cli.event_list import event_lines
 from upshot.cli.lookup import (
+    command_line,
     existing_journal,
     find_run,
     left_behind,
     outermost,
     read_activity,
+    read_moment,
     uncollected,
     with_parents,
 )
@@ -29,30 +30,54 @@ from upshot.cli.report import (
     RUNNING_OR_DIED,
     SUSPENDED,
     fork_origin,
+    pending_text,
     print_answer,
     report,
     status_style,
     status_words,
 )
-from upshot.cli.submitting import read_moment
 from upshot.cli.terminal import Glyphs, Terminal, glyphs_for
 from upshot.cli.timeline import fit
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.enums import Status
-from upshot.contract.base.words import clean, count, duration
+from upshot.contract.base.structs import JsonObject, RunEvent
+from upshot.contract.base.words import clean, count, duration, money
 from upshot.contract.codec import encode
-from upshot.contract.events import RunStarted
+from upshot.contract.conversation import ConversationSummary
+from upshot.contract.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    Event,
+    RunSettled,
+    RunStarted,
+    ToolSettled,
+    ToolStarted,
+)
+from upshot.contract.model_calls import ModelReplied
+from upshot.contract.pending import PendingApproval, PendingQuestion
 from upshot.contract.protocols import Journal, RunFilters, RunSummary
+from upshot.contract.tool_calls import outcome_to_model_content
+from upshot.entry.api import inbox
 from upshot.errors import Misuse
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.opening import init_journal, open_journal
 from upshot.journal.postgres.urls import is_url, shown_place
 from upshot.journal.run_list import RunQuery
+from upshot.journal.shared import InboxItem
 from upshot.journal.sql.health import JournalHealth
 from upshot.runs.redaction import lift_secrets
-from upshot.state.activity import PARKED, RUNNING, Activity, ending_of, label_of
+from upshot.state.activity import (
+    PARKED,
+    RUNNING,
+    Activity,
+    ending_of,
+    ending_of_reply,
+    ending_of_tool,
+    label_of,
+)
 from upshot.state.run_page import PARTS, Part, PublicViewer, run_page
+from upshot.state.run_state import RunState
 from upshot.state.run_view import RunViewer
 from upshot.state.stored_events import seeds_of, states
 
@@ -157,6 +182,13 @@ def _row(
         line.append(fit(cells[column], widths[column]) + " ", styles[column])
     line.rstrip()
     return line
+
+
+def plain_table(rows: Sequence[Sequence[str]]) -> Iterator[Text]:
+    """Lay out rows of which the first is a heading; each column is as wide as it needs."""
+    widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
+    for number, cells in enumerate(rows):
+        yield _row(cells, widths, range(len(widths)), ["" if number else "dim"] * len(widths))
 
 
 # The stored status of runs that are shown with another word.
@@ -427,6 +459,61 @@ def _timeline(activity: Activity) -> list[dict[str, Any]]:
     ]
 
 
+_CONVERSATIONS = ("conversation", "turns", "last (UTC)", "cost", "waits", "first request")
+_MAX_ASKED = 100
+
+
+async def list_conversations(terminal: Terminal, *, journal: str, limit: int, as_json: bool) -> int:
+    """Print the conversations of a journal, newest first."""
+    async with open_journal(existing_journal(journal), create=False) as log:
+        listed = await log.conversations(limit=limit or None)
+    if as_json:
+        terminal.put_json(encode(list(listed)))
+    elif listed:
+        terminal.say_rows(plain_table([_CONVERSATIONS, *map(_conversation, listed)]))
+    else:
+        terminal.tell(f"{journal} has no conversations")
+    return 0
+
+
+def _conversation(one: ConversationSummary) -> tuple[str, ...]:
+    return (
+        clean(one.id),
+        str(one.revision),
+        "" if one.last_at is None else f"{one.last_at:%Y-%m-%d %H:%M}",
+        "" if one.cost is None else money(one.cost),
+        str(one.waiting or ""),
+        clean(one.title),
+    )
+
+
+async def list_inbox(
+    terminal: Terminal, *, journal: str, conversation: str, limit: int, as_json: bool
+) -> int:
+    """Print what waits in all runs and nobody has answered."""
+    where = existing_journal(journal)
+    items = await inbox(journal=where, limit=limit or None, conversation=conversation)
+    if as_json:
+        terminal.put_json(encode(list(items)))
+    elif items:
+        for item in items:
+            terminal.say(f"{item.run_id}  {item.agent_id}  {_asked_text(item)}")
+        terminal.hint(f"answer: {command_line('inbox', items[0].run_id, journal=journal)}")
+    else:
+        terminal.tell("nothing waits for an answer")
+    return 0
+
+
+def _asked_text(item: InboxItem) -> str:
+    """What is asked, in one line."""
+    pending = item.pending
+    if isinstance(pending, PendingApproval):
+        said = f"{pending.tool_name} {encode(pending.arguments).decode()}"
+    else:
+        said = pending.question if isinstance(pending, PendingQuestion) else pending.id
+    return " ".join(said.split())[:_MAX_ASKED]
+
+
 _MAX_SHOWN = 20
 
 
@@ -536,3 +623,73 @@ def salvage_journal(terminal: Terminal, *, journal: str, new_path: str, as_json:
     for damage in salvaged.damages[:_MAX_SHOWN]:
         terminal.tell(clean(f"run {damage.run_id} ends after event {damage.sound_to}"))
     return 0
+
+
+_MAX_CHARS = 400
+# Shown before the rest, or the same in all.
+_ENVELOPE = ("kind", "run_id", "seq", "time", "attempt", "schema_version", "path")
+# Between two events no process worked on the run; a shorter gap is not worth a line.
+_WAIT_S = 1.0
+
+Stated: TypeAlias = "tuple[Event, RunState]"
+
+
+async def event_lines(events: AsyncIterable[Stated]) -> AsyncIterator[Text]:
+    """A line for each event: its number, its moment in UTC, its kind and what it says.
+
+    Args:
+        events: Those of one run with the state after each, as ``states`` gives them.
+
+    Yields:
+        The lines; between two sessions one more, which tells how long the run waited.
+    """
+    before: datetime | None = None
+    was_parked = False
+    async for event, state in events:
+        if not isinstance(event, RunEvent):
+            continue
+        if was_parked and before is not None and event.time is not None:
+            waited_s = (event.time - before).total_seconds()
+            if waited_s >= _WAIT_S:
+                yield Text(f"{'':24}nobody worked on it for {duration(waited_s)}", "dim")
+        was_parked, before = isinstance(event, RunSettled), event.time or before
+        time = "" if event.time is None else f"{event.time:%m-%d %H:%M:%S}"
+        kind = str(getattr(event, "kind", ""))
+        yield Text.assemble(
+            (f"{event.seq:>6}  {time:<16}", "dim"),
+            (f"{kind:<20} ", "bold"),
+            clean(_said(event, state), _MAX_CHARS),
+        )
+
+
+def _said(event: Event, state: RunState) -> str:
+    match event:
+        case RunStarted():
+            return event.request.text
+        case ModelReplied(response=response):
+            ended = ending_of_reply(response)
+            return f"{ended.word}: {response.content or ended.detail}"
+        case ToolStarted(call=call, arguments=arguments):
+            return f"{call.name} {_json(arguments)} ({call.id})"
+        case ToolSettled(record=record):
+            ended = ending_of_tool(record.outcome)
+            said = outcome_to_model_content(record.outcome)
+            return f"{record.tool_name} ({record.call_id}) {ended.word}: {said}"
+        case ApprovalRequested(pending=pending):
+            return pending_text(pending)
+        case ApprovalAnswered():
+            return _json(event.answer)
+        case RunSettled(result=result):
+            said = result.error.message if result.error is not None else result.content or ""
+            return f"{result.status}: {said}"
+        case _:
+            return _rest(event)
+
+
+def _rest(event: Event) -> str:
+    fields: JsonObject = msgspec.json.decode(encode(event))
+    return _json({name: one for name, one in fields.items() if name not in _ENVELOPE})
+
+
+def _json(value: object) -> str:
+    return encode(value).decode()

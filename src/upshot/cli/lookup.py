@@ -22,7 +22,6 @@ from upshot.entry.answers import open_wishes
 from upshot.errors import Misuse
 from upshot.journal.opening import SQLITE_MEMORY
 from upshot.journal.postgres.urls import shown_place
-from upshot.runs.plan import Where
 from upshot.runs.resumption import answered
 from upshot.state.activity import Activity
 from upshot.state.stored_events import seeds_of, states
@@ -73,11 +72,6 @@ def existing_journal(where: str) -> str:
     if not path.is_file():
         raise Misuse(f"there is no journal {where}: give the one of the run, --journal FILE")
     return str(path)
-
-
-def journal_of(own: Where | None, given: str | None) -> Where:
-    """Where the runs of an App are: as the command line says, else as the App does."""
-    return own if own is not None and not given else new_journal(given or DEFAULT_JOURNAL)
 
 
 async def find_run(journal: Journal, wanted: str) -> str:
@@ -217,3 +211,19 @@ def standard_input() -> str:
     if sys.stdin is None:  # It was closed.
         raise click.UsageError("the request - reads stdin, which is closed")
     return sys.stdin.buffer.read().decode("utf-8", "replace")
+
+
+def read_moment(text: str, option: str = "--at") -> datetime:
+    """A moment as it was typed; one without a time zone is in UTC.
+
+    Raises:
+        Misuse: It is none.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise Misuse(
+            f"{option} is {text!r}: give a moment such as 2027-01-31T08:00 or "
+            "2027-01-31T08:00+01:00"
+        ) from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -6,8 +6,8 @@ journal and returns; whoever takes it up works on it. The parts:
 - ``app`` has ``App``: submitting, watching and answering runs, and ``activate``, by which one due
   run is taken up and worked on until it ends or parks.
 - ``restate`` has Restate drive the runs of an App, on as many machines as there are services.
-- ``worker`` has ``Worker``, which takes up many due runs at once until it is told to end;
-  ``poisoned`` counts the deaths of the runs at which it dies.
+- ``worker`` has ``Worker``, which takes up many due runs at once until it is told to end,
+  and counts the deaths of the runs at which it dies.
 - ``submission`` makes of a request and its options what a journal can keep, and reads it back.
 
 The life of a submitted run: ``submit`` puts it into the list of runs as queued, under an id that

@@ -4,10 +4,10 @@ The framework keeps its agent, its models and its own way to go on. What it must
 goes through ``guard``: each call passes the gates and comes to one outcome in the log of a run,
 so that a process which is killed and gone on with by the framework finds what it did. The parts:
 
-- ``guarded_tools`` has ``guard`` and ``Guard``, which frameworks' tools are made of.
-- ``guarded_run`` makes calls: a run whose engine is outside, in a session for calls that come
+- ``guard`` makes a ``Guard``, which frameworks' tools are made of.
+- ``GuardedRun`` makes calls: a run whose engine is outside, in a session for calls that come
   together. Between two sessions the run is parked, so that any process may have the next one.
-- ``call_ledger`` finds a call again that the framework makes anew, under its old id or another.
+- ``CallLedger`` finds a call again that the framework makes anew, under its old id or another.
 
 What always holds:
 

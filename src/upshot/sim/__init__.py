@@ -3,9 +3,9 @@
 It speaks OpenAI Chat Completions and Anthropic Messages, plain and streamed, and it writes their
 wire forms itself, so that what reads them is tested by something that does not share its mistakes.
 
-Its parts: ``scenario`` (what is answered, as plain data), ``reply_script`` (which reply a request
-gets, and its templates), ``faults`` (what goes wrong), ``token_buckets`` (rate limits),
-``provider`` (from a request to an answer), ``chat_api`` and ``messages_api`` (the two wire forms),
+Its parts: ``scenario`` (what is answered, as plain data), ``faults`` (what goes wrong),
+``token_buckets`` (rate limits), ``provider`` (from a request to an answer: which reply it
+gets, and its templates), ``chat_api`` and ``messages_api`` (the two wire forms),
 ``exchange`` (the values that pass between these, and what both forms share), and ``simulator``,
 with recorded replies, over ``http_server`` (the only module that needs aiohttp).
 

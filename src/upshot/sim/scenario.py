@@ -15,7 +15,7 @@ A scenario is a mapping, in Python or in a JSON or YAML file (YAML with the extr
 The reply is chosen by the number of assistant messages that a request holds: none, and it is
 ``replies[0]``. So nothing is remembered between requests, and a client that was killed goes on
 against another simulator of the same scenario. Texts and arguments are templates
-(:mod:`upshot.sim.reply_script`); the keys are the attributes of :class:`Scenario`, :class:`Reply`,
+(:mod:`upshot.sim.provider`); the keys are the attributes of :class:`Scenario`, :class:`Reply`,
 :class:`ScriptedCall`, :class:`Latency`, :class:`Tokens`, ``Limits`` and the faults.
 """
 

@@ -14,8 +14,8 @@ Parts, from the text to the run:
 - ``resolver``: finds the agents and functions that a machine names, and calls them.
 - ``machine_hooks``: the user's hooks, and the context that they may change.
 - ``state_outcome``: what came of a state, as a value that the log keeps.
-- ``machine_walk``: one walk through one machine, with everything that a state does.
-- ``machine_engine``: MachineEngine.
+- ``machine_engine``: MachineEngine, and MachineWalk: one walk through one machine, with everything
+  that a state does.
 
 A visit of a state is one step of the log. Its value is what changed in the context, what came of
 the work, and where the machine goes on. A resumed run walks from the start, takes finished visits

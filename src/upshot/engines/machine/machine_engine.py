@@ -1,27 +1,39 @@
-"""MachineEngine: drives a run by a machine."""
+"""MachineEngine: drives a run by a machine, from state to state.
+
+A visit is one stay in a state and one step of the log. There it is what it changed in the context,
+what came of its work, and where it leads. A run that goes on takes that from the log and does not
+enter the state again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
 
 from upshot.contract.agent import Agent
+from upshot.contract.agent_spec import HandoffEvent
 from upshot.contract.base.checks import kind_of
-from upshot.contract.base.enums import Role
-from upshot.contract.base.structs import JsonObject
-from upshot.contract.message import MAIN_CHANNEL
+from upshot.contract.base.enums import Effect, ErrorCode, Role
+from upshot.contract.base.json_values import to_free_json
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.error import AgentError
+from upshot.contract.forms.flat_form import ResultView
+from upshot.contract.message import MAIN_CHANNEL, Message
 from upshot.contract.protocols import Clock
-from upshot.contract.result import OUTPUT_VAR
+from upshot.contract.result import OUTPUT_VAR, AgentResult
 from upshot.contract.run_control import Checkpoint
-from upshot.engines.common import asked_in, hand_over
-from upshot.engines.machine.machine import Machine
-from upshot.engines.machine.machine_hooks import MachineHooks
-from upshot.engines.machine.machine_walk import MachineWalk
+from upshot.engines.common import ask_about, asked_in, hand_over, warn_of_unread
+from upshot.engines.graph.branches import Change
+from upshot.engines.machine.cel import Variables
+from upshot.engines.machine.machine import Machine, Retrying, State, Task
+from upshot.engines.machine.machine_hooks import MachineContext, MachineHooks
 from upshot.engines.machine.resolver import MachineAgent, Resolver
-from upshot.engines.machine.state_outcome import Unhandled
-from upshot.engines.walk import Walk
+from upshot.engines.machine.state_outcome import NOTHING, Outcome, Unhandled, summed
+from upshot.engines.walk import Visits, Walk, together
 from upshot.errors import Misuse
+from upshot.native.returned import coerce_result
+from upshot.runs.engine_api.exceptions import Failed
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 from upshot.state.board import Board
@@ -136,3 +148,625 @@ def _given(run: Run, board: Board, variables: JsonObject) -> JsonObject:
     asked = [message for message in board.messages(MAIN_CHANNEL) if message.role is Role.USER]
     text = asked_in(asked, run.feedback, otherwise=run.request.to_message().text)
     return {"message": text, **run.request.inputs}
+
+
+Commit: TypeAlias = Callable[[Sequence[Change]], None]
+
+_ONCE = Retrying()
+_NOTHING = AgentResult[Json]()
+
+
+class MachineWalk:
+    """One walk through one machine, from its initial state until it ends.
+
+    Args:
+        walk: The pass of the engine that it belongs to.
+        machine: What is gone through.
+        resolver: Agents and functions.
+        hooks: The user's.
+        clock: Where waits between tries are measured; None is the run's clock.
+        key: What the keys of its steps begin with.
+        given: What expressions see as ``input``.
+        context: What the context begins with.
+        prefix: The sub-machines that it stands in, for the names of states.
+    """
+
+    def __init__(
+        self,
+        walk: Walk,
+        machine: Machine,
+        *,
+        resolver: Resolver,
+        hooks: MachineHooks,
+        clock: Clock | None,
+        key: str,
+        given: JsonObject,
+        context: JsonObject,
+        prefix: str = "",
+    ) -> None:
+        self.walk = walk
+        self.machine = machine
+        self.resolver = resolver
+        self.hooks = hooks
+        self.clock = clock
+        self.given = given
+        self.context: MachineContext = MachineContext(context)
+        self.prefix = prefix
+        self._visits = Visits(
+            walk,
+            machine.states,
+            machine.max_steps,
+            key=key,
+            word="state",
+            option="settings.max_steps",
+            prefix=prefix,
+        )
+        self._last: Outcome = NOTHING
+        # The state whose agent handed over, while nothing has looked at that.
+        self._unread = ""
+
+    async def go(self, start: str = "", commit: Commit | None = None) -> Outcome:
+        """Go from state to state until the machine ends.
+
+        Args:
+            start: Another state to start at.
+            commit: Gets what each state changed.
+
+        Returns:
+            What it gives; its result holds what all states used.
+
+        Raises:
+            Failed: A failure that nothing leads on from, a dead end, the step limit, a broken
+                expression, or a hook that raised.
+            Unhandled: An agent was aborted or interrupted, and no state leads on from that.
+            Interrupted: The run was asked to stop, between states.
+            Parked: The user is asked.
+        """
+        name, said = start or self.machine.initial, ""
+        outcomes: list[Outcome] = []
+        while True:
+            await self.walk.stop_if_asked()
+            if self._visits.has_points:
+                await self._visits.save_point(name)
+            [key] = self._visits.enter(name)
+            self._visits.check_known(name)
+            state = self.machine.states[name]
+            if self._unread:
+                await self._look_for_reader(state, key)
+            done = await Visit(self, state, key, self._last).take()
+            if done.outcome is not self._last:
+                is_open = done.outcome.handoff is not None and not self._may_read(state)
+                self._unread = done.change.node if is_open else ""
+                if done.outcome.spent is not None:
+                    outcomes.append(done.outcome)
+            if commit is not None:
+                commit((done.change,))
+            # What the last agent said is the content of the whole, whatever states come after it.
+            said = next((m.text for _, added in done.change.messages for m in added), said)
+            self._last = done.outcome
+            if not done.to:
+                return _whole(done.answer, said, outcomes, done.outcome.handoff)
+            name = done.to
+
+    async def _look_for_reader(self, state: State, key: str) -> None:
+        """Warn where others work after a hand-off that nothing has looked at."""
+        handoff, host = self._last.handoff, self.walk.host
+        if self._may_read(state) or handoff is None:
+            self._unread = ""
+        elif state.works:
+            # Where the state is done already, an earlier session has warned of it.
+            if not host.is_settled(key):
+                how = "a condition can look at result.handoff"
+                place = f"the state {self._unread!r}"
+                await warn_of_unread(host, place, handoff.to_agent_id, how)
+            self._unread = ""
+
+    def _may_read(self, state: State) -> bool:
+        hooks = self.hooks
+        return state.reads_handoff or hooks.has("on_state_exit") or hooks.has("on_transition")
+
+    async def _descend(self, machine: Machine, key: str, prefix: str, given: JsonObject) -> Outcome:
+        """Go through a sub-machine; its failure is that of the state that it is in."""
+        inner = MachineWalk(
+            self.walk,
+            machine,
+            resolver=self.resolver,
+            hooks=self.hooks,
+            clock=self.clock,
+            key=key,
+            given=given,
+            # States change it, and the machine may be gone through again, at the same time too.
+            context=deepcopy(machine.context),
+            prefix=prefix,
+        )
+        try:
+            return await inner.go()
+        except Failed as failure:
+            return Outcome.failed(failure)
+
+    # -- what a state does
+
+    async def work(self, state: State, key: str, scope: Variables, last: Outcome) -> Outcome:
+        """Do what *state* does.
+
+        Returns:
+            What came of it; a failure is a value here. A state that does nothing passes
+            on what came of the one before.
+
+        Raises:
+            Failed: An expression is broken.
+            Parked: The user is asked.
+        """
+        if state.wait:
+            return await self._wait_for(state, key, scope)
+        if state.each is not None and state.task is not None:
+            return await self._for_each(state, state.task, key, scope)
+        if state.members:
+            return await self._all_at_once(state, key, scope)
+        if state.task is None:
+            return last
+        return await self._try(state.task, key, scope, self.prefix + state.name)
+
+    async def _wait_for(self, state: State, key: str, scope: Variables) -> Outcome:
+        question, choices = state.wait, list[str]()
+        given = state.input.value(scope) if state.input is not None else None
+        if isinstance(given, str):
+            question = given
+        elif isinstance(given, dict):
+            question = str(given.get("question", question))
+            listed = given.get("choices")
+            choices = [str(one) for one in listed] if isinstance(listed, list) else []
+        id = await self._name_wait(state.wait, key)
+        answer = await self.walk.host.ask_user(question, choices=tuple(choices), key=id)
+        return Outcome(answer)
+
+    async def _name_wait(self, wait: str, key: str) -> str:
+        """What an answer names: the wait, with a number where the run has waited for it before.
+
+        The log keeps who had which, for branches may come in another order when the run goes on.
+        """
+        number = 1
+        while True:
+            step = f"wait:{wait}#{number}"
+            if await self.walk.host.step(step, Effect.READ, lambda: key) == key:
+                return wait if number == 1 else f"{wait}#{number}"
+            number += 1
+
+    async def _for_each(self, state: State, task: Task, key: str, scope: Variables) -> Outcome:
+        each = state.each
+        assert each is not None
+        found = each.items.value(scope)
+        names: Sequence[str]
+        if isinstance(found, dict):
+            names, items = list(found), list(found.values())
+        elif isinstance(found, list):
+            names, items = [str(number) for number in range(len(found))], found
+        else:
+            message = f"{each.items.mark}: foreach found no list or mapping but {kind_of(found)}"
+            raise Failed(ErrorCode.INVALID_REQUEST, message)
+        scopes = [scope.but(each.name, item) for item in items]
+        given = [self._about(task, each.name, item) for item in items]
+        is_keyed = each.key is not None or isinstance(found, dict)
+        if each.key is not None:
+            names = [_key_of(each.key.value(one)) for one in scopes]
+            # Of two items with one key, the value of one would be lost.
+            _refuse_twins(names, str(each.key.mark))
+        # Their steps are called by place, for the key of an item may be any text.
+        works = [
+            self._one(task, f"{key}/{number}", one, f"{self.prefix}{state.name}", name, given=asked)
+            for number, (name, one, asked) in enumerate(zip(names, scopes, given, strict=True))
+        ]
+        return await _gather(works, names if is_keyed else None, at_once=each.at_once)
+
+    async def _all_at_once(self, state: State, key: str, scope: Variables) -> Outcome:
+        works = [
+            self._one(task, f"{key}/{name}", scope, f"{self.prefix}{state.name}", name)
+            for name, task in state.members.items()
+        ]
+        return await _gather(works, list(state.members))
+
+    def _about(self, task: Task, name: str, item: Any) -> JsonObject:
+        """What is given for *item* where the state says nothing: what the machine was, and it."""
+        if task.input is not None or task.kind == "function":
+            return self.given
+        value = to_free_json(item)[0]
+        text = ask_about(value, str(self.given.get("message", "")))
+        return {**self.given, name: value, "message": text}
+
+    async def _one(
+        self,
+        task: Task,
+        key: str,
+        scope: Variables,
+        state: str,
+        name: str,
+        *,
+        given: JsonObject | None = None,
+    ) -> Outcome:
+        """An item or member; it is a step of its own, so that it is not done again."""
+        # Beside the form: the log has neither the exception nor all of the result.
+        made: list[Outcome] = []
+
+        async def body() -> dict[str, object]:
+            outcome = await self._try(task, key, scope, f"{state}/{name}", given=given)
+            if outcome.error is not None:
+                # What failed is no finished step.
+                raise _Broken(outcome.named(name))
+            made.append(outcome)
+            return outcome.to_form()
+
+        # What it does outside is not known. If it is cut off, it is done again, as a state is.
+        form: Any = await self.walk.host.step(key, Effect.WRITE, body, idempotent=True)
+        return made[0] if made else Outcome.read(form)
+
+    async def _try(
+        self, task: Task, key: str, scope: Variables, name: str, *, given: JsonObject | None = None
+    ) -> Outcome:
+        """Do *task* as often as it may be tried; without an input it is given *given*."""
+        # Found out once, so that each try is asked the same.
+        if task.input is None:
+            asked = to_free_json(self.given if given is None else given)[0]
+        else:
+            asked = task.input.value(scope)
+        retry = task.retry or _ONCE
+        tries = 1 + await self.walk.tries_before(key, self.clock)
+        while True:
+            # A child run that failed has ended for good, so a further try is another run.
+            outcome = await self._do(task, key if tries == 1 else f"{key}~{tries}", asked, name)
+            if outcome.error is None or not await self._may_try_again(outcome, retry, tries, key):
+                return outcome
+            tries += 1
+
+    async def _may_try_again(self, outcome: Outcome, retry: Retrying, tries: int, key: str) -> bool:
+        error = outcome.error
+        # An exception does not say whether a further try would help.
+        if error is None or not (error.retryable or outcome.exception is not None):
+            return False
+        limits = outcome.result.rate_limit
+        floor_s = max(error.retry_after_s or 0.0, (limits and limits.retry_after) or 0.0)
+        return await self.walk.may_try_again(
+            tries,
+            retry.max_attempts,
+            retry.backoff_s,
+            key=key,
+            floor_s=floor_s,
+            clock=self.clock,
+        )
+
+    async def _do(self, task: Task, key: str, given: Json, name: str) -> Outcome:
+        if task.kind == "function":
+            return await self.resolver.call(task, given)
+        if task.machine is None:
+            return await self.resolver.ask(
+                task, given, self.context.values, walk=self.walk, key=key
+            )
+        if not isinstance(given, dict):
+            message = f"{task.mark}: the input of the machine {task.name!r} is not a mapping"
+            raise Failed(ErrorCode.INVALID_REQUEST, message)
+        return await self._descend(task.machine, f"{key}/", f"{name}/", given)
+
+
+def _whole(
+    answer: Json, said: str, outcomes: Sequence[Outcome], handoff: HandoffEvent | None
+) -> Outcome:
+    """What a machine gives, with what its states used and what the last agent handed over."""
+    spent = summed(outcomes)
+    if spent is None and not said:
+        return Outcome(answer)
+    usage, cost = spent or (None, None)
+    used: dict[str, Any] = {} if usage is None else {"usage": usage, "cost": cost}
+    result = AgentResult[Any](output=answer, content=said or None, handoff=handoff, **used)
+    return Outcome(answer, result, say=said)
+
+
+class Done(NamedTuple):
+    """What came of a visit.
+
+    Attributes:
+        change: What it changed, for the board.
+        outcome: What came of its work.
+        to: The next state, "" where the machine ends.
+        answer: What the machine gives, where it ends.
+    """
+
+    change: Change
+    outcome: Outcome
+    to: str
+    answer: Json
+
+
+class Visit:
+    """One visit of one state.
+
+    Args:
+        shared: What all states of the machine share.
+        state: The state that is visited.
+        key: Of its step.
+        last: What came of the state before.
+    """
+
+    def __init__(self, shared: MachineWalk, state: State, key: str, last: Outcome) -> None:
+        self._shared = shared
+        self._hooks = shared.hooks
+        self._context = shared.context
+        self._state = state
+        self._key = key
+        self._last = last
+        # As hooks are told, with the sub-machines that it stands in.
+        self._name = shared.prefix + state.name
+        self._outcome: Outcome | None = None
+
+    async def take(self) -> Done:
+        """Run the state, or return what the log says about it.
+
+        Raises:
+            Failed: The state failed and nothing leads on from a failure, no way holds, an
+                expression is broken, or a hook raised.
+            Parked: The user is asked.
+        """
+        host, state = self._shared.walk.host, self._state
+        entered: JsonObject = {}
+        if self._hooks.has("on_state_enter"):
+            # A step of its own: a state that waits for the user is entered once.
+            key = f"{self._key}:enter"
+            form: Any = await host.step(key, Effect.WRITE, self._enter, idempotent=True)
+            entered = self._context.apply(form)
+            if "to" in form:
+                return self._done(entered, {"to": form["to"], "same": True})
+        asked: Outcome | None = None
+        if state.wait:
+            # Before its step begins: what is parked is not cut off.
+            asked = await self._work()
+
+        async def stay() -> dict[str, object]:
+            self._shared.walk.flush()
+            outcome = asked or await self._work()
+            return await self._leave(outcome)
+
+        # What a hook does outside is not known, so any hook makes it a step that writes.
+        effect = Effect.WRITE if state.works or self._hooks else Effect.READ
+        form = await host.step(self._key, effect, stay, idempotent=True)
+        return self._done(entered, form)
+
+    async def _work(self) -> Outcome:
+        return await self._shared.work(self._state, self._key, self._scope(self._last), self._last)
+
+    def _done(self, entered: JsonObject, form: JsonObject) -> Done:
+        changed = self._context.apply(form)
+        say = form.get("say")
+        messages = (Message(Role.ASSISTANT, say),) if isinstance(say, str) else ()
+        change = Change(
+            node=self._name,
+            messages=((MAIN_CHANNEL, messages),) if messages else (),
+            variables={**entered, **changed} if entered else changed,
+        )
+        outcome = self._outcome
+        if outcome is None:
+            # From the log, where the outcome of a state that did nothing does not stand twice.
+            outcome = self._last if form.get("same") else Outcome.read(form)
+        return Done(change, outcome, str(form.get("to", "")), form.get("answer"))
+
+    async def _enter(self) -> dict[str, object]:
+        self._shared.walk.flush()
+        context = self._context
+        context.lend()
+        to = ""
+        try:
+            given = await self._hooks.call("on_state_enter", self._name, context.values)
+        except Failed as failure:
+            to = await self._rescue(failure)
+            self._check(to)
+        else:
+            self._replace_context(given)
+        return {**context.take_changes(), **({"to": to} if to else {})}
+
+    async def _leave(self, outcome: Outcome) -> dict[str, object]:
+        """Ask hooks about the outcome, keep values, and find the next state."""
+        context = self._context
+        to = ""
+        # Finding what a hook changed takes a copy of all of it.
+        if self._hooks:
+            context.lend()
+            outcome, to = await self._ask_hooks(outcome)
+        form: dict[str, object] = {}
+        # A state that does nothing has not failed where the one before it did.
+        error = None if outcome is self._last else outcome.error
+        scope = self._scope(outcome)
+        # After the hooks, which may have replaced the outcome that these values are taken from.
+        if error is None and self._state.keeps.fields:
+            for name, value in self._state.keeps.value(scope).items():
+                context.set(name, value)
+        to = to or self._way_on(scope, outcome, error)
+        if to:
+            form["to"] = await self._agree(to)
+        else:
+            output = self._state.output
+            form["answer"] = outcome.answer if output is None else output.value(scope)
+        form.update(context.take_changes())
+        if outcome is self._last:
+            form["same"] = True
+        else:
+            form.update(outcome.to_form())
+            if outcome.say:
+                form["say"] = outcome.say
+        self._outcome = outcome
+        return form
+
+    async def _ask_hooks(self, outcome: Outcome) -> tuple[Outcome, str]:
+        """The outcome as the hooks leave it, and the state that they name, "" for none."""
+        context, to = self._context.values, ""
+        if outcome.exception is not None and outcome is not self._last:
+            told = await self._hooks.call("on_error", self._name, outcome.exception, context)
+            to = told if isinstance(told, str) else ""
+        if not self._hooks.has("on_state_exit"):
+            return outcome, to
+        # A state that does nothing has no result; hooks have seen the one before already.
+        own = _NOTHING if outcome is self._last else outcome.result
+        # A dict of their own: what hooks do to it must not change the result.
+        view = ResultView(own)
+        try:
+            told = await self._hooks.call("on_state_exit", self._name, context, view)
+        except Failed as failure:
+            rescue = await self._rescue(failure)
+            return outcome, rescue
+        if isinstance(told, str):
+            return outcome, told
+        if told is None or told is context:
+            return outcome, to
+        if isinstance(told, ResultView) and told == ResultView(told.result):
+            # Handed back as it was; perhaps another's.
+            told = told.result
+        if told is own:
+            return outcome, to
+        return _replaced(told, outcome), to
+
+    async def _rescue(self, failure: Failed) -> str:
+        """The state that ``on_error`` names after a hook raised.
+
+        Raises:
+            Failed: It names none.
+        """
+        bug = failure.__cause__
+        if bug is None or failure.error.code != ErrorCode.HOOK_FAILED:
+            raise failure
+        told = await self._hooks.call("on_error", self._name, bug, self._context.values)
+        if not isinstance(told, str):
+            raise failure
+        return told
+
+    def _replace_context(self, given: object) -> None:
+        """Take what a hook returned in place of the context, where it returned a mapping."""
+        values = self._context.values
+        if isinstance(given, dict) and given is not values:
+            values.clear()
+            values.update(cast("JsonObject", given))
+
+    def _way_on(self, scope: Variables, outcome: Outcome, error: AgentError | None) -> str:
+        """The next state, "" where the machine ends.
+
+        A failure is left only by a condition that looks at the result, or by ``on_error``:
+        else a way that is meant for success would hide it.
+
+        Raises:
+            Unhandled: The agent was aborted or interrupted, and no way holds.
+            Failed: No way holds.
+        """
+        state = self._state
+        if error is None and state.is_final:
+            return ""
+        for transition in state.transitions:
+            when = transition.when
+            if error is not None and (when is None or not when.reads_result):
+                continue
+            if when is None or when.holds(scope):
+                return transition.to
+        if error is not None:
+            to = state.on_error.get(error.code) or state.on_error.get("", "")
+            if not to:
+                ending = outcome.ending
+                failed = Failed(error) if ending is None else Unhandled(outcome, error, ending)
+                failed.said = outcome.result.content or ""
+                failed.result = outcome.result
+                raise failed
+            return to
+        raise Failed(
+            ErrorCode.DEAD_END,
+            f"{state.mark}: no transition of the state {self._name!r} holds: add one without a "
+            "condition",
+            details={"state": self._name},
+        )
+
+    async def _agree(self, to: str) -> str:
+        """The next state after ``on_transition``, which may name another.
+
+        Raises:
+            Failed: There is no such state; code dead_end.
+        """
+        # Hooks get whole names, such as `research/draft`, and may answer with these too.
+        prefix = self._shared.prefix
+        to = to.removeprefix(prefix)
+        self._check(to)
+        # Asked last, when the values are kept: this hook sees the context that the next state
+        # finds.
+        if self._hooks.has("on_transition"):
+            facts = (prefix + to, self._context.values)
+            try:
+                told = await self._hooks.call("on_transition", self._name, *facts)
+            except Failed as failure:
+                told = await self._rescue(failure)
+            if isinstance(told, str):
+                to = told.removeprefix(prefix)
+                self._check(to)
+        return to
+
+    def _check(self, to: str) -> None:
+        states = self._shared.machine.states
+        if to in states:
+            return
+        raise Failed(
+            ErrorCode.DEAD_END,
+            f"after the state {self._name!r} a hook names the state {to!r}, which is nowhere: "
+            f"there are {', '.join(states)}",
+            details={"state": self._name, "to": to},
+        )
+
+    def _scope(self, outcome: Outcome) -> Variables:
+        names: Mapping[str, Any] = {
+            "context": self._context.values,
+            "input": self._shared.given,
+            "output": outcome.payload,
+        }
+        return Variables(names, lambda: outcome.result)
+
+
+def _replaced(told: object, outcome: Outcome) -> Outcome:
+    """What a hook puts in the place of an outcome."""
+    made = Outcome.of(coerce_result(dict(told) if isinstance(told, ResultView) else told))
+    if made.error is None:
+        made.say = made.result.content or outcome.say
+    made.by_agent = outcome.by_agent
+    return made
+
+
+class _Broken(Failed):
+    """An item or member failed, so that the others are given up."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        error = outcome.error
+        assert error is not None
+        super().__init__(error)
+        self.outcome = outcome
+
+
+async def _gather(
+    works: Sequence[Any], names: Sequence[str] | None, *, at_once: int | None = None
+) -> Outcome:
+    """All outcomes as one: a list, or a mapping of *names*; the first failure is that of all."""
+    if not works:
+        return Outcome([] if names is None else {})
+    try:
+        outcomes = await together(works, at_once=at_once)
+    except _Broken as broken:
+        return broken.outcome
+    payloads: list[Json] = [outcome.payload for outcome in outcomes]
+    payload: Json = payloads if names is None else dict(zip(names, payloads, strict=True))
+    spent = summed(outcomes)
+    if spent is None:
+        return Outcome(payload)
+    usage, cost = spent
+    handoff = next((one.handoff for one in outcomes if one.handoff is not None), None)
+    result = AgentResult[Any](output=payload, usage=usage, cost=cost, handoff=handoff)
+    return Outcome(payload, result)
+
+
+def _key_of(value: Json) -> str:
+    return value if isinstance(value, str) else str(value)
+
+
+def _refuse_twins(names: Sequence[str], place: str) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            message = f"{place}: two items of foreach have the key {name!r}"
+            raise Failed(ErrorCode.CONFLICT, message, details={"key": name})
+        seen.add(name)

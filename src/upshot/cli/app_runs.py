@@ -1,0 +1,304 @@
+"""Submits runs to an App, works on them, and serves it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import math
+import os
+import signal
+import socket
+import sys
+import webbrowser
+from collections.abc import Generator
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from rich.text import Text
+
+from upshot.cli.approve import user_name
+from upshot.cli.listing import plain_table
+from upshot.cli.loading import Target, load_app
+from upshot.cli.lookup import DEFAULT_JOURNAL, new_journal, read_moment
+from upshot.cli.terminal import Terminal
+from upshot.contract.agent import Agent
+from upshot.contract.base.words import clean
+from upshot.contract.codec import encode
+from upshot.contract.model_calls import Request
+from upshot.errors import Misuse, need_of_extra
+from upshot.fleet.app import App
+from upshot.fleet.notifier import notifying
+from upshot.fleet.worker import Worker
+from upshot.journal.lease_holder import LeaseHolder
+from upshot.journal.sql.sql_journal import SqlJournal
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+
+def _app_of(target: str, journal: str) -> tuple[App, Agent[Any] | None]:
+    """What a file names, as ``load_app`` gives it; its runs are in *journal* where that is said."""
+    app, agent = load_app(Target(target))
+    if journal or app.journal is None:
+        app.journal = new_journal(journal or DEFAULT_JOURNAL)
+    return app, agent
+
+
+async def submit_run(
+    terminal: Terminal,
+    *,
+    target: str,
+    request: Request,
+    agent: str,
+    conversation: str,
+    at: str,
+    key: str,
+    priority: int,
+    journal: str,
+    as_json: bool,
+) -> int:
+    """Put a run into the journal, and print its id."""
+    app, found = _app_of(target, journal)
+    name = agent or (found.id if found is not None else _only_agent(app))
+    async with app:
+        run = await app.submit(
+            name,
+            request,
+            conversation=conversation or None,
+            at=read_moment(at) if at else None,
+            key=key or None,
+            priority=priority,
+        )
+    if as_json:
+        terminal.put_json(encode({"run_id": run.id}))
+    else:
+        terminal.say(run.id)
+    return 0
+
+
+def _only_agent(app: App) -> str:
+    if len(app.agents) == 1:
+        return next(iter(app.agents))
+    raise Misuse(f"the App has {len(app.agents)} agents: say which, --agent {min(app.agents)}")
+
+
+_HEADING = ("run", "agent", "state", "why or who", "since (UTC)")
+# Not all runs could be given back.
+_NOT_CLEAN = 1
+
+
+async def work_on_app(
+    terminal: Terminal,
+    *,
+    target: str,
+    journal: str,
+    lists: bool,
+    is_fed: bool,
+    notify_url: str,
+    console_url: str,
+    **options: Any,
+) -> int:
+    """Take up the runs of the App of a file until a signal; gives the exit code.
+
+    Args:
+        terminal: Where to print.
+        target: Which App of which file.
+        journal: Where the runs are, "" where the App says, or the place of the command line.
+        lists: Whether to print what is worked on and what is due, and end.
+        is_fed: Whether to work on the runs that are named by the socket at the standard input.
+        notify_url: Where to tell what waits for people, "" for nowhere.
+        console_url: Where people reach the console, "" for nowhere.
+        options: Those of ``Worker``.
+    """
+    app, _ = _app_of(target, journal)
+    try:
+        if lists:
+            return await _list(terminal, app)
+        options["alone"] = _alone(target, journal, options)
+        worker, loop = Worker(app, **options), asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, worker.stop)
+        terminal.tell(f"working on {', '.join(app.agents)}, version {app.version}")
+        feed = _feed() if is_fed else None
+        async with notifying(app, notify_url, console_url):
+            is_clean = await (worker.work() if feed is None else worker.work_on_each(feed))
+        return 0 if is_clean else _NOT_CLEAN
+    finally:
+        await app.aclose()
+
+
+def _alone(target: str, journal: str, options: dict[str, Any]) -> list[str]:
+    """The command of a process that works on one run at a time."""
+    own = [sys.executable, "-m", "upshot", "work", target, "--grace", str(options["grace_s"])]
+    own += ["--park-over", str(options["park_over_s"])]
+    return [*own, *(["--journal", journal] if journal else []), "--fed"]
+
+
+def _feed() -> socket.socket:
+    """The socket at the standard input, over which runs are named."""
+    try:
+        return socket.socket(fileno=os.dup(sys.stdin.fileno()))
+    except OSError:
+        raise Misuse(
+            "--fed needs a socket as standard input, which a worker gives the processes that it "
+            "starts: leave it out"
+        ) from None
+
+
+async def _list(terminal: Terminal, app: App) -> int:
+    """Print the runs of the App that are worked on, and those that somebody has to take up."""
+    journal = await app.open()
+    holders = await journal.holders() if isinstance(journal, SqlJournal) else {}
+    rows: list[tuple[str, ...]] = [_HEADING]
+    for run in await app.runs("running", limit=None):
+        if run.agent_id in app.agents and (holder := holders.get(run.run_id)) is not None:
+            rows.append((run.run_id, clean(run.agent_id), "at work", _who(holder), _left(holder)))
+    whys = [""] * len(rows)
+    for one in await app.due():
+        holder = holders.get(one.run_id)
+        state, why = (
+            ("died", "" if holder is None else _who(holder))
+            if one.at is None
+            else ("due", one.reason)
+        )
+        since = "" if one.at is None else f"{one.at:%Y-%m-%d %H:%M:%S}"
+        rows.append((one.run_id, clean(one.agent_id), state, why, since))
+        whys.append(await app.why_left(one))
+    if len(rows) == 1:
+        terminal.tell("no run is due, and none is worked on")
+        return 0
+    lines: list[Text] = []
+    for line, why in zip(plain_table(rows), whys, strict=True):
+        # As long as it is.
+        lines += [line, Text(f"  left here: {clean(why)}")] if why else [line]
+    terminal.say_rows(lines)
+    return 0
+
+
+def _who(holder: LeaseHolder) -> str:
+    """The process that has a run, or had it."""
+    return f"{holder.pid}@{clean(holder.host)}" if holder.pid > 0 else ""
+
+
+def _left(holder: LeaseHolder) -> str:
+    """Until when it has the run."""
+    left_s = holder.lease_s
+    return "" if left_s is None or not 0 < left_s < math.inf else f"{left_s:.0f} s left"
+
+
+_STOPS = (signal.SIGINT, signal.SIGTERM)
+# So long requests under way may take after a signal; streams are ended at once.
+_ENDING_S = 5
+
+
+async def serve_app(
+    terminal: Terminal,
+    *,
+    target: str,
+    journal: str,
+    host: str,
+    port: int,
+    no_work: bool,
+    opens: bool,
+    notify_url: str,
+    console_url: str,
+    trace_url: str,
+) -> int:
+    """Serve the App of a file until a signal."""
+    for package in ("starlette", "sse_starlette", "uvicorn"):
+        if importlib.util.find_spec(package) is None:
+            raise Misuse(need_of_extra("upshot serve", "serve"))
+    from upshot.serve.sign_in import OwnerSignIn, key_path, read_key
+    from upshot.serve.site import Site
+
+    app, _ = _app_of(target, journal)
+    path = key_path()
+    try:
+        sign_in = OwnerSignIn(read_key(path))
+    except OSError as error:
+        raise Misuse(
+            f"{path} cannot be used, which has the key of sign-ins: {error.strerror}; name another "
+            "folder in XDG_STATE_HOME"
+        ) from None
+    hosts = [name for name in (host, urlsplit(console_url).hostname) if name]
+    site = Site(app, user=sign_in.user, hosts=hosts, work=not no_work, trace_url=trace_url)
+    listening = _listen(host, port)
+    # Before it is told where to go: what is wrong with the journal is a line, and no page.
+    await app.open()
+    shown = f"[{host}]" if ":" in host else host
+    url = f"http://{shown}:{listening.getsockname()[1]}{sign_in.path}"
+    terminal.tell(f"serving {', '.join(app.agents)}, version {app.version}; Ctrl-C ends it")
+    terminal.hint(url)
+    if opens:
+        webbrowser.open(url)
+    console_url = console_url or url.removesuffix(sign_in.path)
+    async with notifying(app, notify_url, console_url):
+        return await _serve(site.asgi(routes=[sign_in.route]), listening)
+
+
+async def serve_mcp(terminal: Terminal, *, target: str, journal: str, no_work: bool) -> int:
+    """Serve the agents of the App of a file as MCP tools over standard input and output."""
+    if importlib.util.find_spec("mcp") is None:
+        raise Misuse(need_of_extra("upshot mcp", "mcp"))
+    from upshot.serve.doors.mcp import serve_stdio
+    from upshot.serve.site import Site, working
+    from upshot.serve.users import User
+
+    app, _ = _app_of(target, journal)
+    user = User(user_name() or "local")
+    async with app, nullcontext() if no_work else working(app):
+        terminal.tell(f"serving {', '.join(app.agents)} over standard input and output")
+        await serve_stdio(Site(app, user=lambda _: user), user)
+    return 0
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket that takes requests.
+
+    Raises:
+        Misuse: There is no such host, or the port is taken.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listening = socket.socket(family, kind, protocol)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        # From here on the link can be followed: the first request waits until all is there.
+        listening.listen()
+        return listening
+    except OSError as error:
+        raise Misuse(
+            f"{host}:{port} cannot be listened on: {error.strerror}; name another --port, or 0 for "
+            "a free one"
+        ) from None
+
+
+async def _serve(application: ASGIApp, listening: socket.socket) -> int:
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        """Ends by a signal as by a wish; uvicorn's own gives itself the signal again."""
+
+        @contextmanager
+        def capture_signals(self) -> Generator[None]:
+            before = {number: signal.signal(number, self.handle_exit) for number in _STOPS}
+            try:
+                yield
+            finally:
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+
+    config: Any = uvicorn.Config(
+        application,
+        log_level="warning",
+        lifespan="on",
+        timeout_graceful_shutdown=_ENDING_S,
+        server_header=False,
+    )
+    server = Server(config)
+    with listening:
+        await server.serve(sockets=[listening])
+    return 0 if server.started else 1
