@@ -34,7 +34,7 @@ from upshot.contract.protocols import ModelInput
 from upshot.journal import MemoryJournal
 from upshot.journal.pieces import PieceRow, Pieces, parse_cursor, pieces_of, together
 from upshot.journal.postgres.urls import is_url
-from upshot.journal.sqlite.live_file import LiveFile
+from upshot.journal.sqlite.sqlite_journal import LiveFile
 from upshot.journal.watching import Changes, of_run
 
 

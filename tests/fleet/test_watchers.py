@@ -23,7 +23,7 @@ from tests.processes import watched
 from upshot import RunHandle, Status, attach, open_journal
 from upshot.contract import ModelReplied, TextDelta
 from upshot.journal.postgres.urls import is_url
-from upshot.journal.sqlite.live_file import LiveFile
+from upshot.journal.sqlite.sqlite_journal import LiveFile
 
 ROOT = Path(__file__).resolve().parents[2]
 IS_LARGE = bool(os.environ.get("UPSHOT_FLEET"))

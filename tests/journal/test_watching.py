@@ -17,7 +17,7 @@ from tests.places import Place
 from tests.postgres import PostgresServer
 from upshot.contract import Answer, Request, RunStarted, StepStarted
 from upshot.journal import MemoryJournal, PostgresJournal
-from upshot.journal.postgres.listening import ServerListener, payload_of
+from upshot.journal.postgres.postgres_journal import ServerListener, payload_of
 from upshot.journal.postgres.server import Server
 from upshot.journal.postgres.urls import is_url, shown_place, split_url
 from upshot.journal.shared import Submission, Wish

@@ -65,7 +65,7 @@ def from_langchain(native: object) -> AgentResult[Json]:
         raises.
     """
     if isinstance(native, BaseException):
-        return _find_failure(native).to_result()
+        return to_failure(native).to_result()
     if _kind(native) == "ai":
         return _find_state(native, [native]).to_result()
     if _kind(look(native, "raw")) == "ai":
@@ -90,7 +90,7 @@ def from_langgraph(native: object) -> AgentResult[Json]:
         Never raises.
     """
     if isinstance(native, BaseException):
-        return _find_failure(native).to_result()
+        return to_failure(native).to_result()
     state, waits = native, as_items(look(native, _INTERRUPTS))
     for holder in ("value", "values"):
         if look(native, "interrupts") is not None and look(native, holder) is not None:
@@ -119,10 +119,6 @@ def ask_of(wait: object) -> str:
 
 def to_failure(exception: BaseException) -> Findings:
     """Read an exception of a model call or a graph; never raises."""
-    return _find_failure(exception)
-
-
-def _find_failure(exception: BaseException) -> Findings:
     findings = find_failure(exception, _CODES)
     if findings.error is not None and findings.error.code == ErrorCode.INPUT_REQUIRED:
         waits = as_items(exception.args[0]) if exception.args else []
@@ -143,7 +139,7 @@ def _find_parsed(native: object) -> Findings:
     findings.output = look(native, "parsed")
     problem = look(native, "parsing_error")
     if isinstance(problem, BaseException):
-        findings.error = _find_failure(problem).error
+        findings.error = to_failure(problem).error
     return findings
 
 

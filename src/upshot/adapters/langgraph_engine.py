@@ -186,7 +186,7 @@ class _Work:
         given: object = self._input(graph)
         state = await graph.aget_state(config)
         if look(state, "config", "configurable", "checkpoint_id"):
-            self._note(self._seeded_ids())
+            self._shown.update(self._seeded_ids())
             given = await self._answered(state)
         while True:
             state = await self._pass(graph, given, config, options)
@@ -221,7 +221,7 @@ class _Work:
         if self._run.instructions is not None:
             messages.insert(0, {"role": "system", "content": self._run.instructions})
         ids = self._seeded_ids()
-        self._note(ids)
+        self._shown.update(ids)
         given["messages"] = [
             {**message, "id": ident} for message, ident in zip(messages, ids, strict=True)
         ]
@@ -230,9 +230,6 @@ class _Work:
     def _seeded_ids(self) -> list[str]:
         count = len(self._board.seeded()) + (self._run.instructions is not None)
         return [f"{self._run.id}-{self._run.attempt}-{number}" for number in range(count)]
-
-    def _note(self, ids: Sequence[str]) -> None:
-        self._shown.update(ids)
 
     async def _pass(self, graph: Any, given: object, config: Any, options: Any) -> object:
         """Have the graph work until it ends or waits; returns its state."""

@@ -71,7 +71,7 @@ def from_pydantic_ai(native: object) -> AgentResult[Json]:
         that *native* lacks. Never raises.
     """
     if isinstance(native, BaseException):
-        return _find_failure(native).to_result()
+        return to_failure(native).to_result()
     if look(native, "kind") == "response":
         findings = Findings(raw=native)
         _take_messages(findings, [native], answer_tool="")
@@ -117,11 +117,6 @@ def usage_of(run: object) -> object:
     return _called(usage) if look(usage, "requests") is None else usage
 
 
-def to_failure(exception: BaseException) -> Findings:
-    """Read an exception of a model call or a run; never raises."""
-    return _find_failure(exception)
-
-
 def _parts(parts: list[object], provider: str) -> Iterator[Part]:
     for part in parts:
         match as_text(look(part, "part_kind")):
@@ -137,11 +132,12 @@ def _parts(parts: list[object], provider: str) -> Iterator[Part]:
                 pass
 
 
-def _find_failure(exception: BaseException) -> Findings:
+def to_failure(exception: BaseException) -> Findings:
+    """Read an exception of a model call or a run; never raises."""
     exceptions = as_items(look(exception, "exceptions"))
     if exceptions and isinstance(exceptions[-1], BaseException):
         # Several models were tried: the failure of the last one is that of the run.
-        findings = _find_failure(exceptions[-1])
+        findings = to_failure(exceptions[-1])
         findings.raw = exception
         return findings
     findings = find_failure(exception, _CODES)

@@ -19,7 +19,13 @@ from contextlib import asynccontextmanager
 from importlib import import_module
 from typing import Any, ClassVar, Final
 
-from upshot.adapters.engine_calls import APPROVAL, DEFERRED, EngineCalls, HandedOver, failed_reply
+from upshot.adapters.engine_calls import (
+    APPROVAL,
+    DEFERRED,
+    EngineCalls,
+    HandedOver,
+    failed_reply,
+)
 from upshot.adapters.pydantic_ai import read_messages, read_response, to_failure, usage_of
 from upshot.contract.base.enums import Role
 from upshot.contract.base.structs import Json, JsonObject

@@ -789,7 +789,7 @@ class SqlJournal:
         """
         self._check("")
         try:
-            return await self._writer.work(work)
+            return await self._writer.begin(work)
         except self._errors as error:
             raise JournalError(f"the journal {self.path} cannot be used: {error}") from error
 

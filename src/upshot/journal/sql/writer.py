@@ -407,20 +407,13 @@ class Writer:
         self._hurry()
         await future
 
-    async def work(self, work: Callable[[WriteConnection], T]) -> T:
-        """Do *work* in its place in the queue.
+    def begin(self, work: Callable[[WriteConnection], T]) -> asyncio.Future[T]:
+        """Queue *work* in its place; returns at once what to await.
 
         Returns:
-            What it gave, once that is committed.
-
-        Raises:
-            JournalError: The database cannot be written.
-            Exception: What *work* raised; then it is undone.
+            What it gave, once that is committed. Awaiting it raises JournalError where the database
+            cannot be written, and what *work* raised, which then is undone.
         """
-        return await self.begin(work)
-
-    def begin(self, work: Callable[[WriteConnection], T]) -> asyncio.Future[T]:
-        """Queue *work* as ``work`` does; returns at once what to await."""
         future: asyncio.Future[T] = self._loop.create_future()
         self._items.append(Job(work, resolve(future)))
         self._hurry()
