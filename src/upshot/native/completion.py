@@ -30,12 +30,11 @@ from upshot.wire.decoding import encode_json
 from upshot.wire.reader import read_response
 
 
-def read_completion(native: object, *, now: float | None = None) -> ModelResponse:
+def read_completion(native: object) -> ModelResponse:
     """Read a chat completion.
 
     Args:
         native: The object, or its JSON as a mapping.
-        now: When it was received, in unix seconds, for rate limits; None means now.
 
     Returns:
         The reply; its ``raw`` is *native*. A cost that LiteLLM calculated is marked as estimated.
@@ -49,7 +48,6 @@ def read_completion(native: object, *, now: float | None = None) -> ModelRespons
         body=encode_json(_document(native)),
         provider=provider,
         mode="json",
-        now=now,
     )
     ident = as_text(look(native, "id"))
     more: JsonObject = {"response_id": ident} if ident else {}

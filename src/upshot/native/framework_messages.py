@@ -157,18 +157,17 @@ def _error(stop: str, message: str, provider: str) -> AgentError | None:
     return msgspec.structs.replace(error, type=error.type or stop)
 
 
-def read_smolagents_message(message: object, *, now: float | None = None) -> ModelResponse:
+def read_smolagents_message(message: object) -> ModelResponse:
     """Read a ``ChatMessage``.
 
     Args:
         message: The object, or its ``dict()``.
-        now: When it was received, in unix seconds, for rate limits; None means now.
 
     Returns:
         The reply, read from the message and from the API's reply under ``raw``. Never raises.
     """
     raw = look(message, "raw")
-    reply = read_completion(raw, now=now) if as_items(look(raw, "choices")) else _bare(raw)
+    reply = read_completion(raw) if as_items(look(raw, "choices")) else _bare(raw)
     text = read_smolagents_text(look(message, "content"))
     calls = (read_call(call) for call in as_items(look(message, "tool_calls")))
     usage = read_smolagents_usage(look(message, "token_usage"))

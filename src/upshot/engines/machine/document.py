@@ -201,21 +201,20 @@ def shown(piece: Piece) -> str:
             return f"{kinds.get(type(value), 'the number')} {piece.text[:_MAX_SHOWN]!r}"
 
 
-def read_data(data: object, faults: list[MachineFault], *, file: str = "") -> Piece | None:
+def read_data(data: object, faults: list[MachineFault]) -> Piece | None:
     """Make pieces of plain data.
 
     Args:
         data: Mappings, lists, texts, numbers, truth values and None.
         faults: Takes what is wrong with it.
-        file: The file that its marks name.
 
     Returns:
         The whole; None where it is too large or holds itself.
     """
     try:
-        return _Pieces(faults, file).of(data, "", 0)
+        return _Pieces(faults).of(data, "", 0)
     except _TooLarge as problem:
-        faults.append(_too_large(Mark(file), str(problem)))
+        faults.append(_too_large(Mark(""), str(problem)))
         return None
 
 
@@ -291,21 +290,20 @@ def _is_at_tab(text: str, line: int, column: int) -> bool:
 class _Pieces:
     """Pieces of plain data."""
 
-    def __init__(self, faults: list[MachineFault], file: str) -> None:
+    def __init__(self, faults: list[MachineFault]) -> None:
         self._faults = faults
-        self._file = file
         self._count = 0
 
     def of(self, value: object, path: str, depth: int) -> Piece:
         self._count += 1
         if depth > _MAX_DEPTH or self._count > _MAX_PIECES:
             raise _TooLarge("this much data")
-        mark = Mark(self._file, path=path)
+        mark = Mark("", path=path)
         if isinstance(value, Mapping):
             table = Table(mark)
             for name, item in cast("Mapping[object, object]", value).items():
                 key = self._text(name, mark) if isinstance(name, str) else str(name)
-                at = Mark(self._file, path=_below(path, key))
+                at = Mark("", path=_below(path, key))
                 if not isinstance(name, str):
                     self._faults.append(MachineFault(at, f"the key {name!r}", "a text as key"))
                 table.marks[key] = at
