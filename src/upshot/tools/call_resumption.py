@@ -14,7 +14,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from upshot.contract.base.enums import Effect
-from upshot.contract.base.structs import JsonObject
 from upshot.contract.events import ApprovalAnswered, ToolStarted
 from upshot.contract.pending import AnyAnswer, Approve, Deny, Edit, PendingApproval
 from upshot.contract.tool_calls import (
@@ -29,7 +28,6 @@ from upshot.contract.tool_calls import (
 )
 from upshot.errors import Misuse
 from upshot.tools.call_state import CallState, call_digest
-from upshot.tools.definition.tool import Tool
 from upshot.tools.gates.approval_gate import ANY_ARGUMENTS
 from upshot.tools.repetition import (
     DOUBT,
@@ -271,15 +269,9 @@ def _restore_outcome(state: ToolboxState, call: CallState, outcome: ToolOutcome)
         turn.block(tool, call.digest, outcome)
     # Only for its count: a later call of the same id and arguments must get another key.
     state.key_of(call)
-    call.resources = _resources_then(tool, call.arguments or {})
+    # A log may hold masked arguments.
+    call.resources = tool.touched_by(call.arguments or {})
     if tool.is_deduplicated:
         turn.deduplication.enter(call)
     if tool.is_deduplicated or tool.may_write:
         turn.deduplication.record(call, outcome, may_write=tool.may_write)
-
-
-def _resources_then(tool: Tool, arguments: JsonObject) -> frozenset[str] | None:
-    try:
-        return tool.resources_of(arguments)
-    except Exception:  # a log may hold masked arguments, and a resume must not fail on them
-        return None

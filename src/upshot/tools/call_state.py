@@ -394,11 +394,6 @@ class CallState:
         self.call_id, self.tool_name, self.source = call.id, call.name, call.arguments
 
     @property
-    def is_open(self) -> bool:
-        """Whether nothing has been decided about it."""
-        return self.outcome is None and self.pending is None and not self.follows
-
-    @property
     def effect(self) -> Effect:
         """What the tool says it may do; write where it is unknown."""
         return Effect.WRITE if self.tool is None else self.tool.declared_effect

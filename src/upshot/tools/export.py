@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import suppress
 from contextvars import ContextVar
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol, cast
@@ -437,11 +436,11 @@ def _answer_of(
 def _claim_of(tool: Tool | None, arguments: JsonObject | str) -> Claim:
     if tool is None:
         return Claim(writes=False, resources=frozenset())
-    resources = None
-    # Arguments that are still text were not read: such a call may touch anything.
-    if not (isinstance(arguments, str) and callable(tool.resources)):
-        with suppress(Exception):  # its own function may not take arguments that were not checked
-            resources = tool.resources_of({} if isinstance(arguments, str) else arguments)
+    if isinstance(arguments, str):
+        # They were not read: where the tool looks at them, such a call may touch anything.
+        resources = None if callable(tool.resources) else tool.resources_of({})
+    else:
+        resources = tool.touched_by(arguments)
     return Claim(writes=tool.may_write, resources=resources)
 
 

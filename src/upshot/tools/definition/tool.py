@@ -261,6 +261,13 @@ class Tool(Generic[P, R_co]):
         named = self.resources(arguments) if callable(self.resources) else self.resources
         return frozenset(named)
 
+    def touched_by(self, arguments: JsonObject) -> frozenset[str] | None:
+        """The same of arguments that were not checked: anything where the function refuses them."""
+        try:
+            return self.resources_of(arguments)
+        except Exception:  # its own function takes only what was checked
+            return None
+
     def but(self, **changes: object) -> Tool[P, R_co]:
         """This tool with some fields changed, such as ``name``.
 

@@ -7,9 +7,9 @@ asks a ``verify`` hook about an unknown effect, and stores a large output. The b
 
 - on the event loop or in a daemon thread (``executor``), or
 - in a process of its own (``process_runner``, for ``isolation="process"``), which a supervisor
-  process ends with all that it started (``process_supervisor``). The two speak
-  ``process_protocol``, and ``child_main`` is what the child runs. The three are files of their own
-  because the child loads only what it needs.
+  process ends with all that it started (``process_supervisor``). ``child_main`` is what the child
+  runs, and what it is told and tells. The three are files of their own because the supervisor loads
+  next to nothing, and the child only what it needs.
 
 A runner says how the body ended: Returned, Raised, Stopped, Died or Unusable. ``outcome_mapping``
 makes the outcome of that, and ``tools.repetition`` alone says what the body may have done and

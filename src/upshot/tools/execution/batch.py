@@ -143,24 +143,26 @@ class Batch:
                 waiting.append(call)
                 continue
             seen.add(call.call_id)
-            if call.wait is None:
-                self._line_up(call)
-            if call.is_open:
+            if call.wait is not None or self._line_up(call):
                 waiting.append(call)
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
         return waiting
 
-    def _line_up(self, call: CallState) -> None:
-        """What follows when all gates were asked: the last count, and a place in line."""
+    def _line_up(self, call: CallState) -> bool:
+        """What follows when all gates were asked: the last count, and a place in line.
+
+        Returns:
+            Whether its body is to run.
+        """
         if call.pending is not None or call.follows:
             self._set_aside(call)
-            return
+            return False
         if call.outcome is None:
             call.pipeline.ask_count(call)
         if call.outcome is not None:
             self._settle(call)
-            return
+            return False
         call.turn.count(call.known_tool)
         # A call that is cancelled before its body starts gives its place in the limits back.
         call.is_counted = True
@@ -170,6 +172,7 @@ class Batch:
             call.turn.deduplication.expect_write(call)
         if len(self._calls) > 1:
             self._stand_in_line(call)
+        return True
 
     def _set_aside(self, call: CallState) -> None:
         """Have the call wait for the user; denied where another of its id does so already."""
@@ -256,11 +259,12 @@ class Batch:
                     is_abandoned=self._state.earlier_may_work,
                 )
                 self._settle(call)
-            if call.wait is not None:
-                await call.pipeline.wait(call)
-                self._line_up(call)
-            if call.is_open:
+            elif call.wait is None:
                 await self._run(call)
+            else:
+                await call.pipeline.wait(call)
+                if self._line_up(call):
+                    await self._run(call)
             # One that ends well is not looked at again, and a reply may hold thousands.
             self._tasks.pop(call, None)
         except asyncio.CancelledError:
@@ -390,6 +394,8 @@ class Batch:
             parked: Whether calls that wait for the user are given up too.
         """
         for call in self._calls:
+            if call.record is not None:
+                continue
             if call.wait is not None:
                 call.wait.cancel()
                 call.wait = None

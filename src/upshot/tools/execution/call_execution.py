@@ -201,7 +201,7 @@ async def _execute_apart(
     state: ToolboxState, call: CallState, timeout_s: float | None, deadline: float | None
 ) -> BodyEnd:
     """Run the body in a process of its own."""
-    from upshot.tools.execution.process_protocol import Order
+    from upshot.tools.execution.child_main import Order
     from upshot.tools.execution.process_runner import run_process
 
     tool = call.known_tool

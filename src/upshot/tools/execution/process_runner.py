@@ -13,8 +13,7 @@ from typing import IO
 
 from upshot.contract.base.structs import Json
 from upshot.tools.definition.tool_error import ToolError
-from upshot.tools.execution.executor import BodyEnd, BodyValue, Died, Raised, Stopped, Unusable
-from upshot.tools.execution.process_protocol import (
+from upshot.tools.execution.child_main import (
     Began,
     Exited,
     Gave,
@@ -27,6 +26,7 @@ from upshot.tools.execution.process_protocol import (
     decode_line,
     encode_line,
 )
+from upshot.tools.execution.executor import BodyEnd, BodyValue, Died, Raised, Stopped, Unusable
 from upshot.tools.execution.process_supervisor import END_WORD, GRACE_S
 
 _MAX_OUTPUT_BYTES = 256 * 1024 * 1024
