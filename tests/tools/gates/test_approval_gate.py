@@ -224,6 +224,20 @@ async def test_a_yes_for_good_covers_what_its_scope_says(always: str, asked: int
     assert [outcome.kind for outcome in again] == ["tool_execution_result"] * (2 - asked)
 
 
+async def test_a_yes_for_good_does_not_count_while_nobody_can_say_whether_it_stands():
+    async def unreadable() -> list[str]:
+        raise OSError("disk gone")
+
+    box = Toolbox([remove])
+    await box.dispatch([call()])
+    await box.answer([Approve("1", always="tool")])
+    box.heed(unreadable)
+    (outcome,) = await box.dispatch([call(id="2")])
+    assert isinstance(outcome, ToolDenied)
+    assert outcome.code == "internal"
+    assert outcome.details == "the gate approval failed: OSError: disk gone"
+
+
 async def test_a_yes_for_good_is_recorded_and_restored_from_records():
     box = Toolbox([remove])
     await box.dispatch([call()])

@@ -119,3 +119,11 @@ async def test_the_scope_says_how_long_it_is_remembered(scope: str, again: bool)
     assert await run(box, ToolCall("2", "look")) == [
         "tool_execution_result" if again else "duplicate"
     ]
+
+
+async def test_a_read_behind_a_write_of_the_same_reply_is_no_repetition():
+    box = Toolbox([look, put])
+    asked = [ToolCall("1", "look"), ToolCall("2", "put", {"where": "shelf"}), ToolCall("3", "look")]
+    outcomes = await box.dispatch(asked)
+    assert not any(isinstance(outcome, ToolDenied) for outcome in outcomes)
+    assert RAN == [0, 0]
