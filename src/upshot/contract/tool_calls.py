@@ -17,7 +17,13 @@ from upshot.contract.base.enums import (
     OptionalErrorCodeField,
     word,
 )
-from upshot.contract.base.json_values import UnserializableError, clean_text, to_free_json, to_json
+from upshot.contract.base.json_values import (
+    UnserializableError,
+    clean_text,
+    steps_of,
+    to_free_json,
+    to_json,
+)
 from upshot.contract.base.structs import (
     CheckedMeta,
     Json,
@@ -115,10 +121,9 @@ def _settled(arguments: object) -> str | JsonObject:
 def _restore(root: list[Json], path: str) -> bool:
     """Put NaN back where a number became null; returns whether it did."""
     text = path if path != "/" or isinstance(root[0], dict) else ""
-    steps = [step.replace("~1", "/").replace("~0", "~") for step in text.split("/")]
+    steps = ["0", *steps_of(text)]
     holder: Json = root
-    # The text before the first slash is empty and stands for the root.
-    for place, step in enumerate(["0", *steps[1:]]):
+    for place, step in enumerate(steps):
         if isinstance(holder, list):
             key, known = int(step), True
         else:

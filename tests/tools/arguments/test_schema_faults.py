@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from upshot.contract.base.checks import nearest
 from upshot.tools.arguments.argument_check import ArgumentCheck, Refused
-from upshot.tools.arguments.schema_faults import nearest
 
 CLOSED: Any = {"type": "object", "additionalProperties": False}
 MANY = [f"k{n}" * 40 for n in range(2000)]

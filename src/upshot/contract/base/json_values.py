@@ -73,6 +73,16 @@ def to_json(value: object) -> bytes:
         return JSON.encode(_clean(to_plain(value)))
 
 
+def pointer_step(name: str) -> str:
+    """*name* as a step of a JSON pointer (RFC 6901)."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def steps_of(pointer: str) -> list[str]:
+    """The steps of a JSON pointer, as the names and numbers that they stand for."""
+    return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+
+
 def canonical_json(value: Json) -> bytes:
     """Compact JSON of *value*, keys sorted, integral floats as integers; for digests."""
     return _SORTED_JSON.encode(_with_integers(value))
@@ -201,7 +211,7 @@ def _object(
         if name not in form and is_plain(item):
             form[name] = item
             continue
-        place = f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
+        place = f"{path}/{pointer_step(name)}"
         if name in form:
             lossy.append(place)
         form[name] = _convert(item, place, lossy, depth)

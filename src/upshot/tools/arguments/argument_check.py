@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from upshot.contract.base.json_values import MAX_DEPTH, UnserializableError, to_free_json
+from upshot.contract.base.json_values import MAX_DEPTH, UnserializableError, steps_of, to_free_json
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.tool_calls import Coercion
 from upshot.errors import Misuse
@@ -124,8 +124,7 @@ def _steps(value: Json, pointer: str) -> Place:
     """The steps of a JSON pointer into *value*; those that lead nowhere are kept as text."""
     steps: list[str | int] = []
     at: Json | Absent = value
-    for text in pointer.split("/")[1:]:
-        name = text.replace("~1", "/").replace("~0", "~")
+    for name in steps_of(pointer):
         step = int(name) if isinstance(at, list) and name.isdecimal() else name
         steps.append(step)
         at = ABSENT if isinstance(at, Absent) else found_at(at, (step,))
@@ -212,8 +211,7 @@ def _read_mapping(arguments: object) -> JsonObject | str:
 
 def _is_number_at(value: Json, path: str) -> bool:
     """Whether a number stands at *path*, where something was replaced, or null for one."""
-    for step in path.split("/")[1:] if path != "/" else ():
-        name = step.replace("~1", "/").replace("~0", "~")
+    for name in steps_of(path) if path != "/" else ():
         found = found_at(value, (int(name) if isinstance(value, list) else name,))
         if isinstance(found, Absent):
             return False

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 import msgspec
 
 from upshot.contract.base.checks import nearest
-from upshot.contract.base.json_values import MAX_DEPTH, UnserializableError, to_free_json
+from upshot.contract.base.json_values import (
+    MAX_DEPTH,
+    UnserializableError,
+    pointer_step,
+    to_free_json,
+)
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.tools.definition.annotations import copy_json
 
@@ -144,7 +149,7 @@ def join_faults(texts: Iterable[str]) -> str:
 
 def pointer(path: Sequence[str | int]) -> str:
     """*path* as a JSON pointer; the root is "/", for readers."""
-    return "/" + "/".join(str(step).replace("~", "~0").replace("/", "~1") for step in path)
+    return "/" + "/".join(pointer_step(str(step)) for step in path)
 
 
 def wanted_types(fault: ValidationError) -> list[str]:

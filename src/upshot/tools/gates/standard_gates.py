@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
+from upshot.contract.base.checks import nearest
 from upshot.contract.base.enums import DeniedReason, Role
 from upshot.contract.base.json_values import to_free_json
 from upshot.contract.base.secrets import Secrets
@@ -19,7 +20,7 @@ from upshot.contract.settings import Policy
 from upshot.contract.tool_calls import Coercion
 from upshot.errors import Misuse
 from upshot.tools.arguments.argument_check import Refused
-from upshot.tools.arguments.schema_faults import cut_text, nearest
+from upshot.tools.arguments.schema_faults import cut_text
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_state import CallState, call_digest
 from upshot.tools.definition.annotations import BuildError
@@ -228,9 +229,7 @@ class KnownGate(StandardGate):
         # A model gone astray may write pages where a name is due.
         name = call.tool_name[:_NAME_CHARS]
         on_offer = call.names_on_offer
-        # In the wrong case it is most often the same name all the same.
-        by_lower = {one.lower(): one for one in on_offer}
-        near = [by_lower[one] for one in nearest(name.lower(), by_lower, count=3)]
+        near = nearest(name, on_offer, count=3)
         names = ", ".join(on_offer[:_SHOWN]) or "none"
         hint = f"Did you mean {' or '.join(near)}?" if near else f"Tools: {names}."
         details = f"there is no tool {name!r}"
@@ -398,9 +397,8 @@ class RateGate(StandardGate):
         refused = call.turn.rate_limiter.refusal(call.known_tool)
         return None if refused is None else Denial(*refused)
 
-    def check_count(self, call: CallState) -> Denial | None:
-        """Look again: calls before it in the reply have been counted meanwhile."""
-        return self.check(call)
+    # Calls before it in the reply have been counted meanwhile.
+    check_count = check
 
 
 # Says why a body may not start after all, None where it may.

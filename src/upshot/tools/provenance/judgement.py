@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import msgspec
 
 from upshot.contract.base.enums import Effect
-from upshot.contract.base.json_values import canonical_json
+from upshot.contract.base.json_values import canonical_json, pointer_step
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.provenance import Argument, Doubt, Record, ToolDeclaration, Voucher
 from upshot.contract.settings import Policy
@@ -300,7 +300,7 @@ class _Judge:
             word, value = self._word(name), self._act.arguments[name]
             schema = self._inside(self._inside(self._act.parameters, "properties"), name)
             self._name = name
-            path = f"/{_step(name)}"
+            path = f"/{pointer_step(name)}"
             if "default" in schema and schema["default"] == value:
                 self._vouch(path, value, _Found("default", "schema"))
             elif value in ([], {}, None):
@@ -322,9 +322,9 @@ class _Judge:
             known, words = self._inside(schema, "properties"), self._act.declaration.arguments
             for key, item in value.items():
                 if key not in known:
-                    self._judge_leaf(f"{path}/{_step(key)}", key, word)
+                    self._judge_leaf(f"{path}/{pointer_step(key)}", key, word)
                 its = words.get(f"{self._name}.{key}", word)
-                self._judge(f"{path}/{_step(key)}", item, its, self._inside(known, key))
+                self._judge(f"{path}/{pointer_step(key)}", item, its, self._inside(known, key))
         elif word.word == "recipient" and isinstance(value, str) and "@" in value:
             for one in value.replace(";", ",").split(","):
                 self._judge_leaf(path, one.strip(" "), word)
@@ -688,7 +688,7 @@ def _records_in(value: Json, record: Record, source: str) -> Iterator[Known]:
             )
             yield Known(record.record_kind, id, names, value, source)
         for key, item in value.items():
-            yield from _records_in(item, record, f"{source}/{_step(key)}")
+            yield from _records_in(item, record, f"{source}/{pointer_step(key)}")
 
 
 def leaves(value: Json | Mapping[str, Json]) -> Iterator[Json]:
@@ -722,10 +722,6 @@ def _normal(value: Json, word: str) -> Json:
         if moment is not None:
             return f"{moment.day} {moment.minute}"
     return compact(fold(value)) if isinstance(value, str) else value
-
-
-def _step(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
 
 
 def _whereabouts(value: Json, results: Iterable[Result]) -> str:
