@@ -15,13 +15,13 @@ Six classes hold the state of a batch of calls:
 
 ``ToolCatalog`` holds the checked tools and their schemas. It never changes, and all runs of an
 agent share it: a run that calls no tool makes no Toolbox. Rate limiter, deduplication, remembered
-approvals, loop detector, secrets and artifact store are made at their first use.
+approvals, secrets and artifact store are made at their first use.
 
 The life of a call: ``Toolbox.dispatch`` opens a CallState for each ToolCall and hands them to a
 Batch. The batch asks the gates of all calls in call order, counts each call that passed, and puts
-it in line for what it touches (``execution.locks``). When it is free, the gates on time and
-cancellation are asked again, ``ToolStarted`` is logged, and before a body that may write the log
-is made safe. ``execution`` runs the body, maps how it ended to an outcome and stores what is too
+it in line with the others for what it touches (``execution.locks``). When it is free, the gates on
+time and cancellation are asked again, ``ToolStarted`` is logged, and before a body that may write
+the log is made safe. ``execution`` runs the body, maps how it ended to an outcome and stores what is too
 large for a message. ``Batch`` draws the consequences (deduplication, blocking, taint, loop
 detection), makes the record, and emits ``ToolSettled``.
 

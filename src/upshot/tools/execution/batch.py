@@ -376,11 +376,9 @@ class Batch:
             call.pipeline.deny_cancelled(call)
         else:
             elapsed = self._state.clock.monotonic() - call.run_started
-            # A call that is stopped at the turn's deadline has run past it, whoever noticed first.
-            ending = Stopped(cancelled=not call.turn.is_over, ended=ended)
             call.outcome = conclude(
                 call,
-                ending,
+                Stopped(cancelled=True, ended=ended),
                 elapsed_ms=round(elapsed * 1000),
                 timeout_s=elapsed,
                 deadline_s=self._state.clock.now().timestamp(),

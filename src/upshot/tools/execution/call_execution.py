@@ -6,7 +6,6 @@ import asyncio
 import functools
 import math
 from collections.abc import Awaitable
-from dataclasses import replace
 
 from upshot.contract.base.checks import kind_of
 from upshot.contract.base.structs import Json, JsonObject
@@ -143,9 +142,6 @@ async def _run_once(state: ToolboxState, call: CallState) -> ToolOutcome:
             running_call.reset(outer)
     is_abandoned = False
     if isinstance(ending, Stopped):
-        if ending.cancelled and call.turn.is_over:
-            # Stopped at the turn's deadline, it has run past that, whoever noticed first.
-            ending = replace(ending, cancelled=False)
         is_abandoned = not ending.ended
         # The run warns of bodies that are still at work when it ends.
         state.leftover[call.tool_name] += is_abandoned

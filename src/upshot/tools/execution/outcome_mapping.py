@@ -81,7 +81,8 @@ def conclude(
             )
         case Raised(error=error):
             return _conclude_error(call, error, elapsed_ms)
-        case Stopped(cancelled=True, started=started):
+        # One that is stopped at the turn's deadline has run past it, whoever noticed first.
+        case Stopped(cancelled=True, started=started) if not call.turn.is_over:
             told = "The call was cancelled while it ran."
             return _cut_off(call, told, elapsed_ms, CANCELLED, started=started)
         case Stopped(started=started, ended=ended):
