@@ -21,8 +21,8 @@ The life of a call: ``Toolbox.dispatch`` opens a CallState for each ToolCall and
 Batch. The batch asks the gates of all calls in call order, counts each call that passed, and puts
 it in line with the others for what it touches (``execution.locks``). When it is free, the gates on
 time and cancellation are asked again, ``ToolStarted`` is logged, and before a body that may write
-the log is made safe. ``execution`` runs the body, maps how it ended to an outcome and stores what is too
-large for a message. ``Batch`` draws the consequences (deduplication, blocking, taint, loop
+the log is made safe. ``execution`` runs the body, maps how it ended to an outcome and stores what
+is too large for a message. ``Batch`` draws the consequences (deduplication, blocking, taint, loop
 detection), makes the record, and emits ``ToolSettled``.
 
 What always holds:

@@ -11,6 +11,7 @@ import pydantic
 import pytest
 
 from upshot.contract import (
+    Budget,
     Effect,
     Text,
     ToolCall,
@@ -20,6 +21,7 @@ from upshot.contract import (
     ToolTimeout,
     outcome_to_model_content,
 )
+from upshot.testing import FakeClock
 from upshot.tools import Toolbox, ToolError, tool
 
 
@@ -213,3 +215,18 @@ async def test_a_timeout_may_be_repeated_only_where_that_is_safe(
     assert isinstance(outcome, ToolTimeout)
     assert (outcome.effect, outcome.retryable) == (effect, retryable)
     assert (outcome.timeout_s, outcome.stopped) == (0.01, True)
+
+
+@pytest.mark.parametrize(("passed_s", "kind"), [(9.0, ToolFailure), (11.0, ToolTimeout)])
+async def test_a_stop_after_the_deadline_is_a_timeout_whoever_stops_it(passed_s: float, kind: type):
+    clock = FakeClock()
+
+    @tool(effect="read")
+    async def work() -> None:
+        clock.advance(passed_s)
+        box.cancel()
+        await asyncio.Event().wait()
+
+    box = Toolbox([work], budget=Budget(deadline_s=10), clock=clock)
+    (outcome,) = await box.dispatch([ToolCall("1", "work")])
+    assert isinstance(outcome, kind)
