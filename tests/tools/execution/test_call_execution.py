@@ -13,6 +13,7 @@ from upshot.contract import (
     Effect,
     Event,
     ToolCall,
+    ToolDenied,
     ToolFailure,
     ToolOutcome,
     ToolStarted,
@@ -199,6 +200,16 @@ async def test_a_cancel_while_an_interrupted_call_is_verified_leaves_what_was_kn
         await running
     (record,) = box.records
     assert (record.outcome.code, record.outcome.effect) == ("interrupted", Effect.UNKNOWN)
+
+
+async def test_of_two_calls_in_doubt_with_one_id_the_second_is_denied():
+    call = ToolCall("1", "send", {"a": 1})
+    box = Toolbox([hung(lambda _: True)])
+    started = EarlierCalls({"1": ToolStarted(call=call, arguments={"a": 1})})
+    first, second = await box.resume([call, call], started)
+    assert first.effect is Effect.APPLIED
+    assert isinstance(second, ToolDenied)
+    assert second.reason == "duplicate"
 
 
 class Noting(asyncio.SelectorEventLoop):

@@ -138,12 +138,9 @@ class Batch:
                 # call that comes first in the reply gets what is left of the budget, and its
                 # equals wait for it.
                 call.pipeline.ask(call)
-            elif is_in_doubt(call):
-                # An earlier session began it: its hook is asked first.
-                waiting.append(call)
-                continue
             seen.add(call.call_id)
-            if call.wait is not None or self._line_up(call):
+            # One in doubt was begun by an earlier session: its hook is asked first.
+            if call.wait is not None or is_in_doubt(call) or self._line_up(call):
                 waiting.append(call)
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
