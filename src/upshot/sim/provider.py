@@ -285,7 +285,6 @@ _EXPRESSION = re.compile(
          (?:\s*\|\s*default\(\s*(?P<default>{_LITERAL})\s*\))?)\s*\}}\}}""",
     re.VERBOSE | re.DOTALL,
 )
-_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 _EXPECTED = 'a path such as results.NAME or request.text, perhaps with | default("...")'
 
 
