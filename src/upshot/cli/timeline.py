@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
-from types import TracebackType
 from typing import Literal, NamedTuple, Self, TypeAlias
 
 from rich.cells import cell_len, set_cell_size
@@ -195,12 +194,7 @@ class Progress:
             self._ticker = asyncio.get_running_loop().create_task(self._tick())
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         if self._ticker is not None:
             self._ticker.cancel()
         if self._live is not None:

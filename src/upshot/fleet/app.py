@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from contextlib import AsyncExitStack
 from datetime import datetime
 from inspect import signature
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack, cast
 
 from msgspec.structs import replace
@@ -184,12 +183,7 @@ class App:
         await self.open()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         await self.aclose()
 
     async def aclose(self) -> None:

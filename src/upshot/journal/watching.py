@@ -16,7 +16,6 @@ import threading
 from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
-from types import TracebackType
 from typing import Protocol, Self
 
 from upshot.contract.protocols import Journal
@@ -83,12 +82,7 @@ class Watcher(Protocol):
         ...
 
     def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *raised: object) -> None: ...
 
 
 class Watch:
@@ -120,12 +114,7 @@ class Watch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self._changes.drop(self, self._topics)
 
 
@@ -216,12 +205,7 @@ class _Polling:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         """There is nothing to end."""
 
 

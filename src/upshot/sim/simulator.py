@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
@@ -164,12 +163,7 @@ class Simulator:
         self._listener = listener
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         # Forgotten before it is closed, so that the address is never given out for a closing one.
         listener, self._listener, self._port = self._listener, None, None
         if listener is not None:

@@ -15,7 +15,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
-from types import TracebackType
 from typing import TypeAlias
 from urllib.parse import quote
 
@@ -271,12 +270,7 @@ class FileLock:
             # Such as a file system without locks.
             self._is_usable = False
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         if fcntl is not None and self._file is not None and not self._is_late():
             with contextlib.suppress(OSError):
                 fcntl.flock(self._file, fcntl.LOCK_UN)
