@@ -148,7 +148,7 @@ def test_the_inbox_lists_what_waits_and_answers_it(command: Command) -> None:
     assert command("inbox", "--journal", "desk.db")[2] == "nothing waits for an answer\n"
     work()
     code, out, err = command("inbox", "--journal", "desk.db")
-    assert (code, out) == (0, f'{run_id}  till  pay {{"to":"ann"}}\n')
+    assert (code, out) == (0, f'{run_id}  till  approval of pay {{"to":"ann"}} (p)\n')
     assert f"upshot inbox {run_id}" in err
     (item,) = json.loads(command("inbox", "--journal", "desk.db", "--json")[1])
     assert item["run_id"] == run_id
@@ -162,6 +162,16 @@ def test_the_inbox_lists_what_waits_and_answers_it(command: Command) -> None:
     assert command("inbox", "--journal", "desk.db")[1] == ""
     work()
     assert [one.status for one in listed("desk.db")] == [Status.COMPLETED]
+
+
+def test_what_waits_cannot_steer_the_terminal(command: Command) -> None:
+    turned = "app = upshot.App(agents=[till()], journal='desk.db')"
+    Path("desk.py").write_text(DESK.replace('"ann"', r'"\u202eann"') + turned, "utf-8")
+    command("submit", "desk.py", "Pay.")
+    work()
+    out = command("inbox", "--journal", "desk.db")[1]
+    assert "\u202e" not in out
+    assert r"\u202eann" in out
 
 
 def test_whoever_asks_is_found_by_the_run_that_handed_the_request_over(command: Command) -> None:

@@ -54,7 +54,6 @@ from upshot.contract.events import (
     ToolStarted,
 )
 from upshot.contract.model_calls import ModelReplied
-from upshot.contract.pending import PendingApproval, PendingQuestion
 from upshot.contract.protocols import Journal, RunFilters, RunSummary
 from upshot.contract.tool_calls import outcome_to_model_content
 from upshot.entry.api import inbox
@@ -64,7 +63,6 @@ from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.opening import init_journal, open_journal
 from upshot.journal.postgres.urls import is_url, shown_place
 from upshot.journal.run_list import RunQuery
-from upshot.journal.shared import InboxItem
 from upshot.journal.sql.health import JournalHealth
 from upshot.runs.redaction import lift_secrets
 from upshot.state.activity import (
@@ -497,21 +495,12 @@ async def list_inbox(
         terminal.put_json(encode(list(items)))
     elif items:
         for item in items:
-            terminal.say(f"{item.run_id}  {item.agent_id}  {_asked_text(item)}")
+            asked = clean(pending_text(item.pending), _MAX_ASKED)
+            terminal.say(f"{item.run_id}  {clean(item.agent_id)}  {asked}")
         terminal.hint(f"answer: {command_line('inbox', items[0].run_id, journal=journal)}")
     else:
         terminal.tell("nothing waits for an answer")
     return 0
-
-
-def _asked_text(item: InboxItem) -> str:
-    """What is asked, in one line."""
-    pending = item.pending
-    if isinstance(pending, PendingApproval):
-        said = f"{pending.tool_name} {encode(pending.arguments).decode()}"
-    else:
-        said = pending.question if isinstance(pending, PendingQuestion) else pending.id
-    return " ".join(said.split())[:_MAX_ASKED]
 
 
 _MAX_SHOWN = 20
