@@ -67,7 +67,6 @@ class ScriptedModel:
             any other sequence, the position is the number of assistant messages in it.
 
     Attributes:
-        name: "provider:model".
         calls: Every request so far, with its messages as they were then.
 
     Raises:
@@ -83,7 +82,7 @@ class ScriptedModel:
     ) -> None:
         self._every = script if callable(script) else None
         self._script: tuple[ScriptItem, ...] = () if callable(script) else _checked(script)
-        self.name: str = name
+        self._name = name
         self._is_named = not name.startswith("scripted:")
         self._per_conversation = per_conversation
         self._played = 0
@@ -91,7 +90,7 @@ class ScriptedModel:
         self.calls: list[ModelRequest] = []
 
     def __repr__(self) -> str:
-        return f"ScriptedModel({self.name!r}, {self._played} of {len(self._script)} played)"
+        return f"ScriptedModel({self._name!r}, {self._played} of {len(self._script)} played)"
 
     @property
     def priced(self) -> bool:
@@ -101,7 +100,12 @@ class ScriptedModel:
     @property
     def price(self) -> Price | None:
         """What the model costs that it is named after, None where it is named after none."""
-        return default_prices().find(self.name) if self._is_named else None
+        return default_prices().find(self._name) if self._is_named else None
+
+    @property
+    def name(self) -> str:
+        """ "provider:model"."""
+        return self._name
 
     async def call(self, request: ModelInput) -> ModelResponse:
         """Return the next reply.
@@ -134,9 +138,9 @@ class ScriptedModel:
     async def _with_cost(self, response: ModelResponse) -> ModelResponse:
         """*response* with what its usage costs at the model that this one is named after."""
         prices = default_prices()
-        if (loading := prices.load(self.name)) is not None:
+        if (loading := prices.load(self._name)) is not None:
             await loading
-        cost = prices.cost_of(response, self.name, at=SYSTEM_CLOCK.now())
+        cost = prices.cost_of(response, self._name, at=SYSTEM_CLOCK.now())
         return msgspec.structs.replace(response, cost=cost)
 
     async def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
@@ -182,7 +186,7 @@ class ScriptedModel:
         left = 0 if self._every is not None else len(self._script) - self._most_played
         if left > 0:
             raise AssertionError(
-                f"{self.name} has {left} of {len(self._script)} replies left to play"
+                f"{self._name} has {left} of {len(self._script)} replies left to play"
             )
 
     def _take_place(self, messages: Sequence[Message]) -> int:
@@ -205,7 +209,7 @@ class ScriptedModel:
         count = len(self._script)
         error = AgentError(
             ErrorCode.INVALID_REQUEST,
-            f"the script of {self.name} is spent: it had {count} {_PLURAL[count != 1]}",
+            f"the script of {self._name} is spent: it had {count} {_PLURAL[count != 1]}",
             origin=Origin.MODEL,
             details={"replies": count},
         )
@@ -239,7 +243,7 @@ class ScriptedModel:
         )
 
     def _data(self, position: int) -> JsonObject:
-        provider, _, model = self.name.partition(":")
+        provider, _, model = self._name.partition(":")
         return {"provider": provider, "model": model, _POSITION: position}
 
 
