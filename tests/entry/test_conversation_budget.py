@@ -14,6 +14,7 @@ from upshot import (
     Cost,
     Misuse,
     ModelResponse,
+    Request,
     ScriptedModel,
     ToolCall,
     Usage,
@@ -122,3 +123,11 @@ async def test_a_run_in_no_conversation_has_no_such_budget(journal: Any) -> None
         await run(agent, "?", journal=journal, budget=LIMIT)
     with pytest.raises(Misuse, match=r'scope is .all.: give "run" or "conversation"'):
         Budget(scope="all")  # pyright: ignore
+
+
+async def test_a_request_in_a_conversation_lets_no_text_outside_of_one_pass(journal: Any) -> None:
+    agent = Agent[Any]("a", model=Priced([dear()] * 2), budget=LIMIT)
+    inside = Request("?", context_id="ada")
+    assert (await run(agent, inside, journal=journal)).success
+    with pytest.raises(Misuse, match='scope="conversation", and the run is in none'):
+        await run(agent, "?", journal=journal)

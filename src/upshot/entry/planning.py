@@ -179,11 +179,11 @@ async def plan_run(
 
     A text asked without options, in no other run, is planned like the first such one of its agent.
     """
-    is_usual = not handoff_messages and options.keys() <= _OPTIONS_OF_NO_EFFECT
-    is_usual = is_usual and current_run.get() is None
+    is_usual = type(request) is str and options.keys() <= _OPTIONS_OF_NO_EFFECT
+    is_usual = is_usual and not handoff_messages and current_run.get() is None
     agent = to_agent(agent, options.get("engine"))
     known = known_of(agent)
-    if is_usual and known.usual is not None and type(request) is str:
+    if is_usual and known.usual is not None:
         return replace(
             known.usual,
             request=to_request(request),
