@@ -564,7 +564,7 @@ async function runsPage(page) {
       : h("a.chip.on", { href: to("/" + listQuery({ ...rest, [name]: "" })), "aria-label": `Without ${words(name)} ${value}` }, `${words(name)}: ${value} ×`)));
   const draw = (found) => {
     keyed(list, found.runs, (run) => run.run_id, runLine);
-    if (!found.runs.length && !list.nextElementSibling?.matches(".empty")) list.after(h("p.empty", active.length ? "No run matches." : "No runs yet."));
+    if (!found.runs.length && !list.nextElementSibling?.matches(".empty")) list.after(h("p.empty", active.length || rest.sort ? "No run matches." : "No runs yet."));
     if (found.runs.length) page.main.querySelector(".empty")?.remove();
     fill(more, before && h("button", { type: "button", onclick: () => history.back() }, "Newer"),
       found.next && local("/" + listQuery({ ...rest, before: found.next }), { class: "button", rel: "next" }, "Next 100"));
@@ -573,7 +573,8 @@ async function runsPage(page) {
   const count = async () => drawCounts(counts, await maybe("/api/counts" + listQuery({ ...rest, sort: "" })), rest);
   const [found] = await Promise.all([load(), count()]);
   if (!page.isThere()) return;
-  fill(page.main, h("h1.away", "Runs"), counts, chips, form, list, more);
+  const left = rest.sort ? h("p.quiet", "Runs of which that figure is not known are not in this order.") : null;
+  fill(page.main, h("h1.away", "Runs"), counts, chips, form, left, list, more);
   draw(found);
   performance.mark("drawn");
   rows(page, () => [...list.querySelectorAll("a.run")]);
@@ -1186,7 +1187,7 @@ class Ask {
     const show = async () => {
       const found = await maybe(`/api/inbox/${encodeURIComponent(item.run_id)}/${encodeURIComponent(itemId(item))}/before`);
       const rows = (found?.answered ?? []).map((one) => h("li", one.same ? badge("the same arguments", "plain") : null, " ", answeredText(one), " in ", local(runPath(one.run_id), null, "its run")));
-      fill(list, rows.length ? rows : h("li.quiet", "Nothing: none of the newest runs asked about this tool."));
+      fill(list, rows.length ? rows : h("li.quiet", found ? "Nothing: none of the newest runs asked about this tool." : "It does not wait any more: it was answered."));
     };
     return h("details.before", { ontoggle: (event) => event.target.open && !list.childElementCount && show() }, h("summary", "What was decided like it before"), list);
   }
@@ -1413,7 +1414,7 @@ async function inboxPage(page) {
   const head = h("div.inboxhead");
   const grants = h("section.grants");
   const more = h("nav.paging", { "aria-label": "Pages of the inbox" });
-  const empty = h("p.empty", { hidden: true }, "Nothing waits for you.");
+  const empty = h("p.empty", { hidden: true });
   const asks = new Map();
   const load = async () => {
     const found = await api("/api/inbox" + listQuery(filter));
@@ -1443,6 +1444,8 @@ async function inboxPage(page) {
     const open = [...asks.values()].filter((one) => !one.isDone);
     fill(head, h("h1", "Inbox"), h("span.quiet", open.length ? many(found.items.length, "item") : ""), Object.entries(filter).filter(([name]) => name !== "before").map(([name, value]) => local("/inbox" + listQuery({ ...filter, [name]: "" }), { class: "chip on" }, `${name}: ${value} ×`)));
     empty.hidden = asks.size > 0;
+    const isFiltered = Object.keys(filter).some((name) => name !== "before");
+    fill(empty, isFiltered ? "Nothing that waits matches." : filter.before ? "Nothing more waits." : shared.me.waits ? "Nothing waits for you but what you put off." : "Nothing waits for you.");
     fill(more, found.next && local("/inbox" + listQuery({ ...filter, before: found.next }), { class: "button" }, "Next"));
   };
   await load();
@@ -1509,8 +1512,14 @@ async function chatPage(page, { conversation = "", agent = "" }) {
   const spent = h("span.quiet");
   const costs = new Map();
   const total = () => {
-    const sum = [...costs.values()].reduce((all, one) => all + Number(one?.total ?? one ?? 0), 0);
-    fill(spent, sum ? `${money(sum)} so far` : "");
+    const sums = new Map();
+    for (const one of costs.values()) {
+      const { total, currency = "USD", unpriced_calls = 0 } = one && typeof one === "object" ? one : { total: one };
+      const sum = sums.get(currency) ?? { total: 0, currency, unpriced_calls: 0 };
+      sums.set(currency, { ...sum, total: sum.total + Number(total ?? 0), unpriced_calls: sum.unpriced_calls + unpriced_calls });
+    }
+    const known = [...sums.values()].filter((sum) => sum.total);
+    fill(spent, known.length ? `${known.map(money).join(" and ")} so far` : "");
   };
   const field = h("textarea", { rows: 1, "aria-label": "Message", placeholder: `Message to ${agent}`, oninput: () => grow(), onkeydown: (event) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
