@@ -422,7 +422,7 @@ async def test_an_item_is_assigned_by_who_may_answer_it(site: Client) -> None:
     assert (await sam.post(path, {"to": "oz"}))[0] == 200
     (item,) = (await sam.get("/api/inbox?assignee=oz"))[1]["items"]
     assert (item["assigned"]["to"], item["assigned"]["by"]) == ("oz", "sam")
-    assert (item["due"], item["then"]) == (None, "")
+    assert (item["due_at"], item["after_due"]) == (None, "")
     assert (await sam.get("/api/inbox?assignee=sam"))[1]["items"] == []
 
 

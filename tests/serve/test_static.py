@@ -21,20 +21,30 @@ FILES = sorted(path for path in FOLDER.iterdir() if path.is_file())
 MOST_BYTES = 100 * 1024
 
 
-def test_one_script_and_one_stylesheet_have_at_most_100_kb() -> None:
-    assert [path.name for path in FILES] == ["console.css", "console.js", "index.html"]
+SCRIPTS = [path for path in FILES if path.suffix == ".js"]
+
+
+def test_the_scripts_and_the_stylesheet_have_at_most_100_kb() -> None:
+    assert {path.suffix for path in FILES} == {".css", ".js", ".html"}
     assert sum(len(gzip.compress(path.read_bytes())) for path in FILES) <= MOST_BYTES
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_nothing_is_loaded_from_elsewhere(path: Path) -> None:
     text = path.read_text()
-    assert not re.search(r"""(?:src|href)=["']https?:|@import|url\(""", text)
-    assert "importScripts" not in text and not re.search(r"^import |\bimport\(", text, re.M)
+    assert not re.search(r"""(?:src|href)=["']https?:|@import (?!\{)|url\(""", text)
+    assert "importScripts" not in text and not re.search(r"\bimport\([^)]", text)
+    for name in re.findall(r'^import .* from "(.*)";$', text, re.M):
+        assert (path.parent / name).is_file()
+
+
+def test_the_page_asks_for_all_scripts_at_once() -> None:
+    found = re.findall(r'"/static/(\w+\.js)"', (FOLDER / "index.html").read_text())
+    assert sorted(found) == [path.name for path in SCRIPTS]
 
 
 def test_text_of_others_is_never_html_or_code() -> None:
-    text = (FOLDER / "console.js").read_text()
+    text = "".join(path.read_text() for path in SCRIPTS)
     ways = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|\beval\(|Function\("
     assert not re.search(ways + r"|srcdoc|setHTML|createContextualFragment|cssText", text)
 

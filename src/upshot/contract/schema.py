@@ -190,7 +190,7 @@ def _definition(
         return {**head, "type": "object", "properties": kind_form, "required": ["kind"]}
     texts = {} if kind is None else _attribute_texts(kind)
     held: dict[str, _Form] = component["properties"]
-    if "kind" in held:
+    if "enum" in held.get("kind", {}):
         held = {**held, "kind": {"const": held["kind"]["enum"][0]}}
     # msgspec sorts the keys of a typed dict; the docstring has them in a better order.
     order = [*held] if kind is None or hasattr(kind, "__struct_fields__") else [*texts]

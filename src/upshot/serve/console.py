@@ -13,7 +13,7 @@ import msgspec
 from starlette.responses import Response
 from starlette.routing import Route
 
-from upshot.contract.base.structs import Json, JsonObject, RunEvent
+from upshot.contract.base.structs import Json, RunEvent
 from upshot.contract.codec import decode, encode
 from upshot.contract.events import Event, ToolSettled
 from upshot.contract.message import Unknown
@@ -27,6 +27,25 @@ from upshot.journal.shared import InboxItem, needs_shared, tool_of
 from upshot.journal.watching import DUE
 from upshot.runs.replay.comparison import ComparedEvents, facts_of, first_difference
 from upshot.serve.feeds import Feed, Feeds, Part
+from upshot.serve.replies import (
+    AgentLine,
+    Begun,
+    CallAgain,
+    Compared,
+    ConversationList,
+    ConversationPage,
+    EarlierDecision,
+    EarlierDecisions,
+    ForkDraft,
+    GrantList,
+    InboxEntry,
+    InboxPage,
+    Live,
+    Me,
+    NoteList,
+    Replayed,
+    RunList,
+)
 from upshot.serve.site import ServerSentEvent, Site, sse, to_json
 from upshot.serve.users import Missing, Refused, User
 from upshot.state.run_page import run_page
@@ -125,6 +144,7 @@ def routes(site: Site) -> list[BaseRoute]:
         ("POST", "/api/inbox/{run}/{item:path}/later", console.later),
         ("POST", "/api/inbox/{run}/{item:path}/assign", console.assign),
         ("POST", "/api/runs/{run}/note", console.note),
+        ("GET", "/api/runs/{run}/notes", console.notes),
         ("GET", "/api/grants", console.grants),
         ("DELETE", "/api/grants/{id:path}", console.withdraw),
         ("GET", "/api/conversations", console.conversations),
@@ -164,19 +184,24 @@ class _Console:
         return route
 
     async def me(self, _: Request, user: User) -> Response:
-        agents: list[Json] = [
-            {"id": agent.id, "description": agent.card.description if agent.card else ""}
-            for agent in self._app.agents.values()
-        ]
-        waits = await self._site.waits_of(user)
-        told: JsonObject = {"agents": agents, "version": self._app.version, "waits": waits}
-        return to_json({"user": user, **told, "trace_url": self._site.trace_url})
+        return to_json(
+            Me(
+                user=user,
+                agents=tuple(
+                    AgentLine(id=agent.id, description=agent.card.description if agent.card else "")
+                    for agent in self._app.agents.values()
+                ),
+                version=self._app.version,
+                waits=await self._site.waits_of(user),
+                trace_url=self._site.trace_url,
+            )
+        )
 
     async def runs(self, request: Request, user: User) -> Response:
         status, given = _filters(request)
         found = await self._site.runs_of(user, status, limit=_PAGE, **given)
         after = found[-1].run_id if len(found) == _PAGE else None
-        return to_json({"runs": [*found], "next": after})
+        return to_json(RunList(runs=tuple(found), next=after))
 
     async def counts(self, request: Request, user: User) -> Response:
         status, given = _filters(request)
@@ -201,7 +226,7 @@ class _Console:
                     await asyncio.sleep(_REST_S)
 
         def part(mark: int) -> Part:
-            return Part(ServerSentEvent(encode({"waits": waits}).decode()), mark)
+            return Part(ServerSentEvent(encode(Live(waits=waits)).decode()), mark)
 
         # Those who may see the same runs share one look.
         key = "live", *self._site.seen_by(user).items()
@@ -212,7 +237,7 @@ class _Console:
         run = await self._site.submit(
             user, new.agent, new.text, conversation=new.conversation or None, key=new.key
         )
-        return to_json({"run_id": run.id}, 201)
+        return to_json(Begun(run_id=run.id), 201)
 
     async def run(self, request: Request, user: User) -> Response:
         run = await self._site.run_of(user, request.path_params["run"])
@@ -298,32 +323,32 @@ class _Console:
         given = decode(await request.body(), _Fork)
         run = await self._site.run_of(user, request.path_params["run"], "operate")
         if given.draft:
-            return to_json({"again": await self._done_after(run, given.at)})
+            return to_json(ForkDraft(again=await self._done_after(run, given.at)))
         journal = await self._app.open()
         new = await fork_run(run.id, at=given.at, journal=journal, ask_writes=True)
         await needs_shared(journal).make_due(new, "forked")
-        return to_json({"run_id": new}, 201)
+        return to_json(Begun(run_id=new), 201)
 
-    async def _done_after(self, run: RunHandle, at: int) -> list[Json]:
+    async def _done_after(self, run: RunHandle, at: int) -> tuple[CallAgain, ...]:
         """The calls of a run after an event, which a fork there would make anew."""
         state = await run.state()
         if not 1 <= at <= state.seq:
             raise Misuse(f"run {run.id} has no event {at}: give one from 1 to {state.seq}")
-        again: list[Json] = []
+        again: list[CallAgain] = []
         async for event in _logged(run, state.seq, after=at):
             if isinstance(event, ToolSettled):
-                record = event.record
-                again.append({"seq": event.seq, "tool": record.tool_name, "call": record.call_id})
+                tool, call = event.record.tool_name, event.record.call_id
+                again.append(CallAgain(seq=event.seq, tool=tool, call=call))
             elif isinstance(event, ModelStarted):
-                again.append({"seq": event.seq, "model": event.model})
-        return again
+                again.append(CallAgain(seq=event.seq, model=event.model))
+        return tuple(again)
 
     async def replay(self, request: Request, user: User) -> Response:
         """Whether a run would do today what its log says; nothing is asked, called or written."""
         run = await self._site.run_of(user, request.path_params["run"], "operate")
         replayed = await self._app.replay(run.id)
-        told = {"same": replayed.same, "compared": replayed.compared}
-        return to_json({**told, "difference": replayed.difference})
+        same, compared, difference = replayed.same, replayed.compared, replayed.difference
+        return to_json(Replayed(same=same, compared=compared, difference=difference))
 
     async def compare(self, request: Request, user: User) -> Response:
         """Where two runs part first; null where they do not."""
@@ -332,7 +357,7 @@ class _Console:
             run = await self._site.run_of(user, request.path_params[name])
             end = (await run.state()).seq
             found.append(facts_of([event async for event in _logged(run, end)]))
-        return to_json({"difference": first_difference(*found)})
+        return to_json(Compared(difference=first_difference(*found)))
 
     async def export(self, request: Request, user: User) -> Response:
         """The page of a run as one file."""
@@ -359,7 +384,8 @@ class _Console:
         return Response(data, media_type="application/octet-stream", headers=headers)
 
     async def conversations(self, _: Request, user: User) -> Response:
-        return to_json({"conversations": await self._site.conversations_of(user, _PAGE)})
+        found = await self._site.conversations_of(user, _PAGE)
+        return to_json(ConversationList(conversations=tuple(found)))
 
     async def conversation(self, request: Request, user: User) -> Response:
         id: str = request.path_params["id"]
@@ -367,23 +393,31 @@ class _Console:
             raise Missing(f"there is no conversation {id[:80]!r}")
         talk = await self._app.conversation(id)
         return to_json(
-            {"id": id, "runs": talk.runs, "messages": talk.messages, "revision": talk.revision}
+            ConversationPage(id=id, runs=talk.runs, messages=talk.messages, revision=talk.revision)
         )
 
     async def inbox(self, request: Request, user: User) -> Response:
         """What waits, without what the user put off; each with what its tool says of itself."""
         named = {name: value for name, value in request.query_params.items() if value}
         wanted = msgspec.to_builtins(msgspec.convert(named, _Items))
-        shown: list[JsonObject] = []
         items = await self._site.inbox_of(user, limit=_ITEMS, **wanted)
-        for item in items:
-            told: JsonObject = msgspec.to_builtins(item)
-            told["description"] = self._describe(item)
-            told["answerable"] = self._site.is_answerable(user, item)
-            told |= {"due": msgspec.to_builtins(item.due), "then": item.then}
-            shown.append(told)
         runs = {item.run_id for item in items}
-        return to_json({"items": shown, "next": items[-1].run_id if len(runs) >= _ITEMS else None})
+        return to_json(
+            InboxPage(
+                items=tuple(self._entry_of(user, item) for item in items),
+                next=items[-1].run_id if len(runs) >= _ITEMS else None,
+            )
+        )
+
+    def _entry_of(self, user: User, item: InboxItem) -> InboxEntry:
+        """An item as *user* sees it."""
+        return InboxEntry(
+            **msgspec.structs.asdict(item),
+            description=self._describe(item),
+            answerable=self._site.is_answerable(user, item),
+            due_at=item.due,
+            after_due=item.then,
+        )
 
     def _describe(self, item: InboxItem) -> str:
         """What the tool whose call waits says of itself, "" where that is not known."""
@@ -398,7 +432,7 @@ class _Console:
         asked = [one.pending for one in items if one.pending.id == request.path_params["item"]]
         if not asked or not isinstance(asked[0], PendingApproval):
             raise Missing("no approval waits under that id: it may have been answered")
-        wanted, found = asked[0], list[JsonObject]()
+        wanted, found = asked[0], list[EarlierDecision]()
         for one in await self._site.runs_of(user, tool=wanted.tool_name, limit=_RUNS_BEFORE):
             viewer = RunViewer()
             handle = await self._app.run(one.run_id)
@@ -407,12 +441,12 @@ class _Console:
             for answered in viewer.view().head.answered:
                 about = answered.asked
                 if isinstance(about, PendingApproval) and about.tool_name == wanted.tool_name:
-                    told: JsonObject = msgspec.to_builtins(answered)
-                    told["run_id"], told["same"] = one.run_id, about.arguments == wanted.arguments
-                    found.append(told)
+                    same = about.arguments == wanted.arguments
+                    facts = msgspec.structs.asdict(answered)
+                    found.append(EarlierDecision(**facts, run_id=one.run_id, same=same))
         # Those with the same arguments first, then the newest.
-        found.sort(key=lambda told: (told["same"], str(told["at"])), reverse=True)
-        return to_json({"answered": found})
+        found.sort(key=lambda one: (one.same, str(one.at)), reverse=True)
+        return to_json(EarlierDecisions(answered=tuple(found)))
 
     async def later(self, request: Request, user: User) -> Response:
         given = decode(await request.body(), _Later)
@@ -438,8 +472,12 @@ class _Console:
         await self._app.note(run.id, given.name, given.value, by=user.id)
         return to_json({})
 
+    async def notes(self, request: Request, user: User) -> Response:
+        run = await self._site.run_of(user, request.path_params["run"])
+        return to_json(NoteList(notes=tuple(await run.notes())))
+
     async def grants(self, _: Request, user: User) -> Response:
-        return to_json({"grants": await self._site.grants_of(user)})
+        return to_json(GrantList(grants=tuple(await self._site.grants_of(user))))
 
     async def withdraw(self, request: Request, user: User) -> Response:
         """Withdraw a standing approval; who may answer the call may do that."""

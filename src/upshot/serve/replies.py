@@ -1,0 +1,235 @@
+"""What the console's API sends: one struct for each reply.
+
+The console's script is checked against these types (``tests/serve/test_console_types.py``), so a
+field that the script reads is a field that some reply has.
+"""
+
+from __future__ import annotations
+
+from upshot.contract.base.structs import Moment, Value
+from upshot.contract.conversation import ConversationSummary
+from upshot.contract.message import Message
+from upshot.contract.protocols import Note, RunSummary
+from upshot.entry.grants import Grant
+from upshot.journal.shared import InboxItem
+from upshot.runs.replay.comparison import Difference
+from upshot.serve.users import User
+from upshot.state.run_view import Answered
+
+
+class AgentLine(Value, frozen=True, kw_only=True):
+    """An agent of the App.
+
+    Attributes:
+        id: Its id.
+        description: What its card says it does, "" if it has none.
+    """
+
+    id: str
+    description: str = ""
+
+
+class Me(Value, frozen=True, kw_only=True):
+    """The signed-in user, and what every page needs.
+
+    Attributes:
+        user: Who is signed in.
+        agents: The agents that this process has.
+        version: The version of the App's code.
+        waits: How many items wait in runs that the user may see.
+        trace_url: The address of a run's spans, "" if the site has none.
+    """
+
+    user: User
+    agents: tuple[AgentLine, ...]
+    version: str
+    waits: int
+    trace_url: str
+
+
+class Live(Value, frozen=True, kw_only=True):
+    """The list of runs or the inbox may have changed.
+
+    Attributes:
+        waits: How many items wait in runs that the user may see.
+    """
+
+    waits: int
+
+
+class RunList(Value, frozen=True, kw_only=True):
+    """One page of the list of runs.
+
+    Attributes:
+        runs: The runs.
+        next: The ``before`` of the next page, None on the last one.
+    """
+
+    runs: tuple[RunSummary, ...]
+    next: str | None
+
+
+class Begun(Value, frozen=True, kw_only=True):
+    """A run that was submitted or forked.
+
+    Attributes:
+        run_id: The run.
+    """
+
+    run_id: str
+
+
+class CallAgain(Value, frozen=True, kw_only=True):
+    """A call that a fork would make again.
+
+    Attributes:
+        seq: Its event in the run.
+        tool: The tool, "" for a call of a model.
+        call: The id of the tool call.
+        model: The model, "" for a call of a tool.
+    """
+
+    seq: int
+    tool: str = ""
+    call: str = ""
+    model: str = ""
+
+
+class ForkDraft(Value, frozen=True, kw_only=True):
+    """What a fork would do again.
+
+    Attributes:
+        again: The calls after the event where it would begin.
+    """
+
+    again: tuple[CallAgain, ...]
+
+
+class Replayed(Value, frozen=True, kw_only=True):
+    """Whether a run would do today what its log says.
+
+    Attributes:
+        same: Whether it would.
+        compared: How many facts of the log were compared.
+        difference: The first difference, None if there is none.
+    """
+
+    same: bool
+    compared: int
+    difference: Difference | None
+
+
+class Compared(Value, frozen=True, kw_only=True):
+    """Where two runs part.
+
+    Attributes:
+        difference: The first difference, None if there is none.
+    """
+
+    difference: Difference | None
+
+
+class InboxEntry(InboxItem, frozen=True, kw_only=True):
+    """An item of the inbox, as one user sees it.
+
+    Attributes:
+        description: What the tool says it does, "" if that is not known.
+        answerable: Whether the user may answer it.
+        due_at: Until when it is to be answered, None if that does not matter.
+        after_due: What happens if it is not: see ``InboxItem.then``.
+    """
+
+    description: str
+    answerable: bool
+    due_at: Moment | None
+    after_due: str
+
+
+class InboxPage(Value, frozen=True, kw_only=True):
+    """One page of the inbox.
+
+    Attributes:
+        items: The items, without those that the user put off.
+        next: The ``before`` of the next page, None on the last one.
+    """
+
+    items: tuple[InboxEntry, ...]
+    next: str | None
+
+
+class EarlierDecision(Answered, frozen=True, kw_only=True):
+    """An earlier decision about a call of the same tool.
+
+    Attributes:
+        run_id: The run that asked.
+        same: Whether the arguments were the same.
+    """
+
+    run_id: str
+    same: bool
+
+
+class EarlierDecisions(Value, frozen=True, kw_only=True):
+    """What was decided about calls of the same tool before.
+
+    Attributes:
+        answered: The decisions: those about the same arguments first, then the newest.
+    """
+
+    answered: tuple[EarlierDecision, ...]
+
+
+class GrantList(Value, frozen=True, kw_only=True):
+    """The standing approvals.
+
+    Attributes:
+        grants: Those of runs that the user may see.
+    """
+
+    grants: tuple[Grant, ...]
+
+
+class NoteList(Value, frozen=True, kw_only=True):
+    """The notes of a run.
+
+    Attributes:
+        notes: The notes, oldest first.
+    """
+
+    notes: tuple[Note, ...]
+
+
+class ConversationList(Value, frozen=True, kw_only=True):
+    """The list of conversations.
+
+    Attributes:
+        conversations: The newest first.
+    """
+
+    conversations: tuple[ConversationSummary, ...]
+
+
+class ConversationPage(Value, frozen=True, kw_only=True):
+    """A conversation.
+
+    Attributes:
+        id: The conversation.
+        runs: Its runs, oldest first.
+        messages: The messages of its committed turns.
+        revision: How many turns were committed.
+    """
+
+    id: str
+    runs: tuple[RunSummary, ...]
+    messages: tuple[Message, ...]
+    revision: int
+
+
+class Fault(Value, frozen=True, kw_only=True):
+    """Why a request was refused.
+
+    Attributes:
+        error: One sentence.
+    """
+
+    error: str

@@ -1,0 +1,387 @@
+// What waits for people: the inbox, and questions in their place.
+
+/** @import { Answered, Grant, GrantList, EarlierDecisions, Head, InboxEntry, InboxPage, Outdated, Pending, PendingApproval, PendingExternal, PendingQuestion, RunView, Taken } from "api" */
+
+import { badge, fill, h, jsonNode, keyed, many, moment, say, visible, when } from "./nodes.js";
+import { prose } from "./markdown.js";
+import { api, confirmed, keys, listQuery, live, local, may, maybe, rows, runPath, shared } from "./site.js";
+
+/** @param {any} decision */
+function decisionText(decision) {
+  const reason = decision?.reason ? `: ${decision.reason}` : "";
+  return { approve: "approved it", deny: `denied it${reason}`, edit: "approved it with other arguments", answer: "answered it" }[decision?.kind] ?? "answered it";
+}
+
+/** Who answered what, when, and having seen what. */
+/** @param {Pick<Answered, "at" | "seq"> & {answer: any, asked?: any}} answered */
+export function answeredText({ answer, asked, at, seq }) {
+  const what = asked?.tool_name ? h("code", asked.tool_name) : asked?.question ?? asked?.description ?? "";
+  const seen = asked?.arguments ? h("details", h("summary", "what was shown"), jsonNode(asked.arguments)) : null;
+  const made = answer.kind === "edit" ? h("details", h("summary", "what it became"), jsonNode(answer.arguments ?? {})) : answer.kind === "answer" ? [": ", jsonNode(answer.value ?? null)] : null;
+  return [h("b", answer.by || "somebody"), ` ${decisionText(answer)}`, what ? [": ", what] : null, " ", when(at), seq ? h("span.quiet", ` event ${seq}`) : null, seen, made];
+}
+
+/** @typedef {Omit<PendingApproval, "kind"> & Omit<PendingQuestion, "kind"> & Omit<PendingExternal, "kind"> & {kind: string}} AnyPending */
+/** @typedef {Partial<Omit<InboxEntry, "pending">> & {run_id: string, pending: AnyPending, inPlace?: boolean}} Item */
+
+/** The questions of one run, to be answered in place; those that are not there any more go. */
+/**
+ * @param {HTMLElement} node
+ * @param {string} runId
+ * @param {Pending[]} pending
+ * @param {Head} head
+ */
+export function drawPending(node, runId, pending, head) {
+  keyed(node, pending.map((one) => ({ run_id: runId, agent_id: head.agent, pending: one, inPlace: true })), (item) => item.pending.digest || itemId(item), (item) => new Ask([{ ...item, inPlace: true }]).node);
+}
+
+const itemId = (/** @type {Item} */ item) => item.pending.call_id ?? item.pending.id;
+const itemKey = (/** @type {Item} */ item) => `${item.run_id}/${itemId(item)}/${item.pending.digest ?? ""}`;
+
+/** One thing that waits, or equal ones together: what will happen, why it is asked, and the ways to answer. */
+class Ask {
+  /** @param {Item[]} items */
+  constructor(items) {
+    this.items = items;
+    const [{ pending }] = items;
+    this.pending = pending;
+    this.isApproval = pending.kind === "pending_approval";
+    this.form = h("div.form");
+    this.result = h("div.result", { role: "status" });
+    this.node = h("article.ask", { tabindex: 0, "aria-label": this.title() }, this.headNode(), this.isApproval ? this.callNode() : this.questionNode(), this.from = this.fromNode(), this.form, this.buttons = h("div.actions", this.actions()), this.result);
+    this.node.ask = this;
+  }
+
+  title() {
+    const n = this.items.length > 1 ? `${this.items.length} equal: ` : "";
+    return n + (this.isApproval ? `${this.pending.tool_name}` : this.pending.question ?? this.pending.description ?? "waits");
+  }
+
+  headNode() {
+    const p = this.pending;
+    return h("header", h("h2", this.isApproval ? ["Call ", h("code", visible(p.tool_name))] : p.kind === "pending_question" ? "Question" : "Result of another system"),
+      this.isApproval && badge(p.effect ?? "write", p.effect === "destructive" ? "bad" : "odd", "what the tool may do"),
+      this.items.length > 1 && badge(`${this.items.length} equal`, "plain"),
+      h("span.grow"), p.expires_at && h("span.due", "due ", when(p.expires_at), h("span.quiet", this.isApproval ? ", then it is asked anew" : ", then the run goes on without it")), p.asked_at && h("span.quiet", "asked ", when(p.asked_at)));
+  }
+
+  callNode() {
+    const p = this.pending;
+    const [item] = this.items;
+    const description = item.description;
+    const doubts = p.doubts ?? [];
+    return [description && h("p.quiet", description), h("div.arguments", { "aria-label": "Arguments" }, jsonNode(p.arguments ?? {})),
+      (p.reason || p.taint || doubts.length) ? h("div.why", h("b", "Why it is asked: "), p.reason || "what it read may come from a stranger",
+        p.taint ? h("div", "Untrusted: ", jsonNode(p.taint)) : null, doubts.length ? h("ul", doubts.map((one) => h("li", jsonNode(one)))) : null) : h("p.quiet", "A rule asks for approval of each such call."),
+      item.inPlace ? null : this.beforeNode(item)];
+  }
+
+  /** What was decided about such calls, once somebody wants to know. */
+  beforeNode(/** @type {Item} */ item) {
+    const list = h("ul");
+    const show = async () => {
+      const found = /** @type {EarlierDecisions} */ (await maybe(`/api/inbox/${encodeURIComponent(item.run_id)}/${encodeURIComponent(itemId(item))}/before`));
+      const rows = (found?.answered ?? []).map((one) => h("li", one.same ? badge("the same arguments", "plain") : null, " ", answeredText(one), " in ", local(runPath(one.run_id), null, "its run")));
+      fill(list, rows.length ? rows : h("li.quiet", found ? "Nothing: none of the newest runs asked about this tool." : "It does not wait any more: it was answered."));
+    };
+    return h("details.before", { ontoggle: (event) => event.target.open && !list.childElementCount && show() }, h("summary", "What was decided like it before"), list);
+  }
+
+  questionNode() {
+    const p = this.pending;
+    return h("div.question", prose(p.question ?? p.description ?? ""));
+  }
+
+  fromNode() {
+    if (this.items.length === 1 && this.items[0].inPlace) return null;
+    return h("ul.from", this.items.map((item) => h("li", local(runPath(item.run_id), null, item.request || item.run_id), h("span.quiet", ` ${item.agent_id}`, item.assigned ? `, assigned to ${item.assigned.to}` : "", " "), this.assignNode(item),
+      this.items.length > 1 && this.mayAnswer() && h("span.actions", h("button", { type: "button", onclick: () => this.send((one) => this.approval(one), [item]) }, "Approve this one"), h("button", { type: "button", onclick: () => this.deny([item]) }, "Deny this one")))));
+  }
+
+  /** Gives an item to oneself, or back to all. */
+  assignNode(/** @type {Item} */ item) {
+    const me = shared.me.user?.id;
+    if (!this.mayAnswer()) return null;
+    const isMine = item.assigned?.to === me;
+    return h("button.quiet", { type: "button", onclick: async () => {
+      try {
+        await api(`/api/inbox/${encodeURIComponent(item.run_id)}/${encodeURIComponent(itemId(item))}/assign`, { method: "POST", body: { to: isMine ? "" : me } });
+        item.assigned = isMine ? null : { to: me, by: me, at: new Date().toISOString() };
+        const shown = this.fromNode();
+        this.from.replaceWith(shown);
+        this.from = shown;
+      } catch (error) {
+        fill(this.result, h("p.error", error.message));
+      }
+    } }, isMine ? "Give it back" : "Take it");
+  }
+
+  actions() {
+    if (!this.mayAnswer()) return h("p.quiet", "Others answer this.");
+    const later = !this.items[0].inPlace && h("button", { type: "button", title: "n", onclick: () => this.later() }, "Not now");
+    if (!this.isApproval) return [...this.choices(), later];
+    const all = this.items.length > 1 ? ` all ${this.items.length}` : "";
+    const isDestructive = this.pending.effect === "destructive";
+    return [
+      h(isDestructive ? "button.danger" : "button.primary", { type: "button", title: "a", onclick: () => this.approve() }, `Approve${all}`),
+      h("button", { type: "button", title: "d", onclick: () => this.deny() }, `Deny${all}`),
+      this.items.length === 1 && h("button", { type: "button", title: "e", onclick: () => this.edit() }, "Edit"),
+      !isDestructive && this.items.length === 1 && h("details.always", h("summary", "Always"), h("div", h("button", { type: "button", onclick: () => this.approve("arguments") }, "for these arguments"), h("button", { type: "button", onclick: () => this.approve("tool") }, "for this tool, in this conversation or run"))),
+      later];
+  }
+
+  mayAnswer() {
+    return this.items[0].answerable ?? (may("answer") || this.pending.audience === "user" || !this.isApproval);
+  }
+
+  approval(/** @type {Item} */ item, always = "") {
+    const { call_id, digest } = item.pending;
+    return { kind: "approve", call_id, ...(digest ? { digest } : {}), ...(always ? { always } : {}) };
+  }
+
+  async approve(always = "") {
+    if (this.isDone) return;
+    if (this.pending.effect === "destructive" && !(await confirmed(`${this.pending.tool_name} is destructive: it cannot be undone. Approve?`, "Approve"))) return;
+    await this.send((item) => this.approval(item, always));
+  }
+
+  deny(items = this.items) {
+    if (this.isDone) return;
+    const reason = h("input", { name: "reason", "aria-label": "Reason, which the model is given", placeholder: "Reason, which the model is given" });
+    this.open(h("form", { onsubmit: (event) => {
+      event.preventDefault();
+      this.send((item) => ({ kind: "deny", call_id: item.pending.call_id, reason: reason.value.trim(), ...(item.pending.digest ? { digest: item.pending.digest } : {}) }), items);
+    } }, reason, h("button.danger", items.length > 1 ? `Deny all ${items.length}` : "Deny"), this.back()), reason);
+  }
+
+  edit() {
+    if (this.isDone) return;
+    const before = JSON.stringify(this.pending.arguments ?? {}, null, 2);
+    const text = h("textarea", { "aria-label": "Arguments as JSON", rows: Math.min(16, before.split("\n").length + 1), spellcheck: "false", value: before });
+    const changes = h("div.diff", { "aria-label": "Changes", role: "region" });
+    const button = h("button.primary", { disabled: true }, "Approve as changed");
+    let value = null;
+    const look = () => {
+      value = null;
+      try {
+        value = JSON.parse(text.value);
+        if (value === null || typeof value !== "object" || Array.isArray(value)) throw new SyntaxError("the arguments must be an object");
+        const after = JSON.stringify(value, null, 2);
+        fill(changes, after === before ? h("p.quiet", "Nothing is changed yet.") : diff(before.split("\n"), after.split("\n")));
+        button.disabled = after === before;
+      } catch (error) {
+        fill(changes, h("p.error", `Not JSON yet: ${error.message}`));
+        button.disabled = true;
+      }
+    };
+    text.addEventListener("input", look);
+    this.open(h("form.edit", { onsubmit: (event) => {
+      event.preventDefault();
+      if (value) this.send((item) => ({ kind: "edit", call_id: item.pending.call_id, arguments: value, ...(item.pending.digest ? { digest: item.pending.digest } : {}) }));
+    } }, text, changes, h("div.actions", button, this.back())), text);
+    look();
+  }
+
+  choices() {
+    const p = this.pending;
+    const answer = (value) => this.send((item) => ({ kind: "answer", id: item.pending.id, value }));
+    if (p.choices?.length) return p.choices.map((one) => h("button", { type: "button", onclick: () => answer(one) }, visible(one)));
+    const isText = !p.schema || p.schema.type === "string";
+    const field = h("textarea", { rows: 2, "aria-label": isText ? "Answer" : "Answer as JSON", placeholder: isText ? "Answer" : "Answer as JSON" });
+    return [h("form.reply", { onsubmit: (event) => {
+      event.preventDefault();
+      try {
+        if (field.value.trim()) answer(isText ? field.value : JSON.parse(field.value));
+      } catch (error) {
+        fill(this.result, h("p.error", `That is no JSON: ${error.message}`));
+      }
+    } }, field, h("button.primary", "Answer"))];
+  }
+
+  later() {
+    if (this.isDone) return;
+    const tomorrow = new Date();
+    tomorrow.setDate(tomorrow.getDate() + 1);
+    tomorrow.setHours(8, 0, 0, 0);
+    const inHours = (n) => new Date(Date.now() + n * 3600000);
+    /** @type {[string, Date][]} */
+    const choices = [["1 hour", inHours(1)], ["4 hours", inHours(4)], ["tomorrow 8:00", tomorrow], ["a week", inHours(168)]];
+    this.open(h("div.actions", h("span", "Hide it from me for"), choices.map(([text, until]) => h("button", { type: "button", onclick: async () => {
+      try {
+        for (const item of this.items) await api(`/api/inbox/${encodeURIComponent(item.run_id)}/${encodeURIComponent(itemId(item))}/later`, { method: "POST", body: { until: until.toISOString() } });
+        this.finish(`Hidden from you for ${text}. It still counts among what waits.`);
+      } catch (error) {
+        fill(this.result, h("p.error", error.message));
+      }
+    } }, text)), this.back()));
+  }
+
+  open(node, focus = node.querySelector("button")) {
+    fill(this.form, node);
+    this.buttons.hidden = true;
+    focus?.focus();
+  }
+
+  back() {
+    return h("button", { type: "button", onclick: () => this.close() }, "Back");
+  }
+
+  close() {
+    this.form.replaceChildren();
+    this.buttons.hidden = false;
+    this.node.focus();
+  }
+
+  async send(make, items = this.items) {
+    const buttons = this.node.querySelectorAll("button");
+    buttons.forEach((one) => (one.disabled = true));
+    this.isBusy = true;
+    const said = [];
+    try {
+      for (const item of items) {
+        const answer = make(item);
+        const [got] = await api(`/api${runPath(item.run_id)}/answer`, { method: "POST", body: { answers: [answer] } });
+        said.push(this.told(got, answer));
+      }
+      this.finish([...new Set(said)].join(" "));
+    } catch (error) {
+      buttons.forEach((one) => (one.disabled = false));
+      fill(this.result, said.length ? h("p", said.join(" ")) : null, h("p.error", error.message));
+      say(error.message);
+    }
+    this.isBusy = false;
+  }
+
+  /**
+   * @param {Partial<Taken & Outdated>} got
+   * @param {any} answer
+   */
+  told(got, answer) {
+    const isLate = got && ("decision" in got || "reason" in got);
+    if (!isLate) return { approve: "Approved.", deny: "Denied.", edit: "Approved as changed.", answer: "Answered." }[answer.kind];
+    this.isLost = true;
+    if (got.decision) return `${got.by || "Somebody"} was first and ${decisionText(got.decision)}${got.at ? ` at ${moment(got.at)}` : ""}. Your answer was not taken.`;
+    return `Your answer came too late and was not taken: ${got.reason || "it does not wait any more"}.`;
+  }
+
+  finish(text) {
+    this.isDone = true;
+    const isHere = this.node.contains(document.activeElement) || document.activeElement === document.body;
+    this.form.replaceChildren();
+    this.buttons.replaceChildren();
+    this.node.classList.add(this.isLost ? "lost" : "done");
+    fill(this.result, h("p", h("b", text), " ", this.items.length === 1 && !this.items[0].inPlace && local(runPath(this.items[0].run_id), null, "See the run")));
+    say(text);
+    if (isHere) this.node.focus();
+  }
+
+  /** It waits no more, and not by what was done here. */
+  async gone() {
+    if (this.isDone || this.isBusy) return;
+    this.isDone = true;
+    this.isLost = true;
+    const [item] = this.items;
+    let text = "It does not wait any more: it was answered elsewhere, or the run ended.";
+    const view = /** @type {RunView} */ (await maybe(`/api${runPath(item.run_id)}`).catch(() => null));
+    const answered = (view?.head?.answered ?? []).filter(({ answer }) => ("call_id" in answer ? answer.call_id : answer.id) === itemId(item)).at(-1);
+    if (answered) text = `${answered.answer.by || "Somebody"} ${decisionText(answered.answer)} at ${moment(answered.at)}.`;
+    this.finish(text);
+  }
+}
+
+/** Lines of two texts, as what went and what came. */
+function diff(before, after) {
+  const table = Array.from({ length: before.length + 1 }, () => new Uint32Array(after.length + 1));
+  for (let i = before.length - 1; i >= 0; i -= 1) for (let j = after.length - 1; j >= 0; j -= 1) table[i][j] = before[i] === after[j] ? table[i + 1][j + 1] + 1 : Math.max(table[i + 1][j], table[i][j + 1]);
+  const out = h("pre");
+  const line = (name, sign, text) => out.append(h(name, h("span", { "aria-label": sign === "-" ? "gone" : sign === "+" ? "new" : null }, sign), " ", visible(text)));
+  let [i, j] = [0, 0];
+  while (i < before.length || j < after.length) {
+    if (i < before.length && j < after.length && before[i] === after[j]) {
+      line("span", " ", before[i]);
+      [i, j] = [i + 1, j + 1];
+    } else if (i < before.length && (j === after.length || table[i + 1][j] >= table[i][j + 1])) line("del", "-", before[i++]);
+    else line("ins", "+", after[j++]);
+  }
+  return out;
+}
+
+export async function inboxPage(page) {
+  page.title("Inbox");
+  const filter = {};
+  for (const name of ["agent", "tool", "conversation", "before"]) if (page.query.get(name)) filter[name] = page.query.get(name);
+  const list = h("div.asks");
+  const head = h("div.inboxhead");
+  const grants = h("section.grants");
+  const more = h("nav.paging", { "aria-label": "Pages of the inbox" });
+  const empty = h("p.empty", { hidden: true });
+  const asks = new Map();
+  const load = async () => {
+    const found = /** @type {InboxPage} */ (await api("/api/inbox" + listQuery(filter)));
+    if (!page.isThere()) return;
+    const groups = new Map();
+    for (const item of found.items) {
+      const p = item.pending;
+      const key = p.kind === "pending_approval" ? `${p.tool_name} ${JSON.stringify(p.arguments ?? {})} ${p.effect}` : itemKey(item);
+      groups.set(key, [...(groups.get(key) ?? []), item]);
+    }
+    for (const [key, ask] of asks) {
+      const items = groups.get(key);
+      const same = items && items.map(itemKey).join() === ask.items.map(itemKey).join();
+      if (!items) await ask.gone();
+      else if (!same && !ask.node.contains(document.activeElement)) {
+        const made = new Ask(items);
+        ask.node.replaceWith(made.node);
+        asks.set(key, made);
+      }
+      groups.delete(key);
+    }
+    for (const [key, items] of groups) {
+      const made = new Ask(items);
+      asks.set(key, made);
+      list.append(made.node);
+    }
+    const open = [...asks.values()].filter((one) => !one.isDone);
+    fill(head, h("h1", "Inbox"), h("span.quiet", open.length ? many(found.items.length, "item") : ""), Object.entries(filter).filter(([name]) => name !== "before").map(([name, value]) => local("/inbox" + listQuery({ ...filter, [name]: "" }), { class: "chip on" }, `${name}: ${value} ×`)));
+    empty.hidden = asks.size > 0;
+    const isFiltered = Object.keys(filter).some((name) => name !== "before");
+    fill(empty, isFiltered ? "Nothing that waits matches." : filter.before ? "Nothing more waits." : shared.me.waits ? "Nothing waits for you but what you put off." : "Nothing waits for you.");
+    fill(more, found.next && local("/inbox" + listQuery({ ...filter, before: found.next }), { class: "button" }, "Next"));
+  };
+  await load();
+  if (!page.isThere()) return;
+  fill(page.main, head, list, empty, more, grants);
+  const drawGrants = async () => {
+    const found = /** @type {GrantList} */ (await maybe("/api/grants"));
+    const all = found?.grants ?? [];
+    fill(grants, all.length ? [h("h2", "Standing approvals"), h("ul", all.map((one) => grantLine(one, drawGrants)))] : null);
+  };
+  drawGrants();
+  rows(page, () => [...list.querySelectorAll(".ask")]);
+  page.closing(keys((key, event) => {
+    const ask = /** @type {Ask} */ (document.activeElement?.closest?.(".ask")?.ask);
+    const act = ask && { a: () => ask.approve(), d: () => ask.deny(), e: () => ask.edit(), n: () => ask.later() }[key];
+    if (!act || (!ask.isApproval && key !== "n") || !ask.mayAnswer() || (key === "e" && ask.items.length > 1)) return false;
+    event.preventDefault();
+    act();
+    return true;
+  }));
+  live(page, load);
+}
+
+/**
+ * @param {Grant} one
+ * @param {() => unknown} changed
+ */
+function grantLine(one, changed) {
+  return h("li", h("code", one.tool_name), " ", one.scope === "arguments" ? jsonNode(one.arguments ?? {}) : h("span", "with any arguments"), h("span.quiet", "in "), local(runPath(one.run_id), null, one.run_id), h("span.quiet", ` by ${one.by || "somebody"}`, `, used ${many(one.uses ?? 0, "time")}, ends with its run`),
+    h("button", { type: "button", onclick: async (event) => {
+      try {
+        await api(`/api/grants/${encodeURIComponent(one.id)}`, { method: "DELETE" });
+        say("Withdrawn.");
+        await changed();
+      } catch (error) {
+        event.target.after(h("span.error", error.message));
+      }
+    } }, "Withdraw"));
+}

@@ -1,0 +1,156 @@
+// Nodes, words and figures. What models, tools and strangers wrote is put into the page as text nodes only.
+
+
+// ---- Nodes -----------------------------------------------------------------------------------------------------
+
+/** A node: h("a.link", {href}, "text", node, [nodes]); "on..." properties are listeners, null children are left out. */
+export function h(name, given, ...children) {
+  const [tag, ...classes] = name.split(".");
+  const node = document.createElement(tag || "div");
+  if (classes.length) node.className = classes.join(" ");
+  if (given instanceof Node || typeof given !== "object" || Array.isArray(given)) children.unshift(given);
+  else if (given) {
+    for (const [key, value] of Object.entries(given)) {
+      if (value === null || value === undefined || value === false) continue;
+      if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
+      else if (key === "value" || key === "checked") node[key] = value;
+      else node.setAttribute(key, value === true ? "" : value);
+    }
+  }
+  put(node, children);
+  return node;
+}
+
+export const $ = (id) => document.getElementById(id);
+
+export function put(node, children) {
+  for (const child of children.flat(Infinity)) {
+    if (child !== null && child !== undefined && child !== false && child !== "") node.append(child);
+  }
+}
+
+export function fill(node, ...children) {
+  node.replaceChildren();
+  put(node, children);
+  return node;
+}
+
+/** Makes the children of a node those of a list, by key; what has not changed keeps its node, and so its focus. */
+export function keyed(parent, list, key, draw) {
+  const old = new Map();
+  for (const child of parent.children) old.set(child.dataset.key, child);
+  let at = parent.firstElementChild;
+  for (const item of list) {
+    const id = String(key(item));
+    const mark = JSON.stringify(item);
+    let node = old.get(id);
+    old.delete(id);
+    if (!node || node.drawnFrom !== mark) {
+      const made = draw(item);
+      made.dataset.key = id;
+      made.drawnFrom = mark;
+      if (node) {
+        const had = node.contains(document.activeElement);
+        if (node === at) at = node.nextElementSibling;
+        node.replaceWith(made);
+        if (had) (made.matches("a,[tabindex]") ? made : made.querySelector("a,button"))?.focus();
+      }
+      node = made;
+    }
+    if (node === at) at = at.nextElementSibling;
+    else if (node.nextElementSibling !== at || node.parentNode !== parent) parent.insertBefore(node, at);
+  }
+  for (const node of old.values()) node.remove();
+}
+
+export function say(text) {
+  fill($("said"), text);
+}
+
+// ---- Words and figures -----------------------------------------------------------------------------------------
+
+export const NUMBER = new Intl.NumberFormat("en-US");
+export const many = (n, word) => `${NUMBER.format(n)} ${word}${n === 1 ? "" : "s"}`;
+
+export function took(seconds) {
+  if (seconds === null || seconds === undefined) return "";
+  if (seconds < 0.0995) return `${Math.round(seconds * 1000)} ms`;
+  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
+  if (seconds < 99.5) return `${Math.round(seconds)} s`;
+  const minutes = Math.round(seconds / 60);
+  if (minutes < 120) return `${minutes} min`;
+  return minutes < 2880 ? `${Math.round(minutes / 60)} h` : `${Math.round(minutes / 1440)} d`;
+}
+
+export function money(cost) {
+  const total = cost && typeof cost === "object" ? cost.total : cost;
+  if (total === null || total === undefined) return "";
+  const sign = !cost.currency || cost.currency === "USD" ? "$" : `${cost.currency} `;
+  const value = Number(total);
+  const digits = value === 0 || value >= 1 ? 2 : value >= 0.01 ? 3 : 5;
+  return sign + value.toFixed(digits) + (cost.unpriced_calls ? "+" : "");
+}
+
+export function tokensOf(usage) {
+  const n = usage && typeof usage === "object" ? usage.total_tokens ?? (usage.input_tokens ?? 0) + (usage.output_tokens ?? 0) : usage;
+  return n ? NUMBER.format(n) : "";
+}
+
+export function moment(text, { long = false } = {}) {
+  if (!text) return "";
+  const at = new Date(text);
+  const now = new Date();
+  const clock = at.toLocaleTimeString("en-GB", long ? {} : { hour: "2-digit", minute: "2-digit" });
+  if (!long && at.toDateString() === now.toDateString()) return clock;
+  return `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short", ...(long ? { year: "numeric" } : {}) })} ${clock}`;
+}
+
+export const when = (text) => (text ? h("time", { datetime: text, title: moment(text, { long: true }) }, moment(text)) : null);
+export const words = (text) => String(text).replaceAll("_", " ");
+
+export const TONES = { completed: "good", failed: "bad", aborted: "bad", input_required: "wait", running: "live", queued: "plain", interrupted: "odd", canceled: "odd" };
+export const EFFECTS = {
+  unknown: ["unknown", "bad", "Nobody knows whether it took effect"],
+  applied: ["applied", "odd", "It certainly took effect"],
+  none: ["none", "plain", "It certainly did nothing outside"],
+};
+export const STATUS_WORDS = { input_required: "waits" };
+
+export const badge = (text, tone = "plain", title = null) => h(`span.badge.${tone || "plain"}`, { title }, text);
+export const statusBadge = (status) => badge(STATUS_WORDS[status] ?? words(status), TONES[status]);
+
+export function effectBadge(effect) {
+  const [text, tone, title] = EFFECTS[effect || "none"] ?? [effect, "plain", null];
+  return text === "none" ? h("span.quiet", { title }, "none") : badge(text, tone, title);
+}
+
+// ---- Text of others --------------------------------------------------------------------------------------------
+
+// Characters that a reader cannot see, or that change how others are shown.
+const HIDDEN = /[\u0000-\u0009\u000b-\u001f\u007f-\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffc\u{e0000}-\u{e0fff}\ud800-\udfff]|[ ]+(?=\n|$)|\n|[^\x00-\x7f]/gu;
+
+/** Text with every character visible: hidden ones as their code, line ends and trailing spaces marked. */
+export function visible(text) {
+  const out = h("bdo.visible", { dir: "ltr" });
+  let last = 0;
+  for (const found of text.matchAll(HIDDEN)) {
+    if (found.index > last) out.append(text.slice(last, found.index));
+    last = found.index + found[0].length;
+    const code = `U+${found[0].codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+    if (found[0] === "\n") out.append(h("span.mark", { "aria-hidden": "true" }, "↵"), "\n");
+    else if (found[0][0] === " ") out.append(h("span.mark", { title: "spaces at the end" }, "·".repeat(found[0].length)));
+    else if (/[\p{L}\p{N}\p{P}\p{S}\p{M}]/u.test(found[0])) out.append(h("span.far", { title: code }, found[0]));
+    else out.append(h("span.mark", { title: "a character that cannot be seen" }, code));
+  }
+  out.append(text.slice(last));
+  return out;
+}
+
+/** JSON with every character visible, strings with their line ends as they are. */
+export function jsonNode(value) {
+  if (typeof value === "string") return h("span.string", "“", visible(value), "”");
+  if (value === null || typeof value !== "object") return h("span.number", String(value));
+  const entries = Object.entries(value);
+  if (!entries.length) return h("span.number", Array.isArray(value) ? "[]" : "{}");
+  return h("dl.json", entries.map(([key, one]) => h("div", h("dt", visible(key)), h("dd", jsonNode(one)))));
+}

@@ -1,0 +1,114 @@
+// The list of runs.
+
+/** @import { RunCounts, RunList, RunSummary } from "api" */
+
+import { NUMBER, STATUS_WORDS, TONES, effectBadge, fill, h, keyed, many, money, statusBadge, tokensOf, took, when, words } from "./nodes.js";
+import { api, go, shared, listQuery, live, local, maybe, rows, runPath, to } from "./site.js";
+
+const STATUSES = ["running", "queued", "input_required", "completed", "failed", "interrupted", "canceled", "aborted"];
+const SORTS = [["", "newest"], ["cost", "cost"], ["tokens", "tokens"], ["took", "time"], ["effect", "effect"]];
+const FILTERS = ["status", "agent", "effect", "error_code", "tool", "conversation", "owner", "tenant", "text", "since", "until", "sort"];
+
+export async function runsPage(page) {
+  page.title("Runs");
+  /** @type {Object<string, string>} */
+  const filter = {};
+  for (const name of [...FILTERS, "before"]) if (page.query.get(name)) filter[name] = page.query.get(name);
+  const { before, ...rest } = filter;
+  const set = (change) => go("/" + listQuery({ ...rest, ...change }));
+  const list = h("ol.runs", { "aria-label": "Runs" });
+  const counts = h("section.counts", { "aria-label": "Counts" });
+  const more = h("nav.paging", { "aria-label": "Pages of the list" });
+  const choose = (name, label, options) => h("label", h("span", label),
+    h("select", { name, onchange: (event) => set({ [name]: event.target.value }) },
+      options.map(([value, text]) => h("option", { value, selected: (rest[name] ?? "") === value }, text))));
+  const field = (name, label, type = "text", width = "") => h(`label${width}`, h("span", label), h("input", { name, type, value: shownAs(name, rest[name]) }));
+  const extra = ["conversation", "owner", "tenant", "tool", "since", "until", "error_code"];
+  const form = h("form.filters", { role: "search", "aria-label": "Filter", onsubmit: (event) => {
+    event.preventDefault();
+    const data = new FormData(form);
+    set(Object.fromEntries([...data].map(([name, value]) => [name, sentAs(name, String(value).trim())])));
+  } },
+  field("text", "Text of request or answer", "search", ".wide"),
+  choose("status", "Status", [["", "any"], ...STATUSES.map((one) => [one, words(one)])]),
+  choose("agent", "Agent", withCurrent([["", "any"], ...shared.me.agents.map((one) => [one.id, one.id])], rest.agent)),
+  choose("effect", "Effect", [["", "any"], ["unknown", "unknown"], ["applied", "applied"], ["none", "none"]]),
+  choose("sort", "Order", SORTS),
+  h("details.more", { open: extra.some((name) => rest[name]) }, h("summary", "More"),
+    h("div.fields", field("tool", "Tool"), field("error_code", "Error code"), field("conversation", "Conversation"), field("owner", "Owner"), field("tenant", "Tenant"),
+      field("since", "Since", "datetime-local"), field("until", "Until", "datetime-local"), h("button", "Filter"))));
+  const active = Object.entries(rest).filter(([name]) => name !== "sort");
+  const chips = h("div.chips", h("a.chip.unknown", { href: to("/" + listQuery({ ...rest, effect: rest.effect === "unknown" ? "" : "unknown" })), "aria-pressed": null, class: rest.effect === "unknown" ? "chip unknown on" : "chip unknown" }, "Unknown effects"),
+    h("a", { class: rest.status === "input_required" ? "chip on" : "chip", href: to("/" + listQuery({ ...rest, status: rest.status === "input_required" ? "" : "input_required" })) }, "Waits for somebody"),
+    active.map(([name, value]) => (name === "effect" && value === "unknown") || (name === "status" && value === "input_required") ? null
+      : h("a.chip.on", { href: to("/" + listQuery({ ...rest, [name]: "" })), "aria-label": `Without ${words(name)} ${value}` }, `${words(name)}: ${value} ×`)));
+  const draw = (found) => {
+    keyed(list, found.runs, (run) => run.run_id, runLine);
+    if (!found.runs.length && !list.nextElementSibling?.matches(".empty")) list.after(h("p.empty", active.length || rest.sort ? "No run matches." : "No runs yet."));
+    if (found.runs.length) page.main.querySelector(".empty")?.remove();
+    fill(more, before && h("button", { type: "button", onclick: () => history.back() }, "Newer"),
+      found.next && local("/" + listQuery({ ...rest, before: found.next }), { class: "button", rel: "next" }, "Next 100"));
+  };
+  /** @returns {Promise<RunList>} */
+  const load = () => api("/api/runs" + listQuery(filter));
+  const count = async () => drawCounts(counts, await maybe("/api/counts" + listQuery({ ...rest, sort: "" })), rest);
+  const [found] = await Promise.all([load(), count()]);
+  if (!page.isThere()) return;
+  const left = rest.sort ? h("p.quiet", "Runs of which that figure is not known are not in this order.") : null;
+  fill(page.main, h("h1.away", "Runs"), counts, chips, form, left, list, more);
+  draw(found);
+  performance.mark("drawn");
+  rows(page, () => [...list.querySelectorAll("a.run")]);
+  if (!before) live(page, async () => {
+    const [now] = await Promise.all([load(), count()]);
+    if (page.isThere()) draw(now);
+  });
+}
+
+const withCurrent = (options, value) => (value && !options.some(([one]) => one === value) ? [...options, [value, value]] : options);
+const isMoment = (name) => name === "since" || name === "until";
+
+function shownAs(name, value) {
+  if (!value || !isMoment(name)) return value ?? "";
+  const at = new Date(value);
+  return new Date(at.getTime() - at.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
+}
+
+const sentAs = (name, value) => (value && isMoment(name) ? new Date(value).toISOString() : value);
+
+/** @param {RunSummary} run */
+function runLine(run) {
+  const seconds = run.took_s ?? (run.started_at && run.updated_at ? (Date.parse(run.updated_at) - Date.parse(run.started_at)) / 1000 : null);
+  return h("li", local(runPath(run.run_id), { class: "run" },
+    h("span.status", statusBadge(run.status ?? "running"), run.error_code && run.status !== "input_required" ? h("span.code", words(run.error_code)) : null),
+    h("span.asked", h("span.request", run.request || "(no text)"),
+      h("span.quiet.sub", h("span", run.agent_id), run.parent_run_id && h("span", "child run"), run.owner && h("span", run.owner))),
+    h("span.figures", h("span", { title: "effect" }, run.effect && run.effect !== "none" ? effectBadge(run.effect) : null),
+      h("span.figure", took(seconds)), h("span.figure", tokensOf(run.usage) && [tokensOf(run.usage), h("span.unit", " tok")]), h("span.figure", money(run.cost)),
+      h("span.figure.when", when(run.started_at)))));
+}
+
+/**
+ * @param {HTMLElement} node
+ * @param {RunCounts} counts
+ * @param {Object<string, string>} rest
+ */
+function drawCounts(node, counts, rest) {
+  if (!counts) return;
+  const errors = Object.entries(counts.errors ?? {}).sort((a, b) => b[1] - a[1]);
+  const days = (counts.cost_by_day ?? []).slice(0, 30).reverse();
+  const of = (day) => Number(day.cost ?? 0);
+  const told = (day) => `${day.day}: ${day.cost == null ? "no price known" : money(of(day))}, ${many(day.runs ?? 0, "run")}`;
+  const most = Math.max(...days.map(of), 1e-9);
+  const sum = days.reduce((all, day) => all + of(day), 0);
+  fill(node,
+    h("div.statuses", Object.entries(counts.statuses ?? {}).filter(([, n]) => n).map(([status, n]) =>
+      h("a", { href: to("/" + listQuery({ ...rest, status })), class: `tally ${TONES[status] ?? "plain"}` }, h("b", NUMBER.format(n)), ` ${STATUS_WORDS[status] ? "waiting" : words(status)}`))),
+    errors.length ? h("div.errors", h("h2", "Errors"), errors.slice(0, 8).map(([code, n]) => h("a.tally.bad", { href: to("/" + listQuery({ ...rest, error_code: code })) }, h("b", NUMBER.format(n)), ` ${words(code)}`))) : null,
+    sum > 0 ? h("figure.days", h("figcaption", "Cost by day", h("span.quiet", ` ${money(sum)} in ${many(days.length, "day")}`)),
+      h("ol", days.map((day) => {
+        const bar = h("span.bar");
+        bar.style.height = `${Math.max(2, (100 * of(day)) / most)}%`;
+        return h("li", { title: told(day) }, bar, h("span.away", told(day)));
+      }))) : null);
+}

@@ -1,0 +1,281 @@
+// What all pages share: the server, the routes, the header, keys and dialogs.
+
+/** @import { Me } from "api" */
+
+import { $, fill, h } from "./nodes.js";
+
+export const BASE = new URL("..", import.meta.url).pathname.replace(/\/$/, "");
+
+// ---- Server ----------------------------------------------------------------------------------------------------
+
+export class Refusal extends Error {
+  constructor(status, text) {
+    super(text);
+    this.status = status;
+  }
+}
+
+/**
+ * What a route sends; whoever calls it says what that is.
+ * @param {string} path
+ * @param {{method?: string, body?: object}} [options]
+ * @returns {Promise<any>}
+ */
+export async function api(path, { method = "GET", body } = {}) {
+  const headers = { accept: "application/json" };
+  if (method !== "GET") headers["X-Upshot"] = "1";
+  if (body !== undefined) headers["content-type"] = "application/json";
+  let reply;
+  try {
+    reply = await fetch(BASE + path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), credentials: "same-origin" });
+  } catch {
+    throw new Refusal(0, "The server cannot be reached.");
+  }
+  const text = await reply.text();
+  let value = null;
+  try {
+    value = text ? JSON.parse(text) : null;
+  } catch {
+    value = null;
+  }
+  if (!reply.ok) throw new Refusal(reply.status, value?.error ?? `The server refused this (${reply.status}).`);
+  return value;
+}
+
+/** What a route gives, or *instead* where this server has no such route or the user may not. */
+export async function maybe(path, instead = null) {
+  try {
+    return await api(path);
+  } catch (error) {
+    if ([403, 404, 405].includes(error.status)) return instead;
+    throw error;
+  }
+}
+
+/** Server-sent events that go on where they were: by the browser, and by a new request where that gave up. */
+export function stream(path, take, isOver = () => false) {
+  let source = null;
+  let last = "";
+  let timer = 0;
+  let isClosed = false;
+  const open = () => {
+    const url = new URL(BASE + path, location.origin);
+    if (last) url.searchParams.set("after", last);
+    source = new EventSource(url);
+    source.onopen = () => online(true);
+    const on = (event) => {
+      if (event.lastEventId) last = event.lastEventId;
+      take(event.data ? JSON.parse(event.data) : {}, event.type);
+    };
+    source.onmessage = on;
+    for (const name of ["view", "changed", "end"]) source.addEventListener(name, (event) => {
+      on(event);
+      if (name === "end") close();
+    });
+    source.onerror = () => {
+      if (isClosed) return;
+      if (isOver()) {
+        close();
+        return;
+      }
+      online(false);
+      if (source.readyState === EventSource.CLOSED) timer = setTimeout(open, 1000);
+    };
+  };
+  // A browser has six lines to a server for all tabs: one that nobody looks at gives its own back.
+  const turned = () => {
+    if (document.hidden) {
+      clearTimeout(timer);
+      source.close();
+    } else if (source.readyState === EventSource.CLOSED) open();
+  };
+  const close = () => {
+    isClosed = true;
+    clearTimeout(timer);
+    document.removeEventListener("visibilitychange", turned);
+    source.close();
+  };
+  document.addEventListener("visibilitychange", turned);
+  open();
+  return close;
+}
+
+function online(isThere) {
+  document.body.classList.toggle("offline", !isThere);
+  const line = $("line");
+  if (line && line.hidden !== isThere) line.hidden = isThere;
+}
+
+// ---- Pages -----------------------------------------------------------------------------------------------------
+
+/** Addresses with the pages that they show; the entry script fills it. */
+export const routes = [];
+export const shared = { me: /** @type {Me} */ ({ agents: [], user: {} }) };
+const rolesOf = () => shared.me.user?.roles ?? [];
+export const may = (/** @type {string[]} */ ...roles) => rolesOf().some((one) => one === "owner" || roles.includes(one));
+export let closers = [];
+export let turn = 0;
+
+export const to = (path) => BASE + path;
+export const runPath = (id) => `/runs/${encodeURIComponent(id)}`;
+export const local = (path, given, ...children) => h("a", { href: to(path), ...given }, ...children);
+
+export function go(path, { replace = false } = {}) {
+  history[replace ? "replaceState" : "pushState"](null, "", to(path));
+  show();
+}
+
+export async function show({ isBack = false } = {}) {
+  turn += 1;
+  const mine = turn;
+  for (const close of closers) close();
+  closers = [];
+  const path = location.pathname.slice(BASE.length) || "/";
+  const main = $("main");
+  const page = {
+    main,
+    query: new URLSearchParams(location.search),
+    isThere: () => turn === mine,
+    closing: (close) => (turn === mine ? closers.push(close) : close()),
+    title: (text) => (document.title = `${text} · upshot`),
+  };
+  for (const link of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("nav a"))) {
+    const isHere = link.dataset.at === "/" ? path === "/" || path.startsWith("/runs") : path.startsWith(link.dataset.at);
+    link.toggleAttribute("aria-current", isHere);
+    if (isHere) link.setAttribute("aria-current", "page");
+  }
+  main.setAttribute("aria-busy", "true");
+  try {
+    for (const [pattern, draw] of routes) {
+      const found = pattern.exec(path);
+      if (found) {
+        await draw(page, ...found.slice(1).map(decodeURIComponent));
+        return;
+      }
+    }
+    fill(main, h("h1", "No such page"), h("p", local("/", null, "To the runs")));
+  } catch (error) {
+    if (page.isThere()) trouble(main, error);
+  } finally {
+    if (page.isThere()) {
+      main.removeAttribute("aria-busy");
+      if (!isBack) scrollTo(0, 0);
+    }
+  }
+}
+
+export function trouble(main, error) {
+  const isLost = error.status === 0 || error.status === 503;
+  fill(main, h("h1", error.status === 401 ? "Nobody is signed in" : error.status === 404 ? "Not there" : "That did not work"), h("p", error.message),
+    error.status === 401 ? h("p", "Open the address again that ", h("code", "upshot serve"), " printed.") : null,
+    h("p", h("button", { type: "button", onclick: () => show() }, "Try again")));
+  if (!(error instanceof Refusal)) console.error(error);
+  if (isLost) {
+    const timer = setTimeout(show, 2000);
+    closers.push(() => clearTimeout(timer));
+  }
+}
+
+export function header() {
+  const isWorker = shared.me.agents.length > 0;
+  fill($("top"),
+    local("/", { class: "brand", "aria-label": "upshot, runs" }, "upshot"),
+    h("nav", { "aria-label": "Pages" },
+      local("/", { "data-at": "/" }, "Runs"),
+      local("/inbox", { "data-at": "/inbox" }, "Inbox", h("span", { id: "waits" })),
+      isWorker && local("/conversations", { "data-at": "/c" }, "Chat")),
+    h("span.grow"),
+    h("span", { id: "line", hidden: true, role: "status" }, "Line lost; going on by itself"),
+    h("span.quiet.who", { title: rolesOf().join(", ") }, shared.me.user?.id ?? ""),
+    h("button.plain", { type: "button", "aria-label": "Keyboard", title: "Keyboard (?)", onclick: help }, "?"));
+  waits(shared.me.waits);
+}
+
+export function waits(n) {
+  shared.me.waits = n;
+  const node = $("waits");
+  if (node) fill(node, n ? h("span.count", { "aria-label": `${n} wait` }, n > 99 ? "99+" : String(n)) : "");
+}
+
+const HELP = [["j, k", "next, previous row"], ["Enter", "open it"], ["g then r, i, c", "Runs, Inbox, Chat"], ["/", "search"],
+  ["a", "approve (inbox)"], ["d", "deny, with a reason"], ["e", "edit the arguments"], ["n", "not now"], ["f", "follow the run’s end (run)"], ["Esc", "close"]];
+
+export function help() {
+  const box = h("dialog", { "aria-labelledby": "help-title", onclose: () => box.remove() }, h("h2", { id: "help-title" }, "Keyboard"),
+    h("dl.keys", HELP.map(([key, text]) => h("div", h("dt", h("kbd", key)), h("dd", text)))),
+    h("form", { method: "dialog" }, h("button", "Close")));
+  document.body.append(box);
+  box.showModal();
+}
+
+/** Calls *changed* now and then when the list of runs or the inbox may have changed. */
+export function live(page, changed) {
+  let timer = 0;
+  page.closing(() => clearTimeout(timer));
+  const soon = () => {
+    if (!timer) timer = setTimeout(async () => {
+      timer = 0;
+      try {
+        if (page.isThere()) await changed();
+      } catch (error) {
+        if (error.status === 0) soon();
+      }
+    }, 300);
+  };
+  listeners.add(soon);
+  page.closing(() => listeners.delete(soon));
+}
+
+export const listeners = new Set();
+
+export const listQuery = (given) => {
+  const out = new URLSearchParams();
+  for (const [name, value] of Object.entries(given)) if (value) out.set(name, value);
+  const text = out.toString();
+  return text ? `?${text}` : "";
+};
+
+/** j and k go through rows. */
+export function rows(page, list) {
+  page.closing(keys((key, event) => {
+    if (key !== "j" && key !== "k") return false;
+    const all = list();
+    const at = all.findIndex((one) => one.contains(document.activeElement));
+    const next = all[Math.min(all.length - 1, Math.max(0, at + (key === "j" ? 1 : -1)))];
+    event.preventDefault();
+    next?.focus();
+    next?.scrollIntoView({ block: "nearest" });
+    return true;
+  }));
+}
+
+export const handlers = [];
+
+export function keys(handler) {
+  handlers.unshift(handler);
+  return () => handlers.splice(handlers.indexOf(handler), 1);
+}
+
+export function confirmed(question, yes) {
+  return new Promise((done) => {
+    const box = h("dialog", { "aria-label": question, onclose: () => {
+      done(box.returnValue === "yes");
+      box.remove();
+    } }, h("p", question), h("form.actions", { method: "dialog" }, h("button", { value: "no" }, "Back"), h("button.danger", { value: "yes" }, yes)));
+    document.body.append(box);
+    box.showModal();
+  });
+}
+
+export function asked(question, label, given = "") {
+  return new Promise((done) => {
+    const field = h("input", { value: given, required: true, "aria-label": label, placeholder: label });
+    const box = h("dialog", { "aria-label": question, onclose: () => {
+      done(box.returnValue === "yes" ? field.value.trim() : "");
+      box.remove();
+    } }, h("p", question), h("form", { method: "dialog" }, field, h("div.actions", h("button", { value: "no", formnovalidate: true }, "Back"), h("button.primary", { value: "yes" }, "Go"))));
+    document.body.append(box);
+    box.showModal();
+    field.focus();
+  });
+}
