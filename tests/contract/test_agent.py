@@ -137,7 +137,8 @@ def test_a_field_of_another_type_is_named_with_what_to_give(
 
 def test_its_spec_has_its_names() -> None:
     model: Any = Named()
-    tools: Any = [Look(), refund, "search", [Look(), "deep"]]
+    look = Look()
+    tools: Any = [look, refund, "search", [look, "deep"]]
     agent: Agent[str] = Agent(
         "support",
         name="Support",
@@ -235,3 +236,37 @@ def test_a_spec_says_that_it_lacks_what_a_hand_off_had_besides_its_id() -> None:
     for handoff in guarded:
         assert Agent("a", handoffs=[handoff]).spec().omitted == ("handoffs",)
     assert Agent("a", handoffs=["b", Handoff("c"), Agent("d")]).spec().omitted == ()
+
+
+def _named_look(result: str) -> Any:
+    def look() -> str:
+        return result
+
+    return look
+
+
+def _in_parts() -> Iterator[int]:
+    yield 1
+
+
+@pytest.mark.parametrize(
+    ("tools", "message"),
+    [
+        ([lambda: 1], "has no name: give one with tool"),
+        ([_in_parts], "'_in_parts' is a generator"),
+        ([int], "'int' is a class"),
+        ([_named_look("a"), [_named_look("b")]], "two tools are called 'look'"),
+        ([{"name": "look"}], "'look' is a description without a function"),
+        ([None], "None is not a tool"),
+    ],
+    ids=["lambda", "generator", "class", "one_name_twice", "schema", "none"],
+)
+def test_what_cannot_be_a_tool_is_refused_where_it_is_given(tools: Any, message: str) -> None:
+    with pytest.raises(Misuse, match=message):
+        Agent("a", tools=tools)
+
+
+def test_tools_that_can_be_read_once_only_are_kept() -> None:
+    tools: Any = [(one for one in [_named_look("a")])]
+    agent = Agent("a", tools=tools)
+    assert agent.spec().tools == agent.spec().tools == ("look",)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, fields
 from functools import partial
@@ -20,6 +21,7 @@ import upshot.contract.base.enums as word_field
 from tests.docs.test_pages import ROOT
 from upshot.contract import DELTAS
 from upshot.models import PROVIDERS
+from upshot.models.providers import ALIASES
 from upshot.runs.plan import Plan, ResumeOptions, RunOptions
 
 __all__ = ["PAGES", "filled", "words_of"]
@@ -134,9 +136,12 @@ def event_row(kind: Any) -> tuple[str, ...]:
 
 def providers() -> str:
     """The providers of models."""
+    aliases = defaultdict[str, list[str]](list)
+    for alias, name in ALIASES.items():
+        aliases[name].append(alias)
     rows = [
         (
-            f"`{one.name}`",
+            " or ".join(f"`{name}`" for name in (one.name, *aliases[one.name])),
             f"`{one.key_variable}`" if one.key_variable else "none",
             ", ".join((one.surface, *one.other_surfaces)),
             f"`{one.base_url}`" if one.base_url else "given by `base_url=`",

@@ -13,7 +13,11 @@ from upshot.contract.base.checks import (
     Allowed,
     check_argument,
     check_arguments,
+    check_function,
+    check_tool_item,
     engine_hint,
+    name_of_function,
+    two_tools,
 )
 from upshot.contract.base.structs import ArgumentsMeta, JsonObject
 from upshot.contract.settings import Budget, Compaction, ModelSettings, Retry
@@ -106,8 +110,9 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
             session ends. If it raises, the run fails before a model is asked.
 
     Raises:
-        Misuse: The id is empty, a field has the wrong type, an item of handoffs is not a
-            Handoff, an Agent or an id, or two hand-offs share a tool name.
+        Misuse: The id is empty, a field has the wrong type, an item of tools cannot be a tool, an
+            item of handoffs is not a Handoff, an Agent or an id, or two tools or two hand-offs
+            share a name.
     """
 
     id: str
@@ -138,6 +143,8 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
             items = fields[name]
             if items is not None and not isinstance(items, tuple):
                 object.__setattr__(self, name, tuple(cast("Iterable[object]", items)))
+        if self.tools:
+            object.__setattr__(self, "tools", _read_tools(self.tools, {}))
         _check_handoffs(self)
 
     if not TYPE_CHECKING:
@@ -232,6 +239,34 @@ def _check_handoffs(agent: Agent[Any]) -> None:
                 f"{handoff.to_agent_id!r}): give one of them a tool_name"
             )
         taken[name] = handoff.to_agent_id
+
+
+def _read_tools(items: Iterable[object], taken: dict[str, object]) -> tuple[object, ...]:
+    """Return *items* with iterators read to their end; *taken* collects the tools by name.
+
+    Raises:
+        Misuse: An item cannot be a tool, or two have one name.
+    """
+    found: list[object] = []
+    for item in items:
+        check_tool_item(item)
+        if not isinstance(item, str):
+            if hasattr(item, "parameters") or callable(item):
+                _take_name(item, taken)
+            else:
+                inner = _read_tools(cast("Iterable[object]", item), taken)
+                item = inner if isinstance(item, Iterator) else item  # noqa: PLW2901
+        found.append(item)
+    return tuple(found)
+
+
+def _take_name(item: object, taken: dict[str, object]) -> None:
+    name: object = getattr(item, "name", None)
+    if not isinstance(name, str):
+        name = name_of_function(cast("Callable[..., object]", item))
+        check_function(item, name)
+    if taken.setdefault(name, item) != item:
+        raise two_tools(name)
 
 
 def _tool_names(items: Iterable[object]) -> Iterator[str]:

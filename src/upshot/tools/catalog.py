@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache
 from types import FunctionType
 from typing import cast
 
-from upshot.contract.base.checks import did_you_mean
+from upshot.contract.base.checks import check_tool_item, did_you_mean, two_tools
 from upshot.contract.tool_calls import ToolSpec
 from upshot.errors import Misuse
 from upshot.tools.artifacts import READER_NAME
@@ -36,7 +36,7 @@ class ToolCatalog:
         self.tools: dict[str, Tool] = {}
         for one in tools:
             if self.tools.setdefault(one.name, one) is not one:
-                raise Misuse(f"two tools are called {one.name!r}: give one of them another name")
+                raise two_tools(one.name)
             # A parameter that no schema can describe is told now, and not in the middle of a run.
             one.parameters  # noqa: B018
         if READER_NAME in self.tools:
@@ -99,25 +99,12 @@ def _resolve(item: object, named: Mapping[str, Tool]) -> Iterable[Tool]:
             hint = did_you_mean(item, named, f"known are: {', '.join(named) or 'none'}")
             raise Misuse(f"there is no tool {item!r}; {hint}")
         return (named[item],)
-    if isinstance(item, Mapping):
-        raise Misuse(
-            f"{_shown(cast('Mapping[str, object]', item))} is a description without a function: "
-            "give Tool.from_schema(name, description, parameters, call)"
-        )
+    check_tool_item(item)
     if isinstance(item, FunctionType):
         return (_tool_of(item),)
     if callable(item):
         return (tool(item),)
-    if isinstance(item, Iterable):
-        return _flatten(cast("Iterable[object]", item), named)
-    raise Misuse(f"{item!r} is not a tool: give a function, a Tool, a tool set or a name")
-
-
-def _shown(item: Mapping[str, object]) -> str:
-    # A provider's form of a tool has its name one level down.
-    inner = item.get("function", item)
-    name = cast("Mapping[str, object]", inner).get("name") if isinstance(inner, Mapping) else None
-    return f"{name!r:.60}" if name else f"{item!r:.60}"
+    return _flatten(cast("Iterable[object]", item), named)
 
 
 @lru_cache(maxsize=_KEPT)

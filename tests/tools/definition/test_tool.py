@@ -347,3 +347,46 @@ def test_defining_a_tool_loads_no_heavy_library():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == "[]"
+
+
+_HALF_IMPORTED = """
+import sys, threading
+from importlib.machinery import PathFinder, SourceFileLoader
+import upshot
+
+reached, go_on = threading.Event(), threading.Event()
+
+class Held(SourceFileLoader):
+    def exec_module(self, module):
+        reached.set()
+        go_on.wait()
+        super().exec_module(module)
+
+class Hold:
+    def find_spec(self, name, path=None, target=None):
+        if name != sys.argv[1]:
+            return None
+        spec = PathFinder.find_spec(name, path)
+        spec.loader = Held(name, spec.origin)
+        return spec
+
+sys.meta_path.insert(0, Hold())
+importing = threading.Thread(target=__import__, args=("pydantic.fields",))
+importing.start()
+reached.wait()
+try:
+    @upshot.tool
+    def look(text: str, size: int = 1) -> str: ...
+    print(sorted(look.parameters["properties"]))
+finally:
+    go_on.set()
+    importing.join()
+"""
+
+
+@pytest.mark.parametrize("module", ["pydantic._migration", "pydantic.fields", "annotated_types"])
+def test_a_tool_is_made_while_another_thread_imports_pydantic(module: str) -> None:
+    made = subprocess.run(
+        [sys.executable, "-c", _HALF_IMPORTED, module], capture_output=True, text=True, check=False
+    )
+    assert made.stdout == "['size', 'text']\n", made.stderr

@@ -8,6 +8,7 @@ one argument; ``check_arguments`` compares the arguments of a function with a ta
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping
@@ -250,6 +251,66 @@ def check_amount(
         least = "at least 0" if above is None else f"above {above:g}"
         wanted = f"a number of {unit} {least}{_or_none(none)}"
         raise Misuse(f"{what} must be {wanted}, got {shown(value)}")
+
+
+def name_of_function(function: Callable[..., object]) -> str:
+    """Return the name of a function that is to be a tool.
+
+    Raises:
+        Misuse: It has none, such as a lambda.
+    """
+    name = getattr(function, "__name__", "")
+    if not name or name == "<lambda>":
+        raise Misuse(f"{function!r} has no name: give one with tool(name=...)")
+    return str(name)
+
+
+def check_tool_item(item: object) -> None:
+    """Check an item of a list of tools.
+
+    Raises:
+        Misuse: It is no function, Tool, tool set or name.
+    """
+    if isinstance(item, Mapping):
+        raise Misuse(
+            f"{_name_in(cast('Mapping[str, object]', item))} is a description without a function: "
+            "give Tool.from_schema(name, description, parameters, call)"
+        )
+    if not (callable(item) or isinstance(item, str | Iterable) or hasattr(item, "parameters")):
+        raise Misuse(f"{item!r} is not a tool: give a function, a Tool, a tool set or a name")
+
+
+def _name_in(description: Mapping[str, object]) -> str:
+    # A provider's form of a tool has its name one level down.
+    inner = description.get("function", description)
+    name = cast("Mapping[str, object]", inner).get("name") if isinstance(inner, Mapping) else None
+    return f"{name!r:.60}" if name else f"{description!r:.60}"
+
+
+def two_tools(name: str) -> Misuse:
+    """The mistake of giving two different tools one name."""
+    return Misuse(f"two tools are called {name!r}: give one of them another name")
+
+
+def check_function(function: object, name: str) -> None:
+    """Check a callable that is to be a tool.
+
+    Raises:
+        Misuse: It is a class or a generator.
+    """
+    if isinstance(function, type):
+        raise Misuse(f"{name!r} is a class: make a tool of a function or a method")
+    check_no_generator(function, name)
+
+
+def check_no_generator(function: object, name: str) -> None:
+    """Check that the function of a tool returns one value.
+
+    Raises:
+        Misuse: It is a generator.
+    """
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise Misuse(f"tool {name!r} is a generator: return one value, such as a list")
 
 
 def _or_none(none: str) -> str:

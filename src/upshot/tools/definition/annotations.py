@@ -92,8 +92,8 @@ def copy_json(value: Json) -> Json:
 
 def is_field_info(value: object) -> TypeGuard[FieldInfo]:
     """Whether *value* is what pydantic's ``Field(...)`` gives; never loads pydantic."""
-    module = sys.modules.get("pydantic.fields")
-    return module is not None and isinstance(value, module.FieldInfo)
+    kind = _loaded_class("pydantic.fields", "FieldInfo")
+    return kind is not None and isinstance(value, kind)
 
 
 def with_field_info(annotation: object, default: object) -> object:
@@ -101,17 +101,25 @@ def with_field_info(annotation: object, default: object) -> object:
     return Annotated[annotation, default] if is_field_info(default) else annotation
 
 
+def _loaded_class(module: str, name: str) -> type | None:
+    """The class *name* of *module*, None while that has not loaded it.
+
+    Another thread may be importing the module: no annotation can use the class before it is there.
+    """
+    return getattr(sys.modules.get(module), name, None)
+
+
 def _is_of_pydantic(annotation: object) -> bool:
     """Whether pydantic has to read *annotation*."""
-    module = sys.modules.get("pydantic")
-    if module is None and "annotated_types" not in sys.modules:
+    is_loaded = "pydantic" in sys.modules
+    if not is_loaded and _module() is None:
         return False
-    if module is not None and _uses_pydantic(annotation, module):
+    if is_loaded and _uses_pydantic(annotation):
         return True
 
     for kind in _classes_in(annotation, set()):
         for name, hint in _hints_of(kind).items():
-            if module is not None and (holds_constraints(hint) or _uses_pydantic(hint, module)):
+            if is_loaded and (holds_constraints(hint) or _uses_pydantic(hint)):
                 # msgspec reads the fields of a class by itself, and neither of these.
                 return not issubclass(kind, msgspec.Struct) or _refuse(kind, name)
             if holds_constraints(hint):
@@ -123,8 +131,9 @@ def _refuse(kind: type, name: str) -> NoReturn:
     raise TypeError(f"{kind.__name__}.{name} is annotated with what msgspec does not read")
 
 
-def _uses_pydantic(annotation: object, module: ModuleType) -> bool:
-    if isinstance(annotation, type) and issubclass(annotation, module.BaseModel):
+def _uses_pydantic(annotation: object) -> bool:
+    base = _loaded_class("pydantic.main", "BaseModel")
+    if base is not None and isinstance(annotation, type) and issubclass(annotation, base):
         return True
     if is_field_info(annotation):
         return True
@@ -134,7 +143,7 @@ def _uses_pydantic(annotation: object, module: ModuleType) -> bool:
     if any(getattr(one, "func", None) for one in getattr(annotation, "__metadata__", ())):
         # A predicate: no schema can tell it, but pydantic can hold a value to it.
         return True
-    return any(_uses_pydantic(one, module) for one in get_args(annotation))
+    return any(map(_uses_pydantic, get_args(annotation)))
 
 
 def _classes_in(annotation: object, seen: set[type]) -> Iterator[type]:

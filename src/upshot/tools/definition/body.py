@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast, get_args, get_origin
 
+from upshot.contract.base.checks import check_no_generator
 from upshot.contract.base.json_values import UnserializableError, to_free_json
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.tool_context import ToolContext
@@ -446,8 +447,7 @@ def _read_schema(name: str, parameters: object) -> JsonObject:
 def _read_call(name: str, call: object) -> Callable[..., object]:
     if not callable(call):
         raise Misuse(f"tool {name!r}: call is {call!r:.100}; give a function of the arguments")
-    if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
-        raise Misuse(f"tool {name!r} is a generator: return one value, such as a list")
+    check_no_generator(call, name)
     try:
         signature = inspect.signature(call)
     except (TypeError, ValueError):

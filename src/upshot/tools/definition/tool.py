@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Concatenate, Generic, Literal, TypeAlias, cast
 
 from msgspec import to_builtins
 
+from upshot.contract.base.checks import check_function, name_of_function
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.pending import Audience
@@ -415,8 +415,10 @@ def tool(
     def make(function: Callable[P, R_co]) -> Tool[P, R_co]:
         if not callable(function):
             raise Misuse(f"@tool takes a function, not {function!r}: options are keywords")
-        named = _name_of(function) if name is None else name
-        _check_function(function, named)
+        named = name_of_function(function) if name is None else name
+        if isinstance(function, Tool):
+            raise Misuse(f"{named!r} is a tool already: use .but(...) to change it")
+        check_function(function, named)
         made = Tool(
             named,
             FunctionBody(function, named),
@@ -431,19 +433,3 @@ def tool(
 
 _INNER = ("name", "body", "about")
 _OPTIONS = ("name", "description", *(key for key in Tool.__dataclass_fields__ if key not in _INNER))
-
-
-def _name_of(function: Callable[..., object]) -> str:
-    name = getattr(function, "__name__", "")
-    if not name or name == "<lambda>":
-        raise Misuse(f"{function!r} has no name: give one with tool(name=...)")
-    return str(name)
-
-
-def _check_function(function: object, name: str) -> None:
-    if isinstance(function, Tool):
-        raise Misuse(f"{name!r} is a tool already: use .but(...) to change it")
-    if isinstance(function, type):
-        raise Misuse(f"{name!r} is a class: make a tool of a function or a method")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise Misuse(f"tool {name!r} is a generator: return one value, such as a list")
