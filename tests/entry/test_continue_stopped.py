@@ -12,7 +12,9 @@ import pytest
 from tests.runs.kit import Ordered, kinds, log_of
 from upshot import (
     Agent,
+    AgentError,
     AgentResult,
+    ErrorCode,
     Graph,
     GraphEngine,
     Handoff,
@@ -21,6 +23,7 @@ from upshot import (
     Misuse,
     ModelRequest,
     ModelResponse,
+    ModelRetried,
     Request,
     ScriptedModel,
     ScriptEngine,
@@ -38,6 +41,7 @@ from upshot import (
 )
 from upshot.contract.message import CUT
 from upshot.entry.resume import read_past
+from upshot.journal import MemoryJournal
 from upshot.state.stored_events import result_of
 
 GO = Request("Write to ann and bob.", run_id="r1")
@@ -219,6 +223,22 @@ async def test_a_reply_that_was_cut_is_not_taken_for_the_answer(how: Status) -> 
         "Your reply was cut off there. Go on.",
     ]
     assert (result.content, result.success) == ("the end.", True)
+
+
+@BOTH
+async def test_a_try_that_was_only_waited_for_is_not_counted_when_the_run_goes_on(
+    how: Status,
+) -> None:
+    busy = AgentError(ErrorCode.SERVER_ERROR, "Busy.", retryable=True)
+    model, journal = ScriptedModel([busy, "Done."]), MemoryJournal()
+    agent: Agent[Any] = Agent("a", model=model)
+    async with start(agent, GO, journal=journal) as live:
+        async for event in live:
+            if isinstance(event, ModelRetried):
+                STOPS[how](live)
+        assert (await live.result()).usage.api_calls == 1
+    result = await resume("r1", agent, journal=journal, continue_stopped=True)
+    assert (result.content, result.usage.api_calls) == ("Done.", 2)
 
 
 async def test_other_ends_are_final(tmp_path: Path) -> None:

@@ -41,7 +41,13 @@ from upshot.contract.events import (
     Warned,
 )
 from upshot.contract.message import Artifact, Message, Unknown
-from upshot.contract.model_calls import ModelReplied, ModelResponse, ModelRetried, ModelStarted
+from upshot.contract.model_calls import (
+    ModelReplied,
+    ModelResponse,
+    ModelRetried,
+    ModelStarted,
+    counted,
+)
 from upshot.contract.pending import (
     Answer,
     Approve,
@@ -723,12 +729,22 @@ class RunState(msgspec.Struct, eq=False):
         # Of what waits nothing was under way that nobody knows the use of.
         self.lost_calls -= self.failed_calls.waiting_at(event.time)
 
+    def _answered_calls(self) -> int:
+        """How many model calls the log has an answer to, child runs included."""
+        answered = (*self.responses, *(event.response for event in self.reported))
+        inside = sum(spent.usage.api_calls for spent in self.children.values() if spent)
+        return inside + sum(counted(response).usage.api_calls for response in answered)
+
     def _run_settled(self, event: RunSettled) -> None:
         if not self.is_live:
             # In the session itself nobody reads it here, and what it holds leads back to the run.
             is_literal = event.result.pending or "pending" in event.literal
             self._pending = event.result.pending if is_literal else self.open_pending()
             self.last_settled = event
+            if self.lost_calls:
+                # The session knew whether a failed try had been followed by another one.
+                unanswered = event.result.usage.api_calls - self._answered_calls()
+                self.lost_calls = min(self.lost_calls, max(0, unanswered))
         # What is still waited for then is asked anew, whatever was answered to it before.
         self.answered = frozenset()
 

@@ -1,0 +1,126 @@
+"""``python -m tests.whole [COUNT] [SEED]``: makes COUNT random runs and holds each against the truth."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+from collections import Counter
+from contextlib import AsyncExitStack, aclosing
+from itertools import count
+
+from tests.whole.case import Case, make_case
+from tests.whole.checks import essence, faults_of
+from tests.whole.paths import Outcome, run_case
+from tests.whole.provider import Provider, World
+from tests.whole.world import Life
+from upshot import open_journal
+from upshot.clock import SYSTEM_CLOCK
+from upshot.journal import MemoryJournal
+from upshot.models import AiohttpTransport
+from upshot.sim.http_server import Listener
+
+
+NEWLINE = "\n"
+
+
+class Bench:
+    """A provider, a transport and a folder for the lives of cases."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self._numbers = folder, count()
+        self._provider, self._port, self._transport = Provider(), 0, AiohttpTransport()
+
+    async def open(self) -> Listener:
+        """Start the provider."""
+        listener = Listener(self._provider, lambda received: None, SYSTEM_CLOCK)
+        self._port = await listener.open("127.0.0.1", 0)
+        return listener
+
+    async def live(self, case: Case, path: str) -> tuple[Outcome, list[str]]:
+        """Run *case* by *path*; gives what it led to and all that is wrong with it."""
+        number = next(self._numbers)
+        folder = os.path.join(self._folder, str(number))
+        os.mkdir(folder)
+        world = World(number, case)
+        self._provider.worlds[number] = world
+        life = Life(world, folder, self._port, self._transport)
+        try:
+            async with AsyncExitStack() as stack:
+                journal = MemoryJournal() if case.journal else None
+                if case.journal == "sqlite":
+                    journal = await stack.enter_async_context(open_journal(life.journal))
+                outcome = await run_case(life, path, journal)
+                return outcome, [f"by {path}: {one}" for one in await faults_of(life, outcome)]
+        finally:
+            del self._provider.worlds[number]
+            shutil.rmtree(folder, ignore_errors=True)
+
+    async def judge(self, seed: int) -> list[str]:
+        """All that is wrong with the case of number *seed*."""
+        case = make_case(seed)
+        try:
+            outcome, found = await self.live(case, case.path)
+            if case.is_calm and case.path != "run":
+                plain, more = await self.live(case, "run")
+                found += more
+                found += _differences(case.path, essence(outcome.result), essence(plain.result))
+        except Exception:
+            found = [traceback.format_exc()]
+        return found
+
+
+def _differences(path: str, one: dict[str, object], other: dict[str, object]) -> list[str]:
+    return [
+        f"{key} by {path} is {one[key]}, by run {other[key]}"
+        for key in one
+        if one[key] != other[key]
+    ]
+
+
+async def search(seeds: list[int], folder: str) -> Counter[str]:
+    """Judge the cases of *seeds*; gives how many were sound and broken, by path."""
+    bench, ends = Bench(folder), Counter[str]()
+    listener = await bench.open()
+    try:
+        async with aclosing(bench._transport):
+            for seed in seeds:
+                found = await bench.judge(seed)
+                ends["broken" if found else "sound"] += 1
+                if found:
+                    report(seed, found, brief=len(seeds) > 20)
+    finally:
+        await listener.aclose()
+    return ends
+
+
+def report(seed: int, found: list[str], *, brief: bool = False) -> None:
+    """Say what is wrong, and how to see it again."""
+    print(f"-- case {seed}; again: make whole COUNT=1 SEED={seed}")
+    for one in found:
+        print(f"   {' ... '.join(one.split(NEWLINE)[-4:])[-600:] if brief else one}")
+    if not brief:
+        print(make_case(seed).describe())
+    sys.stdout.flush()
+
+
+def main(arguments: list[str]) -> int:
+    """Judge so many cases (2,000), from a number (random)."""
+    many = int(arguments[0]) if arguments else 2000
+    first = int(arguments[1]) if len(arguments) > 1 else random.SystemRandom().randrange(2**32)
+    began = time.monotonic()
+    place = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    with tempfile.TemporaryDirectory(dir=place) as folder:
+        ends = asyncio.run(search(list(range(first, first + many)), folder))
+    took = time.monotonic() - began
+    print(f"{many} cases from {first} in {took:.0f} s: {ends['broken']} broken")
+    return 1 if ends["broken"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
