@@ -10,6 +10,7 @@ import pytest
 from tests.runs.kit import Ordered, measured
 from upshot import (
     Agent,
+    AgentError,
     Budget,
     Cost,
     ErrorCode,
@@ -96,6 +97,16 @@ async def test_usage_and_cost_are_of_all() -> None:
     assert result.usage.total_tokens == 30
     assert result.cost is not None
     assert result.cost.total == Decimal("0.75")
+
+
+async def test_a_call_that_was_refused_misses_no_price() -> None:
+    denied = AgentError(ErrorCode.AUTH_ERROR, "No.", status_code=401)
+    asked = measured(None, to("tech"), cost=Cost(total=Decimal(1)))
+    first = scripted("triage", asked, handoffs=["tech"])
+    result = await run_with_handoffs([first, scripted("tech", denied)], "It crashes.")
+    assert result.usage.api_calls == 2
+    assert result.cost is not None
+    assert result.cost.unpriced_calls == 0
 
 
 async def test_a_budget_of_the_call_is_that_of_all() -> None:

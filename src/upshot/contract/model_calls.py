@@ -502,10 +502,24 @@ def counted(response: ModelResponse) -> CountedCall:
     return CountedCall(usage, response.cost, 1)
 
 
+def counted_run(usage: Usage, cost: Cost | None) -> CountedCall:
+    """How the calls of a run count of which only the sum is known.
+
+    Without a price none of them had one. Where no tokens are known either, all but the unmeasured
+    ones were refused and used nothing.
+    """
+    return CountedCall(usage, cost, usage.api_calls if usage else usage.unmeasured_calls)
+
+
+def costs_of(call: CountedCall) -> list[Cost | None]:
+    """The money for *call*, None for each price that is missing."""
+    return [None] * call.unpriced if call.cost is None else [call.cost]
+
+
 def sum_of(calls: Iterable[CountedCall]) -> tuple[Usage, Cost | None]:
     """Tokens and money of *calls*; None where none had a price."""
     usage, costs = NO_USAGE, list[Cost | None]()
     for call in calls:
         usage = usage + call.usage
-        costs += [None] * call.unpriced if call.cost is None else [call.cost]
+        costs += costs_of(call)
     return usage, Cost.of_calls(costs)

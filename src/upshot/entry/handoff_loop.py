@@ -32,7 +32,7 @@ from upshot.contract.base.structs import JsonObject
 from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import Event, RunStarted
 from upshot.contract.message import Message, Text
-from upshot.contract.model_calls import Request
+from upshot.contract.model_calls import Request, costs_of, counted_run
 from upshot.contract.pending import AnyAnswer
 from upshot.contract.protocols import Journal
 from upshot.contract.result import AgentResult
@@ -152,9 +152,9 @@ class HandoffChain(msgspec.Struct, kw_only=True):
     def add(self, agent_id: str, result: AgentResult[Any]) -> None:
         """Take note of a run that ended."""
         self.path = [*self.path, agent_id]
-        self.usage += result.usage
-        if result.usage.api_calls or result.cost is not None:
-            self.costs = [*self.costs, result.cost]
+        used = counted_run(result.usage, result.cost)
+        self.usage += used.usage
+        self.costs = [*self.costs, *costs_of(used)]
         if self.budget is not None:
             # Each run of the chain has a budget of its own, so what is left is passed on by hand.
             self.budget = _rest(self.budget, result)

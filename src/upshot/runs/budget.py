@@ -17,6 +17,7 @@ from upshot.contract.model_calls import (
     CountedCall,
     ModelResponse,
     counted,
+    counted_run,
     sum_of,
 )
 from upshot.contract.protocols import Clock
@@ -140,8 +141,7 @@ class RunBudget:
 
     def add_spent(self, usage: Usage, cost: Cost | None, tools: Mapping[str, int]) -> None:
         """Count what a run inside this one used in earlier sessions."""
-        # The log has the sum and not each call, so without a price none of them had one.
-        self._add(CountedCall(usage, cost, usage.api_calls))
+        self._add(counted_run(usage, cost))
         for name, calls in tools.items():
             self.count_tool(name, calls)
 

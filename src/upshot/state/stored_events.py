@@ -47,6 +47,7 @@ from upshot.contract.model_calls import (
     ModelStarted,
     RequestDigests,
     counted,
+    counted_run,
     sum_of,
 )
 from upshot.contract.pending import Pending, PendingApproval
@@ -738,7 +739,7 @@ def _calls_of(state: RunState) -> Iterable[CountedCall]:
     yield from (counted(event.response) for event in state.reported)
     for spent in state.children.values():
         if spent is not None:
-            yield CountedCall(spent.usage, spent.cost, spent.usage.api_calls)
+            yield counted_run(spent.usage, spent.cost)
     yield from [UNFINISHED] * state.lost_calls
 
 

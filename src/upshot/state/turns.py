@@ -20,6 +20,7 @@ from upshot.contract.base.structs import JsonObject
 from upshot.contract.conversation import Conversation, ConversationSummary
 from upshot.contract.events import REDACTED, BoardChanged, Event, SeedReference
 from upshot.contract.message import MAIN_CHANNEL, Message
+from upshot.contract.model_calls import CountedCall, counted_run, sum_of
 from upshot.contract.pending import Pending, PendingApproval, TaintOrigin
 from upshot.contract.protocols import RunSummary
 from upshot.contract.usage import Cost, Usage
@@ -425,13 +426,13 @@ def read_conversation(
 def summarised(id: str, runs: Sequence[RunSummary]) -> ConversationSummary:
     """The line of a conversation in the list; *runs* are its own, oldest first."""
     roots = [*roots_of(runs)]
-    costs = [run.cost for run in roots if run.usage.api_calls or run.cost is not None]
+    used = sum_of(counted_run(run.usage, run.cost) for run in roots)
     return ConversationSummary(
         id=id,
         title=runs[0].request,
         last_at=runs[-1].started_at,
         revision=max(run.revision for run in runs),
-        cost=Cost.of_calls(costs),
+        cost=used[1],
         waiting=sum(run.status == Status.INPUT_REQUIRED for run in roots),
     )
 
@@ -452,14 +453,13 @@ def used_in_all(
         state_of: Reads the log of one of them.
         without: A run that is left out, with its child runs; "" for none.
     """
-    usage, costs = Usage(), list[Cost | None]()
+    found: list[CountedCall] = []
     for run in roots_of(runs):
         if run.run_id != without:
             is_known = run.status != "running"
             used, cost = (run.usage, run.cost) if is_known else used_in(state_of(run.run_id))
-            usage += used
-            costs += [cost] if used.api_calls or cost is not None else []
-    return usage, Cost.of_calls(costs)
+            found.append(counted_run(used, cost))
+    return sum_of(found)
 
 
 def _turns_in(runs: Iterable[RunSummary]) -> dict[str, list[RunSummary]]:
