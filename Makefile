@@ -87,7 +87,7 @@ endef
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: fuzz chaos beside kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
+.PHONY: fuzz chaos whole beside kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
   fleet postgres release restate protocols chromium browser bench schema format clean
 
 help: ## list the targets
@@ -183,6 +183,9 @@ fuzz: $(DEV) ## read random replies for SECONDS=60; prints how to repeat what br
 
 chaos: $(DEV) ## make COUNT=100000 runs against a server that answers anything
 	@$(BIN)/python -m fuzz.chaos $(or $(COUNT),100000)
+
+whole: $(DEV) ## make COUNT=2000 random runs by every path, and hold each against what was billed and done
+	@$(BIN)/python -m tests.whole $(or $(COUNT),2000) $(SEED)
 
 stress: $(DEV) ## run the tests of time, processes and journals for SECONDS=600 on busy cores, frozen at random
 	@$(BIN)/python -m stress $(or $(SECONDS),600)

@@ -8,8 +8,10 @@ tells the provider how far a run is: ``~TASK.ATTEMPT.AGENT.TURN/PLACE``.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from functools import cache
+from typing import Any
 
 DIALECTS = {
     "chat": "openai:m",
@@ -74,6 +76,7 @@ class Reply:
     usage: str = "told"
     tokens: tuple[int, int] = (10, 5)
     faults: tuple[str, ...] = ()
+    other_faults: tuple[str, ...] = ()
     cut_at: float = 0.5
 
 
@@ -85,6 +88,11 @@ class Case:
         scripts: The replies by task, attempt and agent.
         tries: ``Retry.max_tries``; 1 is no retry.
         stop: At which step, and how: ("request" or "body", number, "cancel" or "interrupt").
+        engine: What drives it: "loop"; "handoff" from a to b; or one that has b and c as child
+            runs: "script" (b, then a itself), "graph" (b, then c), "machine" (the same), or "tool"
+            (a's tool runs b).
+        has_fallback: Whether a second model is asked where the first one fails.
+        kill: At which step its process is killed: "request", "body" or "done", and its number.
         path: How the run is made.
         readers: How many watch it, and at which event each joins.
         journal: "", "memory" or "sqlite".
@@ -97,6 +105,9 @@ class Case:
     tries: int
     path: str
     journal: str
+    engine: str = "loop"
+    has_fallback: bool = False
+    kill: tuple[str, int] | None = None
     readers: tuple[int, ...] = ()
     stop: tuple[str, int, str] | None = None
     revisions: int = 0
@@ -104,7 +115,7 @@ class Case:
     @property
     def is_calm(self) -> bool:
         """Whether it goes the same way each time."""
-        return self.stop is None
+        return self.stop is None and self.kill is None
 
     def describe(self) -> str:
         """The case, for people."""
@@ -117,6 +128,35 @@ class Case:
             elif field.name != "seed":
                 lines.append(f"  {field.name}: {value}")
         return "\n".join(lines)
+
+
+ENGINES = {
+    "loop": "a",
+    "handoff": "ab",
+    "script": "ba",
+    "graph": "bc",
+    "machine": "bc",
+    "tool": "ab",
+}
+"""The engines, and the agents that each asks, in order."""
+
+
+def calls_in(scripts: dict[str, tuple[Reply, ...]]) -> Iterator[Call]:
+    """All calls of *scripts*."""
+    return (call for script in scripts.values() for reply in script for call in reply.calls)
+
+
+def _with_way_to_b(scripts: dict[str, tuple[Reply, ...]], engine: str) -> dict[str, Any]:
+    """*scripts* in which agent a's last turn before its answer leads to agent b."""
+    key = script_key(0, 0, "a")
+    *others, last = scripts[key]
+    turn = len(others)
+    call = Call("ask_b" if engine == "tool" else "transfer_to_b", f"{key}.{turn}/0", f"b{turn}")
+    to_b = replace(last, calls=(call,), finish="")
+    if engine == "handoff":
+        return {**scripts, key: (*others, to_b)}
+    answer = replace(last, text=f"{key}.{turn + 1} Asked.", faults=(), other_faults=())
+    return {**scripts, key: (*others, to_b, answer)}
 
 
 def script_key(task: int, attempt: int, agent: str) -> str:
@@ -137,33 +177,32 @@ class _Maker:
         self._ids = 0
 
     def make(self) -> Case:
+        """The case."""
         rng = self._rng
         self._dialect = rng.choice([*DIALECTS])
         self._is_rough = rng.random() < 0.6
-        revisions = rng.choice((0, 0, 0, 0, 0, 1, 2))
+        engine = rng.choices([*ENGINES], weights=(8, 2, 2, 2, 2, 2))[0]
+        revisions = rng.choice((0, 0, 0, 1, 2)) if engine == "loop" else 0
+        self._has_fallback = rng.random() < 0.15
         scripts = {
-            script_key(0, attempt, "a"): self._script(0, attempt, "a")
+            script_key(0, attempt, agent): self._script(0, attempt, agent)
             for attempt in range(revisions + 1)
+            for agent in ENGINES[engine]
         }
-        stop = None
-        if rng.random() < 0.15:
-            where = rng.choice(("request", "body"))
-            stop = (where, rng.randint(1, 4), rng.choice(("cancel", "interrupt")))
-        path = rng.choice(("run", "run_sync", "start", "start", "resume"))
-        journal = rng.choice(("", "memory", "sqlite"))
-        parks = any(
-            call.answer.startswith("later")
-            for script in scripts.values()
-            for reply in script
-            for call in reply.calls
-        )
-        if (parks or path == "resume") and not journal:
-            journal = "memory"
-        if path == "resume":
+        if engine in ("handoff", "tool"):
+            scripts = _with_way_to_b(scripts, engine)
+        path = rng.choice(("run", "run_sync", "start", "start", "resume", "kill"))
+        stop = kill = None
+        if path == "kill":
+            kill = rng.choice(("request", "body", "done")), rng.randint(1, 4)
+        elif rng.random() < 0.15 or path == "resume":
+            way = rng.choice(("cancel", "interrupt"))
+            stop = rng.choice(("request", "body")), rng.randint(1, 4), way
+        parks = any(call.answer.startswith("later") for call in calls_in(scripts))
+        journal = rng.choice(("memory", "sqlite") if parks else ("", "memory", "sqlite"))
+        if path in ("resume", "kill"):
             journal = "sqlite"
-        readers = tuple(rng.randint(0, 9) for _ in range(rng.choice((0, 1, 3))))
-        if not journal:
-            readers = readers[:1]
+        readers = [rng.randint(0, 9) for _ in range(rng.choice((0, 1, 3)))]
         return Case(
             seed=self._seed,
             dialect=self._dialect,
@@ -171,7 +210,10 @@ class _Maker:
             tries=rng.choice((1, 2, 3)),
             path=path,
             journal=journal,
-            readers=readers if path == "start" else (),
+            engine=engine,
+            has_fallback=self._has_fallback,
+            kill=kill,
+            readers=tuple(readers if journal else readers[:1]) if path == "start" else (),
             stop=stop,
             revisions=revisions,
         )
@@ -189,15 +231,20 @@ class _Maker:
             faults = rng.choices([*FAULTS], k=rng.choice((1, 1, 1, 2, 3)))
         made = [self._call(f"{mark}/{place}") for place in range(rng.choice((1, 1, 2, 3)))]
         if self._is_rough and len(made) > 1 and rng.random() < 0.1:
-            made = [Call(**{**vars(one), "id": made[0].id}) for one in made]
+            made = [replace(one, id=made[0].id) for one in made]
         said = f"{mark} " + "Word after word. " * rng.choice((0, 1, 1, 5))
         return Reply(
             text=said,
             calls=tuple(made) if calls else (),
             finish="length" if self._is_rough and not calls and rng.random() < 0.1 else "",
-            usage=rng.choice(("zero", "missing")) if self._is_rough and rng.random() < 0.1 else "told",
+            usage=rng.choice(("zero", "missing"))
+            if self._is_rough and rng.random() < 0.1
+            else "told",
             tokens=(rng.randint(10, 999), rng.randint(1, 99)),
             faults=tuple(faults),
+            other_faults=tuple(rng.choices([*FAULTS], k=rng.choice((0, 1, 2))))
+            if self._has_fallback
+            else (),
             cut_at=rng.random(),
         )
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import jsonschema_rs
 
-from tests.whole.case import FAULTS, Case, script_key
+from tests.whole.case import ENGINES, FAULTS, Case, Reply, script_key
 from tests.whole.paths import Outcome
 from tests.whole.world import REPEATABLE, Life, is_write, tag_of
-from upshot import AgentResult, Status, ToolRecord, decode, encode, states
+from upshot import AgentResult, Status, ToolRecord, ToolSettled, decode, encode, states
 from upshot.contract.tool_calls import ToolArtifactReference, ToolExecutionResult
-from upshot.state.stored_events import result_of
+from upshot.models.fallback import FALLBACK_CODES
 
 SCHEMA = Path(__file__).parents[2] / "schema" / "upshot.schema.json"
 STOPPED = (Status.CANCELED, Status.INTERRUPTED)
@@ -27,20 +27,40 @@ async def faults_of(life: Life, outcome: Outcome) -> list[str]:
     found = [*life.world.strange]
     for result in outcome.results:
         found += _of_itself(result)
-    found += _of_money(life, outcome.result)
-    found += _of_effects(life, outcome.result)
+    found += _of_money(life, outcome.result, outcome.kills)
+    found += _of_effects(life, await records_of(outcome), has_all=outcome.journal is not None)
     found += _of_end(life, outcome.result)
+    known = [essence(one) for one in outcome.results]
     found += [
         f"reader {number} was shown another result"
         for number, shown in enumerate(outcome.shown)
-        if shown is not None and shown not in outcome.results
+        if shown is not None and life.case.engine != "handoff" and essence(shown) not in known
     ]
-    if outcome.journal is not None:
-        events = outcome.journal.events(life.run_id)
-        folded = [result_of(state) async for _, state in states(events)]
-        if folded[-1] != outcome.result:
-            found.append(f"its log gives another result: {folded[-1]}")
+    if (journal := outcome.journal) is not None:
+        again = await life.resume(outcome.result.run_id, journal=journal, **life.options())
+        if again != outcome.result:
+            found.append(f"its log gives another result: {differences(again, outcome.result)}")
     return found
+
+
+async def records_of(outcome: Outcome) -> dict[str, ToolRecord]:
+    """What the logs of all runs say of each call; without logs, what the result does."""
+    records = list(outcome.result.tool_records)
+    if (journal := outcome.journal) is not None:
+        records = [
+            event.record
+            for run in await journal.runs()
+            async for event, _ in states(journal.events(run.run_id))
+            if isinstance(event, ToolSettled)
+        ]
+    found = {tag: one for one in records if (tag := tag_of(one))}
+    return {tag: one for tag, one in found.items() if not one.tool_name.startswith("transfer_to")}
+
+
+def differences(one: Any, other: Any) -> str:
+    """In what two results differ."""
+    pairs = ((name, getattr(one, name), getattr(other, name)) for name in one.__struct_fields__)
+    return ", ".join(f"{name}: {a!r} {b!r}" for name, a, b in pairs if a != b)
 
 
 # -- the result by itself
@@ -80,7 +100,7 @@ def _of_itself(result: AgentResult[Any]) -> Iterator[str]:
 # -- tokens and money
 
 
-def _of_money(life: Life, result: AgentResult[Any]) -> Iterator[str]:
+def _of_money(life: Life, result: AgentResult[Any], kills: int) -> Iterator[str]:
     usage, bill = result.usage, life.world.bill
     told = [one for one in bill if one.is_told and not one.is_refused]
     untold = [one for one in bill if not one.is_told]
@@ -95,7 +115,8 @@ def _of_money(life: Life, result: AgentResult[Any]) -> Iterator[str]:
         least = (0, 0) if usage.unmeasured_calls else least
     if not (least[0] <= got[0] <= most[0] and least[1] <= got[1] <= most[1]):
         yield f"its usage is {got}, the bill says {least} to {most}: {bill}"
-    if usage.api_calls != len(bill):
+    # A process may have been killed before it asked.
+    if not len(bill) <= usage.api_calls <= len(bill) + kills:
         yield f"it tells of {usage.api_calls} model calls, the bill of {len(bill)}: {bill}"
     extra = usage.unmeasured_calls - len(untold)
     if extra < 0 or (extra and life.case.is_calm):
@@ -112,25 +133,16 @@ def _of_money(life: Life, result: AgentResult[Any]) -> Iterator[str]:
 # -- effects
 
 
-def _of_effects(life: Life, result: AgentResult[Any]) -> Iterator[str]:
+def _of_effects(life: Life, records: dict[str, ToolRecord], *, has_all: bool) -> Iterator[str]:
     book = life.book.read()
-    records = {tag_of(one): one for one in result.tool_records}
-    if life.case.revisions:
-        # Those of a discarded attempt are in its line.
-        records |= {tag: None for tag in book if _attempt(tag) != result.attempts - 1}
     for tag in book:
-        if tag not in records:
+        if has_all and tag not in records:
             yield f"{tag} took effect, and no record tells of it"
     for tag, record in records.items():
-        if record is not None and tag:
-            yield from _of_call(life.case, tag, record, book[tag])
+        yield from _of_call(tag, record, book[tag])
 
 
-def _attempt(tag: str) -> int:
-    return int(tag.split(".")[1])
-
-
-def _of_call(case: Case, tag: str, record: ToolRecord, done: int) -> Iterator[str]:
+def _of_call(tag: str, record: ToolRecord, done: int) -> Iterator[str]:
     effect, name = str(record.outcome.effect), record.tool_name
     said = f"{tag} ({name}, {record.outcome})"
     if effect != str(record.effect):
@@ -157,42 +169,68 @@ def _of_end(life: Life, result: AgentResult[Any]) -> Iterator[str]:
     case = life.case
     code = None if result.error is None else str(result.error.code)
     if not case.is_calm:
-        allowed = {"completed", "canceled", "interrupted", "failed"}
-        if str(result.status) not in allowed:
-            yield f"it ended {result.status}"
+        planted = {FAULTS[fault][0] for fault in faults_in(case)}
+        if code not in {None, "canceled", "interrupted", *planted}:
+            yield f"it ended with {code}, and only {planted} were planted: {result.error}"
         return
     expected, text = expected_end(case)
     if code != expected:
         yield f"it ended with {code}, and should with {expected}: {result.error}"
-    elif code is None and result.content != text:
+    elif code is None and case.engine in ("loop", "handoff") and result.content != text:
         yield f"it says {result.content!r}, and its model said {text!r}"
+
+
+def faults_in(case: Case) -> set[str]:
+    """All faults that are planted in *case*."""
+    replies = [reply for script in case.scripts.values() for reply in script]
+    return {fault for one in replies for fault in (*one.faults, *one.other_faults)}
 
 
 def expected_end(case: Case) -> tuple[str | None, str | None]:
     """The error's code with which a calm case ends, None for none; and its answer."""
     text = None
     for attempt in range(case.revisions + 1):
-        for reply in case.scripts[script_key(0, attempt, "a")]:
-            code = _fails(reply.faults, case.tries)
-            if code is not None:
-                return code, None
-            text = reply.text
+        for agent in ENGINES[case.engine]:
+            for reply in case.scripts[script_key(0, attempt, agent)]:
+                code = _fails(case, reply)
+                if code is not None and case.engine == "tool" and agent == "b":
+                    # The tool tells of it, and agent a goes on.
+                    break
+                if code is not None:
+                    return code, None
+                text = reply.text
     return None, text
 
 
-def _fails(faults: tuple[str, ...], tries: int) -> str | None:
-    """The code with which a model call fails that meets *faults* in turn, None if it does not."""
+def _fails(case: Case, reply: Reply) -> str | None:
+    """The code with which a model call fails that meets its faults in turn, None if it does not."""
+    faults, others = [*reply.faults], [*reply.other_faults]
     count, was_empty = 1, False
-    for fault in faults:
+    while True:
+        fault = _next(faults)
+        if case.has_fallback and fault and FAULTS[fault][0] in FALLBACK_CODES:
+            fault = _of_both(fault, _next(others))
+        if not fault:
+            return None
         code, retryable = FAULTS[fault]
         if fault == "empty":
             if was_empty:
                 return code
             was_empty = True
-        elif not retryable or count >= tries:
+        elif not retryable or count >= case.tries:
             return code
         count += 1
-    return None
+
+
+def _next(faults: list[str]) -> str:
+    return faults.pop(0) if faults else ""
+
+
+def _of_both(first: str, second: str) -> str:
+    """The fault that a fallback tells of, whose models met these two."""
+    if not second or FAULTS[second][0] not in FALLBACK_CODES or FAULTS[first][1]:
+        return second if not second or FAULTS[second][0] not in FALLBACK_CODES else first
+    return second if FAULTS[second][1] else first
 
 
 def essence(result: AgentResult[Any]) -> dict[str, Any]:
@@ -204,9 +242,7 @@ def essence(result: AgentResult[Any]) -> dict[str, Any]:
         "finish": result.finish_reason,
         "usage": result.usage,
         "cost": None if result.cost is None else result.cost.total,
-        "outcomes": [
-            (one.kind, one.tool_name, str(one.effect)) for one in result.tool_outcomes
-        ],
+        "outcomes": [(one.kind, one.tool_name, str(one.effect)) for one in result.tool_outcomes],
         "warnings": sorted(str(one.code) for one in result.warnings),
         "attempts": result.attempts,
     }

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
+import os
+import signal
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import upshot
+from tests.whole.case import make_case
+from tests.whole.provider import World
 from tests.whole.world import Life
-from upshot import AgentResult, Misuse, Request, RunSettled, Status
-from upshot.contract.protocols import Event
+from upshot import AgentResult, JournalError, Misuse, RunSettled, Status
+from upshot.models import AiohttpTransport
+
+PROCESSES = multiprocessing.get_context("forkserver")
+# A warm process: what a child needs is there when it begins.
+PROCESSES.set_forkserver_preload([__name__, "upshot.runs.session", "upshot.journal.sqlite"])
 
 
 @dataclass
@@ -23,38 +32,36 @@ class Outcome:
         journal: An open journal with the log, None if there is none.
         shown: The last result that each reader was shown, None if it was shown none.
         results: The results of all sessions, in order.
+        kills: How often its process was killed.
     """
 
     result: AgentResult[Any]
     journal: Any = None
-    shown: list[AgentResult[Any] | None] = field(default_factory=list)
-    results: list[AgentResult[Any]] = field(default_factory=list)
+    shown: list[AgentResult[Any] | None] = field(default_factory=list[AgentResult[Any] | None])
+    results: list[AgentResult[Any]] = field(default_factory=list[AgentResult[Any]])
+    kills: int = 0
 
 
-class Stopper:
-    """Stops the run at its step, once."""
+class Steps:
+    """Counts the steps of a life, and acts at one of them, once."""
 
-    def __init__(self, life: Life) -> None:
-        self._stop, self._count, self.live = life.case.stop, 0, None
+    def __init__(self, life: Life, at: tuple[str, int] | None, act: Callable[[], object]) -> None:
+        self._at, self._count, self._act = at, 0, act
         life.world.on_step = self.step
-        self._loop = asyncio.get_running_loop()
 
     def step(self, kind: str) -> None:
-        """Count a step, and stop if it is the one."""
-        if self._stop is None or kind != self._stop[0]:
+        """Count a step, and act if it is the one."""
+        if self._at is None or kind != self._at[0]:
             return
         self._count += 1
-        if self._count != self._stop[1]:
-            return
-        with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._go, self._stop[2])
+        if self._count == self._at[1]:
+            self._act()
 
-    def _go(self, way: str) -> None:
-        live: Any = self.live
-        if isinstance(live, asyncio.Task):
-            live.cancel()
-        elif live is not None:
-            getattr(live, way)()
+
+def stop_at_step(life: Life, live: Any) -> None:
+    """Have *live* stopped where the case says so."""
+    if (stop := life.case.stop) is not None:
+        Steps(life, stop[:2], getattr(live, stop[2]))
 
 
 async def read(live: Any, shown: list[AgentResult[Any] | None]) -> None:
@@ -68,16 +75,15 @@ async def read(live: Any, shown: list[AgentResult[Any] | None]) -> None:
 
 async def by_run(life: Life, journal: Any) -> Outcome:
     """``await run(...)``."""
-    return await _to_end(life, journal, lambda options: _started(life, options))
+    return await _to_end(life, journal, lambda options: _begun(life, options))
 
 
-async def _started(life: Life, options: dict[str, Any]) -> AgentResult[Any]:
+async def _begun(life: Life, options: dict[str, Any]) -> AgentResult[Any]:
     """A run that nobody watches, which can be stopped all the same."""
     if life.case.stop is None:
-        return await upshot.run(life.agent(), request(life), **options)
-    stopper = Stopper(life)
-    async with upshot.start(life.agent(), request(life), **options) as live:
-        stopper.live = live
+        return await life.begin(**options)
+    async with life.start(**options) as live:
+        stop_at_step(life, live)
         return await live.result()
 
 
@@ -85,12 +91,13 @@ async def by_run_sync(life: Life, journal: Any) -> Outcome:
     """``run_sync(...)`` in a thread, which has a loop of its own."""
 
     async def go(options: dict[str, Any]) -> AgentResult[Any]:
-        if life.case.stop is not None:
-            return await _started(life, options)
+        if life.case.stop is not None or life.case.engine == "handoff":
+            return await _begun(life, options)
         if life.case.journal == "sqlite":
             # An open journal belongs to its loop.
             options = {**options, "journal": life.journal}
-        return await asyncio.to_thread(upshot.run_sync, life.agent(), request(life), **options)
+        (agent,) = life.agents()
+        return await asyncio.to_thread(upshot.run_sync, agent, life.request(), **options)
 
     return await _to_end(life, journal, go)
 
@@ -100,37 +107,76 @@ async def by_start(life: Life, journal: Any) -> Outcome:
     shown: list[AgentResult[Any] | None] = []
 
     async def go(options: dict[str, Any]) -> AgentResult[Any]:
-        stopper, guests = Stopper(life), list[asyncio.Task[None]]()
-        first, *others = (*life.case.readers, 0)
-        async with upshot.start(life.agent(), request(life), **options) as live:
-            stopper.live = live
-            if not life.case.readers:
-                return await live.result()
-            own = asyncio.create_task(read(live, shown))
-            for joins in others[:-1]:
-                guests.append(asyncio.create_task(_guest(life, live, options["journal"], joins, shown)))
-            result = await live.result()
-            await asyncio.gather(own, *guests)
-        return result
+        readers = life.case.readers
+        async with life.start(**options) as live, asyncio.TaskGroup() as group:
+            stop_at_step(life, live)
+            if readers:
+                group.create_task(read(live, shown))
+            for joins in readers[1:]:
+                group.create_task(_guest(life, live, joins, shown, options))
+            return await live.result()
 
     return await _to_end(life, journal, go, shown)
 
 
-async def _guest(life: Life, live: Any, journal: Any, joins: int, shown: list[Any]) -> None:
+async def _guest(
+    life: Life, live: Any, joins: int, shown: list[Any], options: dict[str, Any]
+) -> None:
     """A further reader of a run that is under way."""
     for _ in range(joins * 5):
         await asyncio.sleep(0)
-    if live.done:
+    if live.done or life.case.engine == "handoff":
         return
     # The run may be ending meanwhile.
     with suppress(Misuse):
-        async with upshot.reopen(life.run_id, life.agent(), journal=journal) as guest:
+        (agent,) = life.agents()
+        async with upshot.reopen(life.run_id, agent, **options) as guest:
             await read(guest, shown)
 
 
 async def by_resume(life: Life, journal: Any) -> Outcome:
-    """A run that is cancelled at its stop, or parks, and goes on from the log as often as needed."""
-    return await _to_end(life, journal, lambda options: _started(life, options), goes_on=True)
+    """A run that is stopped, or parks, and goes on from the log as often as needed."""
+    return await _to_end(life, journal, lambda options: _begun(life, options), goes_on=True)
+
+
+async def by_kill(life: Life, journal: Any) -> Outcome:
+    """A run whose process is killed, and which goes on in this one."""
+    seat = (life.case.seed, life.world.number, life.folder, life.port)
+    process = PROCESSES.Process(target=be_killed, args=seat, daemon=True)
+    ended = asyncio.get_running_loop().create_future()
+    process.start()
+    at = life.case.kill
+    Steps(life, at if at is not None and at[0] == "request" else None, process.kill)
+    loop = asyncio.get_running_loop()
+    loop.add_reader(process.sentinel, lambda: ended.done() or ended.set_result(None))
+    await ended
+    loop.remove_reader(process.sentinel)
+    process.join()
+    life.world.on_step = lambda kind: None
+    if process.exitcode not in (0, -signal.SIGKILL):
+        life.world.strange.append(f"the child process ended with {process.exitcode}")
+
+    async def go(options: dict[str, Any]) -> AgentResult[Any]:
+        runs = [one.run_id for one in await options["journal"].runs() if not one.parent_run_id]
+        if not runs:
+            return await life.begin(**options)
+        return await life.resume(runs[-1], **options)
+
+    outcome = await _to_end(life, journal, go)
+    outcome.kills = int(process.exitcode != 0)
+    return outcome
+
+
+def be_killed(seed: int, number: int, folder: str, port: int) -> None:
+    """Begin a run, in a process of its own, that is killed in it."""
+
+    async def go() -> None:
+        async with aclosing(AiohttpTransport()) as transport:
+            life = Life(World(number, make_case(seed)), folder, port, transport)
+            Steps(life, life.case.kill, lambda: os.kill(os.getpid(), signal.SIGKILL))
+            await life.begin(**life.options(), journal=life.journal)
+
+    asyncio.run(go())
 
 
 Go = Callable[[dict[str, Any]], Awaitable[AgentResult[Any]]]
@@ -149,15 +195,11 @@ async def _to_end(
     results = [await go(options)]
     while results[-1].status is Status.INPUT_REQUIRED or (goes_on and _was_stopped(results[-1])):
         life.world.on_step = lambda kind: None
-        answers = [life.answer(one) for one in results[-1].pending]
-        resumed = await upshot.resume(
-            life.run_id,
-            life.agent(),
-            answers=answers,
-            continue_stopped=goes_on,
-            **options,
+        last = results[-1]
+        answers = [life.answer(one) for one in last.pending]
+        results.append(
+            await life.resume(last.run_id, answers=answers, continue_stopped=goes_on, **options)
         )
-        results.append(resumed)
     return Outcome(results[-1], journal, shown or [], results)
 
 
@@ -165,22 +207,12 @@ def _was_stopped(result: AgentResult[Any]) -> bool:
     return result.status in (Status.CANCELED, Status.INTERRUPTED)
 
 
-def request(life: Life, task: int = 0) -> Request:
-    """What is asked."""
-    return Request(f"Task #{task}: go.", run_id=life.run_id)
-
-
 PATHS: dict[str, Callable[[Life, Any], Awaitable[Outcome]]] = {
     "run": by_run,
     "run_sync": by_run_sync,
     "start": by_start,
     "resume": by_resume,
+    "kill": by_kill,
 }
 
-
-async def run_case(life: Life, path: str, journal: Any) -> Outcome:
-    """Run a case by *path*."""
-    return await PATHS[path](life, journal)
-
-
-__all__ = ["PATHS", "Event", "Outcome", "run_case"]
+__all__ = ["PATHS", "JournalError", "Outcome"]

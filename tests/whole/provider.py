@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.whole.case import Call, Case, Reply, script_key
 from upshot.sim import Received
 from upshot.sim.chat_api import ChatSurface
-from upshot.sim.exchange import Call as WireCall, Counts, Envelope, Playback, Problem, Turn
+from upshot.sim.exchange import Call as WireCall
+from upshot.sim.exchange import Counts, Envelope, Playback, Problem, Turn
 from upshot.sim.messages_api import MessagesSurface
 
 MARK = re.compile(r"~(\d+)\.(\d+)\.(\w+?)\.(\d+)\b")
@@ -58,10 +59,10 @@ class World:
 
     number: int
     case: Case
-    bill: list[Billed] = field(default_factory=list)
-    asked: Counter[str] = field(default_factory=Counter)
+    bill: list[Billed] = field(default_factory=list[Billed])
+    asked: Counter[str] = field(default_factory=Counter[str])
     on_step: Callable[[str], None] = lambda kind: None
-    strange: list[str] = field(default_factory=list)
+    strange: list[str] = field(default_factory=list[str])
 
 
 class Provider:
@@ -81,12 +82,15 @@ class Provider:
         _, number, agent, *_ = received.path.split("/")
         world = self.worlds[int(number)]
         raw = received.raw.decode("utf-8", "replace")
-        mark, reply = self._find(world, agent, raw)
+        # The second model of a fallback, which has faults of its own.
+        is_other = agent.endswith("-other")
+        mark, reply = self._find(world, agent.removesuffix("-other"), raw)
         if reply is None:
             world.strange.append(f"it asked for {mark}, which is not in its script")
             return _page(500, "not in the script")
-        fault = (*reply.faults, *[""] * 99)[world.asked[mark]]
-        world.asked[mark] += 1
+        faults, place = reply.other_faults if is_other else reply.faults, f"{agent} {mark}"
+        fault = (*faults, *[""] * 99)[world.asked[place]]
+        world.asked[place] += 1
         streamed = '"stream":true' in raw or ":streamGenerateContent" in received.path
         made, billed = self._make(world.case, mark, reply, fault, streamed=streamed, raw=raw)
         world.bill.append(billed)
@@ -114,44 +118,48 @@ class Provider:
         self, case: Case, mark: str, reply: Reply, fault: str, *, streamed: bool, raw: str
     ) -> tuple[Playback, Billed]:
         form = self._bodies[case.dialect]
-        tokens = reply.tokens
         if fault[:3].isdigit():
             return _refusal(form, int(fault[:3]), fault), Billed(mark, fault, (0, 0), True)
         if fault == "reset":
-            return Playback(ending="reset"), Billed(mark, fault, tokens, False)
+            return Playback(ending="reset"), Billed(mark, fault, reply.tokens, False)
         if fault == "no JSON":
-            return _page(200, "<html>gateway</html>"), Billed(mark, fault, tokens, False)
+            return _page(200, "<html>gateway</html>"), Billed(mark, fault, reply.tokens, False)
+        is_told = reply.usage == "told" and fault in ("", "empty")
+        billed = Billed(mark, fault or "reply", reply.tokens, is_told)
         turn = _turn(reply) if fault != "empty" else Turn("", "", "", (), "stop", 24)
-        counts = None if reply.usage == "missing" else Counts(*tokens, 0, 0, 0)
+        counts = None if reply.usage == "missing" else Counts(*reply.tokens, 0, 0, 0)
         if reply.usage == "zero":
             counts = Counts(0, 0, 0, 0, 0)
         envelope = Envelope("r1", "m", 1_700_000_000, counts)
-        billed = Billed(mark, fault or "reply", tokens, reply.usage == "told")
         if not streamed:
-            body = form.reply(turn, envelope)
-            if fault == "error in a 200":
-                body = form.problem(Problem(500, "The server failed."), "r1")
-            if fault == "cut":
-                part = body[: int(len(body) * reply.cut_at * 0.9)]
-                made = Playback(
-                    headers=_JSON, chunks=(part,), length_bytes=len(body), ending="cut"
-                )
-                return made, Billed(mark, fault, tokens, False)
-            if fault:
-                billed = Billed(mark, fault, tokens, fault == "empty" and billed.is_told)
-            return Playback(headers=_JSON, chunks=(body,)), billed
+            return _plain(form, form.reply(turn, envelope), fault, reply.cut_at), billed
         include = case.dialect != "chat" or '"include_usage":true' in raw
-        events = [*form.events(turn, envelope, include_usage=include)]
-        if fault in ("cut", "error in a 200"):
-            last = max(0, len(events) - CUT_AFTER)
-            events = events[: round(last * reply.cut_at)]
-            billed = Billed(mark, fault, tokens, False)
-        if fault == "error in a 200":
-            events.append(form.problem_event(Problem(500, "The server failed.")))
-        ending = "cut" if fault == "cut" else "whole"
-        return Playback(headers=_SSE, chunks=tuple(events), streamed=True, ending=ending), billed
+        events = form.events(turn, envelope, include_usage=include)
+        return _streamed(form, events, fault, reply.cut_at), billed
 
 
+def _plain(form: Any, body: bytes, fault: str, cut_at: float) -> Playback:
+    """A reply in one piece."""
+    if fault == "error in a 200":
+        body = form.problem(_BROKEN, "r1")
+    if fault == "cut":
+        part = body[: int(len(body) * cut_at * 0.9)]
+        return Playback(headers=_JSON, chunks=(part,), length_bytes=len(body), ending="cut")
+    return Playback(headers=_JSON, chunks=(body,))
+
+
+def _streamed(form: Any, events: Sequence[bytes], fault: str, cut_at: float) -> Playback:
+    """A reply in pieces."""
+    if fault in ("cut", "error in a 200"):
+        last = max(0, len(events) - CUT_AFTER)
+        events = events[: round(last * cut_at)]
+    if fault == "error in a 200":
+        events = (*events, form.problem_event(_BROKEN))
+    ending = "cut" if fault == "cut" else "whole"
+    return Playback(headers=_SSE, chunks=tuple(events), streamed=True, ending=ending)
+
+
+_BROKEN = Problem(500, "The server failed.")
 _JSON = {"content-type": "application/json"}
 _SSE = {"content-type": "text/event-stream"}
 
@@ -181,7 +189,8 @@ def _turn(reply: Reply) -> Turn:
 
 def arguments_of(call: Call) -> str:
     """The arguments of *call* as the provider writes them."""
-    whole = json.dumps({"tag": call.tag, "way": call.way})
+    way = {"transfer_to_b": "reason"}.get(call.tool, "way")
+    whole = json.dumps({"tag": call.tag, way: call.way} if way == "way" else {way: call.tag})
     return whole[:-8] if call.is_malformed else whole
 
 
@@ -209,9 +218,7 @@ class ResponsesForm:
             content.append({"type": "refusal", "refusal": turn.refusal})
         output: list[dict[str, Any]] = []
         if content or not turn.calls:
-            output.append(
-                {"type": "message", "id": "m1", "role": "assistant", "content": content}
-            )
+            output.append({"type": "message", "id": "m1", "role": "assistant", "content": content})
         output += [
             {
                 "type": "function_call",
@@ -243,10 +250,12 @@ class ResponsesForm:
     def events(self, turn: Turn, envelope: Envelope, *, include_usage: bool) -> list[bytes]:
         """The events from ``response.created`` on."""
         whole = self._response(turn, envelope)
-        shell = {**whole, "status": "in_progress", "output": [], "usage": None}
+        shell: dict[str, Any] = {**whole, "status": "in_progress", "output": [], "usage": None}
         events: list[dict[str, Any]] = [{"type": "response.created", "response": shell}]
         for index, item in enumerate(whole["output"]):
-            blank = {"content": []} if item["type"] == "message" else {"arguments": ""}
+            blank: dict[str, Any] = (
+                {"content": []} if item["type"] == "message" else {"arguments": ""}
+            )
             place = {"output_index": index, "item_id": item["id"]}
             events.append(
                 {"type": "response.output_item.added", **place, "item": {**item, **blank}}

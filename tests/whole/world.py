@@ -6,72 +6,42 @@ import asyncio
 import json
 import os
 import re
-from collections import Counter
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-from tests.whole.case import APPROVED, DIALECTS, REPEATABLE, WRITES, Case
+import upshot
+from tests.whole.book import BOOK, Book, act, apart
+from tests.whole.case import APPROVED, DIALECTS, REPEATABLE, WRITES, Case, calls_in
 from tests.whole.provider import World
 from upshot import (
     Agent,
+    AgentResult,
+    AgentTask,
     ApprovalRequest,
     Budget,
+    Failed,
     FinalizeDecision,
+    Graph,
+    GraphEngine,
+    LoopEngine,
+    MachineEngine,
     Model,
+    Parked,
+    Request,
     Retry,
+    ScriptEngine,
     ToolContext,
-    ToolError,
+    load_machine,
     resolve,
     tool,
 )
-from upshot.models import AiohttpTransport, Timeouts
+from upshot.models import AiohttpTransport, Fallback, Timeouts
 from upshot.wire.pricing import Price
 
 PRICE = Price(input_per_mtok="1000", output_per_mtok="10000")
 PRICES = {f"{provider}:m": PRICE for provider in ("openai", "anthropic", "google")}
 LATE_S = 0.02
-BOOK = "UPSHOT_WHOLE_BOOK"
 TAG = re.compile(r"~\d+\.\d+\.\w+?\.\d+/\d+")
-
-
-class Book:
-    """What the tools of one world did: a line for each effect, written by one system call."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-
-    def enter(self, tag: str) -> None:
-        """Have an effect."""
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        os.write(file, f"{tag}\n".encode())
-        os.close(file)
-
-    def read(self) -> Counter[str]:
-        """How often each call had its effect."""
-        path = Path(self.path)
-        return Counter(path.read_text().split() if path.exists() else ())
-
-
-def act(book: Book, tag: str, way: str) -> Any:
-    """What the body of a tool does that does not wait."""
-    if way == "raise before":
-        raise RuntimeError("it broke before")
-    if way == "none":
-        raise ToolError("refused", effect="none")
-    book.enter(tag)
-    if way == "raise after":
-        raise RuntimeError("it broke after")
-    if way in ("error", "applied"):
-        raise ToolError("failed", effect="applied" if way == "applied" else None)
-    if way == "failed":
-        return {"error": "it says so"}
-    return f"{tag} done " + "much " * (5000 if way == "large" else 0)
-
-
-@tool(effect="write", isolation="process")
-def apart(tag: str, way: str) -> Any:
-    """Write, in a process of its own."""
-    return act(Book(os.environ[BOOK]), tag, way)
 
 
 def tools_of(book: Book, world: World) -> list[Any]:
@@ -83,13 +53,19 @@ def tools_of(book: Book, world: World) -> list[Any]:
     def plain(tag: str, way: str) -> Any:
         """Work in a thread."""
         step()
-        return act(book, tag, way)
+        try:
+            return act(book, tag, way)
+        finally:
+            world.on_step("done")
 
     async def quick(tag: str, way: str) -> Any:
         """Work."""
         step()
         await asyncio.sleep(0)
-        return act(book, tag, way)
+        try:
+            return act(book, tag, way)
+        finally:
+            world.on_step("done")
 
     async def slow(tag: str, way: str) -> Any:
         """Work for too long."""
@@ -106,17 +82,49 @@ def tools_of(book: Book, world: World) -> list[Any]:
         context.cancelled.wait(30)
 
     return [
-        tool(quick, name="look", effect="read"),
-        tool(plain, name="look_in_thread", effect="read"),
-        tool(slow, name="slow_look", effect="read", timeout_s=LATE_S),
-        tool(quick, name="change", effect="write"),
-        tool(plain, name="change_in_thread", effect="write"),
-        tool(quick, name="put", effect="write", idempotent=True),
-        tool(quick, name="pay", effect="destructive"),
-        tool(slow, name="slow", effect="write", timeout_s=LATE_S),
-        tool(slow_plain, name="slow_in_thread", effect="write", timeout_s=LATE_S),
+        tool(name="look", effect="read")(quick),
+        tool(name="look_in_thread", effect="read")(plain),
+        tool(name="slow_look", effect="read", timeout_s=LATE_S)(slow),
+        tool(name="change", effect="write")(quick),
+        tool(name="change_in_thread", effect="write")(plain),
+        tool(name="put", effect="write", idempotent=True)(quick),
+        tool(name="pay", effect="destructive")(quick),
+        tool(name="slow", effect="write", timeout_s=LATE_S)(slow),
+        tool(name="slow_in_thread", effect="write", timeout_s=LATE_S)(slow_plain),
         apart.but(env={BOOK: book.path}),
     ]
+
+
+TASK = "Task #0: go."
+MACHINE = """
+spec: upshot.machine/1
+states:
+  first: {type: initial, agent: b, input: "'Task #0: go.'", transitions: [{to: second}]}
+  second: {agent: c, input: "'Task #0: go.'", transitions: [{to: done}]}
+  done: {type: final}
+"""
+
+
+async def _script(b: Agent[Any], run: Any, host: Any, board: Any) -> None:
+    """Run *b*, then the loop."""
+    child = await run.child(b, TASK, key="child")
+    if child.pending:
+        raise Parked(*child.pending)
+    if child.error is not None:
+        raise Failed(child.error)
+    await LoopEngine().execute(run, host, board)
+
+
+def _asks(b: Agent[Any]) -> Any:
+    """A tool that runs *b*."""
+
+    @tool(effect="read")
+    async def ask_b(tag: str, way: str) -> str:
+        """Ask b."""
+        result = await upshot.run(b, TASK)
+        return f"{tag} {result.status}"
+
+    return ask_b
 
 
 class Reviser:
@@ -141,13 +149,8 @@ class Life:
         self.book = Book(os.path.join(folder, f"book-{world.number}"))
         self.run_id = f"run-{world.number}"
         self._address = f"http://127.0.0.1:{port}/{world.number}"
-        self._transport = transport
-        self._answers = {
-            call.tag: call.answer
-            for script in self.case.scripts.values()
-            for reply in script
-            for call in reply.calls
-        }
+        self.port, self._transport = port, transport
+        self._answers = {call.tag: call.answer for call in calls_in(self.case.scripts)}
 
     @property
     def journal(self) -> str:
@@ -157,25 +160,71 @@ class Life:
     def model(self, agent: str) -> Model:
         """The model of an agent."""
         name = DIALECTS[self.case.dialect]
-        return resolve(
-            name,
-            base_url=f"{self._address}/{agent}/v1",
-            api_key="k",
-            transport=self._transport,
-            timeouts=Timeouts(read_s=20),
-            prices=PRICES,
-        )
+        models = [
+            resolve(
+                name,
+                base_url=f"{self._address}/{one}/v1",
+                api_key="k",
+                transport=self._transport,
+                timeouts=Timeouts(read_s=20),
+                prices=PRICES,
+            )
+            for one in (agent, f"{agent}-other")
+        ]
+        return Fallback(*models) if self.case.has_fallback else models[0]
 
-    def agent(self) -> Agent[Any]:
-        """The agent, made anew."""
-        tools = tools_of(self.book, self.world)
-        return Agent("a", model=self.model("a"), tools=tools)
+    def agents(self) -> list[Agent[Any]]:
+        """The agent of the run, made anew, and those that it may hand over to."""
+        tools, tries = tools_of(self.book, self.world), self.case.tries
+        retry = None if tries == 1 else Retry(max_tries=tries, base_s=0)
+        a, b, c = (Agent(name, model=self.model(name), tools=tools, retry=retry) for name in "abc")
+        match self.case.engine:
+            case "handoff":
+                return [a.but(handoffs=["b"]), b]
+            case "script":
+                return [a.but(engine=ScriptEngine(partial(_script, b)))]
+            case "tool":
+                return [a.but(tools=[*tools, _asks(b)])]
+            case "graph":
+                nodes = {"b": AgentTask(b, TASK), "c": AgentTask(c, TASK)}
+                return [
+                    Agent(
+                        "a", engine=GraphEngine(Graph(nodes, [("b", "c")], start="b")), retry=retry
+                    )
+                ]
+            case "machine":
+                engine = MachineEngine(load_machine(MACHINE), agents={"b": b, "c": c})
+                return [Agent("a", engine=engine, retry=retry)]
+            case _:
+                return [a]
+
+    async def begin(self, **options: Any) -> AgentResult[Any]:
+        """Run it."""
+        first, *others = self.agents()
+        if others:
+            return await upshot.run_with_handoffs([first, *others], self.request(), **options)
+        return await upshot.run(first, self.request(), **options)
+
+    def start(self, **options: Any) -> Any:
+        """Start it, to be watched."""
+        first, *others = self.agents()
+        if others:
+            return upshot.start_with_handoffs([first, *others], self.request(), **options)
+        return upshot.start(first, self.request(), **options)
+
+    async def resume(self, run_id: str, **options: Any) -> AgentResult[Any]:
+        """Go on with it."""
+        first, *others = self.agents()
+        return await upshot.resume(run_id, [first, *others] if others else first, **options)
+
+    def request(self) -> Request:
+        """What is asked."""
+        return Request(TASK, run_id=self.run_id)
 
     def options(self) -> dict[str, Any]:
         """The options of the run, without its journal."""
         case = self.case
         return {
-            "retry": None if case.tries == 1 else Retry(max_tries=case.tries, base_s=0),
             "budget": Budget(unpriced="allow"),
             "deciders": [Reviser(case.revisions)] if case.revisions else [],
             "max_attempts": case.revisions + 1,
