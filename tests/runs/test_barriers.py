@@ -12,11 +12,14 @@ import pytest
 from tests.runs.kit import Safe, kinds, log_of
 from upshot import (
     Agent,
+    AgentError,
+    ErrorCode,
     Interrupted,
     JournalError,
     ModelRequest,
     ModelResponse,
     Request,
+    Retry,
     ScriptedModel,
     ScriptEngine,
     Status,
@@ -72,6 +75,19 @@ async def test_all_that_was_done_is_on_disk_before_a_model_is_asked() -> None:
     agent: Agent[str] = Agent("a", model=Asked(), tools=[read])  # type: ignore[arg-type]
     assert (await run(agent, "?", journal=looking.journal)).success
     assert looking.seen == ["model_started"] * 2
+
+
+async def test_what_a_failed_try_used_is_on_disk_before_the_model_is_asked_again() -> None:
+    looking = Looking()
+    busy = AgentError(ErrorCode.SERVER_ERROR, "Busy.", retryable=True)
+
+    def reply(_: Any) -> Any:
+        looking.look()
+        return busy if len(looking.seen) == 1 else "Ok."
+
+    agent: Agent[str] = Agent("a", model=ScriptedModel(reply), retry=Retry(base_s=0))
+    assert (await run(agent, "?", journal=looking.journal)).success
+    assert looking.seen == ["model_started", "model_retried"]
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["returns", "raises"])

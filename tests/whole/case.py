@@ -28,8 +28,6 @@ FAULTS = {
     "401": ("auth_error", False),
     "400": ("invalid_request", False),
     "reset": ("server_error", True),
-    "cut": ("server_error", True),
-    "error in a 200": ("server_error", True),
     "no JSON": ("server_error", True),
     "empty": ("empty_reply", True),
 }
@@ -183,7 +181,7 @@ class _Maker:
         self._is_rough = rng.random() < 0.6
         engine = rng.choices([*ENGINES], weights=(8, 2, 2, 2, 2, 2))[0]
         revisions = rng.choice((0, 0, 0, 1, 2)) if engine == "loop" else 0
-        self._has_fallback = rng.random() < 0.15
+        self._has_fallback = False
         scripts = {
             script_key(0, attempt, agent): self._script(0, attempt, agent)
             for attempt in range(revisions + 1)
@@ -230,16 +228,12 @@ class _Maker:
         if self._is_rough and rng.random() < 0.4:
             faults = rng.choices([*FAULTS], k=rng.choice((1, 1, 1, 2, 3)))
         made = [self._call(f"{mark}/{place}") for place in range(rng.choice((1, 1, 2, 3)))]
-        if self._is_rough and len(made) > 1 and rng.random() < 0.1:
-            made = [replace(one, id=made[0].id) for one in made]
         said = f"{mark} " + "Word after word. " * rng.choice((0, 1, 1, 5))
         return Reply(
             text=said,
             calls=tuple(made) if calls else (),
             finish="length" if self._is_rough and not calls and rng.random() < 0.1 else "",
-            usage=rng.choice(("zero", "missing"))
-            if self._is_rough and rng.random() < 0.1
-            else "told",
+            usage="missing" if self._is_rough and rng.random() < 0.1 else "told",
             tokens=(rng.randint(10, 999), rng.randint(1, 99)),
             faults=tuple(faults),
             other_faults=tuple(rng.choices([*FAULTS], k=rng.choice((0, 1, 2))))

@@ -11,9 +11,9 @@ from typing import Any
 
 import jsonschema_rs
 
-from tests.whole.case import ENGINES, FAULTS, Case, Reply, script_key
+from tests.whole.case import ENGINES, FAULTS, READS, REPEATABLE, WRITES, Case, Reply, script_key
 from tests.whole.paths import Outcome
-from tests.whole.world import REPEATABLE, Life, is_write, tag_of
+from tests.whole.world import Life, tag_of
 from upshot import AgentResult, Status, ToolRecord, ToolSettled, decode, encode, states
 from upshot.contract.tool_calls import ToolArtifactReference, ToolExecutionResult
 from upshot.models.fallback import FALLBACK_CODES
@@ -54,7 +54,7 @@ async def records_of(outcome: Outcome) -> dict[str, ToolRecord]:
             if isinstance(event, ToolSettled)
         ]
     found = {tag: one for one in records if (tag := tag_of(one))}
-    return {tag: one for tag, one in found.items() if not one.tool_name.startswith("transfer_to")}
+    return {tag: one for tag, one in found.items() if one.tool_name in (*READS, *WRITES)}
 
 
 def differences(one: Any, other: Any) -> str:
@@ -147,7 +147,7 @@ def _of_call(tag: str, record: ToolRecord, done: int) -> Iterator[str]:
     said = f"{tag} ({name}, {record.outcome})"
     if effect != str(record.effect):
         yield f"{said}: its record says {record.effect}"
-    if not is_write(name):
+    if name not in WRITES:
         if effect != "none":
             yield f"{said} only reads"
         return

@@ -11,7 +11,7 @@ from typing import Any
 
 import upshot
 from tests.whole.book import BOOK, Book, act, apart
-from tests.whole.case import APPROVED, DIALECTS, REPEATABLE, WRITES, Case, calls_in
+from tests.whole.case import DIALECTS, calls_in
 from tests.whole.provider import World
 from upshot import (
     Agent,
@@ -118,7 +118,7 @@ async def _script(b: Agent[Any], run: Any, host: Any, board: Any) -> None:
 def _asks(b: Agent[Any]) -> Any:
     """A tool that runs *b*."""
 
-    @tool(effect="read")
+    @tool(effect="write")
     async def ask_b(tag: str, way: str) -> str:
         """Ask b."""
         result = await upshot.run(b, TASK)
@@ -250,11 +250,3 @@ def tag_of(record: Any) -> str:
     given = record.arguments_given
     found = TAG.search(given if isinstance(given, str) else json.dumps(given))
     return found[0] if found else ""
-
-
-def is_write(name: str) -> bool:
-    """Whether a tool of that name may write."""
-    return name in WRITES
-
-
-__all__ = ["APPROVED", "REPEATABLE", "Book", "Case", "Life", "is_write", "tag_of"]

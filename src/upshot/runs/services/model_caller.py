@@ -465,7 +465,7 @@ class ModelCall:
         self._begin_try()
         return self._model.stream(self._request)
 
-    def _on_retry(self, tries: int, wait_s: float, response: ModelResponse) -> None:
+    async def _on_retry(self, tries: int, wait_s: float, response: ModelResponse) -> None:
         # While it waits for the next try nothing is under way that could be charged for.
         self.failed_tries, self._in_flight = tries, False
         # Blanks of a reply with nothing else in it are no part of the next one.
@@ -481,3 +481,5 @@ class ModelCall:
                 response=response,
             )
         )
+        # What the try used must be safe before the next one spends more.
+        await self._context.recorder.barrier()
