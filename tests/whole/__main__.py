@@ -21,6 +21,7 @@ from itertools import count
 
 from tests.whole.case import Case, make_case
 from tests.whole.checks import essence, faults_of
+from tests.whole.doors import DOORS
 from tests.whole.paths import PATHS, Outcome
 from tests.whole.provider import Provider, World
 from tests.whole.world import Life
@@ -59,7 +60,7 @@ class Bench:
                 journal = MemoryJournal() if case.journal else None
                 if case.journal == "sqlite":
                     journal = await stack.enter_async_context(open_journal(life.journal))
-                outcome = await PATHS[path](life, journal)
+                outcome = await {**PATHS, **DOORS}[path](life, journal)
                 return outcome, [f"by {path}: {one}" for one in await faults_of(life, outcome)]
         finally:
             del self._provider.worlds[number]

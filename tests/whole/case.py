@@ -37,6 +37,9 @@ WRITES = ("change", "change_in_thread", "put", "pay", "apart", "slow", "slow_in_
 READS = ("look", "look_in_thread", "slow_look")
 REPEATABLE = (*READS, "put")
 """Tools whose body may run twice for one call."""
+PATHS = ("run", "run_sync", "start", "start", "resume", "kill")
+DOORS = ("worker", "responses", "ui", "ag-ui", "a2a", "console", "mcp")
+
 APPROVED = ("pay",)
 SLOW = ("slow", "slow_in_thread", "slow_look")
 
@@ -189,7 +192,10 @@ class _Maker:
         }
         if engine in ("handoff", "tool"):
             scripts = _with_way_to_b(scripts, engine)
-        path = rng.choice(("run", "run_sync", "start", "start", "resume", "kill"))
+        path = rng.choice(DOORS if rng.random() < 0.2 else PATHS)
+        if revisions and path in DOORS[1:]:
+            # No door asks for more than one attempt.
+            path = "run"
         stop = kill = None
         if path == "kill":
             kill = rng.choice(("request", "body", "done")), rng.randint(1, 4)
@@ -198,8 +204,10 @@ class _Maker:
             stop = rng.choice(("request", "body")), rng.randint(1, 4), way
         parks = any(call.answer.startswith("later") for call in calls_in(scripts))
         journal = rng.choice(("memory", "sqlite") if parks else ("", "memory", "sqlite"))
-        if path in ("resume", "kill"):
+        if path in ("resume", "kill", *DOORS):
             journal = "sqlite"
+        if path in DOORS:
+            stop = None
         readers = [rng.randint(0, 9) for _ in range(rng.choice((0, 1, 3)))]
         return Case(
             seed=self._seed,

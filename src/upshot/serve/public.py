@@ -6,7 +6,13 @@ from collections.abc import AsyncGenerator, Callable, Container, Iterable, Mappi
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.events import ApprovalAnswered, Event, QuestionAnswered, ToolStarted
+from upshot.contract.events import (
+    ApprovalAnswered,
+    Event,
+    QuestionAnswered,
+    RunSettled,
+    ToolStarted,
+)
 from upshot.contract.forms.public_form import to_public_event
 from upshot.contract.message import Unknown
 from upshot.contract.pending import Deny, Pending, PendingApproval, PendingQuestion
@@ -37,7 +43,7 @@ class _View(NamedTuple):
 async def public_events(
     app: App, handle: RunHandle, *, after: str = "", stream: Stream = "checked"
 ) -> AsyncGenerator[PublicEvent]:
-    """The public events of a run, and of those that its request is handed over to.
+    """The public events of a run, and of those that its request is handed over to: one end.
 
     Args:
         app: Whose run it is.
@@ -59,9 +65,16 @@ async def public_events(
     """
     views: dict[str, _View] = {}
     asked: set[str] = set()
+    # Of a run that handed its request over, until another run follows.
+    end: PublicEvent | None = None
+    is_unsaid = False
     async for event in handle.events(after=after or 0, deltas=True):
         if isinstance(event, Unknown):
             continue
+        if end is not None:
+            if is_unsaid and (text := end.get("text")):
+                yield {"kind": "message", "text": text, "cursor": end["cursor"]}
+            end = None
         if (view := views.get(event.run_id)) is None:
             view = views[event.run_id] = await _view_of(app, event, stream)
         shown = _answered(event, asked) or to_public_event(event, tools=view.names)
@@ -71,7 +84,13 @@ async def public_events(
         if isinstance(event, ToolStarted) and (choose := view.shown.get(event.call.name)):
             shown["arguments"] = _chosen(choose, event)
         part = f".{event.part}" if event.part else ""
-        yield {**shown, "cursor": f"{event.run_id}/{event.seq}{part}"}
+        shown["cursor"] = f"{event.run_id}/{event.seq}{part}"
+        if isinstance(event, RunSettled) and event.result.success and event.result.handoff:
+            end, is_unsaid = shown, view.is_held
+        else:
+            yield shown
+    if end is not None:
+        yield end
 
 
 def questions_in(event: PublicEvent) -> list[JsonObject]:

@@ -1,0 +1,163 @@
+"""Further paths: an App whose worker takes the run up, and every door of its site."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+from mcp import Client as McpClient
+
+from tests.serve.kit import Client, listening
+from tests.whole.case import calls_in
+from tests.whole.paths import Outcome
+from tests.whole.world import TASK, Life
+from upshot import App
+from upshot.serve import User
+from upshot.serve.doors.mcp import AgentTools
+from upshot.serve.site import Site, working
+
+ANN = User("ann", ("owner",))
+
+
+def app_of(life: Life, journal: Any) -> App:
+    """The App of a life."""
+    given = life.options()
+    return App(life.agents(), journal=journal, approve=given["approve"], deciders=given["deciders"])
+
+
+async def until_ended(life: Life, app: App, journal: Any) -> Outcome:
+    """Answer what is asked, until nothing is left to do."""
+    async with asyncio.timeout(30):
+        while True:
+            for item in await app.inbox(limit=None):
+                await app.answer(item.run_id, life.answer(item.pending))
+            runs = [run.run_id for run in await journal.runs()]
+            ended = {run.run_id for run in await app.runs("ended", limit=None)}
+            if runs and ended.issuperset(runs) and not await app.due():
+                break
+            await asyncio.sleep(0.002)
+    result = await life.resume(runs[-1], **life.options(), journal=journal)
+    return Outcome(result, journal, [], [result])
+
+
+async def by_worker(life: Life, journal: Any) -> Outcome:
+    """Submitted, and worked on by a worker."""
+    app = app_of(life, journal)
+    async with app, working(app):
+        await app.submit("a", life.request(), max_attempts=life.case.revisions + 1)
+        return await until_ended(life, app, journal)
+
+
+def by_door(ask: Callable[[Life, Client, App], Coroutine[Any, Any, str]]) -> Any:
+    """The path by a door of the site; *ask* gives what was said there."""
+
+    async def path(life: Life, journal: Any) -> Outcome:
+        app = app_of(life, journal)
+        async with listening(app.asgi(user=lambda request: ANN)) as client:
+            asking = asyncio.create_task(ask(life, client, app))
+            outcome = await until_ended(life, app, journal)
+            said = await asyncio.wait_for(asking, 30)
+        content = outcome.result.content
+        parks = any(one.answer.startswith("later") for one in calls_in(life.case.scripts))
+        if outcome.result.success and not parks and content and content.strip() not in said:
+            life.world.strange.append(f"the door said {said!r}, the run {content!r}")
+        return outcome
+
+    return path
+
+
+async def _post(client: Client, path: str, body: Any, **headers: str) -> list[Any]:
+    """The JSON of a response, or that of each event of a stream."""
+    asking = client.session.post(
+        client.url + path,
+        json=body,
+        headers={**client.headers, **headers},
+        timeout=aiohttp.ClientTimeout(30),
+    )
+    async with asking as response:
+        text = await response.text()
+        assert response.status < 300, text
+    if response.content_type != "text/event-stream":
+        return [json.loads(text)]
+    lines = (line[5:].strip() for line in text.splitlines() if line.startswith("data:"))
+    return [json.loads(line) for line in lines if line != "[DONE]"]
+
+
+async def ask_responses(life: Life, client: Client, app: App) -> str:
+    """``POST /v1/responses``."""
+    stream = life.case.seed % 2 == 0
+    body = {"model": "a", "input": TASK, "stream": stream}
+    last = (await _post(client, "/v1/responses", body))[-1]
+    response = last.get("response", last)
+    texts = [item["content"] for item in response["output"] if item["type"] == "message"]
+    return "".join(part["text"] for parts in texts for part in parts)
+
+
+async def ask_ui(life: Life, client: Client, app: App) -> str:
+    """``POST /ui/a``: text that is taken back is not said."""
+    message = {"id": "m1", "role": "user", "parts": [{"type": "text", "text": TASK}]}
+    events = await _post(client, "/ui/a", {"id": "chat", "messages": [message]})
+    return "".join(one["delta"] for one in events if one["type"] == "text-delta")
+
+
+async def ask_ag_ui(life: Life, client: Client, app: App) -> str:
+    """``POST /ag-ui/a``."""
+    body: dict[str, Any] = {"threadId": "t", "runId": "r", "tools": [], "context": [], "state": {}}
+    body["messages"] = [{"id": "m1", "role": "user", "content": TASK}]
+    events = await _post(client, "/ag-ui/a", body)
+    return "".join(one["delta"] for one in events if one["type"] == "TEXT_MESSAGE_CONTENT")
+
+
+async def ask_a2a(life: Life, client: Client, app: App) -> str:
+    """``SendMessage`` of A2A."""
+    message = {"messageId": "m", "role": "ROLE_USER", "parts": [{"text": TASK}]}
+    body = {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": {"message": message}}
+    return json.dumps(await _post(client, "/a2a/a", body, **{"a2a-version": "1.0"}))
+
+
+async def ask_console(life: Life, client: Client, app: App) -> str:
+    """``POST /api/runs``, and the page of the run once it has ended."""
+    (begun,) = await _post(client, "/api/runs", {"agent": "a", "text": TASK})
+    run = await app.run(begun["run_id"])
+    result = await run.result()
+    # A run that handed its request over has a page of its own.
+    last = run.id if result is None else result.run_id
+    page = f"{client.url}/api/runs/{last}"
+    async with client.session.get(page, headers=client.headers) as response:
+        return str(await response.json())
+
+
+async def by_mcp(life: Life, journal: Any) -> Outcome:
+    """A tool of the MCP server."""
+
+    async def user_of(context: object) -> User:
+        return ANN
+
+    app = app_of(life, journal)
+    site = Site(app, user=lambda request: ANN)
+    async with app, working(app), _mcp(AgentTools(site, user_of).server) as client:
+        asking = asyncio.create_task(client.call_tool("a", {"message": TASK}))
+        outcome = await until_ended(life, app, journal)
+        await asyncio.wait_for(asking, 30)
+    return outcome
+
+
+@asynccontextmanager
+async def _mcp(server: Any) -> AsyncGenerator[Any]:
+    async with McpClient(server, mode="auto") as client:
+        yield client
+
+
+DOORS = {
+    "worker": by_worker,
+    "responses": by_door(ask_responses),
+    "ui": by_door(ask_ui),
+    "ag-ui": by_door(ask_ag_ui),
+    "a2a": by_door(ask_a2a),
+    "console": by_door(ask_console),
+    "mcp": by_mcp,
+}
