@@ -189,7 +189,7 @@ async def test_pages_and_answers_cost_little_among_many_runs(journal: Any) -> No
             "runs page of parked": lambda: journal.runs("parked", limit=100),
             "runs page by cost": lambda: journal.runs(sort="cost", limit=100),
             "runs page by took": lambda: journal.runs(sort="took", limit=100),
-            "runs page of an owner": lambda: journal.runs(owner="ann", limit=100),
+            "runs page of an owner": lambda: journal.runs(owner="ann", tenant="acme", limit=100),
             "runs page of a tenant": lambda: journal.runs("ended", tenant="acme", limit=100),
             "runs page of a time": lambda: journal.runs(until=WHEN, limit=100),
             "runs page of a tool": lambda: journal.runs(tool="look", limit=100),
@@ -203,7 +203,7 @@ async def test_pages_and_answers_cost_little_among_many_runs(journal: Any) -> No
         scans: dict[str, Callable[[], Awaitable[Any]]] = {
             "runs of no tool": lambda: journal.runs(tool="none", limit=100),
             "counts": journal.counts,
-            "counts of an owner": lambda: journal.counts(owner="ann"),
+            "counts of an owner": lambda: journal.counts(owner="ann", tenant="acme"),
             "runs of no text": lambda: journal.runs(text="no such text", limit=100),
         }
         scanned = {name: await cost_of(act, journal) for name, act in scans.items()}

@@ -67,7 +67,8 @@ async def test_child_runs_and_forks_are_whose_the_run_is(journal: Any) -> None:
     result = await run(outer, "?", journal=journal, attributes=OWNED)
     forked = await fork(result.run_id, at=1, journal=journal)
     assert {owner(one) for one in await journal.runs()} == {("ann", "acme")}
-    assert len(await journal.runs(owner="ann")) == 3
+    assert len(await journal.runs(owner="ann", tenant="acme")) == 3
+    assert not await journal.runs(owner="ann")
     assert (await listed(journal, forked)).owner == "ann"
 
 

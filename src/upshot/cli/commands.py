@@ -571,7 +571,7 @@ _FILTERS = (
         help="The worst that they did.",
     ),
     click.Option(["--error-code"], metavar="CODE", help="Only those that failed with this code."),
-    click.Option(["--owner"], metavar="USER", help="Only those of this user."),
+    click.Option(["--owner"], metavar="USER", help="Only those of this user; see --tenant."),
     click.Option(["--tenant"], metavar="TENANT", help="Only those of this tenant."),
     click.Option(["--tool"], metavar="NAME", help="Only those that called this tool."),
     click.Option(["--text"], metavar="TEXT", help="Only those with it in request or answer."),

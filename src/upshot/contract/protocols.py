@@ -377,7 +377,8 @@ class RunFilters(TypedDict, total=False):
         agent_id: Only runs of this agent.
         effect: Only runs of which this is the worst that they did: "none", "applied" or "unknown".
         error_code: Only runs that failed with this code.
-        owner: Only runs of this user: ``user`` of their attributes.
+        owner: Only runs of this user: ``user`` of their attributes. A user is named by both: with
+            a *tenant* it is that of the tenant, without one the user who is of no tenant.
         tenant: Only runs of this ``tenant`` of their attributes.
         tool: Only runs that called this tool, or wait to.
         text: Only runs with this text in what is listed of request or answer, in any case.

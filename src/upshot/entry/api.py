@@ -181,7 +181,7 @@ async def inbox(
         agent: Only runs of this agent, "" for all.
         conversation: Only runs of this conversation, "" for all.
         tool: Only calls of this tool, "" for all items.
-        owner: Only runs of this user, ``user`` of their attributes, "" for all.
+        owner: Only runs of this user of *tenant*, or of none; "" for all.
         tenant: Only runs of this tenant, "" for all.
 
     Returns:

@@ -340,7 +340,7 @@ class App:
         """The standing approvals: what people let run ``always`` in runs that have not ended.
 
         Args:
-            owner: Only those of runs of this user, "" for all.
+            owner: Only those of runs of this user of *tenant*, or of none; "" for all.
             tenant: Only those of runs of this tenant, "" for all.
             limit: Of at most so many runs at work, and so many that wait, the newest.
             withdrawn: Whether to list those too that were withdrawn, with who did it and when.
@@ -449,7 +449,8 @@ class App:
             effect: Only those of which this is the worst that they did: "none", "applied" or
                 "unknown".
             error_code: Only those that failed with this code.
-            owner: Only those of this user: ``user`` of their attributes.
+            owner: Only those of this user: ``user`` of their attributes. A user is named by both:
+                with a *tenant* it is that of the tenant, without one the user of no tenant.
             tenant: Only those of this ``tenant`` of their attributes.
             tool: Only those that called this tool, or wait to.
             text: Only those with this text in what is listed of request or answer, in any case.

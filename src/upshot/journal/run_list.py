@@ -92,8 +92,7 @@ class RunQuery(NamedTuple):
             and self.agent_id in ("", run.agent_id)
             and self.effect in ("", run.effect)
             and self.error_code in ("", run.error_code)
-            and self.owner in ("", run.owner)
-            and self.tenant in ("", run.tenant)
+            and self._is_owned(run)
             and (not self.tool or self.tool in run.tools)
             and self.text.lower() in f"{run.request}\n{run.answer}".lower()
             and self._is_in_time(run.started_at)
@@ -103,6 +102,12 @@ class RunQuery(NamedTuple):
             and self.run_id in ("", run.run_id)
             and run.run_id.startswith(self.prefix)
         )
+
+    def _is_owned(self, run: RunSummary) -> bool:
+        # A user is named by both: one without a tenant is not of any.
+        if self.owner:
+            return (run.owner, run.tenant) == (self.owner, self.tenant)
+        return self.tenant in ("", run.tenant)
 
     def _is_in_time(self, at: datetime | None) -> bool:
         if at is None:

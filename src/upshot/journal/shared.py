@@ -237,7 +237,8 @@ class InboxFilters(TypedDict, total=False):
         conversation: Only runs of this conversation.
         tool: Only calls of this tool.
         run_id: Only this run.
-        owner: Only runs of this user: ``user`` of their attributes.
+        owner: Only runs of this user: ``user`` of their attributes. A user is named by both: with
+            a *tenant* it is that of the tenant, without one the user who is of no tenant.
         tenant: Only runs of this tenant.
     """
 

@@ -86,6 +86,14 @@ class WriteConnection(Connection, Protocol):
         ...
 
 
+def owned_by(owner: str, tenant: str) -> Iterator[tuple[str, *tuple[str, ...]]]:
+    """The condition for the runs of a user, who is of that tenant or of none, or of a tenant."""
+    if owner:
+        yield "owner <> '' AND owner = ? AND tenant = ?", owner, tenant
+    elif tenant:
+        yield "tenant <> '' AND tenant = ?", tenant
+
+
 def place_in_list(connection: Connection, run_id: str, sort: str = "") -> tuple[float, ...]:
     """Where a run stands in the list of runs, from which a page goes on.
 

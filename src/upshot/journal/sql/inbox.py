@@ -16,7 +16,7 @@ from upshot.contract.base.json_values import clean_text, without_nul
 from upshot.contract.codec import decode, decoder_of, encode
 from upshot.contract.pending import Pending
 from upshot.journal.shared import InboxItem, InboxQuery, Untold, tool_of
-from upshot.journal.sql.connection import Connection, WriteConnection, place_in_list
+from upshot.journal.sql.connection import Connection, WriteConnection, owned_by, place_in_list
 from upshot.state.child_runs import asked_inside
 
 _PARKED = f"status = '{Status.INPUT_REQUIRED}'"
@@ -41,8 +41,6 @@ _WANTED = (
     ("agent_id = ?", "agent"),
     ("context_id <> '' AND context_id = ?", "conversation"),
     ("run_id = ?", "run_id"),
-    ("owner = ?", "owner"),
-    ("tenant = ?", "tenant"),
 )
 _ITEM = """CAST(root.run_id AS TEXT), CAST(root.agent_id AS TEXT),
     CAST(root.context_id AS TEXT), CAST(root.request AS TEXT),
@@ -135,6 +133,8 @@ def _roots(wanted: InboxQuery) -> tuple[str, list[object]]:
         if value := getattr(wanted, name):
             roots += f" AND {condition}"
             values.append(value)
+    for condition, *given in owned_by(wanted.owner, wanted.tenant):
+        roots, values = f"{roots} AND {condition}", [*values, *given]
     return roots, values
 
 

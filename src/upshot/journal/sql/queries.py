@@ -29,6 +29,7 @@ from upshot.journal.sql.connection import (
     Connection,
     WriteConnection,
     keys_of,
+    owned_by,
     place_in_list,
 )
 from upshot.journal.sql.inbox import keep_asks, take_in
@@ -312,8 +313,6 @@ def _conditions(connection: Connection, wanted: RunQuery) -> Iterator[tuple[Any,
         ("run_id = ?", wanted.run_id),
         ("agent_id = ?", wanted.agent_id),
         ("error_code <> '' AND error_code = ?", wanted.error_code),
-        ("owner <> '' AND owner = ?", wanted.owner),
-        ("tenant <> '' AND tenant = ?", wanted.tenant),
         ("instr(tools, ?) > 0", wanted.tool and to_lines([wanted.tool])),
         (_WITH_TEXT, wanted.text.lower()),
         ("context_id <> '' AND context_id = ?", wanted.context_id),
@@ -321,6 +320,7 @@ def _conditions(connection: Connection, wanted: RunQuery) -> Iterator[tuple[Any,
     ):
         if value:
             yield condition, value
+    yield from owned_by(wanted.owner, wanted.tenant)
     if wanted.prefix:
         # Between two texts, for only so the index is used.
         yield "run_id >= ? AND run_id < ?", wanted.prefix, f"{wanted.prefix}\U0010ffff"
@@ -384,12 +384,13 @@ def read_latest(
     """
     # By the index alone, however many runs there are. One that was taken and has not begun has no
     # run yet.
-    of_whom = {"owner": wanted.owner, "tenant": wanted.tenant}
-    theirs = "".join(f" AND {name} = ?" for name, value in of_whom.items() if value)
+    theirs, values = "", list[object]()
+    for condition, *given in owned_by(wanted.owner, wanted.tenant):
+        theirs += f" AND {condition}"
+        values += given
     page = f"""SELECT context_id FROM runs WHERE context_id <> ''{theirs} GROUP BY context_id
         HAVING max(started_at) > {NEVER}
         ORDER BY max(started_at) {"DESC" if newest_first else "ASC"}"""
-    values: list[object] = [value for value in of_whom.values() if value]
     if wanted.limit is not None:
         page += " LIMIT ?"
         values.append(wanted.limit)

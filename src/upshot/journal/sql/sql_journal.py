@@ -484,7 +484,8 @@ class SqlJournal:
         Args:
             limit: The most to return, from 1; None returns all.
             newest_first: Whether the one with the newest run comes first, or last.
-            owner: Only those of this user: ``user`` of the attributes of their runs.
+            owner: Only those of this user of *tenant*, or of none: ``user`` of the attributes of
+                their runs.
             tenant: Only those of this tenant.
 
         Raises:
