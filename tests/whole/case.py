@@ -182,7 +182,7 @@ class _Maker:
         rng = self._rng
         self._dialect = rng.choice([*DIALECTS])
         self._is_rough = rng.random() < 0.6
-        engine = rng.choices([*ENGINES], weights=(8, 2, 2, 2, 2, 2))[0]
+        self._engine = engine = rng.choices([*ENGINES], weights=(8, 2, 2, 2, 2, 2))[0]
         revisions = rng.choice((0, 0, 0, 1, 2)) if engine == "loop" else 0
         self._has_fallback = False
         scripts = {
@@ -256,7 +256,8 @@ class _Maker:
         ways = SLOW_WAYS if tool in SLOW else WAYS[:-1] if tool in READS else WAYS
         rough = self._is_rough and rng.random() < 0.4
         self._ids += 1
-        later = ("later yes", "later no", "later edit")
+        # A run that a tool runs cannot wait: the tool has ended by then.
+        later = ("later yes", "later no", "later edit") if self._engine != "tool" else ("no",)
         return Call(
             tool=tool,
             tag=tag,

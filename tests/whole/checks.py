@@ -28,7 +28,9 @@ async def faults_of(life: Life, outcome: Outcome) -> list[str]:
     for result in outcome.results:
         found += _of_itself(result)
     found += _of_money(life, outcome.result, outcome.kills)
-    found += _of_effects(life, await records_of(outcome), has_all=outcome.journal is not None)
+    # What a killed tool ran inside it goes no further: its own effect is told as unknown.
+    has_all = outcome.journal is not None and not (outcome.kills and life.case.engine == "tool")
+    found += _of_effects(life, await records_of(outcome), has_all=has_all)
     found += _of_end(life, outcome.result)
     known = [essence(one) for one in outcome.results]
     found += [

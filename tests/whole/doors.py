@@ -30,18 +30,17 @@ def app_of(life: Life, journal: Any) -> App:
 
 
 async def until_ended(life: Life, app: App, journal: Any) -> Outcome:
-    """Answer what is asked, until nothing is left to do."""
+    """Answer what is asked, until the run, and those that it hands over to, have ended."""
+    results: list[Any] = []
     async with asyncio.timeout(30):
-        while True:
+        while not (runs := await journal.runs()):
+            await asyncio.sleep(0.002)
+        run = await app.run(runs[-1].run_id)
+        while not results or results[-1].status == "input_required":
             for item in await app.inbox(limit=None):
                 await app.answer(item.run_id, life.answer(item.pending))
-            runs = [run.run_id for run in await journal.runs()]
-            ended = {run.run_id for run in await app.runs("ended", limit=None)}
-            if runs and ended.issuperset(runs) and not await app.due():
-                break
-            await asyncio.sleep(0.002)
-    result = await life.resume(runs[-1], **life.options(), journal=journal)
-    return Outcome(result, journal, [], [result])
+            results.append(await run.result())
+    return Outcome(results[-1], journal, [], results)
 
 
 async def by_worker(life: Life, journal: Any) -> Outcome:
