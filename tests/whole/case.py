@@ -40,6 +40,22 @@ REPEATABLE = (*READS, "put")
 PATHS = ("run", "run_sync", "start", "start", "resume", "kill")
 DOORS = ("worker", "responses", "ui", "ag-ui", "a2a", "console", "mcp")
 
+LIMITS = (
+    ("max_turns", 2),
+    ("max_turns", 3),
+    ("max_tool_calls", 2),
+    ("max_tokens", 900),
+    ("max_cost_usd", 2),
+    ("deadline_s", 0.02),
+    ("deadline_s", 0.1),
+)
+LIMIT_CODES = {
+    "max_turns": "max_turns",
+    "max_tokens": "budget_exceeded",
+    "max_cost_usd": "budget_exceeded",
+    "deadline_s": "timeout",
+}
+
 APPROVED = ("pay",)
 SLOW = ("slow", "slow_in_thread", "slow_look")
 
@@ -93,6 +109,9 @@ class Case:
             runs: "script" (b, then a itself), "graph" (b, then c), "machine" (the same), or "tool"
             (a's tool runs b).
         has_fallback: Whether a second model is asked where the first one fails.
+        limit: A limit of the run's budget, and its value.
+        compaction: What replaces older messages: "", "nothing" or "model".
+        tasks: How many turns of a conversation it is.
         kill: At which step its process is killed: "request", "body" or "done", and its number.
         path: How the run is made.
         readers: How many watch it, and at which event each joins.
@@ -108,6 +127,9 @@ class Case:
     journal: str
     engine: str = "loop"
     has_fallback: bool = False
+    limit: tuple[str, float] | None = None
+    compaction: str = ""
+    tasks: int = 1
     kill: tuple[str, int] | None = None
     readers: tuple[int, ...] = ()
     stop: tuple[str, int, str] | None = None
@@ -116,7 +138,8 @@ class Case:
     @property
     def is_calm(self) -> bool:
         """Whether it goes the same way each time."""
-        return self.stop is None and self.kill is None
+        is_timed = self.limit is not None and self.limit[0] == "deadline_s"
+        return self.stop is None and self.kill is None and not is_timed
 
     def describe(self) -> str:
         """The case, for people."""
@@ -184,30 +207,41 @@ class _Maker:
         self._is_rough = rng.random() < 0.6
         self._engine = engine = rng.choices([*ENGINES], weights=(8, 2, 2, 2, 2, 2))[0]
         revisions = rng.choice((0, 0, 0, 1, 2)) if engine == "loop" else 0
+        tasks = 2 if engine == "loop" and not revisions and rng.random() < 0.15 else 1
         self._has_fallback = False
         scripts = {
-            script_key(0, attempt, agent): self._script(0, attempt, agent)
+            script_key(task, attempt, agent): self._script(task, attempt, agent)
+            for task in range(tasks)
             for attempt in range(revisions + 1)
             for agent in ENGINES[engine]
         }
         if engine in ("handoff", "tool"):
             scripts = _with_way_to_b(scripts, engine)
         path = rng.choice(DOORS if rng.random() < 0.2 else PATHS)
+        if tasks > 1:
+            path = "conversation"
+        limit = rng.choice(LIMITS) if rng.random() < 0.15 and path not in DOORS else None
+        if limit is not None and limit[0] == "max_tool_calls" and engine in ("handoff", "tool"):
+            # The call that leads to b may be denied.
+            limit = None
         if revisions and path in DOORS[1:]:
             # No door asks for more than one attempt.
             path = "run"
         stop = kill = None
         if path == "kill":
             kill = rng.choice(("request", "body", "done")), rng.randint(1, 4)
-        elif rng.random() < 0.15 or path == "resume":
+        elif path == "resume" or (rng.random() < 0.15 and limit is None):
             way = rng.choice(("cancel", "interrupt"))
             stop = rng.choice(("request", "body")), rng.randint(1, 4), way
         parks = any(call.answer.startswith("later") for call in calls_in(scripts))
         journal = rng.choice(("memory", "sqlite") if parks else ("", "memory", "sqlite"))
-        if path in ("resume", "kill", *DOORS):
+        if path in ("resume", "kill", "conversation", *DOORS):
             journal = "sqlite"
-        if path in DOORS:
+        if path in ("conversation", *DOORS):
             stop = None
+        is_timed = limit is not None and limit[0] == "deadline_s"
+        if self._dialect == "messages" and (is_timed or stop):
+            self._dialect = "chat"
         readers = [rng.randint(0, 9) for _ in range(rng.choice((0, 1, 3)))]
         return Case(
             seed=self._seed,
@@ -218,6 +252,9 @@ class _Maker:
             journal=journal,
             engine=engine,
             has_fallback=self._has_fallback,
+            limit=limit,
+            compaction=rng.choice(("nothing", "model")) if rng.random() < 0.1 else "",
+            tasks=tasks,
             kill=kill,
             readers=tuple(readers if journal else readers[:1]) if path == "start" else (),
             stop=stop,

@@ -11,12 +11,24 @@ from typing import Any
 
 import jsonschema_rs
 
-from tests.whole.case import ENGINES, FAULTS, READS, REPEATABLE, WRITES, Case, Reply, script_key
+from tests.whole.case import (
+    ENGINES,
+    FAULTS,
+    LIMIT_CODES,
+    READS,
+    REPEATABLE,
+    WRITES,
+    Case,
+    Reply,
+    script_key,
+)
 from tests.whole.paths import Outcome
+from tests.whole.provider import Billed
 from tests.whole.world import Life, tag_of
-from upshot import AgentResult, Status, ToolRecord, ToolSettled, decode, encode, states
+from upshot import AgentResult, Cost, Status, ToolRecord, ToolSettled, Usage, decode, encode, states
 from upshot.contract.tool_calls import ToolArtifactReference, ToolExecutionResult
 from upshot.models.fallback import FALLBACK_CODES
+from upshot.state.stored_events import seeds_of
 
 SCHEMA = Path(__file__).parents[2] / "schema" / "upshot.schema.json"
 STOPPED = (Status.CANCELED, Status.INTERRUPTED)
@@ -27,11 +39,12 @@ async def faults_of(life: Life, outcome: Outcome) -> list[str]:
     found = [*life.world.strange]
     for result in outcome.results:
         found += _of_itself(result)
-    found += _of_money(life, outcome.result, outcome.kills)
+    found += _of_money(life, outcome.turns or [outcome.result], outcome.kills)
     # What a killed tool ran inside it goes no further: its own effect is told as unknown.
     has_all = outcome.journal is not None and not (outcome.kills and life.case.engine == "tool")
     found += _of_effects(life, await records_of(outcome), has_all=has_all)
-    found += _of_end(life, outcome.result)
+    for task, result in enumerate(outcome.turns or [outcome.result]):
+        found += _of_end(life, result, task)
     known = [essence(one) for one in outcome.results]
     found += [
         f"reader {number} was shown another result"
@@ -52,7 +65,7 @@ async def records_of(outcome: Outcome) -> dict[str, ToolRecord]:
         records = [
             event.record
             for run in await journal.runs()
-            async for event, _ in states(journal.events(run.run_id))
+            async for event, _ in states(journal.events(run.run_id), seeds=seeds_of(journal))
             if isinstance(event, ToolSettled)
         ]
     found = {tag: one for one in records if (tag := tag_of(one))}
@@ -102,8 +115,10 @@ def _of_itself(result: AgentResult[Any]) -> Iterator[str]:
 # -- tokens and money
 
 
-def _of_money(life: Life, result: AgentResult[Any], kills: int) -> Iterator[str]:
-    usage, bill = result.usage, life.world.bill
+def _of_money(life: Life, results: list[AgentResult[Any]], kills: int) -> Iterator[str]:
+    bill = life.world.bill
+    usage = sum((one.usage for one in results), Usage())
+    cost = Cost.of_calls(one.cost for one in results if one.cost is not None)
     told = [one for one in bill if one.is_told and not one.is_refused]
     untold = [one for one in bill if not one.is_told]
     least = (sum(one.tokens[0] for one in told), sum(one.tokens[1] for one in told))
@@ -117,19 +132,35 @@ def _of_money(life: Life, result: AgentResult[Any], kills: int) -> Iterator[str]
         least = (0, 0) if usage.unmeasured_calls else least
     if not (least[0] <= got[0] <= most[0] and least[1] <= got[1] <= most[1]):
         yield f"its usage is {got}, the bill says {least} to {most}: {bill}"
-    # A process may have been killed before it asked.
-    if not len(bill) <= usage.api_calls <= len(bill) + kills:
+    # A process may have been killed, or a run stopped, before a request arrived.
+    if not len(bill) <= usage.api_calls <= len(bill) + kills + (not life.case.is_calm):
         yield f"it tells of {usage.api_calls} model calls, the bill of {len(bill)}: {bill}"
     extra = usage.unmeasured_calls - len(untold)
     if extra < 0 or (extra and life.case.is_calm):
         yield f"it calls {usage.unmeasured_calls} unmeasured, {len(untold)} are: {bill}"
     price = Decimal(got[0]) / 1000 + Decimal(got[1]) / 100
-    cost = None if result.cost is None else result.cost.total
-    if (cost or 0) != price:
+    if (0 if cost is None else cost.total) != price:
         yield f"it cost {cost}, and its tokens {price}"
-    unpriced = 0 if result.cost is None else result.cost.unpriced_calls
-    if result.cost is not None and unpriced != usage.unmeasured_calls:
-        yield f"{unpriced} calls have no price, and {usage.unmeasured_calls} no usage"
+    is_priced = all(one.cost is not None for one in results)
+    if cost is not None and is_priced and cost.unpriced_calls != usage.unmeasured_calls:
+        yield f"{cost} misses prices, and {usage.unmeasured_calls} calls have no usage"
+    yield from _of_limit(life.case, bill)
+
+
+def _of_limit(case: Case, bill: list[Billed]) -> Iterator[str]:
+    """A limit on tokens or money that was passed, and the model asked for a further turn."""
+    used, last = (0, 0), ""
+    name, most = case.limit or ("", 0)
+    for one in bill if case.is_calm else []:
+        if one.mark.split(".")[0] != last.split(".", maxsplit=1)[0]:
+            # Each task is a run with a budget of its own.
+            used = (0, 0)
+        spent = {"max_tokens": sum(used), "max_cost_usd": used[0] / 1000 + used[1] / 100}
+        if one.mark != last and spent.get(name, -1) > most:
+            yield f"it asked for {one.mark} after it had used {spent[name]} of {most}: {bill}"
+        last = one.mark
+        if one.is_told:
+            used = used[0] + one.tokens[0], used[1] + one.tokens[1]
 
 
 # -- effects
@@ -167,15 +198,18 @@ def _of_call(tag: str, record: ToolRecord, done: int) -> Iterator[str]:
 # -- how it ended
 
 
-def _of_end(life: Life, result: AgentResult[Any]) -> Iterator[str]:
+def _of_end(life: Life, result: AgentResult[Any], task: int) -> Iterator[str]:
     case = life.case
     code = None if result.error is None else str(result.error.code)
     if not case.is_calm:
         planted = {FAULTS[fault][0] for fault in faults_in(case)}
+        planted.add(LIMIT_CODES.get(case.limit[0], "") if case.limit else "")
         if code not in {None, "canceled", "interrupted", *planted}:
             yield f"it ended with {code}, and only {planted} were planted: {result.error}"
         return
-    expected, text = expected_end(case)
+    expected, text = expected_end(case, task)
+    if case.limit is not None and code == LIMIT_CODES.get(case.limit[0]):
+        return
     if code != expected:
         yield f"it ended with {code}, and should with {expected}: {result.error}"
     elif code is None and case.engine in ("loop", "handoff") and result.content != text:
@@ -188,12 +222,12 @@ def faults_in(case: Case) -> set[str]:
     return {fault for one in replies for fault in (*one.faults, *one.other_faults)}
 
 
-def expected_end(case: Case) -> tuple[str | None, str | None]:
-    """The error's code with which a calm case ends, None for none; and its answer."""
+def expected_end(case: Case, task: int) -> tuple[str | None, str | None]:
+    """The error's code with which a task of a calm case ends, None for none; and its answer."""
     text = None
     for attempt in range(case.revisions + 1):
         for agent in ENGINES[case.engine]:
-            for reply in case.scripts[script_key(0, attempt, agent)]:
+            for reply in case.scripts[script_key(task, attempt, agent)]:
                 code = _fails(case, reply)
                 if code is not None and case.engine == "tool" and agent == "b":
                     # The tool tells of it, and agent a goes on.

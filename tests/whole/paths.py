@@ -33,6 +33,7 @@ class Outcome:
         shown: The last result that each reader was shown, None if it was shown none.
         results: The results of all sessions, in order.
         kills: How often its process was killed.
+        turns: The last result of each turn of a conversation; none for a single run.
     """
 
     result: AgentResult[Any]
@@ -40,6 +41,7 @@ class Outcome:
     shown: list[AgentResult[Any] | None] = field(default_factory=list[AgentResult[Any] | None])
     results: list[AgentResult[Any]] = field(default_factory=list[AgentResult[Any]])
     kills: int = 0
+    turns: list[AgentResult[Any]] = field(default_factory=list[AgentResult[Any]])
 
 
 class Steps:
@@ -139,6 +141,20 @@ async def by_resume(life: Life, journal: Any) -> Outcome:
     return await _to_end(life, journal, lambda options: _begun(life, options), goes_on=True)
 
 
+async def by_conversation(life: Life, journal: Any) -> Outcome:
+    """The turns of a conversation, one after the other."""
+    outcomes: list[Outcome] = []
+    for task in range(life.case.tasks):
+
+        async def go(options: dict[str, Any], task: int = task) -> AgentResult[Any]:
+            return await life.begin(task, **options)
+
+        outcomes.append(await _to_end(life, journal, go))
+    last, turns = outcomes[-1], [one.result for one in outcomes]
+    results = [result for one in outcomes for result in one.results]
+    return Outcome(last.result, journal, [], results, turns=turns)
+
+
 async def by_kill(life: Life, journal: Any) -> Outcome:
     """A run whose process is killed, and which goes on in this one."""
     seat = (life.case.seed, life.world.number, life.folder, life.port)
@@ -213,6 +229,7 @@ PATHS: dict[str, Callable[[Life, Any], Awaitable[Outcome]]] = {
     "start": by_start,
     "resume": by_resume,
     "kill": by_kill,
+    "conversation": by_conversation,
 }
 
 __all__ = ["PATHS", "JournalError", "Outcome"]

@@ -12,13 +12,14 @@ from typing import Any
 import upshot
 from tests.whole.book import BOOK, Book, act, apart
 from tests.whole.case import DIALECTS, calls_in
-from tests.whole.provider import World
+from tests.whole.provider import SUMMARISER, World
 from upshot import (
     Agent,
     AgentResult,
     AgentTask,
     ApprovalRequest,
     Budget,
+    Compaction,
     Failed,
     FinalizeDecision,
     Graph,
@@ -177,7 +178,8 @@ class Life:
         """The agent of the run, made anew, and those that it may hand over to."""
         tools, tries = tools_of(self.book, self.world), self.case.tries
         retry = None if tries == 1 else Retry(max_tries=tries, base_s=0)
-        a, b, c = (Agent(name, model=self.model(name), tools=tools, retry=retry) for name in "abc")
+        more: Any = {"tools": tools, "retry": retry, "compaction": self.compaction()}
+        a, b, c = (Agent(name, model=self.model(name), **more) for name in "abc")
         match self.case.engine:
             case "handoff":
                 return [a.but(handoffs=["b"]), b]
@@ -198,12 +200,12 @@ class Life:
             case _:
                 return [a]
 
-    async def begin(self, **options: Any) -> AgentResult[Any]:
+    async def begin(self, task: int = 0, **options: Any) -> AgentResult[Any]:
         """Run it."""
         first, *others = self.agents()
         if others:
             return await upshot.run_with_handoffs([first, *others], self.request(), **options)
-        return await upshot.run(first, self.request(), **options)
+        return await upshot.run(first, self.request(task), **options)
 
     def start(self, **options: Any) -> Any:
         """Start it, to be watched."""
@@ -217,15 +219,25 @@ class Life:
         first, *others = self.agents()
         return await upshot.resume(run_id, [first, *others] if others else first, **options)
 
-    def request(self) -> Request:
+    def request(self, task: int = 0) -> Request:
         """What is asked."""
-        return Request(TASK, run_id=self.run_id)
+        run_id = f"{self.run_id}-{task}" if task else self.run_id
+        context = "talk" if self.case.tasks > 1 else ""
+        return Request(TASK.replace("0", str(task)), run_id=run_id, context_id=context)
+
+    def compaction(self) -> Compaction | None:
+        """When older messages are replaced: before each call but the first."""
+        if not self.case.compaction:
+            return None
+        model = self.model(SUMMARISER) if self.case.compaction == "model" else None
+        return Compaction(at_tokens=1, keep_last=1, summarise=model)
 
     def options(self) -> dict[str, Any]:
         """The options of the run, without its journal."""
         case = self.case
+        given: dict[str, Any] = dict([case.limit] if case.limit else [])
         return {
-            "budget": Budget(unpriced="allow"),
+            "budget": Budget(unpriced="allow", **given),
             "deciders": [Reviser(case.revisions)] if case.revisions else [],
             "max_attempts": case.revisions + 1,
             "approve": self.approve,
