@@ -106,13 +106,14 @@ class Case:
         tries: ``Retry.max_tries``; 1 is no retry.
         stop: At which step, and how: ("request" or "body", number, "cancel" or "interrupt").
         engine: What drives it: "loop"; "handoff" from a to b; or one that has b and c as child
-            runs: "script" (b, then a itself), "graph" (b, then c), "machine" (the same), or "tool"
-            (a's tool runs b).
+            runs: "script" (b, then a itself), "graph" (b, then c), "machine" (the same),
+            "parallel" (a graph with both at a time), or "tool" (a's tool runs b).
         has_fallback: Whether a second model is asked where the first one fails.
         limit: A limit of the run's budget, and its value.
         compaction: What replaces older messages: "", "nothing" or "model".
         tasks: How many turns of a conversation it is.
-        kill: At which step its process is killed: "request", "body" or "done", and its number.
+        kills: At which steps its processes are killed, one after the other: "request", "body" or
+            "done", and its number in that process.
         path: How the run is made.
         readers: How many watch it, and at which event each joins.
         journal: "", "memory" or "sqlite".
@@ -130,7 +131,7 @@ class Case:
     limit: tuple[str, float] | None = None
     compaction: str = ""
     tasks: int = 1
-    kill: tuple[str, int] | None = None
+    kills: tuple[tuple[str, int], ...] = ()
     readers: tuple[int, ...] = ()
     stop: tuple[str, int, str] | None = None
     revisions: int = 0
@@ -139,7 +140,7 @@ class Case:
     def is_calm(self) -> bool:
         """Whether it goes the same way each time."""
         is_timed = self.limit is not None and self.limit[0] == "deadline_s"
-        return self.stop is None and self.kill is None and not is_timed
+        return not (self.stop or self.kills or is_timed or self.engine == "parallel")
 
     def describe(self) -> str:
         """The case, for people."""
@@ -160,6 +161,7 @@ ENGINES = {
     "script": "ba",
     "graph": "bc",
     "machine": "bc",
+    "parallel": "bc",
     "tool": "ab",
 }
 """The engines, and the agents that each asks, in order."""
@@ -205,7 +207,7 @@ class _Maker:
         rng = self._rng
         self._dialect = rng.choice([*DIALECTS])
         self._is_rough = rng.random() < 0.6
-        self._engine = engine = rng.choices([*ENGINES], weights=(8, 2, 2, 2, 2, 2))[0]
+        self._engine = engine = rng.choices([*ENGINES], weights=(8, 2, 2, 2, 2, 1, 2))[0]
         revisions = rng.choice((0, 0, 0, 1, 2)) if engine == "loop" else 0
         tasks = 2 if engine == "loop" and not revisions and rng.random() < 0.15 else 1
         self._has_fallback = False
@@ -227,9 +229,12 @@ class _Maker:
         if revisions and path in DOORS[1:]:
             # No door asks for more than one attempt.
             path = "run"
-        stop = kill = None
+        stop, kills = None, list[tuple[str, int]]()
         if path == "kill":
-            kill = rng.choice(("request", "body", "done")), rng.randint(1, 4)
+            kills = [
+                (rng.choice(("request", "body", "done")), rng.randint(1, 4))
+                for _ in range(rng.choice((1, 1, 1, 2, 3)))
+            ]
         elif path == "resume" or (rng.random() < 0.15 and limit is None):
             way = rng.choice(("cancel", "interrupt"))
             stop = rng.choice(("request", "body")), rng.randint(1, 4), way
@@ -255,7 +260,7 @@ class _Maker:
             limit=limit,
             compaction=rng.choice(("nothing", "model")) if rng.random() < 0.1 else "",
             tasks=tasks,
-            kill=kill,
+            kills=tuple(kills),
             readers=tuple(readers if journal else readers[:1]) if path == "start" else (),
             stop=stop,
             revisions=revisions,

@@ -11,6 +11,7 @@ from typing import Any
 
 import jsonschema_rs
 
+import upshot
 from tests.whole.case import (
     ENGINES,
     FAULTS,
@@ -55,6 +56,21 @@ async def faults_of(life: Life, outcome: Outcome) -> list[str]:
         again = await life.resume(outcome.result.run_id, journal=journal, **life.options())
         if again != outcome.result:
             found.append(f"its log gives another result: {differences(again, outcome.result)}")
+        if life.case.is_calm and life.case.engine != "handoff":
+            found += await _of_replay(life, outcome)
+    return found
+
+
+async def _of_replay(life: Life, outcome: Outcome) -> list[str]:
+    """What is wrong with a replay of the run, which should do the same and touch nothing."""
+    (agent,), before = life.agents(), (life.book.read(), len(life.world.bill))
+    given = life.options()
+    replayed = await upshot.replay(outcome.result.run_id, agent, journal=outcome.journal, **given)
+    found: list[str] = []
+    if replayed.difference is not None:
+        found.append(f"its replay differs: {replayed.difference}")
+    if (life.book.read(), len(life.world.bill)) != before:
+        found.append("its replay touched the world")
     return found
 
 

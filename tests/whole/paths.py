@@ -9,6 +9,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import upshot
@@ -156,14 +157,24 @@ async def by_conversation(life: Life, journal: Any) -> Outcome:
 
 
 async def by_kill(life: Life, journal: Any) -> Outcome:
-    """A run whose process is killed, and which goes on in this one."""
-    seat = (life.case.seed, life.world.number, life.folder, life.port)
+    """A run whose process is killed, and the one that goes on too, until one is left alone."""
+    killed = 0
+    for place in range(len(life.case.kills)):
+        killed += await _killed(life, place)
+    outcome = await _to_end(life, journal, partial(_go_on, life))
+    outcome.kills = killed
+    return outcome
+
+
+async def _killed(life: Life, place: int) -> bool:
+    """Have a process work on the run, and kill it where the case says; whether it was."""
+    seat = (life.case.seed, life.world.number, life.folder, life.port, place)
     process = PROCESSES.Process(target=be_killed, args=seat, daemon=True)
-    ended = asyncio.get_running_loop().create_future()
-    process.start()
-    at = life.case.kill
-    Steps(life, at if at is not None and at[0] == "request" else None, process.kill)
     loop = asyncio.get_running_loop()
+    ended: asyncio.Future[None] = loop.create_future()
+    process.start()
+    at = life.case.kills[place]
+    Steps(life, at if at[0] == "request" else None, process.kill)
     loop.add_reader(process.sentinel, lambda: ended.done() or ended.set_result(None))
     await ended
     loop.remove_reader(process.sentinel)
@@ -171,26 +182,26 @@ async def by_kill(life: Life, journal: Any) -> Outcome:
     life.world.on_step = lambda kind: None
     if process.exitcode not in (0, -signal.SIGKILL):
         life.world.strange.append(f"the child process ended with {process.exitcode}")
-
-    async def go(options: dict[str, Any]) -> AgentResult[Any]:
-        runs = [one.run_id for one in await options["journal"].runs() if not one.parent_run_id]
-        if not runs:
-            return await life.begin(**options)
-        return await life.resume(runs[-1], **options)
-
-    outcome = await _to_end(life, journal, go)
-    outcome.kills = int(process.exitcode != 0)
-    return outcome
+    return process.exitcode != 0
 
 
-def be_killed(seed: int, number: int, folder: str, port: int) -> None:
-    """Begin a run, in a process of its own, that is killed in it."""
+async def _go_on(life: Life, options: dict[str, Any]) -> AgentResult[Any]:
+    """Begin the run, or go on with it if it was begun."""
+    runs = [one.run_id for one in await options["journal"].runs() if not one.parent_run_id]
+    return await life.resume(runs[-1], **options) if runs else await life.begin(**options)
+
+
+def be_killed(seed: int, number: int, folder: str, port: int, place: int) -> None:
+    """Work on a run, in a process of its own, that is killed in it."""
 
     async def go() -> None:
         async with aclosing(AiohttpTransport()) as transport:
             life = Life(World(number, make_case(seed)), folder, port, transport)
-            Steps(life, life.case.kill, lambda: os.kill(os.getpid(), signal.SIGKILL))
-            await life.begin(**life.options(), journal=life.journal)
+            kill = life.case.kills[place]
+            at = None if kill[0] == "request" else kill
+            Steps(life, at, lambda: os.kill(os.getpid(), signal.SIGKILL))
+            async with upshot.open_journal(life.journal) as journal:
+                await _to_end(life, journal, partial(_go_on, life))
 
     asyncio.run(go())
 
@@ -210,7 +221,8 @@ async def _to_end(
     options = {**life.options(), "journal": journal}
     results = [await go(options)]
     while results[-1].status is Status.INPUT_REQUIRED or (goes_on and _was_stopped(results[-1])):
-        life.world.on_step = lambda kind: None
+        if goes_on:
+            life.world.on_step = lambda kind: None
         last = results[-1]
         answers = [life.answer(one) for one in last.pending]
         results.append(

@@ -106,6 +106,10 @@ states:
 """
 
 
+def _nothing(board: Any) -> None:
+    """A node that only leads to others."""
+
+
 async def _script(b: Agent[Any], run: Any, host: Any, board: Any) -> None:
     """Run *b*, then the loop."""
     child = await run.child(b, TASK, key="child")
@@ -187,13 +191,13 @@ class Life:
                 return [a.but(engine=ScriptEngine(partial(_script, b)))]
             case "tool":
                 return [a.but(tools=[*tools, _asks(b)])]
-            case "graph":
-                nodes = {"b": AgentTask(b, TASK), "c": AgentTask(c, TASK)}
-                return [
-                    Agent(
-                        "a", engine=GraphEngine(Graph(nodes, [("b", "c")], start="b")), retry=retry
-                    )
-                ]
+            case "graph" | "parallel" as kind:
+                nodes: dict[str, Any] = {"b": AgentTask(b, TASK), "c": AgentTask(c, TASK)}
+                if kind == "parallel":
+                    nodes["s"] = _nothing
+                edges = [("b", "c")] if kind == "graph" else [("s", "b"), ("s", "c")]
+                engine = GraphEngine(Graph(nodes, edges, start=edges[0][0]))
+                return [Agent("a", engine=engine, retry=retry)]
             case "machine":
                 engine = MachineEngine(load_machine(MACHINE), agents={"b": b, "c": c})
                 return [Agent("a", engine=engine, retry=retry)]
