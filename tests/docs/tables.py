@@ -19,6 +19,7 @@ import msgspec
 import upshot
 import upshot.contract.base.enums as word_field
 from tests.docs.test_pages import ROOT
+from tests.serve.permission_table import rows_of_page
 from upshot.contract import DELTAS
 from upshot.models import PROVIDERS
 from upshot.models.providers import ALIASES
@@ -27,7 +28,8 @@ from upshot.runs.plan import Plan, ResumeOptions, RunOptions
 __all__ = ["PAGES", "filled", "words_of"]
 
 PAGES = [
-    ROOT / "docs" / f"{name}.md" for name in ("result", "events", "options", "names", "models")
+    ROOT / "docs" / f"{name}.md"
+    for name in ("result", "events", "options", "names", "models", "serve")
 ]
 TABLE = re.compile(r"(<!-- table (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 ATTRIBUTE = re.compile(r"^    (\w+): (.*?)(?=^ {0,4}\S|\Z)", re.MULTILINE | re.DOTALL)
@@ -189,6 +191,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "deltas": lambda: events(deltas=True),
     "options": options,
     "providers": providers,
+    "routes": lambda: table("Who, Routes", rows_of_page()),
     "budget": lambda: limits_of(upshot.Budget),
     "retry": lambda: limits_of(upshot.Retry),
     "settings": lambda: limits_of(upshot.ModelSettings),

@@ -48,7 +48,7 @@ async def test_the_terminal_goes_on_with_what_a_page_began(tmp_path: Path) -> No
     async with served(app(tmp_path / "desk.db")) as site:
         page = Chat(site.by("cal"), "echo")
         await page.say("One")
-        assert (await talk(tmp_path, "chat-1", "Two")).strip() == "One + One + Two"
+        assert (await talk(tmp_path, "chat-1~cal", "Two")).strip() == "One + One + Two"
         # It stays the first user's, who sees all of it.
         page.messages = await page.shown()
         assert [text_of(one) for one in page.messages] == ["One", "One", "Two", "One + One + Two"]

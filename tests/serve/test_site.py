@@ -132,21 +132,22 @@ async def test_whoever_has_no_role_reaches_no_log(site: Client) -> None:
 async def test_a_turn_in_the_conversation_of_another_is_an_operators(site: Client) -> None:
     new = {"agent": "desk", "text": "hello", "conversation": "c"}
     _, of_ann = await site.by("ann").post("/api/runs", new)
+    new["conversation"] = of_ann["conversation"]
     assert (await site.by("vic").post("/api/runs", new))[0] == 403
     status, said = await site.by("sam").post("/api/runs", new)
-    assert status == 201
+    assert status == 201 and said["conversation"] == of_ann["conversation"]
     _, run = await site.by("ann").get("/api/runs?conversation=c")
     assert {one["run_id"] for one in run["runs"]} == {of_ann["run_id"], said["run_id"]}
 
 
-async def test_of_two_who_begin_a_conversation_at_once_one_has_it(site: Client) -> None:
-    new = {"agent": "desk", "text": "hello", "conversation": "c"}
-    names = ["ann", "ben"] * 5
+async def test_two_who_choose_one_name_have_a_conversation_each(site: Client) -> None:
+    new = {"agent": "desk", "text": "hello", "conversation": "c", "key": "k"}
+    names = ["ann", "ben", "una"] * 3
     found = await asyncio.gather(*(site.by(name).post("/api/runs", new) for name in names))
-    taken = {name for name, (status, _) in zip(names, found, strict=True) if status == 201}
-    assert len(taken) == 1
-    refused = [status for name, (status, _) in zip(names, found, strict=True) if name not in taken]
-    assert refused == [404] * 5
+    assert {status for status, _ in found} == {201}
+    begun = {(name, one["run_id"]) for name, (_, one) in zip(names, found, strict=True)}
+    assert len(begun) == 3
+    assert [one["conversation"] for _, one in found][:3] == ["c~ann", "c~ben", "c~una~blue"]
 
 
 async def test_what_is_anothers_takes_no_place_on_a_page(site: Client, monkeypatch: Any) -> None:
@@ -161,7 +162,7 @@ async def test_what_is_anothers_takes_no_place_on_a_page(site: Client, monkeypat
         await site.by("ben").post("/api/runs", new)
         await waiting(site.by("ben"))
     _, said = await site.by("ann").get("/api/conversations")
-    assert [one["id"] for one in said["conversations"]] == ["of-ann"]
+    assert [one["id"] for one in said["conversations"]] == ["of-ann~ann"]
     _, inbox = await site.by("ann").get("/api/inbox")
     assert len(inbox["items"]) == 2
     assert (await site.by("ann").get("/api/me"))[1]["waits"] == 2
@@ -171,13 +172,15 @@ async def test_what_is_anothers_takes_no_place_on_a_page(site: Client, monkeypat
 
 async def test_a_conversation_is_its_first_users(site: Client) -> None:
     new = {"agent": "desk", "text": "hello", "conversation": "c"}
-    assert (await site.by("ann").post("/api/runs", new))[0] == 201
-    assert (await site.by("ben").post("/api/runs", new))[0] == 404
-    assert (await site.by("ann").post("/api/runs", new))[0] == 201
+    _, begun = await site.by("ann").post("/api/runs", new)
+    id = begun["conversation"]
     for name, status in (("ann", 200), ("vic", 200), ("ben", 404), ("tia", 404)):
-        assert (await site.by(name).get("/api/conversations/c"))[0] == status
+        assert (await site.by(name).get(f"/api/conversations/{id}"))[0] == status
         _, said = await site.by(name).get("/api/conversations")
-        assert [one["id"] for one in said["conversations"]] == (["c"] if status == 200 else [])
+        assert [one["id"] for one in said["conversations"]] == ([id] if status == 200 else [])
+    # Its first user may go on calling it by the name that was chosen.
+    assert (await site.by("ann").get("/api/conversations/c"))[1]["id"] == id
+    assert (await site.by("ben").get("/api/conversations/c"))[0] == 404
 
 
 async def test_a_list_has_the_runs_that_a_user_may_see(site: Client) -> None:

@@ -11,9 +11,9 @@ however the process ends then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -30,6 +30,7 @@ from upshot.contract.pending import (
     Deny,
     Edit,
     Outdated,
+    Pending,
     PendingApproval,
     PendingExternal,
     PendingQuestion,
@@ -49,6 +50,10 @@ from upshot.runs.resumption import log_answers
 from upshot.state.child_runs import bare_id, child_id, origins_of
 from upshot.state.run_state import RunState, item_of
 
+Allow: TypeAlias = "Callable[[str, Pending | None, AnyAnswer], None]"
+"""Asked at the moment an answer is to be kept, with the agent of the run and what is asked, None
+where it is closed by now; raises to refuse the answer."""
+
 
 class NotAsked(Misuse):
     """An answer to what the run has never asked."""
@@ -64,6 +69,7 @@ class _Wait(msgspec.Struct, frozen=True):
     closed: str = ""
     choices: tuple[str, ...] = ()
     asked: PendingApproval | None = None
+    question: PendingQuestion | PendingExternal | None = None
     times_asked: int = 0
     # Names the question, "" where it is not known any more.
     item: str = ""
@@ -98,9 +104,9 @@ class _Wait(msgspec.Struct, frozen=True):
 
 
 async def answer_run(
-    run_id: str, answers: Sequence[AnyAnswer], *, journal: Where
+    run_id: str, answers: Sequence[AnyAnswer], *, journal: Where, allow: Allow | None = None
 ) -> tuple[Taken | Outdated, ...]:
-    """See ``answer``."""
+    """See ``answer``; *allow* is asked of each answer each time before any is kept."""
     _check_types(answers)
     for answer in answers:
         if not (isinstance(answer, Answer) or answer.digest):
@@ -115,6 +121,11 @@ async def answer_run(
             waits = await _waits_for(answers, past, run_id, opened)
             found = _assigned(answers, waits, past)
             _check_scopes(answers, found)
+            if allow is not None:
+                for answer, wait in zip(answers, found, strict=True):
+                    agent_id = "" if past.started is None else past.started.agent.id
+                    is_open = not wait.closed
+                    allow(agent_id, (wait.asked or wait.question) if is_open else None, answer)
             told = [
                 await _place(answer, wait, past, opened, keeper)
                 for answer, wait in zip(answers, found, strict=True)
@@ -449,6 +460,7 @@ def _waits_of(past: RunState, run_id: str, outer_id: str = "") -> list[_Wait]:
             is_question=True,
             closed=ended,
             choices=_choices_of(one),
+            question=one,
             item=item_of(past, one),
             seq=past.seq,
         )

@@ -16,7 +16,7 @@ from upshot.contract.model_calls import ModelRetried
 from upshot.contract.pending import AnyAnswer, Outdated, Taken
 from upshot.contract.protocols import Journal, Note
 from upshot.contract.result import AgentResult
-from upshot.entry.answers import NotAsked, answer_run, open_wishes
+from upshot.entry.answers import Allow, NotAsked, answer_run, open_wishes
 from upshot.entry.handoff_loop import following_run, whole_result
 from upshot.entry.resume import read_begun, read_on
 from upshot.entry.session_setup import end_canceled, has_log
@@ -142,14 +142,20 @@ class RunHandle:
 
     async def answer(self, *answers: AnyAnswer) -> tuple[Taken | Outdated, ...]:
         """Answer what the run waits for; see ``upshot.answer``."""
+        return await self.answer_if(None, answers)
+
+    async def answer_if(
+        self, allow: Allow | None, answers: Sequence[AnyAnswer]
+    ) -> tuple[Taken | Outdated, ...]:
+        """Answer what the run waits for, if *allow* does not refuse it at that moment."""
         *earlier, last = await self._chain()
         try:
-            return await answer_run(last, answers, journal=self._journal)
+            return await answer_run(last, answers, journal=self._journal, allow=allow)
         except NotAsked:
             # Whoever asked has handed the request over since.
             for run_id in reversed(earlier):
                 with suppress(NotAsked):
-                    return await answer_run(run_id, answers, journal=self._journal)
+                    return await answer_run(run_id, answers, journal=self._journal, allow=allow)
             raise
 
     async def interrupt(self, cause: str = InterruptCause.USER_CANCEL, detail: str = "") -> None:

@@ -27,6 +27,7 @@ from upshot.journal.shared import InboxItem, needs_shared, tool_of
 from upshot.journal.watching import DUE
 from upshot.runs.replay.comparison import ComparedEvents, facts_of, first_difference
 from upshot.serve.feeds import Feed, Feeds, Part
+from upshot.serve.permissions import list_filters, may_start
 from upshot.serve.replies import (
     AgentLine,
     Begun,
@@ -148,7 +149,7 @@ def routes(site: Site) -> list[BaseRoute]:
         ("GET", "/api/grants", console.grants),
         ("DELETE", "/api/grants/{id:path}", console.withdraw),
         ("GET", "/api/conversations", console.conversations),
-        ("GET", "/api/conversations/{id}", console.conversation),
+        ("GET", "/api/conversations/{id:path}", console.conversation),
     ]
     found: list[BaseRoute] = [
         Route(path, console.for_user(handler, writes=method != "GET"), methods=[method])
@@ -156,7 +157,7 @@ def routes(site: Site) -> list[BaseRoute]:
     ]
     found.append(Route("/static/{name}", _static))
     pages = ("/", "/runs/{run}", "/runs/{run}/compare/{other}", "/inbox", "/conversations")
-    pages += ("/conversations/{id}", "/chat/{agent}")
+    pages += ("/conversations/{id:path}", "/chat/{agent}")
     return [*found, *(Route(path, _page) for path in pages)]
 
 
@@ -190,6 +191,7 @@ class _Console:
                 agents=tuple(
                     AgentLine(id=agent.id, description=agent.card.description if agent.card else "")
                     for agent in self._app.agents.values()
+                    if may_start(user, agent.id)
                 ),
                 version=self._app.version,
                 waits=await self._site.waits_of(user),
@@ -229,15 +231,17 @@ class _Console:
             return Part(ServerSentEvent(encode(Live(waits=waits)).decode()), mark)
 
         # Those who may see the same runs share one look.
-        key = "live", *self._site.seen_by(user).items()
+        key = "live", *list_filters(user).items()
         return sse(self._feeds.watch(key, lambda: Feed(looks(), part)))
 
     async def submit(self, request: Request, user: User) -> Response:
         new = decode(await request.body(), _New)
+        named = new.conversation
+        conversation = await self._site.conversation_of(user, named) if named else ""
         run = await self._site.submit(
-            user, new.agent, new.text, conversation=new.conversation or None, key=new.key
+            user, new.agent, new.text, conversation=conversation or None, key=new.key
         )
-        return to_json(Begun(run_id=run.id), 201)
+        return to_json(Begun(run_id=run.id, conversation=conversation), 201)
 
     async def run(self, request: Request, user: User) -> Response:
         run = await self._site.run_of(user, request.path_params["run"])
@@ -321,7 +325,7 @@ class _Console:
     async def fork(self, request: Request, user: User) -> Response:
         """What a fork would do again, or the fork, which workers take up."""
         given = decode(await request.body(), _Fork)
-        run = await self._site.run_of(user, request.path_params["run"], "operate")
+        run = await self._site.run_of(user, request.path_params["run"], "fork")
         if given.draft:
             return to_json(ForkDraft(again=await self._done_after(run, given.at)))
         journal = await self._app.open()
@@ -388,7 +392,7 @@ class _Console:
         return to_json(ConversationList(conversations=tuple(found)))
 
     async def conversation(self, request: Request, user: User) -> Response:
-        id: str = request.path_params["id"]
+        id = await self._site.conversation_of(user, request.path_params["id"])
         if not await self._site.runs_of(user, conversation=id, limit=1):
             raise Missing(f"there is no conversation {id[:80]!r}")
         talk = await self._app.conversation(id)
@@ -404,17 +408,17 @@ class _Console:
         runs = {item.run_id for item in items}
         return to_json(
             InboxPage(
-                items=tuple(self._entry_of(user, item) for item in items),
+                items=tuple([await self._entry_of(user, item) for item in items]),
                 next=items[-1].run_id if len(runs) >= _ITEMS else None,
             )
         )
 
-    def _entry_of(self, user: User, item: InboxItem) -> InboxEntry:
+    async def _entry_of(self, user: User, item: InboxItem) -> InboxEntry:
         """An item as *user* sees it."""
         return InboxEntry(
             **msgspec.structs.asdict(item),
             description=self._describe(item),
-            answerable=self._site.is_answerable(user, item),
+            answerable=await self._site.is_answerable(user, item),
             due_at=item.due,
             after_due=item.then,
         )
@@ -450,25 +454,20 @@ class _Console:
 
     async def later(self, request: Request, user: User) -> Response:
         given = decode(await request.body(), _Later)
-        run = await self._site.run_of(user, request.path_params["run"])
-        item: str = request.path_params["item"]
-        await self._app.later(run.id, item, until=given.until, by=user.id)
+        run_id, item = request.path_params["run"], request.path_params["item"]
+        await self._site.later(user, run_id, item, given.until)
         return to_json({})
 
     async def assign(self, request: Request, user: User) -> Response:
         """Say who is to answer an item; who may answer it may do that."""
         given = decode(await request.body(), _Assign)
-        run = await self._site.run_of(user, request.path_params["run"])
-        id: str = request.path_params["item"]
-        for item in await self._app.inbox(run_id=run.id):
-            if item.pending.id == id and not self._site.is_answerable(user, item):
-                raise Refused("that takes the role 'answer' for this agent and tool")
-        await self._app.assign(run.id, id, to=given.to, by=user.id)
+        run_id, item = request.path_params["run"], request.path_params["item"]
+        await self._site.assign(user, run_id, item, given.to)
         return to_json({})
 
     async def note(self, request: Request, user: User) -> Response:
         given = decode(await request.body(), _Note)
-        run = await self._site.run_of(user, request.path_params["run"])
+        run = await self._site.run_of(user, request.path_params["run"], "note")
         await self._app.note(run.id, given.name, given.value, by=user.id)
         return to_json({})
 
@@ -480,15 +479,9 @@ class _Console:
         return to_json(GrantList(grants=tuple(await self._site.grants_of(user))))
 
     async def withdraw(self, request: Request, user: User) -> Response:
-        """Withdraw a standing approval; who may answer the call may do that."""
-        id: str = request.path_params["id"]
-        for one in await self._site.grants_of(user):
-            if one.id == id:
-                if not user.may_answer(one.agent_id, one.tool_name):
-                    raise Refused("that takes the role 'answer' for this agent and tool")
-                await self._app.withdraw(id, by=user.id)
-                return to_json({})
-        raise Missing(f"there is no standing approval {id[:80]!r}")
+        """Withdraw a standing approval."""
+        await self._site.withdraw(user, request.path_params["id"])
+        return to_json({})
 
 
 async def _own(run: RunHandle) -> AsyncGenerator[Event]:

@@ -76,8 +76,10 @@ async def begin_turn(site: Site, user: User, agent_id: str, said: Said) -> RunHa
 
     Raises:
         Missing: There is no such agent, or a run is another's.
+        Refused: The user may not start runs of the agent.
         Differs: As of ``place_of``.
     """
+    said = said._replace(chat=await site.conversation_of(user, said.chat))
     what = encode([said.chat, said.id, said.message]).decode()
     journal = await site.app.open()
     time = 0
@@ -276,14 +278,16 @@ def _began(run: RunSummary) -> float:
 
 async def newest_of(site: Site, user: User, chat: str) -> RunSummary | None:
     """The newest turn of a user in a chat, in whichever branch of it; None where there is none."""
-    for run in await site.runs_of(user, limit=_LOOKED_AT):
-        if run.owner == user.id and is_of(run.context_id, chat) and not run.parent_run_id:
+    conversation = await site.conversation_of(user, chat)
+    journal = await site.app.open()
+    for run in await journal.runs(owner=user.id, tenant=user.tenant, limit=_LOOKED_AT):
+        if is_of(run.context_id, conversation) and not run.parent_run_id:
             return run
     return None
 
 
 def is_of(conversation: str, chat: str) -> bool:
-    """Whether a conversation is a chat, or a branch of it."""
+    """Whether a conversation is a chat, or a branch of it; both by their ids in the journal."""
     return conversation == chat or conversation.startswith(f"{chat}/")
 
 

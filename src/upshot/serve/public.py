@@ -18,6 +18,7 @@ from upshot.contract.message import Unknown
 from upshot.contract.pending import Deny, Pending, PendingApproval, PendingQuestion
 from upshot.entry.run_handle import RunHandle
 from upshot.fleet.app import App
+from upshot.serve.permissions import Need
 from upshot.serve.users import Missing, User
 from upshot.tools.definition.tool import Tool
 
@@ -98,9 +99,7 @@ def questions_in(event: PublicEvent) -> list[JsonObject]:
     return cast("list[JsonObject]", event.get("questions", []))
 
 
-async def public_run(
-    site: Site, user: User, run_id: str, need: Literal["see", "operate"] = "see"
-) -> RunHandle:
+async def public_run(site: Site, user: User, run_id: str, need: Need = "see") -> RunHandle:
     """The run that a client of a protocol names; a child run is not shown to it.
 
     Raises:

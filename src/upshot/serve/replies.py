@@ -74,9 +74,11 @@ class Begun(Value, frozen=True, kw_only=True):
 
     Attributes:
         run_id: The run.
+        conversation: The id of its conversation in the journal, "" for none.
     """
 
     run_id: str
+    conversation: str = ""
 
 
 class CallAgain(Value, frozen=True, kw_only=True):

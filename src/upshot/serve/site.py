@@ -7,9 +7,10 @@ import inspect
 import pkgutil
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 from msgspec.structs import replace
@@ -24,18 +25,19 @@ from starlette.responses import Response
 from upshot.contract.base.checks import Allowed, check_argument, check_whole
 from upshot.contract.codec import encode
 from upshot.contract.model_calls import Request
-from upshot.contract.pending import AnyAnswer, Outdated, Taken
+from upshot.contract.pending import AnyAnswer, Edit, Outdated, Pending, Taken
 from upshot.contract.protocols import RunCounts, RunSummary
+from upshot.entry.answers import NotAsked
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import JournalError, Misuse
 from upshot.fleet.app import App
 from upshot.fleet.submission import SubmitOptions
 from upshot.fleet.worker import Worker
 from upshot.journal.shared import InboxItem, OtherUser, tool_of
-from upshot.serve import doors
+from upshot.serve import doors, permissions
 from upshot.serve.guard import ErrorForm, Guard
+from upshot.serve.permissions import Asked, Need, Owner, from_scoped, owner_of, to_scoped
 from upshot.serve.users import Missing, NoUser, Refused, User, UserOf
-from upshot.state.child_runs import bare_id
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection
@@ -60,8 +62,6 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (msgspec.DecodeError, 400),
     (JournalError, 503),
 )
-# The user and the tenant of a run.
-_Owner: TypeAlias = tuple[str, str]
 _MOST_KNOWN = 100_000
 # A comment so often keeps what is between from ending a stream that is silent.
 # So long an answer waits for a run that is being worked on.
@@ -118,8 +118,8 @@ class Site:
         self._is_working = work
         self._max_body = max_body
         self.trace_url = trace_url
-        # Whose a run is never changes.
-        self._owners: dict[str, _Owner] = {}
+        # Whose a run is never changes, nor its agent.
+        self._known: dict[str, tuple[Owner, str]] = {}
 
     def asgi(self, routes: Iterable[BaseRoute] = ()) -> Starlette:
         """The ASGI application with all doors, and further routes."""
@@ -183,20 +183,22 @@ class Site:
             user: Whose it is.
             agent_id: The agent.
             request: What is asked.
-            conversation: The conversation of which it is a turn, which must be the user's.
+            conversation: What the user calls the conversation of which it is a turn.
             key: Names the request for this user; see ``App.submit``.
             options: Those of ``App.submit``; ``attributes`` say whose it is, and nothing else.
 
         Raises:
-            Missing: The conversation is another's.
-            Refused: The user may see that conversation and no more.
+            Refused: The user may not start the agent, or may see that conversation and no more.
             Misuse: As of ``App.submit``.
         """
-        owner = user.id, user.tenant
+        _check_start(user, agent_id)
+        owner = owner_of(user)
         if conversation:
-            owner = await self._owner_of_talk(user, conversation) or owner
+            conversation, owner = await self._talk(user, conversation)
+            if not permissions.may_operate(user, owner):
+                raise _needs_operate(user)
         named = {"user": owner[0], "tenant": owner[1]}
-        if owner != (user.id, user.tenant):
+        if not permissions.owns(user, owner):
             named["by"] = user.id
         options["attributes"] = {name: value for name, value in named.items() if value}
         try:
@@ -204,82 +206,143 @@ class Site:
                 agent_id,
                 request,
                 conversation=conversation,
-                key=None if key is None else f"{user.tenant}/{user.id}/{key}",
+                key=None if key is None else to_scoped(owner_of(user), key),
                 **options,
             )
         except OtherUser:
-            # Begun a moment ago.
-            raise _no_conversation(conversation) from None
+            # The App itself began it for another user a moment ago.
+            raise Missing(f"there is no conversation {(conversation or '')[:80]!r}") from None
 
-    async def _owner_of_talk(self, user: User, conversation: str) -> _Owner | None:
-        """Whose a conversation is in which a user wants to say something; None for a new one."""
+    async def conversation_of(self, user: User, name: str) -> str:
+        """The id in the journal of what a user calls a conversation.
+
+        That is the user's own conversation of that name, or one with exactly that id which the user
+        may see; else a new one of the user's. So it says nothing of what other users have.
+        """
+        return (await self._talk(user, name))[0]
+
+    async def _talk(self, user: User, name: str) -> tuple[str, Owner]:
+        """See ``conversation_of``; with the owner."""
+        own, scoped = owner_of(user), to_scoped(owner_of(user), name)
+        if from_scoped(own, name) != name:
+            # It is the id in the journal already.
+            return name, own
         journal = await self.app.open()
-        runs = await journal.runs(
-            context_id=conversation, limit=1, owner=user.id, tenant=user.tenant
-        )
-        for run in runs or await journal.runs(context_id=conversation, limit=1):
-            owner = run.owner, run.tenant
-            if not _may_see(user, owner):
-                raise _no_conversation(conversation)
-            if not (_is_of(owner, user) or user.may("operate")):
-                raise _needs_operate(user)
-            return owner
-        return None
+        mine: dict[str, Any] = {"limit": 1, "owner": user.id, "tenant": user.tenant}
+        if await journal.runs(context_id=scoped, **mine):
+            return scoped, own
+        if await journal.runs(context_id=name, **mine):
+            return name, own
+        for run in await journal.runs(context_id=name, limit=1) if user.may("view") else ():
+            if permissions.may_see(user, (run.owner, run.tenant)):
+                return name, (run.owner, run.tenant)
+        return scoped, own
 
     async def conversations_of(self, user: User, limit: int) -> Sequence[ConversationSummary]:
         """The conversations that a user may see, newest first."""
         journal: Any = await self.app.open()
-        return await journal.conversations(limit=limit, **_of(user, {}))
+        return await journal.conversations(limit=limit, **permissions.list_filters(user))
 
     async def inbox_of(self, user: User, **filters: Any) -> Sequence[InboxItem]:
         """What waits in runs that a user may see, without what the user put off."""
-        return await self.app.inbox(user=user.id, **_of(user, filters))
+        return await self.app.inbox(user=_shelf(user), **await self._of(user, filters))
 
-    def seen_by(self, user: User) -> dict[str, Any]:
-        """The filters of the runs that a user may see."""
-        return _of(user, {})
+    async def later(self, user: User, run_id: str, id: str, until: datetime | None) -> None:
+        """Put an item of the inbox off, for this user.
+
+        Raises:
+            Missing: There is no such run, or it is another's.
+            Refused: The user may see it and no more.
+            Misuse: As of ``App.later``.
+        """
+        await self.run_of(user, run_id, "note")
+        await self.app.later(run_id, id, until=until, by=_shelf(user))
+
+    async def assign(self, user: User, run_id: str, id: str, to: str) -> None:
+        """Say who is to answer an item of the inbox; who may answer it may do that.
+
+        Raises:
+            Missing: There is no such run or item, or it is another's.
+            Refused: It is not the user's to answer.
+            Misuse: As of ``App.assign``.
+        """
+        await self.run_of(user, run_id)
+        items = await self.app.inbox(run_id=run_id, limit=None)
+        item = next((one for one in items if one.pending.id == id), None)
+        if item is None:
+            raise Missing(f"nothing waits under {id[:80]!r}; it may have been answered")
+        if not await self.is_answerable(user, item):
+            raise Refused("that takes the role 'answer' for this agent and tool")
+        await self.app.assign(run_id, id, to=to, by=user.id)
 
     async def waits_of(self, user: User) -> int:
         """How much waits in runs that a user may see."""
-        return await self.app.inbox_size(**_of(user, {}))
+        return await self.app.inbox_size(**permissions.list_filters(user))
 
     async def grants_of(self, user: User) -> Sequence[Grant]:
         """The standing approvals of runs that a user may see."""
-        return await self.app.grants(**_of(user, {}))
+        return await self.app.grants(**permissions.list_filters(user))
+
+    async def withdraw(self, user: User, id: str) -> None:
+        """Withdraw a standing approval; the owner of its run may, and who may answer the call.
+
+        Raises:
+            Missing: There is none of that id, or its run is another's.
+            Refused: The user may see it and no more.
+        """
+        for one in await self.grants_of(user):
+            if one.id == id:
+                owner, _ = await self._run(one.run_id)
+                asked = Asked(owner, one.agent_id, one.tool_name, "user")
+                if not permissions.may_answer(user, asked):
+                    raise Refused("that takes the role 'answer' for this agent and tool")
+                return await self.app.withdraw(id, by=user.id)
+        raise Missing(f"there is no standing approval {id[:80]!r}")
 
     async def runs_of(
         self, user: User, status: str | None = None, *, limit: int | None = None, **filters: Any
     ) -> Sequence[RunSummary]:
         """The runs that a user may see, newest first; see ``App.runs``."""
-        return await self.app.runs(status, limit=limit, **_of(user, filters))
+        return await self.app.runs(status, limit=limit, **await self._of(user, filters))
 
     async def counts_of(self, user: User, status: str | None = None, **filters: Any) -> RunCounts:
         """How many there are of the runs that a user may see; the filters are those of ``runs``."""
-        given = _of(user, filters)
+        given = await self._of(user, filters)
         for name, own in (("agent", "agent_id"), ("conversation", "context_id")):
             given[own] = given.pop(name, "")
         return await self.app.counts(status, **given)
 
-    async def run_of(
-        self, user: User, run_id: str, need: Literal["see", "operate"] = "see"
-    ) -> RunHandle:
-        """The handle of a run that a user may see, or operate too.
+    async def _of(self, user: User, filters: dict[str, Any]) -> dict[str, Any]:
+        """Filters of lists, with those of what a user may see."""
+        if name := filters.get("conversation"):
+            filters["conversation"] = await self.conversation_of(user, name)
+        return {**filters, **permissions.list_filters(user)}
+
+    async def run_of(self, user: User, run_id: str, need: Need = "see") -> RunHandle:
+        """The handle of a run that a user may see, operate, or keep notes of.
 
         Raises:
             Missing: There is no such run, or it is another's.
             Refused: The user may see it and no more.
         """
-        if not await self.sees(user, run_id):
+        owner, agent = await self._run(run_id)
+        if not permissions.may_see(user, owner):
             raise Missing(f"there is no run {run_id[:80]!r}")
-        is_his = _is_of(await self._owner(run_id), user)
-        if need == "operate" and not (is_his or user.may("operate")):
+        if need in ("operate", "fork") and not permissions.may_operate(user, owner):
             raise _needs_operate(user)
+        if need == "fork":
+            _check_start(user, agent)
+        if need == "note" and not permissions.may_note(user, owner, agent):
+            raise Refused(f"that takes the role 'answer' or 'operate', which {user.id!r} lacks")
         return await self.app.run(run_id)
 
     async def answer(
         self, user: User, run_id: str, answers: Sequence[AnyAnswer], *, door: str = ""
     ) -> tuple[Taken | Outdated, ...]:
         """Answer what a run waits for, as a user.
+
+        Whether the user may answer is asked of what the run waits for at the moment at which the
+        answer is kept.
 
         Args:
             user: Who answers; it stands as ``by`` in place of what the answers say.
@@ -294,79 +357,77 @@ class Site:
             Misuse: As of ``App.answer``.
         """
         handle = await self.run_of(user, run_id)
-        items = await self.app.inbox(run_id=run_id, limit=None)
-        for answer in answers:
-            id: str = getattr(answer, "call_id", "") or getattr(answer, "id", "")
-            # That of a child run is named by the id that it has there, too.
-            meant = [one for one in items if one.pending.id == id or bare_id(one.pending) == id]
-            if all(self.is_answerable(user, item, door=door) for item in meant) and (
-                meant or (not door and user.may("answer"))
-            ):
-                continue
-            raise Refused(
-                "that waits for staff, and is not yours to answer"
-                if meant
-                else f"nothing waits under {id[:80]!r}; it may have been answered"
-            )
+        owner, _ = await self._run(run_id)
+
+        def allow(agent: str, pending: Pending | None, answer: AnyAnswer) -> None:
+            if pending is None:
+                # It is closed: all that comes of it is who closed it and how.
+                if door or not user.may("answer"):
+                    raise _nothing_waits(answer)
+                return
+            asked = Asked(owner, agent, tool_of(pending), pending.audience)
+            if not permissions.may_answer(user, asked, door=door):
+                raise Refused("that waits for staff, and is not yours to answer")
+            if isinstance(answer, Edit) and not permissions.may_operate(user, owner):
+                raise _needs_operate(user)
+
         given = [replace(one, by=user.id) for one in answers]
         try:
-            return await handle.answer(*given)
-        except (JournalError, Misuse):
+            return await handle.answer_if(allow, given)
+        except Refused:
+            raise
+        except (JournalError, Misuse) as error:
+            if isinstance(error, NotAsked) and (door or not user.may("answer")):
+                raise _nothing_waits(answers[0]) from None
             if await handle.result(0) is not None:
                 raise
             # Something else was answered, and the run works on: it takes more when it has parked.
             await handle.result(_PARKING_S)
-            return await handle.answer(*given)
+            return await handle.answer_if(allow, given)
 
-    def is_answerable(self, user: User, item: InboxItem, *, door: str = "") -> bool:
-        """Whether a user may answer an item of a run that he may see."""
-        for_staff = not door and user.may_answer(item.agent_id, tool_of(item.pending))
-        return item.audience == "user" or for_staff
+    async def is_answerable(self, user: User, item: InboxItem) -> bool:
+        """Whether a user may answer an item of the inbox in the console."""
+        owner, _ = await self._run(item.run_id)
+        asked = Asked(owner, item.agent_id, tool_of(item.pending), item.audience)
+        return permissions.may_answer(user, asked)
 
     async def sees(self, user: User, run_id: str) -> bool:
         """Whether a run is there that a user may see."""
-        return _may_see(user, await self._owner(run_id))
+        return permissions.may_see(user, (await self._run(run_id))[0])
 
-    async def _owner(self, run_id: str) -> _Owner | None:
-        """The user and the tenant of a run, None where there is no such run."""
-        found = self._owners.get(run_id)
+    async def _run(self, run_id: str) -> tuple[Owner | None, str]:
+        """The owner and the agent of a run; None and "" where there is no such run."""
+        found = self._known.get(run_id)
         if found is None:
             journal = await self.app.open()
             for run in await journal.runs(run_id=run_id):
-                if len(self._owners) >= _MOST_KNOWN:
-                    self._owners.clear()
-                found = self._owners[run_id] = (run.owner, run.tenant)
-        return found
+                if len(self._known) >= _MOST_KNOWN:
+                    self._known.clear()
+                found = self._known[run_id] = ((run.owner, run.tenant), run.agent_id)
+        return found or (None, "")
 
 
 ERRORS = tuple(kind for kind, _ in _STATUS)
 """The errors that a response tells of."""
 
 
-def _of(user: User, filters: dict[str, Any]) -> dict[str, Any]:
-    """Filters of runs, with those of what a user may see."""
-    if user.tenant:
-        filters["tenant"] = user.tenant
-    if not user.may("view"):
-        filters["owner"] = user.id
-    return filters
+def _shelf(user: User) -> str:
+    """The name under which the journal keeps what a user put off."""
+    return to_scoped(owner_of(user), "")
 
 
-def _no_conversation(id: str | None) -> Missing:
-    return Missing(f"there is no conversation {(id or '')[:80]!r}")
+def _check_start(user: User, agent_id: str) -> None:
+    if not permissions.may_start(user, agent_id):
+        raise Refused(f"you may not start runs of {agent_id[:80]!r}")
 
 
 def _needs_operate(user: User) -> Refused:
     return Refused(f"that takes the role 'operate', which {user.id!r} does not have")
 
 
-def _is_of(owner: _Owner | None, user: User) -> bool:
-    return owner == (user.id, user.tenant)
-
-
-def _may_see(user: User, owner: _Owner | None) -> bool:
-    is_theirs = owner is not None and user.tenant in ("", owner[1])
-    return _is_of(owner, user) or (user.may("view") and is_theirs)
+def _nothing_waits(answer: AnyAnswer) -> Refused:
+    id: str = getattr(answer, "call_id", "") or getattr(answer, "id", "")
+    return Refused(f"nothing waits under {id[:80]!r} for you; it may have been answered")
 
 
 def _doors() -> list[ModuleType]:

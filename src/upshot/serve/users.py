@@ -29,9 +29,10 @@ class User(Value, frozen=True, kw_only=False):
         tenant: Whose runs the roles are for; "" is those of everybody.
         agents: With "answer": only what runs of these agents ask; empty is all.
         tools: With "answer": only calls of these tools; empty is all.
+        may_start: The agents of which the user may start runs; None is all, empty is none.
 
     Raises:
-        Misuse: A field has the wrong type, or there is no such role.
+        Misuse: A field has the wrong type, the id is empty, or there is no such role.
     """
 
     id: str
@@ -39,11 +40,14 @@ class User(Value, frozen=True, kw_only=False):
     tenant: str = ""
     agents: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
+    may_start: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("roles", "agents", "tools"):
+        for name in ("roles", "agents", "tools", "may_start"):
             freeze(self, name)
         check_types(self)
+        if not self.id:
+            raise Misuse("the id of a User is empty: give what your sign-in names the user by")
 
     def may(self, role: Role) -> bool:
         """Whether the user has a role."""

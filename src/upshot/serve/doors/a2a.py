@@ -26,7 +26,7 @@ from collections.abc import (
 )
 from datetime import datetime
 from fnmatch import fnmatch
-from typing import Annotated, Any, Literal, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias, cast
 from urllib.parse import quote
 
 import msgspec
@@ -57,6 +57,7 @@ from upshot.entry.planning import new_run_id
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
 from upshot.serve.guard import rpc_refusal
+from upshot.serve.permissions import Need, from_scoped
 from upshot.serve.public import PublicEvent, asked_of_user, public_events, public_run
 from upshot.serve.site import ServerSentEvent, Site, from_json, sse
 from upshot.serve.users import Missing, User
@@ -343,9 +344,7 @@ class AgentTasks:
         (summary,) = await (await self._site.app.open()).runs(run_id=run_id)
         return summary
 
-    async def _found(
-        self, user: User, task_id: str, need: Literal["see", "operate"] = "see"
-    ) -> RunHandle:
+    async def _found(self, user: User, task_id: str, need: Need = "see") -> RunHandle:
         """A task of the user and of this agent; others are not told from those there never were."""
         try:
             handle = await public_run(self._site, user, task_id, need)
@@ -372,7 +371,8 @@ class AgentTasks:
         """A task that waited for what a message says."""
         handle = await self._found(user, message.task_id, "operate")
         summary = await self._summary(handle.id)
-        if message.context_id and message.context_id != summary.context_id:
+        named = message.context_id
+        if named and await self._site.conversation_of(user, named) != summary.context_id:
             raise _Fault(_PARAMS, f"contextId is not that of task {handle.id}")
         if summary.ended:
             raise _Fault(
@@ -392,8 +392,9 @@ class AgentTasks:
         """A task as it is now."""
         summary = await self._summary(handle.id)
         result, state = await handle.result(0), await handle.state()
-        ids: dict[str, str] = {"taskId": handle.id, "contextId": summary.context_id}
-        task: JsonObject = {"id": handle.id, "contextId": summary.context_id}
+        context = from_scoped((summary.owner, summary.tenant), summary.context_id)
+        ids: dict[str, str] = {"taskId": handle.id, "contextId": context}
+        task: JsonObject = {"id": handle.id, "contextId": context}
         if result is None:
             word = "TASK_STATE_SUBMITTED" if state.started is None else "TASK_STATE_WORKING"
             task["status"] = _status(word, summary.updated_at)

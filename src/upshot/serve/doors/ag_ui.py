@@ -148,8 +148,9 @@ class _Door:
         if len(run_ids) > 1:
             raise Misuse("resume names interrupts of more than one run: answer those of one")
         handle = await public_run(self._site, user, run_ids.pop(), "operate")
+        thread = await self._site.conversation_of(user, sent.thread_id)
         for run in await (await self._site.app.open()).runs(run_id=handle.id):
-            if run.agent_id != agent_id or not is_of(run.context_id, sent.thread_id):
+            if run.agent_id != agent_id or not is_of(run.context_id, thread):
                 raise Differs("these interrupts are not of this thread: load it again")
             last = sent.messages[-1] if sent.messages else {}
             if last.get("role") == "user" and last.get("id") != (await asked(handle))[0]:

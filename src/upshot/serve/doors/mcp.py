@@ -51,6 +51,7 @@ from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
 from upshot.fleet.app import App
 from upshot.serve.guard import rpc_refusal
+from upshot.serve.permissions import from_scoped, may_start, owner_of, to_scoped
 from upshot.serve.public import PublicEvent, asked_of_user, public_events, public_run
 from upshot.serve.site import Site
 from upshot.serve.users import User
@@ -199,8 +200,12 @@ class AgentTools:
         )
 
     async def _list(self, context: Context, params: object) -> types.ListToolsResult:
-        await self._user_of(context)
-        tools = [_tool_of(name, agent) for name, agent in self._agents.items()]
+        user = await self._user_of(context)
+        tools = [
+            _tool_of(name, agent)
+            for name, agent in self._agents.items()
+            if may_start(user, agent.id)
+        ]
         onward = types.Tool(
             name=CONTINUE,
             title="Follow a run",
@@ -281,7 +286,7 @@ class AgentTools:
                 result = await handle.result(follow.wait_s)
                 asked = () if result is None else asked_of_user(result.pending)
                 if not (asked and follow.elicits and _can_elicit(context)):
-                    return _result(handle.id, result)
+                    return _result(user, handle.id, result)
                 requests = {_key(item): _elicitation(item) for item in asked}
                 if context.protocol_version in MODERN_PROTOCOL_VERSIONS:
                     return types.InputRequiredResult(
@@ -289,7 +294,7 @@ class AgentTools:
                     )
                 said = await _elicit(context, requests)
                 if not await self._answer(user, handle, _to_elicited, said):
-                    return _result(handle.id, result)
+                    return _result(user, handle.id, result)
 
     async def _cancel(self, context: Context, params: types.CancelledNotificationParams) -> None:
         """Interrupt the run of a request that the client cancelled."""
@@ -336,14 +341,14 @@ def _read(params: types.CallToolRequestParams, kind: type[V]) -> V:
 # -- results
 
 
-def _result(run_id: str, result: AgentResult[Json] | None) -> types.CallToolResult:
+def _result(user: User, run_id: str, result: AgentResult[Json] | None) -> types.CallToolResult:
     """What a call gives: how far its run is, for a model to read and for a program."""
     if result is None:
         said = f"Run {run_id} still works. Call {CONTINUE} with this run_id to follow it on."
         return _said(said, {"run_id": run_id, "status": "running"})
     facts: JsonObject = {"run_id": run_id, "status": str(result.status)}
     if result.context_id:
-        facts["conversation"] = result.context_id
+        facts["conversation"] = from_scoped(owner_of(user), result.context_id)
     if result.pending:
         facts["waits_for"] = [_shown(item) for item in asked_of_user(result.pending)]
         facts["waits_for_others"] = len(asked_of_user(result.pending)) < len(result.pending)
@@ -578,7 +583,7 @@ class _Endpoint:
         if self._manager is None:
             raise HTTPException(503, "MCP is not served yet: the application has not started")
         # A session belongs to who began it.
-        token = AccessToken(token="", client_id=f"{user.tenant}/{user.id}", scopes=[])
+        token = AccessToken(token="", client_id=to_scoped(owner_of(user), ""), scopes=[])
         scope = {**scope, _USER: user, "user": AuthenticatedUser(token)}
         await self._manager.handle_request(scope, receive, send)
 

@@ -48,6 +48,7 @@ from upshot.entry.planning import new_run_id
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
 from upshot.serve.history import Differs, Place, attachment, branch_after, from_data_url
+from upshot.serve.permissions import from_scoped
 from upshot.serve.public import PublicEvent, asked_of_user, public_events, public_run
 from upshot.serve.site import ERRORS, ServerSentEvent, Site, from_json, sse, status_of
 from upshot.serve.users import Missing, User
@@ -740,6 +741,7 @@ class Responses:
     ) -> JsonObject:
         """A response; without a result it is one that is worked on."""
         run = await self._run(handle.id)
+        named = from_scoped((run.owner, run.tenant), run.context_id)
         begun = run.started_at or run.updated_at
         ended = None if result is None else result.ended_at
         return {
@@ -750,7 +752,7 @@ class Responses:
             "model": run.agent_id,
             "output": [*output],
             "usage": None if result is None else _usage_of(result.usage),
-            "conversation": {"id": run.context_id} if run.context_id else None,
+            "conversation": {"id": named} if named else None,
             "instructions": None,
             "metadata": {},
             "parallel_tool_calls": True,

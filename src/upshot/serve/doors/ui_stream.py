@@ -152,9 +152,8 @@ class _Door:
         items = await self._site.app.inbox(run_id=handle.id, limit=None)
         names = {name for one in items for name in (one.pending.id, bare_id(one.pending))}
         answers = {id: one for id, one in _answers_of(sent.messages[-1]) if id in names}
-        is_here = any(
-            one.agent_id == agent_id and is_of(one.conversation, sent.id) for one in items
-        )
+        chat = await self._site.conversation_of(user, sent.id)
+        is_here = any(one.agent_id == agent_id and is_of(one.conversation, chat) for one in items)
         if not answers or not is_here:
             raise Differs("nothing of this is waited for any more: load the chat again")
         events, answer = self._events(handle), _Answer()

@@ -90,6 +90,7 @@ export async function chatPage(page, { conversation = "", agent = "" }) {
     try {
       const made = /** @type {Begun} */ (await api("/api/runs", { method: "POST", body: { agent, text, conversation, key } }));
       key = "";
+      conversation = made.conversation;
       error.hidden = true;
       field.value = "";
       grow();

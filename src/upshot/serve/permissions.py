@@ -1,0 +1,137 @@
+"""Who may see, start, answer, operate, note and assign what: the one place that decides it.
+
+Every door asks these functions, and asks again at the moment of the effect where it has waited in
+between. They are pure: a user, whose the run is, and what is asked of it.
+
+The owner of a run is a user together with a tenant. A user without a tenant owns what has none;
+``sam`` of ``acme`` is another user. Roles of a user without a tenant are for all runs, those of one
+with a tenant for the runs of that tenant.
+
+Names that a client chooses (of chats, contexts, conversations, idempotency keys) are scoped: two
+users who choose the same name do not meet, and neither learns whether another has chosen it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias, TypedDict
+
+from upshot.contract.pending import Audience
+from upshot.serve.users import User
+
+Owner: TypeAlias = tuple[str, str]
+"""The user and the tenant that a run belongs to."""
+
+Need: TypeAlias = Literal["see", "operate", "fork", "note"]
+"""What a user wants with a run: look at it, act on it, begin it anew, or keep notes of it."""
+
+_ESCAPES = (("%", "%25"), ("~", "%7E"), ("/", "%2F"))
+
+
+class Asked(NamedTuple):
+    """Something that a run waits for.
+
+    Attributes:
+        owner: Whose the run is, None where that is not known.
+        agent: The agent of the run.
+        tool: The tool whose call waits, "" for a question.
+        audience: "user" is for the owner of the run too, "staff" for staff alone.
+    """
+
+    owner: Owner | None
+    agent: str
+    tool: str = ""
+    audience: Audience = "staff"
+
+
+def owner_of(user: User) -> Owner:
+    """The owner of what a user begins."""
+    return user.id, user.tenant
+
+
+def owns(user: User, owner: Owner | None) -> bool:
+    """Whether a run belongs to a user."""
+    return owner == owner_of(user)
+
+
+def may_see(user: User, owner: Owner | None) -> bool:
+    """Whether a user may see the runs of an owner; None is that of no run."""
+    reaches = owner is not None and user.tenant in ("", owner[1])
+    return owns(user, owner) or (reaches and user.may("view"))
+
+
+def may_start(user: User, agent: str) -> bool:
+    """Whether a user may start runs of an agent."""
+    return user.may_start is None or agent in user.may_start
+
+
+def may_operate(user: User, owner: Owner | None) -> bool:
+    """Whether a user may stop, resume and fork a run, and speak in its conversation."""
+    return may_see(user, owner) and (owns(user, owner) or user.may("operate"))
+
+
+def may_answer(user: User, asked: Asked, *, door: str = "") -> bool:
+    """Whether a user may answer what a run waits for; also assign it, and put it off.
+
+    Args:
+        user: The user.
+        asked: What is asked.
+        door: The protocol over which the answer comes, "" for the console. What waits for staff is
+            answered in the console alone.
+    """
+    if asked.audience == "user" and owns(user, asked.owner):
+        return True
+    may_reach = may_see(user, asked.owner) and (asked.audience == "user" or not door)
+    return may_reach and user.may_answer(asked.agent, asked.tool)
+
+
+def may_note(user: User, owner: Owner | None, agent: str) -> bool:
+    """Whether a user may keep notes of a run: the owner, an operator, or who answers for it."""
+    answers = user.may("answer") and (not user.agents or agent in user.agents)
+    return may_operate(user, owner) or (may_see(user, owner) and answers)
+
+
+class OwnerFilters(TypedDict, total=False):
+    """The filters of lists by owner.
+
+    Attributes:
+        owner: A user, of *tenant* or of none.
+        tenant: A tenant.
+    """
+
+    owner: str
+    tenant: str
+
+
+def list_filters(user: User) -> OwnerFilters:
+    """The filters of lists that leave exactly what a user may see."""
+    if user.may("view"):
+        return {"tenant": user.tenant} if user.tenant else {}
+    return {"owner": user.id, "tenant": user.tenant}
+
+
+def to_scoped(owner: Owner, name: str) -> str:
+    """A name that a client chose, as no other user can have it: ``name~user~tenant``.
+
+    A user without a tenant gives ``name~user``. A branch keeps what follows the first slash:
+    ``chat/1`` is ``chat~user/1``. Within a part ``%``, ``~`` and ``/`` are percent-encoded.
+    """
+    head, slash, branch = name.partition("/")
+    scope = "~".join(map(_escaped, (head, *filter(None, owner))))
+    return f"{scope}{slash}{branch}"
+
+
+def from_scoped(owner: Owner, name: str) -> str:
+    """A scoped name as the owner's client chose it; any other name stays as it is."""
+    head, slash, branch = name.partition("/")
+    chosen, _, scope = head.partition("~")
+    if f"~{scope}" != to_scoped(owner, ""):
+        return name
+    for char, escape in reversed(_ESCAPES):
+        chosen = chosen.replace(escape, char)
+    return f"{chosen}{slash}{branch}"
+
+
+def _escaped(text: str) -> str:
+    for char, escape in _ESCAPES:
+        text = text.replace(char, escape)
+    return text
