@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from upshot.models import AiohttpTransport, TransportError
+from upshot.models import AiohttpTransport, TransportError, decode_body
 from upshot.testing import TransportContract, check_transport
 
 
@@ -35,7 +35,8 @@ class HttpxTransport:
         async with asyncio.timeout(timeouts.total_s):
             asked = client.stream(method, url, headers=headers, content=body, timeout=limits)
             async with asked as reply:
-                yield reply.status_code, reply.headers.multi_items(), reply.aiter_bytes()
+                body = decode_body(reply.aiter_raw(), reply.headers.get("content-encoding", ""))
+                yield reply.status_code, reply.headers.multi_items(), body
 
     async def aclose(self):
         client = self._clients.pop(asyncio.get_running_loop(), None)

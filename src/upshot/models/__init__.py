@@ -74,5 +74,6 @@ with lazy_imports(globals()):
         Timeouts as Timeouts,
         Transport as Transport,
         TransportError as TransportError,
+        decode_body as decode_body,
     )
     from upshot.wire.pricing import Price as Price

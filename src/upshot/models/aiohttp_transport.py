@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 import weakref
-import zlib
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import cache
@@ -28,6 +27,8 @@ from upshot.models.transport import (
     LimitName,
     Timeouts,
     TransportError,
+    Unpacker,
+    open_unpacker,
     to_transport_error,
 )
 
@@ -265,7 +266,7 @@ class _Exchange:
         self._reused = False
         self._connection: Connection | None = None
         self._payload: StreamReader | None = None
-        self._unpacker: _Unpacker | None = None
+        self._unpacker: Unpacker | None = None
         self._upload: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._waiting_since: float | None = None
@@ -381,7 +382,7 @@ class _Exchange:
         # lower() also turns aiohttp's own string type, which is slow, into plain strings.
         headers = [(name.lower(), value) for name, value in message.headers.items()]
         if message.compression or "content-encoding" in message.headers:
-            self._unpacker = self._open_unpacker(message.headers["content-encoding"])
+            self._unpacker = open_unpacker(message.headers["content-encoding"])
         return message.code, headers, self
 
     async def _read(self) -> bytes:
@@ -406,15 +407,6 @@ class _Exchange:
                     raise self._error("cut", "the packed body ends too early")
                 return b""
             unpacker.feed(packed)
-
-    def _open_unpacker(self, coding: str) -> _Unpacker | None:
-        coding = coding.strip().lower()
-        if coding in ("", "identity"):
-            return None
-        if coding not in ("gzip", "x-gzip", "deflate"):
-            why = f"the body is packed as {coding!r}, but identity was requested"
-            raise self._error("protocol", why)
-        return _Unpacker()
 
     def _set_timer(self) -> None:
         """Schedule a look at the limits for when the next of them may have passed."""
@@ -476,36 +468,6 @@ class _Exchange:
                 # close() would send what is left, and TLS would wait for the server's goodbye.
                 connection.transport.abort()
             connection.close()
-
-
-class _Unpacker:
-    """Unpacks gzip and deflate, a bounded piece at a time."""
-
-    __slots__ = ("_packed", "_stream", "is_over")
-
-    def __init__(self) -> None:
-        self._stream = None
-        self._packed = b""
-        self.is_over = True
-
-    def feed(self, packed: bytes) -> None:
-        """Add packed bytes; then call ``take`` until it returns b""."""
-        if self._stream is None:
-            # gzip, zlib, or, as some servers understand "deflate", data without any header.
-            headed = packed[0] == 0x1F or (packed[0] & 0x0F == 8 and packed[0] >> 4 <= 7)
-            self._stream = zlib.decompressobj(47 if headed else -15)
-            self.is_over = False
-        self._packed += packed
-
-    def take(self) -> bytes:
-        """The next unpacked piece; b"" if more input is needed."""
-        stream = self._stream
-        if stream is None or self.is_over:
-            return b""
-        piece = stream.decompress(self._packed, _PIECE_BYTES)
-        self._packed = stream.unconsumed_tail
-        self.is_over = stream.eof
-        return piece
 
 
 async def _keep(connector: Connector) -> AsyncGenerator[None]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import socket
 import ssl
+import zlib
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Literal, Protocol, TypeAlias
@@ -134,6 +136,87 @@ class TransportError(Exception):
     def __str__(self) -> str:
         reused = ", on a kept connection" if self.reused else ""
         return f"{self.reason} ({self.kind}, {self.phase}{reused})"
+
+
+async def decode_body(pieces: AsyncIterator[bytes], coding: str) -> AsyncIterator[bytes]:
+    """Unpack a body a bounded piece at a time, so that a few bytes cannot fill the memory.
+
+    For a transport whose client unpacks without a limit, as ``httpx`` 0.28 does.
+
+    Args:
+        pieces: The body as it arrives, packed.
+        coding: Its ``Content-Encoding``; "" for none.
+
+    Yields:
+        The unpacked body, at most 64 KiB at a time.
+
+    Raises:
+        TransportError: The coding is neither gzip nor deflate, or the body is not packed that way,
+            or ends too early.
+    """
+    unpacker = open_unpacker(coding)
+    async for packed in pieces:
+        if unpacker is None or not packed:
+            yield packed
+            continue
+        unpacker.feed(packed)
+        try:
+            while piece := unpacker.take():
+                yield piece
+                # Let other tasks run: a few bytes may unpack to many.
+                await asyncio.sleep(0)
+        except zlib.error as error:
+            raise TransportError(str(error), phase="answered", kind="protocol") from error
+    if unpacker is not None and not unpacker.is_over:
+        raise TransportError("the packed body ends too early", phase="answered", kind="cut")
+
+
+def open_unpacker(coding: str) -> Unpacker | None:
+    """What unpacks a body of the content coding *coding*; None if it is not packed.
+
+    Raises:
+        TransportError: The coding is unknown.
+    """
+    coding = coding.strip().lower()
+    if coding in ("", "identity"):
+        return None
+    if coding not in ("gzip", "x-gzip", "deflate"):
+        why = f"the body is packed as {coding!r}, but only gzip and deflate can be unpacked"
+        raise TransportError(why, phase="answered", kind="protocol")
+    return Unpacker()
+
+
+_PIECE_BYTES = 2**16
+
+
+class Unpacker:
+    """Unpacks gzip and deflate, a bounded piece at a time."""
+
+    __slots__ = ("_packed", "_stream", "is_over")
+
+    def __init__(self) -> None:
+        self._stream = None
+        self._packed = b""
+        self.is_over = True
+
+    def feed(self, packed: bytes) -> None:
+        """Add packed bytes; then call ``take`` until it returns b""."""
+        if self._stream is None:
+            # gzip, zlib, or, as some servers understand "deflate", data without any header.
+            headed = packed[0] == 0x1F or (packed[0] & 0x0F == 8 and packed[0] >> 4 <= 7)
+            self._stream = zlib.decompressobj(47 if headed else -15)
+            self.is_over = False
+        self._packed += packed
+
+    def take(self) -> bytes:
+        """The next unpacked piece; b"" if more input is needed."""
+        stream = self._stream
+        if stream is None or self.is_over:
+            return b""
+        piece = stream.decompress(self._packed, _PIECE_BYTES)
+        self._packed = stream.unconsumed_tail
+        self.is_over = stream.eof
+        return piece
 
 
 _CAUSES = 8

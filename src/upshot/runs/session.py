@@ -7,7 +7,7 @@ that leads; nothing else knows their order.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from enum import StrEnum
 from functools import partial
 from typing import Any, NamedTuple
@@ -239,6 +239,54 @@ _OTHER_SECRETS = RunWarning(
 )
 
 
+def _log_start(context: RunContext) -> None:
+    """Log that the run begins."""
+    plan = context.plan
+    # Skip them when nothing reads the log.
+    options = plan.logged_options() if context.recorder.is_heard else {}
+    if plan.secrets:
+        options[COUNT_OPTION] = len(in_order(plan.secrets))
+    context.recorder.emit(
+        RunStarted(
+            agent=plan.spec,
+            request=plan.request,
+            parent_run_id=plan.parent_run_id,
+            depth=context.depth,
+            options=options,
+            attributes=plan.attributes,
+        )
+    )
+    if context.state.started_at is None:
+        context.state.started_at = plan.clock.now()
+    for warning in plan.warnings:
+        context.recorder.warn(warning)
+
+
+def _log_resume(context: RunContext, answers: Sequence[AnyAnswer]) -> None:
+    """Log that the run goes on, and what was answered since."""
+    plan, state = context.plan, context.state
+    started = state.started or RunStarted()
+    changes = (*plan.warnings, *changes_since(state, plan))
+    take_up(context)
+    context.recorder.emit(
+        RunResumed(
+            agent=plan.spec,
+            options=plan.logged_options(),
+            interrupted_calls=tuple(state.unsettled),
+        )
+    )
+    for end in state.ends_found:
+        # Its process ended between the end of the child run and this log.
+        context.recorder.emit(end)
+    log_answers(answers, context.recorder)
+    if (taint := taint_in(state)) is not None:
+        context.distrust(taint)
+    if MARKS_OPTION in started.options and not marks_for(plan.secrets, started):
+        context.recorder.warn(_OTHER_SECRETS)
+    for warning in changes:
+        context.recorder.warn(warning)
+
+
 class Session:
     """Takes one session of a run from its start, or from where its log stands, to a result.
 
@@ -412,9 +460,9 @@ class Session:
             # there.
             parent.tell(StepStarted(key=step_of(self.plan.run_id)))
         if self._is_resumed:
-            self._go_on()
+            _log_resume(context, self._answers)
         else:
-            self._start()
+            _log_start(context)
         self._has_begun = True
         if self._early is not None:
             self.interrupt(self._early)
@@ -433,52 +481,6 @@ class Session:
             return OPENED
         self._recall(state.line)
         return RECALLED
-
-    def _start(self) -> None:
-        """Log that the run begins."""
-        plan, context = self.plan, self.context
-        # Else nobody ever reads them.
-        options = plan.logged_options() if context.recorder.is_heard else {}
-        if plan.secrets:
-            options[COUNT_OPTION] = len(in_order(plan.secrets))
-        context.recorder.emit(
-            RunStarted(
-                agent=plan.spec,
-                request=plan.request,
-                parent_run_id=plan.parent_run_id,
-                depth=context.depth,
-                options=options,
-                attributes=plan.attributes,
-            )
-        )
-        if context.state.started_at is None:
-            context.state.started_at = plan.clock.now()
-        for warning in plan.warnings:
-            context.recorder.warn(warning)
-
-    def _go_on(self) -> None:
-        """Log that the run goes on, and what was answered since."""
-        plan, context, state = self.plan, self.context, self.context.state
-        started = state.started or RunStarted()
-        changes = (*plan.warnings, *changes_since(state, plan))
-        take_up(context)
-        context.recorder.emit(
-            RunResumed(
-                agent=plan.spec,
-                options=plan.logged_options(),
-                interrupted_calls=tuple(state.unsettled),
-            )
-        )
-        for end in state.ends_found:
-            # Its process ended between the end of the child run and this log.
-            context.recorder.emit(end)
-        log_answers(self._answers, context.recorder)
-        if (taint := taint_in(state)) is not None:
-            context.distrust(taint)
-        if MARKS_OPTION in started.options and not marks_for(plan.secrets, started):
-            context.recorder.warn(_OTHER_SECRETS)
-        for warning in changes:
-            context.recorder.warn(warning)
 
     def _recall(self, line: AttemptLine) -> None:
         """Take up a run whose last attempt had ended when its process did."""

@@ -252,7 +252,11 @@ def read_yaml(text: str, faults: list[MachineFault], *, file: str = "") -> Piece
         faults.append(_too_large(composer.mark, str(problem)))
         return None
     except yaml.YAMLError as error:
-        faults.append(_unreadable(error, text, file))
+        # libyaml 0.2.6 stops at a depth of its own, before it gives the composer anything to count.
+        if "nesting depth" in str(error):
+            faults.append(_too_large(composer.mark, _TOO_DEEP))
+        else:
+            faults.append(_unreadable(error, text, file))
         return None
     return composer.root
 
@@ -265,6 +269,7 @@ def _too_large(mark: Mark, found: str) -> MachineFault:
     return MachineFault(mark, found, f"a machine of a size that a person can read: {_LIMITS}")
 
 
+_TOO_DEEP = f"more than {_MAX_DEPTH} levels"
 _LIMITS = f"{MAX_BYTES:,} bytes, {_MAX_DEPTH} levels, {_ITEMS_WANTED}"
 
 
@@ -392,7 +397,7 @@ class _Composer:
 
     def _begin(self, piece: Listing | Table, event: Any) -> None:
         if len(self._open) >= _MAX_DEPTH:
-            raise _TooLarge(f"more than {_MAX_DEPTH} levels")
+            raise _TooLarge(_TOO_DEEP)
         if event.anchor:
             # It cannot be used before it is whole.
             self._anchors[event.anchor] = None
