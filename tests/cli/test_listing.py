@@ -67,6 +67,13 @@ def test_a_row_is_one_line_on_a_narrow_page(width: int) -> None:
     assert rows[1].startswith("run-0123456789abcdef input_required")
 
 
+@pytest.mark.parametrize("width", [38, 40])
+def test_a_request_without_room_has_a_line_of_its_own(width: int) -> None:
+    rows = rows_of(ASKED, width=width)
+    assert rows[2].startswith("  Where is order 7?")
+    assert max(map(len, rows)) <= width
+
+
 def test_a_run_inside_stands_below_the_one_that_started_it() -> None:
     parents = {"in": "out", "out": "", "one": "", "orphan": "gone"}
     runs = [RunSummary(run_id=id, parent_run_id=parent) for id, parent in parents.items()]

@@ -36,7 +36,7 @@ ANY = {"dependencies"}
 OWN = {"conversation", "if_waiting", "journal", "remember"}
 
 # What an option may not be, where 5 is right.
-WRONG = {"max_attempts": 0, "priority": "high"}
+WRONG = {"max_attempts": 0, "priority": "high", "write_grace_s": -1}
 
 
 def hello() -> Agent:

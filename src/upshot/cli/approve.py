@@ -18,7 +18,7 @@ from rich.text import Text
 
 from upshot.cli.loading import Asked, Launching
 from upshot.cli.lookup import command_line, existing_journal, find_run, read_activity
-from upshot.cli.report import DIED, status_words
+from upshot.cli.report import DIED, UNKNOWN_STYLE, effect_lines, status_words
 from upshot.cli.running import Shown, resume_agent
 from upshot.cli.terminal import EXIT_CODES, Terminal
 from upshot.contract.agent import Agent
@@ -386,6 +386,7 @@ async def answer_run(
     editing = Editing(launching, terminal, is_sure=goes_on)
     answers = given.read(waiting, editing)
     if not answers:
+        terminal.tell(*(Text(line, UNKNOWN_STYLE) for line in effect_lines(activity, is_dead=True)))
         if shown.as_json:
             terminal.put_json(encode(list(activity.pending)))
             return EXIT_CODES[Status.INPUT_REQUIRED]

@@ -153,6 +153,14 @@ def names_agent(work: F) -> F:
         metavar="FILE.py:NAME",
         help="What its tools get as context.dependencies: a value, or a function that makes it.",
     )
+    @click.option(
+        "--write-grace",
+        "write_grace_s",
+        type=click.FloatRange(min=0),
+        default=None,
+        metavar="SECONDS",
+        help="How long a write that has begun may go on after Ctrl-C. Default: 10.",
+    )
     @wraps(work)
     def command(**options: Any) -> int:
         said = {name: options.pop(name) for name in Asked.__dataclass_fields__}
@@ -592,15 +600,24 @@ _FILTERS = (
     metavar="N",
     help="At most so many, 0 for all.",
 )
+@click.option(
+    "--width",
+    type=number_from(40),
+    default=None,
+    metavar="N",
+    help="Columns of a line. Default: those of the terminal; a pipe gets whole lines.",
+)
 @click.option("--conversations", is_flag=True, help="List conversations in place of runs.")
 @JSON
-def runs(*, conversations: bool, status: str | None, **options: Any) -> int:
+def runs(*, conversations: bool, status: str | None, width: int | None, **options: Any) -> int:
     """List the runs of a log, newest first, or its conversations."""
     found = {one.opts[0]: (str(one.name), options.pop(str(one.name))) for one in _FILTERS}
     given = {option: (name, value) for option, (name, value) in found.items() if value}
     if not conversations:
-        return _run(list_runs, status=status, filters=dict(given.values()), **options)
-    for option in ("--status",) if status is not None else given:
+        filters = dict(given.values())
+        return _run(list_runs, status=status, width=width, filters=filters, **options)
+    own = {"--status": status, "--width": width}
+    for option in (*(name for name, value in own.items() if value is not None), *given):
         raise click.UsageError(f"{option} is of a run: leave it out with --conversations")
     return _run(list_conversations, **options)
 

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Container, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeAlias, cast
@@ -29,6 +37,8 @@ from upshot.cli.report import (
     LEFT_BEHIND,
     RUNNING_OR_DIED,
     SUSPENDED,
+    UNKNOWN_STYLE,
+    effect_lines,
     fork_origin,
     pending_text,
     print_answer,
@@ -39,7 +49,7 @@ from upshot.cli.report import (
 from upshot.cli.terminal import Glyphs, Terminal, glyphs_for
 from upshot.cli.timeline import fit
 from upshot.clock import SYSTEM_CLOCK
-from upshot.contract.base.enums import Status
+from upshot.contract.base.enums import Effect, Status
 from upshot.contract.base.structs import JsonObject, RunEvent
 from upshot.contract.base.words import clean, count, duration, money
 from upshot.contract.codec import encode
@@ -84,6 +94,8 @@ _MOMENTS = ("since", "until")
 # A clock that is off by less is that of the network.
 _CLOCK_S = 0.5
 _MIN_REQUEST_WIDTH = 8
+# Behind the status of a run of which nobody knows what a call in it did.
+_UNKNOWN = " !"
 _HEADING = ("run", "status", "agent", "started (UTC)", "request")
 _REQUEST = 4
 # The columns that are left out first.
@@ -98,14 +110,24 @@ def runs_table(
     holders: Mapping[str, LeaseHolder] | None = None,
     left: Container[str] = (),
     forked: Container[str] = (),
+    unknown: Container[str] = (),
 ) -> Iterator[Text]:
-    """Lay runs out as rows: id, status, agent, start and request."""
+    """Lay runs out as rows: id, status, agent, start and request.
+
+    On a narrow terminal the request gets a line of its own. Runs whose effect is *unknown* have a
+    mark.
+    """
     if not runs:
         return
     placed = list(_placed(runs))
     known = holders or {}
     rows = [
-        _cells(run, depth, glyphs, _state(run, known.get(run.run_id), left, forked))
+        _cells(
+            run,
+            depth,
+            glyphs,
+            _state(run, known.get(run.run_id), left, forked) + _UNKNOWN * (run.run_id in unknown),
+        )
         for run, depth in placed
     ]
     widths = [max(map(cell_len, column)) for column in zip(_HEADING, *rows, strict=True)]
@@ -113,7 +135,10 @@ def runs_table(
     shown = _fitting(widths, width)
     yield _row(_HEADING, widths, shown, ["dim"] * len(widths))
     for (run, _), cells in zip(placed, rows, strict=True):
-        yield _row(cells, widths, shown, ["bold", status_style(run.status), "", "dim", ""])
+        style = UNKNOWN_STYLE if run.run_id in unknown else status_style(run.status)
+        yield _row(cells, widths, shown, ["bold", style, "", "dim", ""])
+        if _REQUEST not in shown and cells[_REQUEST]:
+            yield Text(f"  {fit(cells[_REQUEST], max(1, (width or 0) - 2)).rstrip()}", no_wrap=True)
 
 
 def _placed(runs: Sequence[RunSummary]) -> Iterator[tuple[RunSummary, int]]:
@@ -300,6 +325,7 @@ async def list_runs(
     status: str | None,
     limit: int,
     as_json: bool,
+    width: int | None,
     filters: Mapping[str, str],
 ) -> int:
     """Print the runs of a journal, newest first, child runs below their parent run.
@@ -310,6 +336,7 @@ async def list_runs(
         status: As it is shown; None is any.
         limit: The most, 0 for all.
         as_json: Whether as one JSON list.
+        width: Columns of a line; None for those of the terminal, and no limit in a pipe.
         filters: Those of ``RunFilters`` that were typed.
     """
     moments = {
@@ -323,12 +350,16 @@ async def list_runs(
         runs = runs[:limit] if is_more else runs
         left = left_behind(await _with_open_parents(log, runs))
         forked = await _untouched_forks(log, runs)
+        unknown: tuple[str, ...] = ()
         if not as_json:
             runs = [await _with_wait(log, run) for run in runs]
+            unknown = await _unknown_among(log, runs, holders)
     if as_json:
         terminal.put_json(encode(runs))
     elif runs:
         glyphs = glyphs_for(terminal.out.encoding)
+        if width is not None:
+            terminal.set_width(width)
         terminal.say_rows(
             runs_table(
                 runs,
@@ -337,8 +368,14 @@ async def list_runs(
                 holders=holders,
                 left=left,
                 forked=forked,
+                unknown=unknown,
             )
         )
+        if unknown:
+            terminal.hint(
+                "! nobody knows whether a call in that run took effect; show names it: "
+                + command_line("show", unknown[0], journal=journal)
+            )
         if is_more:
             terminal.hint(f"these are the first {limit}: give --limit N for more, 0 for all")
     else:
@@ -401,6 +438,20 @@ async def _with_wait(log: Journal, run: RunSummary) -> RunSummary:
     """A run as it is shown: one that was left until a moment is parked."""
     waits = run.status == RUNNING and await log.runs(PARKED, run_id=run.run_id)
     return replace(run, status=PARKED) if waits else run
+
+
+async def _unknown_among(
+    log: Journal, runs: Sequence[RunSummary], holders: Mapping[str, LeaseHolder]
+) -> tuple[str, ...]:
+    """The runs of which nobody knows what a call in them did."""
+    found: list[str] = []
+    for run in runs:
+        is_unknown = run.effect == Effect.UNKNOWN
+        if run.status == RUNNING and status_words(RUNNING, holders.get(run.run_id)) == DIED:
+            # The row knows of a session only once that has ended.
+            is_unknown |= any(effect_lines(await read_activity(log, run.run_id), is_dead=True))
+        found += [run.run_id] * is_unknown
+    return tuple(found)
 
 
 async def _with_open_parents(log: Journal, runs: Sequence[RunSummary]) -> list[RunSummary]:
@@ -494,6 +545,8 @@ async def list_inbox(
     if as_json:
         terminal.put_json(encode(list(items)))
     elif items:
+        for line in await _unknown_in(where, dict.fromkeys(item.run_id for item in items)):
+            terminal.tell(Text(line, UNKNOWN_STYLE))
         for item in items:
             asked = clean(pending_text(item.pending), _MAX_ASKED)
             terminal.say(f"{item.run_id}  {clean(item.agent_id)}  {asked}")
@@ -501,6 +554,17 @@ async def list_inbox(
     else:
         terminal.tell("nothing waits for an answer")
     return 0
+
+
+async def _unknown_in(where: str, run_ids: Iterable[str]) -> list[str]:
+    """What nobody knows of some runs that wait, by their ids."""
+    found: list[str] = []
+    async with open_journal(where, create=False) as log:
+        for run_id in run_ids:
+            if any(run.effect == Effect.UNKNOWN for run in await log.runs(run_id=run_id)):
+                lines = effect_lines(await read_activity(log, run_id), is_dead=True)
+                found += [f"{run_id}: {line}" for line in lines]
+    return found
 
 
 _MAX_SHOWN = 20

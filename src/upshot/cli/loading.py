@@ -298,6 +298,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: tuple[str, ...] = ()
     dependencies: str = ""
     folder: str = ""
+    write_grace_s: float | None = None
 
     def to_json(self) -> JsonObject:
         """These facts as JSON, for the option ``launch`` of a run."""
@@ -396,6 +397,7 @@ class Asked:
     base_url: str = ""
     tools: Sequence[str] = ()
     dependencies: str = ""
+    write_grace_s: float | None = None
 
 
 class Launching:
@@ -435,6 +437,8 @@ class Launching:
             changes["tools"] = _absolute(asked.tools)
         if asked.dependencies:
             changes["dependencies"] = absolute_value(asked.dependencies)
+        if asked.write_grace_s is not None:
+            changes["write_grace_s"] = asked.write_grace_s
         return replace(base, **changes)
 
     @cached_property
@@ -468,6 +472,7 @@ def new_launch(asked: Asked) -> Launch:
         tools=_absolute(asked.tools),
         dependencies=asked.dependencies and absolute_value(asked.dependencies),
         folder=str(Path.cwd()),
+        write_grace_s=asked.write_grace_s,
     )
 
 
@@ -487,6 +492,8 @@ def load_launch(launch: Launch) -> tuple[AnyAgent, ResumeOptions]:
         options["tools"] = load_tools(files)
     if launch.dependencies:
         options["dependencies"] = load_dependencies(Target(launch.dependencies))
+    if launch.write_grace_s is not None:
+        options["write_grace_s"] = launch.write_grace_s
     return agent, options
 
 

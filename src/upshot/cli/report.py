@@ -15,8 +15,9 @@ from rich.text import Text
 from upshot.cli.lookup import MEMORY, command_line
 from upshot.cli.terminal import EXIT_CODES, Glyphs, Terminal, glyphs_for
 from upshot.cli.timeline import STYLES, timeline
-from upshot.contract.base.enums import ErrorCode, Status
+from upshot.contract.base.enums import Effect, ErrorCode, Status
 from upshot.contract.base.words import (
+    call_words,
     clean,
     clean_lines,
     count,
@@ -33,10 +34,11 @@ from upshot.contract.events import RunStarted
 from upshot.contract.message import File
 from upshot.contract.pending import Pending, PendingApproval, PendingExternal, PendingQuestion
 from upshot.contract.result import AgentResult
+from upshot.contract.tool_calls import ToolFailure, ToolOutcome, ToolRecord, ToolTimeout
 from upshot.journal.lease_holder import LeaseHolder
 from upshot.journal.postgres.urls import shown_place
-from upshot.state.activity import CUT_OFF, RUNNING, Activity, Tone, key_of
-from upshot.state.child_runs import FORKED_FROM
+from upshot.state.activity import CUT_OFF, RUNNING, Activity, Tone, key_of, step_title
+from upshot.state.child_runs import FORKED_FROM, child_of
 from upshot.state.redacted_events import redacted_words
 from upshot.state.run_state import STOPPED
 
@@ -49,6 +51,10 @@ FORKED = "forked"
 # An open child run whose parent run, which would have taken its result, has ended.
 LEFT_BEHIND = "left behind"
 
+UNKNOWN_STYLE = "bold yellow"
+
+_ASKS = ErrorCode.INPUT_REQUIRED
+_ENDED = "the process ended while it ran"
 _LABEL_WIDTH = 12
 _MAX_TEXT_CHARS = 400
 _TONES: dict[str, Tone] = {
@@ -181,6 +187,8 @@ def _facts(
 ) -> Iterator[tuple[str, str, str]]:
     """Name, text and style of every line of the head."""
     started, result = activity.started, activity.result
+    for line in effect_lines(activity, is_dead=not _may_be_worked_on(activity, holder)):
+        yield "unknown", line, UNKNOWN_STYLE
     if started is not None:
         yield from _beginning(started, is_left=is_left)
     yield "started", _when(activity), ""
@@ -211,6 +219,69 @@ def _facts(
         activity, holder, activity.run_id if is_left else outer_id or activity.run_id
     ):
         yield "go on", command_line(*onward, journal=journal), ""
+
+
+def _may_be_worked_on(activity: Activity, holder: LeaseHolder | None) -> bool:
+    """Whether a living process may be at work on it."""
+    return activity.status == RUNNING and status_words(RUNNING, holder) != DIED
+
+
+def effect_lines(activity: Activity, *, is_dead: bool = False) -> Iterator[str]:
+    """Name each call and step of which nobody knows whether it took effect.
+
+    Args:
+        activity: The run.
+        is_dead: Whether nobody works on it, so that what has no outcome was cut off.
+    """
+    yield from (_record_line(one) for one in activity.state.records if one.effect is Effect.UNKNOWN)
+    state = activity.state
+    for key, settled in state.steps_settled.items():
+        error = settled.error
+        if settled.effect is Effect.UNKNOWN and not (error and error.code == _ASKS):
+            yield _may_have_happened(_step(key), "" if error is None else error.message)
+    for key, spent in state.children.items():
+        if spent is not None and spent.effect is Effect.UNKNOWN:
+            run_id = child_of(key) or key
+            yield _may_have_happened(f"something in the run {run_id}", "that run names it")
+    if is_dead:
+        cut = [
+            call_words(begun.call.name, begun.arguments)
+            for begun in state.unsettled.values()
+            if begun.effect is not Effect.READ
+        ]
+        cut += [
+            _step(key)
+            for key, effect in state.steps_started.items()
+            if effect is not Effect.READ and child_of(key) is None
+        ]
+        yield from (_may_have_happened(what, _ENDED) for what in cut)
+
+
+def _record_line(record: ToolRecord) -> str:
+    call = call_words(
+        record.tool_name, record.arguments_executed or record.arguments_validated or {}
+    )
+    return _may_have_happened(call, _why(record.outcome))
+
+
+def _may_have_happened(what: str, why: str) -> str:
+    return clean(f"{what} may have happened{': ' if why else ''}{why}", _MAX_TEXT_CHARS)
+
+
+def _step(key: str) -> str:
+    return f"the step {clean(step_title(key), 60)}"
+
+
+def _why(outcome: ToolOutcome) -> str:
+    match outcome:
+        case ToolTimeout(timeout_s=timeout_s):
+            return f"it did not finish within {timeout_s:g} s"
+        case ToolFailure(code="cancelled"):
+            return "it was stopped while it ran"
+        case ToolFailure(error=error):
+            return error
+        case _:
+            return ""
 
 
 def _beginning(started: RunStarted, *, is_left: bool) -> Iterator[tuple[str, str, str]]:
@@ -315,6 +386,7 @@ def print_result(
     elif not streamed:
         answer = result.output if result.success else result.content
         print_answer(answer, terminal, markdown=shown.markdown)
+    terminal.tell(*(Text(line, UNKNOWN_STYLE) for line in effect_lines(activity, is_dead=True)))
     if result.error is not None:
         style = status_style(result.status)
         terminal.tell(*(Text(line, style) for line in _what_came(result, result.error)))

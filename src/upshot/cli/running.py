@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import signal
-import threading
-from collections.abc import Generator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +21,7 @@ from upshot.cli.loading import (
 )
 from upshot.cli.lookup import command_line, existing_journal, find_run, new_journal, read_activity
 from upshot.cli.report import Shown, print_result
+from upshot.cli.stopping import stop_signals
 from upshot.cli.terminal import Terminal
 from upshot.cli.timeline import Mode, Progress, choose_mode
 from upshot.contract.agent_spec import AgentSpec
@@ -92,8 +90,15 @@ async def attend(
     third one ends the process.
     """
     activity = Activity()
-    with _signals(live, terminal):
-        async with Progress(activity, terminal, mode) as progress:
+    progress = Progress(activity, terminal, mode, stopping=lambda: live.stopping)
+
+    def tell(line: str) -> None:
+        if stream is not None:
+            stream.end_line()
+        progress.tell(Text(line, "yellow"))
+
+    with stop_signals(live, tell, is_redrawn=mode == "live"):
+        async with progress:
             async for event in live:
                 if path_of(event):
                     # Of a child run, which the picture shows as one step.
@@ -119,44 +124,6 @@ async def _name_inner(key: str, activity: Activity, journal: Where | None) -> No
             if isinstance(event, RunStarted):
                 activity.name_run(run_id, event.agent.id)
             return
-
-
-@contextmanager
-def _signals(live: LiveRun[Any], terminal: Terminal) -> Generator[None]:
-    """Turn signals into stop requests while *live* is under way."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    loop = asyncio.get_running_loop()
-    received = 0
-
-    def stop(cause: InterruptCause, detail: str) -> None:
-        nonlocal received
-        received += 1
-        if received == 1:
-            terminal.tell(
-                Text("stopping at the next safe point; once more stops at once", "yellow")
-            )
-            live.interrupt(cause, detail)
-        elif received == 2:
-            live.cancel()
-        else:
-            raise KeyboardInterrupt
-
-    numbers = {
-        signal.SIGINT: (InterruptCause.USER_CANCEL, "Ctrl-C"),
-        signal.SIGTERM: (InterruptCause.HOST_SHUTDOWN, "SIGTERM"),
-    }
-    before = {number: signal.getsignal(number) for number in numbers}
-    for number, why in numbers.items():
-        loop.add_signal_handler(number, stop, *why)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            loop.remove_signal_handler(number)
-            if number is not signal.SIGINT:
-                signal.signal(number, handler)
 
 
 async def run_agent(

@@ -71,6 +71,7 @@ class Terminal:
     """
 
     def __init__(self, *, out: TextIO | None = None, err: TextIO | None = None) -> None:
+        self._width: int | None = None
         # A stream that was closed is None.
         self.out: Console = _console(out or sys.stdout or io.StringIO())
         self.err: Console = _console(err or sys.stderr or io.StringIO(), stderr=True)
@@ -83,8 +84,12 @@ class Terminal:
     @property
     def free_width(self) -> int | None:
         """Columns of stdout; None for a pipe whose width is not set."""
-        is_known = self.out.is_terminal or os.environ.get("COLUMNS")
+        is_known = self._width or self.out.is_terminal or os.environ.get("COLUMNS")
         return self.out.width if is_known else None
+
+    def set_width(self, width: int) -> None:
+        """Lay out what follows on stdout for *width* columns, in a pipe too."""
+        self._width = self.out.width = width
 
     def say(self, *lines: RenderableType) -> None:
         """Write to stdout, laid out for its width."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Literal, NamedTuple, Self, TypeAlias
@@ -13,9 +13,11 @@ from rich.cells import cell_len, set_cell_size
 from rich.live import Live
 from rich.text import Span, Text
 
+from upshot.cli.stopping import time_left
 from upshot.cli.terminal import Glyphs, Terminal, glyphs_for
 from upshot.contract.base.words import clean, count, duration, figures
 from upshot.contract.events import Event, RunResumed, RunStarted
+from upshot.runs.task_supervisor import Stopping
 from upshot.state.activity import Activity, Ended, Step, Tone, ending_of, label_of
 
 STYLES: dict[Tone, str] = {"good": "green", "odd": "yellow", "bad": "red", "plain": ""}
@@ -169,10 +171,25 @@ def choose_mode(wanted: str, terminal: Terminal, *, streaming: bool) -> Mode:
 
 
 class Progress:
-    """Shows a run on stderr while it is under way; an async context manager."""
+    """Shows a run on stderr while it is under way; an async context manager.
 
-    def __init__(self, activity: Activity, terminal: Terminal, mode: Mode) -> None:
+    Args:
+        activity: What the run has done.
+        terminal: Where to.
+        mode: How.
+        stopping: What is left of a run that was asked to stop, None if it was not.
+    """
+
+    def __init__(
+        self,
+        activity: Activity,
+        terminal: Terminal,
+        mode: Mode,
+        *,
+        stopping: Callable[[], Stopping | None] = lambda: None,
+    ) -> None:
         self._activity = activity
+        self._stopping = stopping
         self._terminal = terminal
         self._mode: Mode = mode
         self._glyphs = glyphs_for(terminal.err.encoding)
@@ -208,13 +225,14 @@ class Progress:
             return
         if isinstance(event, RunStarted | RunResumed):
             # First of all, so that it is known what to resume should the process die.
-            self._tell(Text(f" {event.run_id}", "dim"))
+            self.tell(Text(f" {event.run_id}", "dim"))
         ended = self._activity.ended
         while self._told < len(ended):
-            self._tell(settled_line(ended[self._told], self._terminal.err.width, self._glyphs))
+            self.tell(settled_line(ended[self._told], self._terminal.err.width, self._glyphs))
             self._told += 1
 
-    def _tell(self, line: Text) -> None:
+    def tell(self, line: Text) -> None:
+        """Show one more line, above what is redrawn."""
         if self._live is not None:
             self._live.console.print(line)
         else:
@@ -230,9 +248,12 @@ class Progress:
             width = self._terminal.err.width
             now_s = self._activity.offset_s(datetime.now(UTC))
             frame = int(time.monotonic() / _REFRESH_S)
-            lines = picture(
-                self._activity, now_s=now_s, width=width, glyphs=self._glyphs, frame=frame
-            )
+            lines = [
+                *picture(self._activity, now_s=now_s, width=width, glyphs=self._glyphs, frame=frame)
+            ]
+            if (stopping := self._stopping()) is not None:
+                said = f" stopping: {time_left(stopping)}"
+                lines.append(Text(fit(said, width - 1).rstrip(), "yellow"))
             self._live.update(Text("\n").join(lines), refresh=True)
 
 

@@ -59,8 +59,8 @@ async def run(
         options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
             conversation, deciders, dependencies, engine, gates, history, host, if_waiting, journal,
             max_attempts, model, observers, on_pre_tool_use, pacer, parent_run_id, policy, prepare,
-            prices, priority, quotas, remember, resume_from, retry, secrets, settings, tools.
-            ``help(upshot.RunOptions)`` tells of each.
+            prices, priority, quotas, remember, resume_from, retry, secrets, settings, tools,
+            write_grace_s. ``help(upshot.RunOptions)`` tells of each.
 
     Returns:
         The result. Everything that a model, a tool, a provider, the user or a limit does is in
@@ -89,8 +89,8 @@ def run_sync(
         options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
             conversation, deciders, dependencies, engine, gates, history, host, if_waiting, journal,
             max_attempts, model, observers, on_pre_tool_use, pacer, parent_run_id, policy, prepare,
-            prices, priority, quotas, remember, resume_from, retry, secrets, settings, tools.
-            ``help(upshot.RunOptions)`` tells of each.
+            prices, priority, quotas, remember, resume_from, retry, secrets, settings, tools,
+            write_grace_s. ``help(upshot.RunOptions)`` tells of each.
 
     Returns:
         What came of it, as of ``run``.
@@ -116,8 +116,8 @@ def start(
         options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
             conversation, deciders, dependencies, engine, gates, history, host, if_waiting, journal,
             max_attempts, model, observers, on_pre_tool_use, pacer, parent_run_id, policy, prepare,
-            prices, priority, quotas, remember, resume_from, retry, secrets, settings, tools.
-            ``help(upshot.RunOptions)`` tells of each.
+            prices, priority, quotas, remember, resume_from, retry, secrets, settings, tools,
+            write_grace_s. ``help(upshot.RunOptions)`` tells of each.
 
     Returns:
         An async context manager of the live run; ``await live.result()`` gives its result.
@@ -360,8 +360,8 @@ def reopen(
         options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
             deciders, dependencies, engine, gates, history, host, max_attempts, model, observers,
             on_pre_tool_use, pacer, parent_run_id, policy, prepare, prices, priority, quotas,
-            resume_from, retry, secrets, settings, tools. ``help(upshot.ResumeOptions)`` tells of
-            each.
+            resume_from, retry, secrets, settings, tools, write_grace_s.
+            ``help(upshot.ResumeOptions)`` tells of each.
 
     Returns:
         An async context manager of the live run.

@@ -292,12 +292,16 @@ def _guards(options: RunOptions, parent: Plan | None) -> dict[str, Any]:
     """What holds tool and model calls back, for child runs too unless they are given another."""
     guards = {name: options.get(name) for name in _GUARDS}
     guards["priority"] = guards["priority"] or 0
+    if (grace_s := options.get("write_grace_s")) is not None:
+        guards["write_grace_s"] = float(grace_s)
+    elif parent is not None:
+        guards["write_grace_s"] = parent.write_grace_s
     if isinstance(gates := guards["gates"], Iterable):
         # It may be one that can be read only once.
         guards["gates"] = tuple(cast("Iterable[object]", gates))
     if parent is None:
         return guards
-    return {name: given or getattr(parent, name) for name, given in guards.items()}
+    return {**guards, **{name: guards[name] or getattr(parent, name) for name in _GUARDS}}
 
 
 def _inherited(

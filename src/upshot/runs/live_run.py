@@ -27,7 +27,7 @@ from upshot.errors import Misuse
 from upshot.runs.recorder import listeners_of
 from upshot.runs.release import release
 from upshot.runs.session import Session
-from upshot.runs.task_supervisor import CALLER_GRACE_S, GRACE_S
+from upshot.runs.task_supervisor import CALLER_GRACE_S, GRACE_S, Stopping
 from upshot.runs.waits import Parking
 
 if TYPE_CHECKING:
@@ -106,6 +106,10 @@ class LiveRun(Generic[T]):
     def interrupt(self, cause: str = InterruptCause.USER_CANCEL, detail: str = "") -> None:
         """Wish that the run stop at its next safe point; it ends as interrupted.
 
+        What is under way has 2 s to get there. A call or a step that may write and has begun has
+        ``write_grace_s`` (10 s unless the run was given another), so that its end is known;
+        ``stopping`` tells what is left. Then the run is cancelled.
+
         May be called in any thread and in a handler of a signal, as ``cancel`` may.
 
         Args:
@@ -129,9 +133,16 @@ class LiveRun(Generic[T]):
             Whether such a call was under way. From another thread it is ended soon after, if it
             has not come to its own end by then.
         """
-        found = self._session.has_call(call_id)
-        self._tell(lambda: self._session.cancel_call(call_id))
-        return found
+        tools = self._session.context.toolbox
+        if tools is None or not tools.has_call(call_id):
+            return False
+        self._tell(lambda: tools.cancel_call(call_id))
+        return True
+
+    @property
+    def stopping(self) -> Stopping | None:
+        """How long the run has left to come to a safe point, None if it was not asked to stop."""
+        return None if self._task.done() else self._session.context.supervisor.stopping
 
     def cancel(self) -> None:
         """Stop the run at once; it ends as canceled."""

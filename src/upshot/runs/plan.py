@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from math import inf
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, Literal, NamedTuple, TypeAlias, TypedDict, cast
 
@@ -56,6 +57,7 @@ from upshot.models.prices import Prices
 from upshot.runs.callbacks import method
 from upshot.runs.limits.pacer import Pacer
 from upshot.runs.limits.quotas import QUOTAS_OPTION, BoundQuota
+from upshot.runs.task_supervisor import WRITE_GRACE_S
 from upshot.state.child_runs import TURN_OPTION
 from upshot.state.run_state import DECLARED_OPTION
 from upshot.state.turns import Turn
@@ -125,6 +127,9 @@ class ResumeOptions(TypedDict, Generic[Deps], total=False):
             warns ``secrets_changed``, and what stood for them stays masked.
         prices: What models cost, before the public table; for models that are given by name.
         clock: Time, for tests.
+        write_grace_s: How many seconds a call or a step that writes may go on after the run was
+            asked to stop, 10 by default; everything else has 2. Child runs inherit it. A resume
+            has to give it again.
         launch: What a command line needs to start the run again; kept in the log, never a key.
     """
 
@@ -157,6 +162,7 @@ class ResumeOptions(TypedDict, Generic[Deps], total=False):
     secrets: Iterable[str]
     prices: Prices | Mapping[str, Price] | None
     clock: Clock | None
+    write_grace_s: float
     launch: JsonObject
 
 
@@ -433,6 +439,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     secrets: tuple[str, ...] = ()
     secret_marks: str = ""
     clock: Clock = SYSTEM_CLOCK
+    write_grace_s: float = WRITE_GRACE_S
     launch: JsonObject = {}
     extra_logged: JsonObject = {}
     child: Child | None = None
@@ -599,6 +606,10 @@ def _one_of(*words: str) -> Allowed:
     return Allowed(said, fits=words.__contains__)
 
 
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < inf
+
+
 OPTIONS: Mapping[str, Allowed] = {
     "approve": _FUNCTION,
     "artifact_store": Allowed(
@@ -653,6 +664,7 @@ OPTIONS: Mapping[str, Allowed] = {
     "secrets": _list_of("strings", _STRING),
     "settings": Allowed("ModelSettings", (ModelSettings,)),
     "tools": _list_of("tools"),
+    "write_grace_s": Allowed("a number of seconds, 0 or more", fits=_is_seconds),
 }
 """What each option of ``run`` and ``resume`` may be; every option has a row."""
 

@@ -31,9 +31,10 @@ from upshot.runs.plan import Plan
 from upshot.runs.recorder import Recorder
 from upshot.runs.redaction import Redaction, marks_for, name_marks
 from upshot.runs.services.handoffs import Handoffs
-from upshot.runs.task_supervisor import TaskSupervisor
+from upshot.runs.task_supervisor import ChildRun, TaskSupervisor
 from upshot.state.request_digests import RequestDigester
 from upshot.state.run_state import RunState, acts_in
+from upshot.tools.call_state import running_call
 from upshot.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -100,8 +101,16 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
         if context.state.taint is None:
             self.tell(Tainted(origin=origin))
 
-    def follow(self, interrupt: Callable[[Interrupt], None]) -> Callable[[], None]:
+    def follow(
+        self,
+        interrupt: Callable[[Interrupt], None],
+        writes_in_hand: Callable[[], tuple[str, ...]],
+    ) -> Callable[[], None]:
         """Have *interrupt* called when that run shall stop, at once if it shall already.
+
+        Args:
+            interrupt: Stops the child run.
+            writes_in_hand: What is being written there.
 
         Returns:
             Ends that.
@@ -119,7 +128,9 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
             if (asked := self.context.look_for_interrupt()) is not None:
                 hear(asked)
 
-        leave = self.context.supervisor.admit(hear)
+        # Bodies of this run or of one round it, in which the child run is waited for.
+        within = (running_call.get(), body_of(self.context.info.run_id))
+        leave = self.context.supervisor.admit(ChildRun(hear, writes_in_hand, within))
         if self.context.recorder.held is not None:
             hear(HOLD)
         if self.is_near:
@@ -300,7 +311,9 @@ class RunContext:
             spent_s=self.state.time.spent_until(clock.now()) if past is not None else 0.0,
         )
         own_time = None if budget.working_s is None else self.budget.working
-        self.supervisor: Final = TaskSupervisor(clock, self.budget.deadline, working=own_time)
+        self.supervisor: Final = TaskSupervisor(
+            clock, self.budget.deadline, working=own_time, write_grace_s=plan.write_grace_s
+        )
         self.supervisor.parking = None if parent is None else parent.parking_for(request)
         if started is None and plan.resume_from is not None:
             self.state.started_at = plan.resume_from.original_started_at

@@ -351,19 +351,9 @@ class Session:
         if not context.supervisor.is_final:
             if context.toolbox is not None:
                 context.toolbox.cancel(running=False)
-            context.supervisor.end_soon("interrupt")
+            context.supervisor.end_soon("interrupt", self._host.writes_in_hand)
             self._note_interrupt(interrupt)
             context.supervisor.tell_inside(interrupt)
-
-    def cancel_call(self, call_id: str) -> bool:
-        """End one tool call; returns whether there was one under way."""
-        tools = self.context.toolbox
-        return tools is not None and tools.cancel_call(call_id)
-
-    def has_call(self, call_id: str) -> bool:
-        """Whether such a tool call is under way; may be asked in any thread."""
-        tools = self.context.toolbox
-        return tools is not None and tools.has_call(call_id)
 
     @property
     def is_bare(self) -> bool:
@@ -467,7 +457,7 @@ class Session:
         if self._early is not None:
             self.interrupt(self._early)
         if parent is not None:
-            self._leave_parent = parent.follow(partial(hear, self))
+            self._leave_parent = parent.follow(partial(hear, self), self._host.writes_in_hand)
         if self._has_hooks:
             await hooks.tell(context, "on_run_start", self.plan.request)
         state = context.state

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from upshot.contract.protocols import Clock
 from upshot.contract.run_control import Interrupt
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 # A run that is ended from outside may take so long for its whole end: the engine, then the hooks.
 GRACE_S = 2.0
+# So long may a write go on that had begun when the run was asked to stop, unless it says otherwise.
+WRITE_GRACE_S = 10.0
+# How often it is then looked for whether one is still in hand.
+_LOOK_S = 0.05
 # So long does a cancelled caller wait for it.
 CALLER_GRACE_S = 2.0
 # How much of the grace is over when the engine is left behind, and then the hooks.
@@ -25,6 +29,37 @@ _ENGINE_SHARE = 0.85
 _HOOKS_SHARE = 0.95
 
 T = TypeVar("T")
+
+
+class Stopping(NamedTuple):
+    """What a run has left that was asked to stop.
+
+    Attributes:
+        left_s: Seconds until it is cancelled, if it does not come to a safe point before.
+        writes: The calls and steps in hand that may write, in words such as ``refund(order 7)``.
+            If they are cut off, nobody knows whether they took effect.
+    """
+
+    left_s: float
+    writes: tuple[str, ...]
+
+
+class ChildRun(NamedTuple):
+    """A run inside, as its parent run knows it.
+
+    Attributes:
+        interrupt: Hands a wish to stop on to it.
+        writes_in_hand: What is being written there.
+        within: Where it is waited for: the bodies of tools and steps.
+    """
+
+    interrupt: Callable[[Interrupt], None]
+    writes_in_hand: Callable[[], tuple[str, ...]]
+    within: tuple[object, ...] = ()
+
+
+def _nothing_is_written() -> tuple[str, ...]:
+    return ()
 
 
 class TaskSupervisor:
@@ -35,6 +70,7 @@ class TaskSupervisor:
         deadline: Monotonic moment at which the work is cancelled, None for never.
         working: After whose end it is too; None is no such limit.
         grace_s: How long the end may take once it was ended from outside.
+        write_grace_s: How long a write may go on that had begun when a stop was asked for.
 
     Attributes:
         stop: Why it was ended from outside, "" if it was not.
@@ -50,6 +86,9 @@ class TaskSupervisor:
     _hooks_until: float | None = None
     _stray: BaseException | None = None
     _pauses: frozenset[asyncio.Timeout] = frozenset()
+    _writes_in_hand: Callable[[], tuple[str, ...]] = staticmethod(_nothing_is_written)
+    _writes_until: float = 0.0
+    _end_at: float = 0.0
 
     def __init__(
         self,
@@ -58,6 +97,7 @@ class TaskSupervisor:
         *,
         working: ActiveTime | None = None,
         grace_s: float = GRACE_S,
+        write_grace_s: float = WRITE_GRACE_S,
     ) -> None:
         self.stop: StopReason = ""
         self.abandoned: bool = False
@@ -70,20 +110,26 @@ class TaskSupervisor:
         self._deadline = deadline
         self._working = working
         self._grace_s = grace_s
+        self._write_grace_s = write_grace_s
         self._loop = asyncio.get_running_loop()
         self._timers: list[asyncio.TimerHandle] = []
-        self._inside: set[Callable[[Interrupt], None]] = set()
+        self._inside: dict[int, ChildRun] = {}
 
-    def admit(self, interrupt: Callable[[Interrupt], None]) -> Callable[[], None]:
-        """Take in a run inside, which hears of wishes to stop by *interrupt*.
+    def admit(self, child: ChildRun) -> Callable[[], None]:
+        """Take in a run inside.
 
         Returns:
             Lets it go.
         """
         # Added and taken away by other threads too, where a tool's body starts a run.
         inside = self._inside
-        inside.add(interrupt)
-        return lambda: inside.discard(interrupt)
+        inside[id(child)] = child
+        return lambda: inside.pop(id(child), None) and None
+
+    @property
+    def inside_runs(self) -> tuple[ChildRun, ...]:
+        """The runs inside that are under way; may be asked in any thread."""
+        return tuple(self._inside.values())
 
     @property
     def inside(self) -> int:
@@ -92,8 +138,8 @@ class TaskSupervisor:
 
     def tell_inside(self, wish: Interrupt) -> None:
         """Hand a wish to stop on to the runs inside."""
-        for interrupt in [*self._inside]:
-            interrupt(wish)
+        for child in self.inside_runs:
+            child.interrupt(wish)
 
     def is_stopped(self) -> bool:
         """Whether it was ended from outside."""
@@ -162,12 +208,45 @@ class TaskSupervisor:
         if self._task is not None and not self._task.done():
             self._cancel(self._task)
 
-    def end_soon(self, reason: StopReason) -> None:
-        """Give work and hooks the grace to come to a safe point, then cancel them."""
-        self._soon = self._loop.call_later(self._grace_s, self.end, reason)
+    def end_soon(
+        self,
+        reason: StopReason,
+        writes_in_hand: Callable[[], tuple[str, ...]] = _nothing_is_written,
+    ) -> None:
+        """Give work and hooks the grace to come to a safe point, then cancel them.
 
+        Args:
+            reason: Why.
+            writes_in_hand: What is being written, in words. While it names anything, it has the
+                grace of writes; the rest has its own grace after that.
+        """
+        now = self._loop.time()
+        self._writes_in_hand, self._writes_until = writes_in_hand, now + self._write_grace_s
+        self._end_at = now + self._grace_s
+        self._soon = self._loop.call_at(self._end_at, self._end_unless_writing, reason)
         for pause in self._pauses:
             pause.reschedule(self._loop.time())
+
+    def _end_unless_writing(self, reason: StopReason) -> None:
+        """End the work, or look again soon while it writes and may go on with that."""
+        now = self._loop.time()
+        if now < self._writes_until and self._writes_in_hand():
+            self._end_at = min(self._writes_until, now + self._grace_s)
+            self._soon = self._loop.call_later(_LOOK_S, self._end_unless_writing, reason)
+        elif now < self._end_at:
+            # What was being written is done: there is an outcome to put on the board.
+            self._soon = self._loop.call_at(self._end_at, self.end, reason)
+        else:
+            self.end(reason)
+
+    @property
+    def stopping(self) -> Stopping | None:
+        """What is left of the grace, None where no stop was asked for."""
+        if self._soon is None or self.stop:
+            return None
+        writes = self._writes_in_hand()
+        until = max(self._end_at, self._writes_until) if writes else self._end_at
+        return Stopping(max(0.0, until - self._loop.time()), writes)
 
     @property
     def is_ending(self) -> bool:
@@ -204,6 +283,7 @@ class TaskSupervisor:
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
+        self._writes_in_hand = _nothing_is_written
         # It leads back here.
         vars(self).pop("interruptible_clock", None)
 

@@ -26,6 +26,7 @@ from upshot.contract.base.checks import (
 )
 from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import JsonObject
+from upshot.contract.base.words import call_words
 from upshot.contract.events import ArtifactStored, Event, ToolSettled, ToolStarted
 from upshot.contract.pending import AnyAnswer, PendingApproval, TaintOrigin
 from upshot.contract.protocols import ArtifactStore, Clock, Journal
@@ -461,7 +462,17 @@ class Toolbox:
 
     def has_call(self, call_id: str) -> bool:
         """Whether ``cancel_call`` would find such a call; may be asked in any thread."""
-        return any(batch.has_call(call_id) for batch in tuple(self._batches))
+        return any(call.call_id == call_id for call in self._open_calls())
+
+    def _open_calls(self) -> list[CallState]:
+        return [call for batch in tuple(self._batches) for call in batch.open_calls()]
+
+    def writes_in_hand(self) -> dict[CallState, str]:
+        """The calls whose bodies run and may write, in words; may be asked in any thread."""
+        begun = [call for call in self._open_calls() if call.run_started is not None]
+        writes = [call for call in begun if call.record is None and call.known_tool.may_write]
+        mask = self._state.mask
+        return {call: call_words(call.tool_name, mask(call.arguments or {})) for call in writes}
 
     def warn_of_leftovers(self) -> None:
         """Warn of bodies that go on after they were given up."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+from upshot.contract.base.json_values import to_json
 
 if TYPE_CHECKING:
     from upshot.contract.usage import Cost, Usage
@@ -26,6 +30,8 @@ _FILLERS = (
     range(0xFE00, 0xFE10),
     range(0xE0100, 0xE01F0),
 )
+# What cannot be mistaken for more than one value.
+_IS_PLAIN = re.compile(r"[\w@.:+#/-]+").fullmatch
 
 
 def duration(seconds: float) -> str:
@@ -87,6 +93,17 @@ def clean(text: str, limit: int = 200) -> str:
     """
     line = " ".join(visible(text[: limit * 4]).split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
+
+
+def call_words(name: str, arguments: Mapping[str, object], limit: int = 80) -> str:
+    """A call in one line of at most *limit* characters: ``refund(order 7, note "two words")``."""
+    said = ", ".join(f"{key} {_argument(value)}" for key, value in arguments.items())
+    line = clean(f"{name}({said})", limit)
+    return line if line.endswith(")") else f"{clean(line, limit - 1)})"
+
+
+def _argument(value: object) -> str:
+    return value if isinstance(value, str) and _IS_PLAIN(value) else to_json(value).decode()
 
 
 def clean_lines(text: str) -> str:

@@ -15,6 +15,7 @@ import msgspec
 from upshot.contract.base.enums import Effect, ErrorCode, InterruptCause, Origin
 from upshot.contract.base.json_values import UnserializableError, to_free_json
 from upshot.contract.base.structs import Json, check_types
+from upshot.contract.base.words import clean
 from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import (
     ApprovalAnswered,
@@ -299,6 +300,26 @@ class RunHost:
         if self._context.parent is not None:
             self._follow_parent()
         return self._context.interrupt
+
+    def writes_in_hand(self) -> tuple[str, ...]:
+        """What is being written here and in child runs, in words; may be asked in any thread.
+
+        A tool or a step in whose body a child run works writes nothing itself meanwhile.
+        """
+        from upshot.state.activity import step_title
+
+        inside = self._context.supervisor.inside_runs
+        busy = {id(body) for run in inside for body in run.within}
+        tools, steps = self._context.toolbox, vars(self).get("_steps")
+        calls = {} if tools is None else tools.writes_in_hand()
+        found = [words for call, words in calls.items() if id(call) not in busy]
+        if steps is not None:
+            found += [
+                f"the step {clean(step_title(key), 60)}"
+                for key, body in list(steps.writes_in_hand.items())
+                if id(body) not in busy
+            ]
+        return (*found, *(words for run in inside for words in run.writes_in_hand()))
 
     def _follow_parent(self) -> None:
         """Stop where the parent run shall."""

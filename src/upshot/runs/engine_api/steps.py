@@ -101,6 +101,7 @@ class Steps:
     Attributes:
         settled: The last settlement by key.
         on_miss: Called instead of a body whose step is not settled; None runs it.
+        writes_in_hand: The steps whose bodies run and may not run again, by key.
     """
 
     _raised: dict[str, Exception] | None = None
@@ -110,6 +111,7 @@ class Steps:
         # Only of earlier sessions: a step that began in this one may still be under way.
         self._began: dict[str, Effect] = state.steps_started.copy()
         self.on_miss: Callable[[str], NoReturn] | None = None
+        self.writes_in_hand: dict[str, CurrentStep] = {}
 
     async def do(
         self,
@@ -148,9 +150,10 @@ class Steps:
                 "make it idempotent, or look what it did and resume with another key",
             )
         await _begin(key, effect, recorder)
-        token = current_body.set(
-            CurrentStep(recorder.run_id, recorder.attempt, key, is_single=is_single)
-        )
+        step = CurrentStep(recorder.run_id, recorder.attempt, key, is_single=is_single)
+        token = current_body.set(step)
+        if is_single:
+            self.writes_in_hand[key] = step
         try:
             value, lossy = to_free_json(await call(body))
         except Exception as error:
@@ -171,6 +174,7 @@ class Steps:
             raise
         finally:
             current_body.reset(token)
+            self.writes_in_hand.pop(key, None)
         applied = Effect.NONE if effect is Effect.READ else Effect.APPLIED
         recorder.warn_of_losses(f"step {key!r}", lossy)
         recorder.emit(StepSettled(key=key, effect=applied, value=value))

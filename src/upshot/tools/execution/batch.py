@@ -95,11 +95,10 @@ class Batch:
             if running or call.run_started is None:
                 self._end(task)
 
-    def has_call(self, call_id: str) -> bool:
-        """Whether there is such a call to end; may be asked in any thread."""
+    def open_calls(self) -> list[CallState]:
+        """The calls that can be ended; may be asked in any thread."""
         # A copy, for the thread of the loop may begin and end calls meanwhile.
-        tasks = list(self._tasks.items())
-        return any(call.call_id == call_id and not task.done() for call, task in tasks)
+        return [call for call, task in list(self._tasks.items()) if not task.done()]
 
     def cancel_call(self, call_id: str) -> bool:
         """End one call; returns whether there was one to end."""

@@ -1,0 +1,119 @@
+"""Ctrl-C and SIGTERM while a run is under way: what is told, and the countdown.
+
+The first one asks the run to stop at its next safe point. How long that may take, the runtime says
+(``LiveRun.stopping``): a write in hand gets longer than the rest, for nobody knows what came of one
+that is cut off. The second one cancels the run at once, the third one ends the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from math import ceil
+from typing import Any
+
+from upshot.contract.base.enums import InterruptCause
+from upshot.runs.live_run import LiveRun
+from upshot.runs.task_supervisor import Stopping
+
+_LOOK_S = 0.1
+# The seconds left that are told where the line cannot be redrawn.
+_TOLD_S = (30, 20, 10, 5, 3, 2, 1)
+_MOST_NAMED = 2
+_CAUSES = {
+    signal.SIGINT: (InterruptCause.USER_CANCEL, "Ctrl-C"),
+    signal.SIGTERM: (InterruptCause.HOST_SHUTDOWN, "SIGTERM"),
+}
+
+
+def time_left(stopping: Stopping) -> str:
+    """How long a run has left to stop, and for what."""
+    writes = stopping.writes
+    more = f" and {len(writes) - _MOST_NAMED} more" if len(writes) > _MOST_NAMED else ""
+    named = ", ".join(writes[:_MOST_NAMED]) + more
+    verb = "has" if len(writes) == 1 else "have"
+    left = f"{ceil(stopping.left_s)} s"
+    return f"{named} {verb} {left} to finish" if writes else f"{left} for what is under way"
+
+
+def _first_words(stopping: Stopping) -> str:
+    known = " and leaves it unknown whether that happened" if stopping.writes else ""
+    return f"stopping: {time_left(stopping)}; Ctrl-C again stops at once{known}"
+
+
+@contextmanager
+def stop_signals(
+    live: LiveRun[Any], tell: Callable[[str], None], *, is_redrawn: bool = False
+) -> Generator[None]:
+    """Turn signals into stop requests while *live* is under way.
+
+    Args:
+        live: The run.
+        tell: Shows one line.
+        is_redrawn: Whether the countdown is drawn elsewhere, so that only its beginning is told.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop, stops = asyncio.get_running_loop(), _Stops(live, tell, is_redrawn=is_redrawn)
+    before = {number: signal.getsignal(number) for number in _CAUSES}
+    for number, why in _CAUSES.items():
+        loop.add_signal_handler(number, stops.take, *why)
+    try:
+        yield
+    finally:
+        stops.close()
+        for number, handler in before.items():
+            loop.remove_signal_handler(number)
+            if number is not signal.SIGINT:
+                signal.signal(number, handler)
+
+
+class _Stops:
+    """What each signal does, in their order."""
+
+    def __init__(
+        self, live: LiveRun[Any], tell: Callable[[str], None], *, is_redrawn: bool
+    ) -> None:
+        self._live = live
+        self._tell = tell
+        self._is_redrawn = is_redrawn
+        self._received = 0
+        self._countdown: asyncio.Task[None] | None = None
+
+    def take(self, cause: InterruptCause, detail: str) -> None:
+        self._received += 1
+        if self._received == 1:
+            self._live.interrupt(cause, detail)
+            self._begin_to_count()
+        elif self._received == 2:
+            self._live.cancel()
+        else:
+            raise KeyboardInterrupt
+
+    def _begin_to_count(self) -> None:
+        stopping = self._live.stopping
+        if stopping is None:
+            return
+        self._tell(_first_words(stopping))
+        if not self._is_redrawn:
+            counting = _count_down(self._live, self._tell, stopping)
+            self._countdown = asyncio.get_running_loop().create_task(counting)
+
+    def close(self) -> None:
+        if self._countdown is not None:
+            self._countdown.cancel()
+
+
+async def _count_down(live: LiveRun[Any], tell: Callable[[str], None], first: Stopping) -> None:
+    """Tell the seconds that are left, each of some once."""
+    told = ceil(first.left_s)
+    while (stopping := live.stopping) is not None:
+        left = ceil(stopping.left_s)
+        if left < told and left in _TOLD_S:
+            told = left
+            tell(f"stopping: {time_left(stopping)}")
+        await asyncio.sleep(_LOOK_S)
