@@ -1201,7 +1201,7 @@ export interface Cost {
   /** The date of the price table, null if unknown. */
   priced_on?: Day | null;
   /**
-   * How many calls had no price and are not included.
+   * How many calls are not included: they had no price, or one in another currency.
    * @defaultValue `0`
    */
   unpriced_calls?: number;
@@ -1229,8 +1229,11 @@ export interface DayCost {
    * @defaultValue `""`
    */
   day?: string;
-  /** The money; null where no run of the day had a price. */
-  cost?: Money | null;
+  /**
+   * The money, one sum for each currency; empty where no run of the day had a price.
+   * @defaultValue `{}`
+   */
+  costs?: { [key: string]: Money };
   /**
    * How many there were. A child run is no part of it, for its cost is in its parent's.
    * @defaultValue `0`

@@ -261,11 +261,11 @@ async def test_the_inbox_is_filtered(place: Any) -> None:
             items = await journal.inbox(**filters)
             return [(one.run_id, bare_id(one.pending)) for one in items]
 
-        assert await found(tool="pay") == [("o", "p0"), ("p", "p0")]
+        assert await found(tool="pay") == [("p", "p0"), ("o", "p0")]
         assert await found(tool="send", agent="payer") == [("p", "p1")]
         assert await found(agent="around") == [("o", "p0"), ("o", "p1")]
         assert await found(conversation="talk", limit=1) == [("p", "p0"), ("p", "p1")]
-        assert await found(limit=1, before="o") == [("a", "same")]
+        assert await found(limit=1, before="p") == [("a", "same")]
         assert await found(run_id="nobody") == []
 
 
@@ -299,3 +299,42 @@ async def test_what_a_removed_run_asked_stands_nowhere(tmp_path: Path) -> None:
         await journal.remove_runs(["p"])
         count: Any = await journal.read(lambda c: c.execute("SELECT * FROM inbox").fetchall())
     assert count == []
+
+
+async def test_the_longest_wait_comes_first_whenever_the_runs_began(place: Any) -> None:
+    async def late(run: Any, host: Any, board: Any) -> Any:
+        await host.wait_for("first", "the bank")
+        return await host.ask_user("And you?", key="late")
+
+    async with open_journal(place()) as journal:
+        slow = Agent[Any]("slow", engine=ScriptEngine(late))
+        await run(slow, Request("?", run_id="s"), journal=journal)
+        for run_id in ("b", "a", "c"):
+            await run(asker(), Request("?", run_id=run_id), journal=journal)
+        shown = [item.run_id for item in await journal.inbox()]
+        assert shown == ["s", "b", "a", "c"]
+        # It began first, and what it asks now it has asked last.
+        await resume("s", slow, journal=journal, answers=[Answer("first", "paid")])
+        items = await journal.inbox()
+        assert [item.run_id for item in items] == ["b", "a", "c", "s"]
+        moments = [item.pending.asked_at for item in items]
+        assert None not in moments and moments == sorted(moments, key=str)
+        for at in range(4):
+            rest = await journal.inbox(limit=2, before=items[at].run_id)
+            assert [*rest] == [*items[at + 1 : at + 3]]
+        with pytest.raises(Misuse):
+            await journal.inbox(before="nobody")
+        # A page after what was answered meanwhile begins anew.
+        await answer("b", [Answer("same", "x")], journal=journal)
+        again = await journal.inbox(before="b")
+        assert [item.run_id for item in again] == ["a", "c", "s"]
+
+
+async def test_a_question_keeps_the_moment_at_which_it_was_first_asked(place: Any) -> None:
+    async with open_journal(place()) as journal:
+        await run(asker(), Request("?", run_id="a"), journal=journal)
+        [first] = await journal.inbox()
+        await resume("a", asker(), journal=journal)
+        [again] = await journal.inbox()
+        assert first.pending.asked_at is not None
+        assert again == first

@@ -134,6 +134,7 @@ ROWS = [
     Row("GET", "/api/runs/{run}/view", "see"),
     Row("GET", "/api/runs/{run}/events", "see"),
     Row("GET", "/api/runs/{run}/events/{seq:int}", "see"),
+    Row("GET", "/api/runs/{run}/events/{seq:int}/sent", "see", ok=(404,)),
     Row("GET", "/api/runs/{run}/compare/{other}", "see"),
     Row("GET", "/api/runs/{run}/artifacts/{id}", "see", ok=(404,)),
     Row("GET", "/api/runs/{run}/export", "see"),

@@ -139,3 +139,21 @@ def test_what_is_wrong_is_one_line(begin: Begin, tmp_path: Path) -> None:
     assert process.wait(20) == 2
     (line,) = process.stderr.read().splitlines()
     assert "text.db" in line
+
+
+async def test_a_sign_in_can_be_ended_in_every_browser(begin: Begin, tmp_path: Path) -> None:
+    first = begin("--port", "0")
+    link = link_of(first)
+    site = link.partition("/sign-in")[0]
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as browser:
+        async with browser.get(link):
+            pass
+        async with browser.get(f"{site}/api/me") as response:
+            assert response.status == 200
+        second = begin("--port", "0", "--sign-out")
+        other = link_of(second).partition("/sign-in")[0]
+        # The first server goes on, and knows the browser no more; nor does the second one.
+        for place in (site, other):
+            async with browser.get(f"{place}/api/me") as response:
+                assert response.status == 401, place
+        assert [path.name for path in (tmp_path / "upshot").iterdir()] == ["serve.key"]

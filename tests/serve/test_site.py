@@ -49,10 +49,9 @@ async def waiting(client: Client) -> tuple[str, dict[str, Any]]:
     _, said = await client.post("/api/runs", {"agent": "desk", "text": "refund order 7"})
     sam = client.by("sam")
     while True:
-        _, inbox = await sam.get("/api/inbox")
+        _, inbox = await sam.get(f"/api/inbox?run_id={said['run_id']}")
         for item in inbox["items"]:
-            if item["run_id"] == said["run_id"]:
-                return said["run_id"], item["pending"]
+            return said["run_id"], item["pending"]
 
 
 def approve(pending: dict[str, Any], **more: str) -> dict[str, Any]:

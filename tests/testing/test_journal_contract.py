@@ -42,6 +42,16 @@ class Late(MemoryJournal):
                 yield event
 
 
+class Moneyed(MemoryJournal):
+    """Holds amounts of different currencies against each other."""
+
+    async def runs(self, status: str | None = None, **filters: Any) -> Any:
+        found = await super().runs(status, **filters)
+        if filters.get("sort") == "cost":
+            return sorted(found, key=lambda run: -float(run.cost or 0))
+        return found
+
+
 class Deaf(MemoryJournal):
     """Does not listen to ``after``."""
 
@@ -336,6 +346,11 @@ class TestGenerator(JournalContract):
         (Whole, "test_a_removed_run_is_gone_with_all_that_it_started", "it reported ('run-1',)"),
         (Whole, "test_a_run_that_its_parent_reads_is_not_removed", "its parent was not"),
         (Whole, "test_runs_that_ended_before_a_date_are_removed", "it reported ()"),
+        (
+            Moneyed,
+            "test_money_of_one_currency_is_never_held_against_that_of_another",
+            "costs of two currencies are mixed",
+        ),
         (Vague, "test_a_run_that_was_only_claimed_is_not_listed", "without an event is listed"),
         (Lossy, "test_what_was_exported_is_imported_equal", "it gave the events"),
         (Greedy, "test_an_import_never_changes_a_run", "DID NOT RAISE"),

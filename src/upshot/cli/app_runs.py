@@ -201,6 +201,7 @@ async def serve_app(
     port: int,
     no_work: bool,
     opens: bool,
+    signs_out: bool,
     notify_url: str,
     console_url: str,
     trace_url: str,
@@ -209,13 +210,15 @@ async def serve_app(
     for package in ("starlette", "sse_starlette", "uvicorn"):
         if importlib.util.find_spec(package) is None:
             raise Misuse(need_of_extra("upshot serve", "serve"))
-    from upshot.serve.sign_in import OwnerSignIn, key_path, read_key
+    from upshot.serve.sign_in import OwnerSignIn, key_path, renew_key
     from upshot.serve.site import Site
 
     app, _ = _app_of(target, journal)
     path = key_path()
     try:
-        sign_in = OwnerSignIn(read_key(path))
+        if signs_out:
+            renew_key(path)
+        sign_in = OwnerSignIn(path)
     except OSError as error:
         raise Misuse(
             f"{path} cannot be used, which has the key of sign-ins: {error.strerror}; name another "

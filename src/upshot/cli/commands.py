@@ -423,6 +423,9 @@ def work(**options: Any) -> int:
 @click.option("--no-work", is_flag=True, help="Leave the runs to workers.")
 @click.option("--open", "opens", is_flag=True, help="Open the console in the browser.")
 @click.option(
+    "--sign-out", "signs_out", is_flag=True, help="End the sign-ins of all browsers first."
+)
+@click.option(
     "--trace-url",
     default="",
     metavar="URL",
@@ -432,7 +435,8 @@ def work(**options: Any) -> int:
 def serve(**options: Any) -> int:
     """Serve the console, the inbox and the protocols of an App, until SIGTERM or Ctrl-C.
 
-    It prints a link that signs its first reader in, in this browser for 30 days.
+    It prints a link that signs its first reader in, in this browser for 30 days, or until
+    --sign-out.
     """
     return _run(serve_app, **options)
 

@@ -323,12 +323,12 @@ class DayCost(Value, frozen=True, kw_only=True):
 
     Attributes:
         day: The day in UTC on which they began, such as "2027-01-31".
-        cost: The money; None where no run of the day had a price.
+        costs: The money, one sum for each currency; empty where no run of the day had a price.
         runs: How many there were. A child run is no part of it, for its cost is in its parent's.
     """
 
     day: str = ""
-    cost: Decimal | None = None
+    costs: dict[str, Decimal] = {}
     runs: int = 0
 
 
@@ -384,9 +384,10 @@ class RunFilters(TypedDict, total=False):
         text: Only runs with this text in what is listed of request or answer, in any case.
         since: Only runs that began, or were submitted, at this moment or later; timezone-aware.
         until: Only runs that began, or were submitted, before this moment.
-        sort: In place of the newest first, the largest first, of those that have any: "cost",
-            "tokens", "took" (from a tenth of a second), or "effect", where what nobody knows is
-            the largest.
+        currency: Only runs that cost money in this currency, such as "EUR".
+        sort: In place of the newest first, the largest first, of those that have any: "cost" (one
+            currency after the other), "tokens", "took" (from a tenth of a second), or "effect",
+            where what nobody knows is the largest.
     """
 
     limit: int | None
@@ -404,6 +405,7 @@ class RunFilters(TypedDict, total=False):
     text: str
     since: datetime | None
     until: datetime | None
+    currency: str
     sort: str
 
 

@@ -135,7 +135,8 @@ class Cost(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
         estimated: False if the provider itself reported the amount.
         source: The source of the price, such as "genai-prices" or "reported".
         priced_on: The date of the price table, None if unknown.
-        unpriced_calls: How many calls had no price and are not included.
+        unpriced_calls: How many calls are not included: they had no price, or one in another
+            currency.
     """
 
     input: Decimal | None = None
@@ -187,13 +188,13 @@ class Cost(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
             costs: One per call; None for a call without a price.
 
         Returns:
-            The sum of the priced calls, with the number of others in ``unpriced_calls``;
-            None if no call was priced.
+            The sum of the calls that were priced in the currency of the first one, with the
+            number of others in ``unpriced_calls``; None if no call was priced.
         """
         total: Cost | None = None
         unpriced = 0
         for cost in costs:
-            if cost is None:
+            if cost is None or (total is not None and cost.currency != total.currency):
                 unpriced += 1
             else:
                 total = cost if total is None else total + cost

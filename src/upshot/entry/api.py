@@ -172,7 +172,7 @@ async def inbox(
     owner: str = "",
     tenant: str = "",
 ) -> tuple[InboxItem, ...]:
-    """All that the runs of a journal wait for and nobody has answered, newest runs first.
+    """All that the runs of a journal wait for and nobody has answered, the longest wait first.
 
     Args:
         journal: Where the logs are.

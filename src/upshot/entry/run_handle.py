@@ -80,13 +80,9 @@ class RunHandle:
             Misuse: There is no such run, or an argument is wrong.
             JournalError: The log is damaged or cannot be read.
         """
-        named, slash, said = after.rpartition("/") if isinstance(after, str) else ("", "", "")
-        place = parse_cursor(said if slash else after)
         if until not in ("ended", "parked"):
             raise Misuse(f"until must be 'ended' or 'parked', got {shown(until)}")
-        run_id = named or self.id
-        if named and named not in await self._chain():
-            raise Misuse(f"after names run {named!r}, which is not {self.id!r} and does not follow")
+        run_id, place = await self.check_place(after)
         while run_id:
             last: Event | None = None
             async for event in self._events_of(run_id, place, until, deltas=deltas):
@@ -95,6 +91,18 @@ class RunHandle:
             is_end = last is None or (isinstance(last, RunSettled) and last.result.handoff)
             run_id = await self._following(run_id) if is_end else ""
             place = 0, 0
+
+    async def check_place(self, after: int | str) -> tuple[str, tuple[int, int]]:
+        """The run and the place in it that *after* of ``events`` names.
+
+        Raises:
+            Misuse: It names none.
+        """
+        named, slash, said = after.rpartition("/") if isinstance(after, str) else ("", "", "")
+        place = parse_cursor(said if slash else after)
+        if named and named not in await self._chain():
+            raise Misuse(f"after names run {named!r}, which is not {self.id!r} and does not follow")
+        return named or self.id, place
 
     async def _events_of(
         self, run_id: str, place: tuple[int, int], until: Until, *, deltas: bool

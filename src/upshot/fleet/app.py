@@ -435,6 +435,7 @@ class App:
         text: str = "",
         since: datetime | None = None,
         until: datetime | None = None,
+        currency: str = "",
         sort: str = "",
         before: str = "",
         limit: int | None = 100,
@@ -456,9 +457,10 @@ class App:
             text: Only those with this text in what is listed of request or answer, in any case.
             since: Only those that began, or were submitted, then or later; timezone-aware.
             until: Only those that began, or were submitted, before that.
-            sort: In place of the newest first, the largest first, of those that have any: "cost",
-                "tokens", "took" (from a tenth of a second), or "effect", where what nobody knows is
-                the largest.
+            currency: Only those that cost money in this currency, such as "EUR".
+            sort: In place of the newest first, the largest first, of those that have any: "cost"
+                (one currency after the other), "tokens", "took" (from a tenth of a second), or
+                "effect", where what nobody knows is the largest.
             before: Only those that come after this one: the last of the previous page.
             limit: The most to give, from 1; None gives all.
 
@@ -479,6 +481,7 @@ class App:
             text=text,
             since=since,
             until=until,
+            currency=currency,
             sort=sort,
             before=before,
             limit=limit,

@@ -33,7 +33,7 @@ logger: logging.Logger = logging.getLogger("upshot.journal")
 
 # The format of files and of exports. A draft: until the first release every change of an event's
 # fields may raise it, and no earlier one is read.
-FORMAT = 4
+FORMAT = 5
 
 _DELTAS = frozenset(DELTAS)
 # Types of events that a journal keeps and that this version knows.

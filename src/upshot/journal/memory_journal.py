@@ -16,6 +16,7 @@ from collections.abc import (
 )
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
+from operator import itemgetter
 from os import PathLike, fspath
 from typing import NamedTuple, TypeVar, Unpack
 
@@ -522,9 +523,10 @@ class MemoryJournal:
         """See ``SharedJournal.inbox``."""
         wanted = InboxQuery(**filters)
         wanted.check()
+        if wanted.before and wanted.before not in self._open():
+            raise no_such_page(wanted.before)
         runs = await self.runs(
             Status.INPUT_REQUIRED,
-            before=wanted.before,
             run_id=wanted.run_id,
             agent_id=wanted.agent,
             context_id=wanted.conversation,
@@ -534,16 +536,33 @@ class MemoryJournal:
         by_root: dict[str, list[Pending]] = {}
         for run_id, asks in self._asks.items():
             root = self._waiting_root(run_id)
-            shown = (
-                asks.values()
-                if root == run_id
-                else [asked_inside(run_id, a) for a in asks.values()]
-            )
-            by_root.setdefault(root, []).extend(
-                one for one in shown if wanted.tool in ("", tool_of(one))
-            )
-        asking = [run for run in runs if by_root.get(run.run_id)][: wanted.limit]
-        return tuple(inbox_item(run, one) for run in asking for one in by_root[run.run_id])
+            shown = [one if root == run_id else asked_inside(run_id, one) for one in asks.values()]
+            by_root.setdefault(root, []).extend(shown)
+        ranks = {run_id: rank for rank, run_id in enumerate(self._logs)}
+
+        def place(run_id: str) -> tuple[float, int]:
+            moments = [one.asked_at.timestamp() if one.asked_at else 0 for one in by_root[run_id]]
+            return min(moments), ranks[run_id]
+
+        is_there = wanted.before and by_root.get(wanted.before)
+        after = place(wanted.before) if is_there else None
+        found: list[tuple[tuple[float, int], RunSummary, list[Pending]]] = []
+        for run in runs:
+            items = [
+                one for one in by_root.get(run.run_id, ()) if wanted.tool in ("", tool_of(one))
+            ]
+            if items and (after is None or place(run.run_id) > after):
+                found.append((place(run.run_id), run, items))
+        found.sort(key=itemgetter(0))
+        titles: dict[str, str] = {}
+        for run in reversed(self._listed()):
+            if run.context_id and run.started_at is not None:
+                titles.setdefault(run.context_id, run.request)
+        return tuple(
+            inbox_item(run, one, titles.get(run.context_id, ""))
+            for _, run, items in found[: wanted.limit]
+            for one in items
+        )
 
     async def inbox_size(self, **filters: Unpack[InboxFilters]) -> int:
         """See ``SharedJournal.inbox_size``."""

@@ -143,12 +143,15 @@ def queued_summary(new: Submission, owner: tuple[str, str], at: datetime) -> Run
     )
 
 
-def inbox_item(run: RunSummary, pending: Pending) -> InboxItem:
+def inbox_item(run: RunSummary, pending: Pending, title: str) -> InboxItem:
     """What a run waits for, as the inbox has it."""
     return InboxItem(
         run_id=run.run_id,
         agent_id=run.agent_id,
         conversation=run.context_id,
         request=run.request,
+        owner=run.owner,
+        tenant=run.tenant,
+        title=title,
         pending=pending,
     )

@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple, cast
+from unicodedata import normalize
 
 from upshot.contract.base.checks import check_whole
 from upshot.contract.base.enums import Status
@@ -19,6 +20,10 @@ from upshot.state.run_state import EFFECTS
 
 PHASES = ("queued", "running", "due", "parked", "died", "ended")
 """What may be asked for in place of a status: each run is in one of them."""
+
+
+STATUSES = tuple(dict.fromkeys((*PHASES, *(one.value for one in Status))))
+"""What ``runs`` takes as a status: those of a run, and the phases."""
 
 
 LEAST_TOOK_S = 0.1
@@ -36,6 +41,11 @@ SORTS: dict[str, Callable[[RunSummary], float]] = {
 def money_of(cost: Cost | None) -> float:
     """By what costs are put in order, 0 for one that is not known."""
     return 0.0 if cost is None or cost.total is None else float(cost.total)
+
+
+def currency_of(cost: Cost | None) -> str:
+    """The currency of a cost, "" where nothing was paid."""
+    return cost.currency if cost is not None and money_of(cost) > 0 else ""
 
 
 class RunQuery(NamedTuple):
@@ -57,6 +67,7 @@ class RunQuery(NamedTuple):
     text: str = ""
     since: datetime | None = None
     until: datetime | None = None
+    currency: str = ""
     sort: str = ""
 
     @property
@@ -65,9 +76,10 @@ class RunQuery(NamedTuple):
         return self.status if self.status in PHASES else ""
 
     def check(self) -> None:
-        """Refuse a limit that is none, what is no effect and no order, and a moment of no zone."""
+        """Refuse a limit, a status, an effect, an order or a moment that is none."""
         check_whole("limit", self.limit, least=1, none="all")
         for name, given, allowed in (
+            ("status", self.status or "", STATUSES),
             ("effect", self.effect, [one.value for one in EFFECTS]),
             ("sort", self.sort, [*SORTS]),
         ):
@@ -81,9 +93,10 @@ class RunQuery(NamedTuple):
                     f"{name} is {moment!r}: give an aware moment, such as datetime.now(UTC)"
                 )
 
-    def key(self, run: RunSummary) -> float:
-        """By what *run* is sorted, before its start; one without any is not listed if so asked."""
-        return SORTS[self.sort](run) if self.sort else 0.0
+    def key(self, run: RunSummary) -> tuple[str, float]:
+        """By what *run* is sorted, before its start; amounts of one currency stand together."""
+        currency = currency_of(run.cost) if self.sort == "cost" else ""
+        return currency, SORTS[self.sort](run) if self.sort else 0.0
 
     def holds(self, run: RunSummary) -> bool:
         """Whether *run* is one of those; limit, place and phase are not looked at."""
@@ -94,9 +107,10 @@ class RunQuery(NamedTuple):
             and self.error_code in ("", run.error_code)
             and self._is_owned(run)
             and (not self.tool or self.tool in run.tools)
-            and self.text.lower() in f"{run.request}\n{run.answer}".lower()
+            and searched(self.text) in searched(f"{run.request}\n{run.answer}")
             and self._is_in_time(run.started_at)
-            and not (self.sort and self.key(run) <= 0)
+            and self.currency in ("", currency_of(run.cost))
+            and not (self.sort and SORTS[self.sort](run) <= 0)
             and self.context_id in ("", run.context_id)
             and self.parent_run_id in (None, run.parent_run_id)
             and self.run_id in ("", run.run_id)
@@ -113,6 +127,11 @@ class RunQuery(NamedTuple):
         if at is None:
             return self.since is None and self.until is None
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
+
+
+def searched(text: str) -> str:
+    """*text* as it is searched: in small letters, however its accents are composed."""
+    return normalize("NFC", text).lower()
 
 
 def to_lines(tools: Iterable[str]) -> str:
@@ -137,15 +156,19 @@ def counts_of(runs: Iterable[RunSummary], roots: Iterable[RunSummary]) -> RunCou
         statuses=dict(Counter(run.status for run in listed)),
         errors=dict(Counter(run.error_code for run in listed if run.error_code)),
         cost_by_day=tuple(
-            DayCost(day=day, cost=_sum_of(some), runs=len(some))
+            DayCost(day=day, costs=_sums_of(some), runs=len(some))
             for day, some in sorted(costs.items(), reverse=True)
         ),
     )
 
 
-def _sum_of(costs: Iterable[Cost | None]) -> Decimal | None:
-    known = [money_of(cost) for cost in costs if cost is not None and cost.total is not None]
-    return to_money(sum(known)) if known else None
+def _sums_of(costs: Iterable[Cost | None]) -> dict[str, Decimal]:
+    """One sum for each currency."""
+    sums: dict[str, float] = {}
+    for cost in costs:
+        if cost is not None and cost.total is not None:
+            sums[cost.currency] = sums.get(cost.currency, 0.0) + money_of(cost)
+    return {currency: to_money(sums[currency]) for currency in sorted(sums)}
 
 
 class TurnClaim(NamedTuple):

@@ -172,6 +172,9 @@ class InboxItem(Value, frozen=True, kw_only=True):
         agent_id: The agent of that run.
         conversation: The conversation of which it is a turn, "" for none.
         request: What the run was asked, at most 200 characters.
+        owner: Whose the run is: ``user`` of its attributes, "" where they have none.
+        tenant: ``tenant`` of the attributes.
+        title: The beginning of the first request of the conversation, "" for none.
         pending: What is asked, its secrets masked; it makes the answer. The id of one that a child
             run asks has that run in front.
         assigned: Who is to answer it, None where that was not said; ``App.inbox`` fills it in.
@@ -181,6 +184,9 @@ class InboxItem(Value, frozen=True, kw_only=True):
     agent_id: str
     conversation: str = ""
     request: str = ""
+    owner: str = ""
+    tenant: str = ""
+    title: str = ""
     pending: Pending
     assigned: Assigned | None = None
 
@@ -418,8 +424,8 @@ class SharedJournal(Protocol):
         ...
 
     async def inbox(self, **filters: Unpack[InboxFilters]) -> tuple[InboxItem, ...]:
-        """What parked runs wait for and nobody has answered, newest runs first, by the time at
-        which they began; the items of a run together.
+        """What parked runs wait for and nobody has answered, the longest wait first: runs by the
+        moment of their first question, and the items of a run together.
 
         An item goes as soon as it is answered, and where the run goes on. One of a child run is
         there while all runs round it wait.

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import hashlib
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from datetime import datetime
+from functools import lru_cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import msgspec
 from starlette.responses import Response
@@ -46,6 +49,7 @@ from upshot.serve.replies import (
     NoteList,
     Replayed,
     RunList,
+    SentMessages,
 )
 from upshot.serve.site import ServerSentEvent, Site, sse, to_json
 from upshot.serve.users import Missing, Refused, User
@@ -131,6 +135,7 @@ def routes(site: Site) -> list[BaseRoute]:
         ("GET", "/api/runs/{run}/view", console.view),
         ("GET", "/api/runs/{run}/events", console.events),
         ("GET", "/api/runs/{run}/events/{seq:int}", console.event),
+        ("GET", "/api/runs/{run}/events/{seq:int}/sent", console.sent),
         ("POST", "/api/runs/{run}/answer", console.answer),
         ("POST", "/api/runs/{run}/interrupt", console.interrupt),
         ("POST", "/api/runs/{run}/cancel", console.cancel),
@@ -282,6 +287,8 @@ class _Console:
     async def events(self, request: Request, user: User) -> Response:
         run = await self._site.run_of(user, request.path_params["run"])
         after: str = request.headers.get("last-event-id") or request.query_params.get("after", "0")
+        # Once a stream has begun it cannot be refused any more.
+        await run.check_place(after)
 
         async def told() -> AsyncGenerator[ServerSentEvent]:
             async for event in run.events(after=after, deltas=True):
@@ -298,6 +305,21 @@ class _Console:
             async with aclosing(run.events(after=seq - 1)) as events:
                 return to_json(await anext(events))
         raise Missing(f"there is no event {seq}")
+
+    async def sent(self, request: Request, user: User) -> Response:
+        """The messages that a model was sent by the call that an event began."""
+        seq: int = request.path_params["seq"]
+        run = await self._site.run_of(user, request.path_params["run"])
+        events = [event async for event in _logged(run, min(seq, (await run.state()).seq))]
+        if not events or not isinstance(events[-1], ModelStarted) or events[-1].seq != seq:
+            raise Missing(f"event {seq} calls no model")
+        sent = facts_of(events).messages_of(seq)
+        known = tuple(one for one in sent if one is not None)
+        started = (await run.state()).started
+        told = (started and started.agent.instructions) or ""
+        return to_json(
+            SentMessages(instructions=told, messages=known, lacks=len(sent) - len(known))
+        )
 
     async def answer(self, request: Request, user: User) -> Response:
         given = decode(await request.body(), _Answers)
@@ -406,9 +428,12 @@ class _Console:
         wanted = msgspec.to_builtins(msgspec.convert(named, _Items))
         items = await self._site.inbox_of(user, limit=_ITEMS, **wanted)
         runs = {item.run_id for item in items}
+        assignee = wanted.pop("assignee", "")
+        total = None if assignee else await self._site.inbox_size_of(user, **wanted)
         return to_json(
             InboxPage(
                 items=tuple([await self._entry_of(user, item) for item in items]),
+                total=total,
                 next=items[-1].run_id if len(runs) >= _ITEMS else None,
             )
         )
@@ -541,6 +566,7 @@ class _Filters(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     error_code: str = ""
     since: datetime | None = None
     until: datetime | None = None
+    currency: str = ""
     sort: str = ""
     before: str = ""
 
@@ -553,22 +579,51 @@ def _filters(request: Request) -> tuple[str | None, dict[str, Any]]:
 
 
 async def _static(request: Request) -> Response:
-    name: str = request.path_params["name"]
-    return _file(name)
+    return _file(request, request.path_params["name"])
 
 
 async def _page(request: Request) -> Response:
-    base: str = request.scope.get("root_path", "")
-    return _file("index.html", base)
+    return _file(request, "index.html")
 
 
-def _file(name: str, base: str = "") -> Response:
+async def no_such_page(request: Request) -> Response | None:
+    """The page that says that there is none; None for a client that is no browser."""
+    if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
+        return None
+    return _file(request, "index.html", 404)
+
+
+class _File(NamedTuple):
+    """A file of the pages as it is sent."""
+
+    body: bytes
+    packed: bytes
+    tag: str
+    media_type: str
+
+
+@lru_cache(maxsize=64)
+def _read_file(name: str, base: str) -> _File | None:
     """A file of the pages; a page of a site that is mounted at *base* finds its parts there."""
     found = _STATIC.joinpath(name)
     kind = _TYPES.get(name.rpartition(".")[2])
     if "/" in name or kind is None or not found.is_file():
-        raise Missing(f"there is no {name[:80]!r}")
+        return None
     body = found.read_bytes()
     if base:
         body = body.replace(b'"/static/', f'"{base}/static/'.encode())
-    return Response(body, media_type=kind, headers={"cache-control": "no-cache"})
+    tag = f'"{hashlib.sha256(body).hexdigest()[:24]}"'
+    return _File(body, gzip.compress(body, mtime=0), tag, kind)
+
+
+def _file(request: Request, name: str, status: int = 200) -> Response:
+    """A file of the pages, packed for who takes that, and not again for who has it."""
+    found = _read_file(name, request.scope.get("root_path", ""))
+    if found is None:
+        raise Missing(f"there is no {name[:80]!r}")
+    headers = {"cache-control": "no-cache", "etag": found.tag, "vary": "accept-encoding"}
+    if status == 200 and found.tag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    if "gzip" not in request.headers.get("accept-encoding", ""):
+        return Response(found.body, status, headers, found.media_type)
+    return Response(found.packed, status, {**headers, "content-encoding": "gzip"}, found.media_type)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import urlsplit
 
@@ -37,7 +37,33 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
 }
 _NAMING = "asgi(hosts=[...]), or in 'upshot serve --console-url'"
+_TOO_MANY = 429
 _STATES = ("http.response.start", "websocket.accept")
+
+
+class RateCounter:
+    """Counts requests within ten seconds, of whoever they are.
+
+    Args:
+        rate: How many requests may come of each within ten seconds.
+
+    Attributes:
+        refusal: What the one is told who sent too many.
+    """
+
+    def __init__(self, rate: int) -> None:
+        self._rate = rate
+        self._window = 0
+        self._sent: dict[Hashable, int] = {}
+        self.refusal: str = f"more than {rate} requests in ten seconds: wait a little"
+
+    def is_within(self, who: Hashable) -> bool:
+        """Count a request; returns whether it is one of those that are allowed."""
+        window = int(time.monotonic() / 10)
+        if window != self._window:
+            self._window, self._sent = window, {}
+        sent = self._sent[who] = self._sent.get(who, 0) + 1
+        return sent <= self._rate
 
 
 class Guard:
@@ -51,7 +77,8 @@ class Guard:
         app: What it guards.
         hosts: The names under which the site is reached, beside those of this machine.
         origins: Origins of pages of other sites that may send requests, "https://shop.example".
-        rate: How many requests a client address may send within ten seconds.
+        counter: Counts the requests of each client address.
+        is_known: Whether a known user sent a request.
         max_body: How many bytes a request may say that it has.
         forms: Those of the errors of protocols, by how the paths of their doors begin.
     """
@@ -62,7 +89,8 @@ class Guard:
         *,
         hosts: Collection[str],
         origins: Collection[str],
-        rate: int,
+        counter: RateCounter,
+        is_known: Callable[[Scope], Awaitable[bool]],
         max_body: int,
         forms: Mapping[str, ErrorForm],
     ) -> None:
@@ -70,10 +98,9 @@ class Guard:
         self._forms = forms
         self._hosts = {host.lower() for host in (*LOCAL, *hosts)}
         self._origins = {origin.lower() for origin in origins}
-        self._rate = rate
+        self._counter = counter
+        self._is_known = is_known
         self._max_body = max_body
-        self._window = 0
-        self._sent: dict[str, int] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -87,8 +114,19 @@ class Guard:
                     headers.setdefault(name, value)
             await send(message)
 
-        refusal = self._refusal(scope)
+        refusal = self._refusal(scope) or await self._excess(scope)
         await (self._app if refusal is None else refusal)(scope, receive, send_on)
+
+    async def _excess(self, scope: Scope) -> JSONResponse | None:
+        """The refusal of a request that is one too many.
+
+        Behind a proxy all requests come from one address, so an address that has sent many is
+        asked who it is: users who are known are counted by name, in ``Site.user``.
+        """
+        address = (scope.get("client") or ("",))[0]
+        if self._counter.is_within(address) or await self._is_known(scope):
+            return None
+        return self._refused(scope, _TOO_MANY, self._counter.refusal)
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         headers = Headers(scope=scope)
@@ -97,33 +135,35 @@ class Guard:
             said = f"this site is not reached as {host[:80]!r}: name the host in {_NAMING}"
             return self._refused(scope, 421, said)
         origin = headers.get("origin", "").lower()
-        if origin and urlsplit(origin).netloc != host and origin not in self._origins:
+        if origin and _place_of(origin) != host and origin not in self._origins:
             said = f"requests of {origin[:80]!r} are not taken: name it in asgi(origins=[...])"
             return self._refused(scope, 403, said)
-        if self._is_too_often((scope.get("client") or ("",))[0]):
-            said = f"more than {self._rate} requests in ten seconds: wait a little"
-            return self._refused(scope, 429, said, {"retry-after": "10"})
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length[:18]) > self._max_body:
             said = f"the body has {length[:18]} bytes: at most {self._max_body} are taken"
             return self._refused(scope, 413, said)
         return None
 
-    def _is_too_often(self, client: str) -> bool:
-        window = int(time.monotonic() / 10)
-        if window != self._window:
-            self._window, self._sent = window, {}
-        sent = self._sent[client] = self._sent.get(client, 0) + 1
-        return sent > self._rate
+    def _refused(self, scope: Scope, status: int, said: str) -> JSONResponse:
+        return refusal(self._forms, scope, status, said)
 
-    def _refused(
-        self, scope: Scope, status: int, said: str, headers: dict[str, str] | None = None
-    ) -> JSONResponse:
-        path = scope["path"].removeprefix(scope.get("root_path", ""))
-        for prefix, form in self._forms.items():
-            if path.startswith(prefix):
-                return JSONResponse(form(status, said), status, headers)
-        return JSONResponse({"error": said}, status, headers)
+
+def refusal(forms: Mapping[str, ErrorForm], scope: Scope, status: int, said: str) -> JSONResponse:
+    """The response to a request that no route sees, in the form of its protocol."""
+    path = scope["path"].removeprefix(scope.get("root_path", ""))
+    headers = {"retry-after": "10"} if status == _TOO_MANY else None
+    for prefix, form in forms.items():
+        if path.startswith(prefix):
+            return JSONResponse(form(status, said), status, headers)
+    return JSONResponse({"error": said}, status, headers)
+
+
+def _place_of(origin: str) -> str:
+    """The host and port of an origin, "" for what is no URL."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
 
 
 def rpc_refusal(status: int, said: str) -> JsonObject:

@@ -151,12 +151,29 @@ class InboxPage(Value, frozen=True, kw_only=True):
     """One page of the inbox.
 
     Attributes:
-        items: The items, without those that the user put off.
+        items: The items, the longest wait first, without those that the user put off.
+        total: How many items wait on all pages, those that the user put off too; None where
+            *assignee* was asked for.
         next: The ``before`` of the next page, None on the last one.
     """
 
     items: tuple[InboxEntry, ...]
+    total: int | None
     next: str | None
+
+
+class SentMessages(Value, frozen=True, kw_only=True):
+    """What a model was sent by one call.
+
+    Attributes:
+        instructions: Those of the agent when the run began.
+        messages: The messages in order, as far as the log has them.
+        lacks: How many messages the log does not have: an engine made them for this call.
+    """
+
+    instructions: str
+    messages: tuple[Message, ...]
+    lacks: int
 
 
 class EarlierDecision(Answered, frozen=True, kw_only=True):

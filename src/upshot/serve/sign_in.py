@@ -28,17 +28,23 @@ _KEY_BYTES = 32
 class OwnerSignIn:
     """Signs in whoever has the link that the server printed, as owner.
 
-    The cookie is signed by a key of this account of the machine, so that it outlives a restart.
+    The cookie is signed by a key of this account of the machine, so that it outlives a restart. A
+    new key ends all that were signed before, also where a server runs meanwhile.
 
     Args:
-        key: The key.
+        path: The file of the key.
+
+    Raises:
+        OSError: The key can be neither read nor written.
 
     Attributes:
         path: The link, without the address of the server.
     """
 
-    def __init__(self, key: bytes) -> None:
-        self._key = key
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._key = read_key(path)
+        self._key_at = _changed_at(path)
         self._token = secrets.token_urlsafe(24)
         self.path: str = f"/sign-in?token={self._token}"
         self.route: Route = Route("/sign-in", self._sign_in)
@@ -71,6 +77,9 @@ class OwnerSignIn:
         return response
 
     def _mark(self, until: str) -> str:
+        if (changed := _changed_at(self._path)) != self._key_at:
+            with suppress(OSError):
+                self._key, self._key_at = read_key(self._path), changed
         return hmac.new(self._key, until.encode(), hashlib.sha256).hexdigest()
 
 
@@ -86,6 +95,27 @@ def read_key(path: Path) -> bytes:
         with os.fdopen(descriptor, "wb") as file:
             file.write(secrets.token_bytes(_KEY_BYTES))
     return path.read_bytes()
+
+
+def renew_key(path: Path) -> None:
+    """Put a new key in the place of that of a file, so that every cookie signed before is void.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fresh = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    read_key(fresh)
+    fresh.replace(path)
+
+
+def _changed_at(path: Path) -> tuple[int, int]:
+    """Which file is there, and since when."""
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0)
+    return found.st_ino, found.st_mtime_ns
 
 
 def key_path() -> Path:

@@ -20,6 +20,8 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
+from starlette.requests import HTTPConnection
+from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from upshot.contract.base.checks import Allowed, check_argument, check_whole
@@ -35,13 +37,13 @@ from upshot.fleet.submission import SubmitOptions
 from upshot.fleet.worker import Worker
 from upshot.journal.shared import InboxItem, OtherUser, tool_of
 from upshot.serve import doors, permissions
-from upshot.serve.guard import ErrorForm, Guard
+from upshot.serve.guard import ErrorForm, Guard, RateCounter, refusal
 from upshot.serve.permissions import Asked, Need, Owner, from_scoped, owner_of, to_scoped
-from upshot.serve.users import Missing, NoUser, Refused, User, UserOf
+from upshot.serve.users import Missing, NoUser, Refused, TooMany, User, UserOf
 
 if TYPE_CHECKING:
-    from starlette.requests import HTTPConnection
     from starlette.routing import BaseRoute
+    from starlette.types import Scope
 
     from upshot.contract.conversation import ConversationSummary
     from upshot.contract.message import Message
@@ -57,12 +59,15 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (NoUser, 401),
     (Missing, 404),
     (Refused, 403),
+    (TooMany, 429),
     (Misuse, 400),
     (msgspec.ValidationError, 400),
     (msgspec.DecodeError, 400),
     (JournalError, 503),
 )
 _MOST_KNOWN = 100_000
+# Of a request: its user, and whether it is within the rate.
+_FOUND, _COUNTED = "upshot.found", "upshot.is_within"
 # A comment so often keeps what is between from ending a stream that is silent.
 # So long an answer waits for a run that is being worked on.
 _PARKING_S = 30
@@ -79,7 +84,8 @@ class Site:
         origins: Origins of other sites whose pages may send requests.
         work: Whether runs are worked on in this process too, while it serves.
         max_body: How many bytes a request may have.
-        rate: How many requests one client address may send within ten seconds.
+        rate: How many requests one user may send within ten seconds, and how many may come from
+            one client address without a known user.
 
     Attributes:
         app: The App.
@@ -114,7 +120,13 @@ class Site:
             )
         self.app = app
         self._user_of = user
-        self._guard: dict[str, Any] = {"hosts": [*hosts], "origins": [*origins], "rate": rate}
+        self._counter = RateCounter(rate)
+        self._guard: dict[str, Any] = {
+            "hosts": [*hosts],
+            "origins": [*origins],
+            "counter": self._counter,
+            "is_known": self._is_known,
+        }
         self._is_working = work
         self._max_body = max_body
         self.trace_url = trace_url
@@ -131,6 +143,9 @@ class Site:
         forms: dict[str, ErrorForm] = {}
         for door in found:
             forms.update(getattr(door, "REFUSALS", {}))
+
+        async def told_too_many(request: HTTPConnection, error: Exception) -> Response:
+            return refusal(forms, request.scope, status_of(error), str(error))
 
         @asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncGenerator[None]:
@@ -151,7 +166,12 @@ class Site:
                 # For a body that does not say how long it is.
                 Middleware(RequestBodyLimitMiddleware, max_body_size=self._max_body),
             ],
-            exception_handlers={HTTPException: _told, **dict.fromkeys(ERRORS, _told)},
+            exception_handlers={
+                HTTPException: _told,
+                404: _told_missing,
+                **dict.fromkeys(ERRORS, _told),
+                TooMany: told_too_many,
+            },
             lifespan=lifespan,
         )
 
@@ -160,12 +180,27 @@ class Site:
 
         Raises:
             NoUser: Nobody who is known.
+            TooMany: The user has sent too many requests.
         """
-        found = self._user_of(request)
-        found = await found if inspect.isawaitable(found) else found
+        found = await self._found(request)
         if found is None:
             raise NoUser("nobody is signed in")
+        if _COUNTED not in request.scope:
+            request.scope[_COUNTED] = self._counter.is_within(owner_of(found))
+        if not request.scope[_COUNTED]:
+            raise TooMany(self._counter.refusal)
         return found
+
+    async def _is_known(self, scope: Scope) -> bool:
+        """Whether a known user sent a request."""
+        return await self._found(HTTPConnection(scope)) is not None
+
+    async def _found(self, request: HTTPConnection) -> User | None:
+        """Who sent a request; asked once for each."""
+        if _FOUND not in request.scope:
+            found = self._user_of(request)
+            request.scope[_FOUND] = await found if inspect.isawaitable(found) else found
+        return request.scope[_FOUND]
 
     async def submit(
         self,
@@ -246,6 +281,10 @@ class Site:
     async def inbox_of(self, user: User, **filters: Any) -> Sequence[InboxItem]:
         """What waits in runs that a user may see, without what the user put off."""
         return await self.app.inbox(user=_shelf(user), **await self._of(user, filters))
+
+    async def inbox_size_of(self, user: User, **filters: Any) -> int:
+        """How much of it waits, with what the user put off."""
+        return await self.app.inbox_size(**await self._of(user, filters))
 
     async def later(self, user: User, run_id: str, id: str, until: datetime | None) -> None:
         """Put an item of the inbox off, for this user.
@@ -492,6 +531,14 @@ async def _told(_: HTTPConnection, error: Exception) -> Response:
     """An error as one sentence."""
     said = error.detail if isinstance(error, HTTPException) else str(error)
     return to_json({"error": said}, status_of(error))
+
+
+async def _told_missing(request: HTTPConnection, error: Exception) -> Response:
+    """That there is no such route; to a browser as a page."""
+    from upshot.serve import console
+
+    page = await console.no_such_page(request) if isinstance(request, HttpRequest) else None
+    return page or await _told(request, error)
 
 
 def status_of(error: Exception) -> int:

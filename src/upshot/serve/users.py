@@ -76,5 +76,9 @@ class Missing(Misuse):
     """What is asked for is not there, or is another's: 404."""
 
 
+class TooMany(Misuse):
+    """The user has sent too many requests: 429."""
+
+
 class Refused(Misuse):
     """The user may not do that: 403."""

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias, assert_never
 
 from upshot.contract.agent_spec import HandoffEvent
-from upshot.contract.base.enums import Effect, FinishReason
+from upshot.contract.base.enums import Effect, ErrorCode, FinishReason
 from upshot.contract.base.structs import Json, RunEvent
 from upshot.contract.base.words import clean, count, duration, moment, size
 from upshot.contract.error import AgentError, RunWarning
@@ -176,7 +176,9 @@ def ending_of_reply(response: ModelResponse) -> Ended:
 
 
 def ending_of_error(error: AgentError) -> Ended:
-    """The words for an error; a status stands before its code."""
+    """The words for an error; a status stands before its code. To wait for answers is none."""
+    if error.code is ErrorCode.INPUT_REQUIRED:
+        return Ended("waits", "plain", error.message)
     status = "" if error.status_code is None else f"{error.status_code} "
     return Ended(f"{status}{error.code}", "bad", error.message)
 

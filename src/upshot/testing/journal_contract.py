@@ -300,20 +300,53 @@ class JournalContract(Suite[Journal]):
             journal.append(replace(started, attributes={"user": "ann"}, **is_child))
             settled = _settled(f"run-{n}", 2, status=status)
             usage = Usage(api_calls=1, input_tokens=5, total_tokens=5)
-            cost = None if n == 2 else Cost(total=Decimal("0.1"))
+            cost = None if n == 2 else Cost(total=Decimal("0.1"), currency=("USD", "EUR")[n])
             result = replace(settled.result, usage=usage, cost=cost)
             journal.append(replace(settled, result=result))
             await journal.durable(f"run-{n}", 2)
-        days = (("2026-01-03", None, 1), ("2026-01-02", Decimal("0.1"), 1))
+        costs: list[dict[str, Decimal]] = [{}, {"USD": Decimal("0.1")}]
+        days = (("2026-01-03", costs[0], 1), ("2026-01-02", costs[1], 1))
         for filters in ({}, {"owner": "ann"}, {"limit": 1, "sort": "tokens"}):
             found = await shared.counts(**cast("Any", filters))
             assert found.statuses == {"completed": 2, "failed": 1}, found
             assert found.errors == {"input_required": 1}, found
-            assert tuple((one.day, one.cost, one.runs) for one in found.cost_by_day) == days, found
+            assert tuple((one.day, one.costs, one.runs) for one in found.cost_by_day) == days, found
         failed = await shared.counts("failed")
         assert (failed.statuses, failed.cost_by_day) == ({"failed": 1}, ()), failed
         nobody = await shared.counts(owner="bob")
         assert not (nobody.statuses or nobody.errors or nobody.cost_by_day), nobody
+
+    @_with_journal
+    async def test_money_of_one_currency_is_never_held_against_that_of_another(
+        self, journal: Journal
+    ) -> None:
+        """There is one sum for each currency, and an order by cost for each; a page may end between
+        two of them.
+        """
+        spent = [("USD", "0.1"), ("EUR", "9"), ("USD", "0.3"), ("EUR", "0.2"), ("USD", "0")]
+        for n, (currency, total) in enumerate(spent):
+            journal.append(_started(f"run-{n}", _START + timedelta(minutes=n)))
+            settled = _settled(f"run-{n}", 2, status=Status.COMPLETED)
+            cost = Cost(total=Decimal(total), currency=currency)
+            usage = Usage(api_calls=1, input_tokens=5, total_tokens=5)
+            result = replace(settled.result, usage=usage, cost=cost)
+            journal.append(replace(settled, result=result))
+            await journal.durable(f"run-{n}", 2)
+
+        async def ids(**filters: Any) -> list[str]:
+            return [run.run_id for run in await journal.runs(**filters)]
+
+        ranked = ["run-2", "run-0", "run-1", "run-3"]
+        assert await ids(sort="cost") == ranked, "costs of two currencies are mixed"
+        for at, run_id in enumerate(ranked):
+            rest = await ids(sort="cost", before=run_id)
+            assert rest == ranked[at + 1 :], f"after {run_id} comes {rest}"
+        assert await ids(sort="cost", currency="EUR") == ["run-1", "run-3"], "not those in EUR"
+        assert await ids(currency="USD") == ["run-2", "run-0"], "not those in USD"
+        counts = await needs_shared(journal).counts()
+        [day] = counts.cost_by_day
+        assert day.costs == {"EUR": Decimal("9.2"), "USD": Decimal("0.4")}, counts
+        assert day.runs == len(spent), counts
 
     @_with_journal
     async def test_the_list_of_runs_says_whose_each_is_and_what_it_answered(

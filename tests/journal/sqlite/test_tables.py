@@ -9,7 +9,7 @@ import pytest
 from upshot import Agent, Request, ScriptedModel, run_sync
 from upshot.errors import JournalError
 from upshot.journal.event_codec import FORMAT
-from upshot.journal.sqlite.tables import open_database
+from upshot.journal.sqlite.tables import begin_writing, open_database
 
 OPENERS = 4
 
@@ -79,3 +79,18 @@ def test_a_run_that_a_damaged_index_hides_is_not_begun_again(tmp_path: Path, emp
     with contextlib.closing(sqlite3.connect(path)) as connection:
         ids = connection.execute("SELECT run_id FROM runs NOT INDEXED ORDER BY run_no").fetchall()
     assert [*sum(ids, ())] == ["run-0", "run-1", "run-2", "run-3", "run-4", "other"]
+
+
+def test_a_file_that_another_process_keeps_locked_is_told_as_such(tmp_path: Path) -> None:
+    path = tmp_path / "runs.db"
+    open_database(str(path)).close()
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    connection = open_database(str(path))
+    connection.execute("PRAGMA busy_timeout = 1")
+    with pytest.raises(JournalError, match=r"another process has kept it locked.*suspended"):
+        begin_writing(connection, str(path))
+    holder.execute("ROLLBACK")
+    begin_writing(connection, str(path))
+    connection.close()
+    holder.close()

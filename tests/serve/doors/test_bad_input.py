@@ -201,3 +201,15 @@ async def test_a_run_that_is_gone_is_said_to_be_gone(tmp_path: Path) -> None:
         told = await read_all(site.by("oz"), made["id"])
     assert all(status < 500 for status, _ in told), told
     assert "You said Hello" not in str(told)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"1", b'{"method": "x"}', b'{"jsonrpc": "2.0"}', b'"\\ud800"']
+)
+async def test_a_body_that_is_no_json_rpc_is_told_in_one_sentence(body: bytes) -> None:
+    async with served(app()) as site:
+        headers = MCP
+        status, said = await site.by("oz").ask("POST", "/mcp", body, **headers)
+    assert status == 400 and (said["jsonrpc"], said["id"]) == ("2.0", None)
+    assert "the body of the request is" in said["error"]["message"]
+    assert len(said["error"]["message"]) < 100

@@ -37,7 +37,7 @@ from upshot.journal.event_codec import Entry, checksum
 from upshot.journal.lease_holder import LEASE_S
 from upshot.journal.postgres.urls import shown_place, split_url, without_password
 from upshot.journal.shared import JournalAway
-from upshot.journal.sql.connection import HOLDER, IN_ANY_LANGUAGE, SEQ_BITS, SKIP_LOCKED
+from upshot.journal.sql.connection import COMPOSED, HOLDER, IN_ANY_LANGUAGE, SEQ_BITS, SKIP_LOCKED
 
 _HEAD = struct.Struct("!iiiii")
 _NUMBER = struct.Struct("!iq")
@@ -191,6 +191,7 @@ _WORDS = (
     (" INDEXED BY runs_by_id", ""),
     (SKIP_LOCKED, "FOR UPDATE SKIP LOCKED"),
     ("instr(", "strpos("),
+    (COMPOSED, "normalize"),
     (IN_ANY_LANGUAGE, 'COLLATE "und-x-icu"'),
     ("now_us()", "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"),
     (

@@ -39,6 +39,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
             spent text,
             tokens bigint NOT NULL DEFAULT 0,
             cost double precision NOT NULL DEFAULT 0,
+            currency text COLLATE "C" NOT NULL DEFAULT '',
             effect bigint NOT NULL DEFAULT 0,
             error_code text COLLATE "C" NOT NULL DEFAULT '',
             holder text COLLATE "C",
@@ -72,7 +73,8 @@ STEPS: tuple[tuple[str, ...], ...] = (
         f"CREATE INDEX runs_due ON upshot.runs (priority DESC, {IS_NEW}, due_at, run_no) "
         "WHERE due_at IS NOT NULL",
         "CREATE INDEX runs_by_effect ON upshot.runs (effect, started_at, run_no) WHERE effect > 0",
-        "CREATE INDEX runs_by_cost ON upshot.runs (cost, started_at, run_no) WHERE cost > 0",
+        "CREATE INDEX runs_by_cost ON upshot.runs (currency, cost, started_at, run_no) "
+        "WHERE cost > 0",
         "CREATE INDEX runs_by_tokens ON upshot.runs (tokens, started_at, run_no) WHERE tokens > 0",
         "CREATE INDEX runs_by_error ON upshot.runs (error_code, started_at, run_no) "
         "WHERE error_code <> ''",
@@ -129,12 +131,14 @@ STEPS: tuple[tuple[str, ...], ...] = (
             item text COLLATE "C" NOT NULL,
             tool text COLLATE "C" NOT NULL,
             body text NOT NULL,
+            asked_at bigint NOT NULL,
             tell_at bigint DEFAULT 0,
             tries bigint NOT NULL DEFAULT 0,
             PRIMARY KEY (run_no, place)
         )""",
         "CREATE INDEX inbox_to_tell ON upshot.inbox (tell_at) WHERE tell_at IS NOT NULL",
-        "CREATE INDEX inbox_of_root ON upshot.inbox (root_no)",
+        "CREATE INDEX inbox_of_root ON upshot.inbox (root_no, asked_at)",
+        "CREATE INDEX inbox_by_wait ON upshot.inbox (asked_at, root_no, run_no, place)",
         """CREATE TABLE upshot.submissions (
             run_id text COLLATE "C" PRIMARY KEY,
             key text COLLATE "C" UNIQUE,

@@ -27,6 +27,9 @@ SKIP_LOCKED = "/* not those that others write to */"
 """At the end of a statement that locks its rows: in a file, the whole file is locked."""
 IN_ANY_LANGUAGE = "/* in any language */"
 """After a text of which the small letters are wanted: a server has to be told."""
+COMPOSED = "/* composed */"
+"""Before a text in brackets whose accents are wanted as one character with their letter: a server
+has to be told; in a file ``lower`` does it."""
 NEVER: int = -(1 << 62)
 """Stands for the start of a run that has none, so that the index holds every run."""
 
@@ -86,23 +89,34 @@ class WriteConnection(Connection, Protocol):
         ...
 
 
-def owned_by(owner: str, tenant: str) -> Iterator[tuple[str, *tuple[str, ...]]]:
-    """The condition for the runs of a user, who is of that tenant or of none, or of a tenant."""
+def owned_by(owner: str, tenant: str, of: str = "") -> Iterator[tuple[str, *tuple[str, ...]]]:
+    """The condition for the runs of a user, who is of that tenant or of none, or of a tenant.
+
+    Args:
+        owner: The user, "" for all.
+        tenant: The tenant.
+        of: What stands before the columns, such as "root.".
+    """
     if owner:
-        yield "owner <> '' AND owner = ? AND tenant = ?", owner, tenant
+        yield f"{of}owner <> '' AND {of}owner = ? AND {of}tenant = ?", owner, tenant
     elif tenant:
-        yield "tenant <> '' AND tenant = ?", tenant
+        yield f"{of}tenant <> '' AND {of}tenant = ?", tenant
 
 
-def place_in_list(connection: Connection, run_id: str, sort: str = "") -> tuple[float, ...]:
+def sort_columns(sort: str) -> tuple[str, ...]:
+    """The columns by which a list is sorted: amounts of one currency stand together."""
+    return ("currency", sort) if sort == "cost" else (sort,) if sort else ()
+
+
+def place_in_list(connection: Connection, run_id: str, sort: str = "") -> tuple[float | str, ...]:
     """Where a run stands in the list of runs, from which a page goes on.
 
     Args:
         connection: To the database.
         run_id: The run.
-        sort: The column by which the list is sorted, "" for the start alone.
+        sort: By what the list is sorted, "" for the start alone.
     """
-    names = f"{sort}, " if sort else ""
+    names = "".join(f"{name}, " for name in sort_columns(sort))
     row = connection.execute(
         f"SELECT {names}started_at, run_no FROM runs WHERE run_id = ?", (run_id,)
     ).fetchone()

@@ -15,8 +15,10 @@ from upshot.contract.base.enums import Status
 from upshot.contract.base.json_values import clean_text, without_nul
 from upshot.contract.codec import decode, decoder_of, encode
 from upshot.contract.pending import Pending
+from upshot.journal.event_codec import to_micros
+from upshot.journal.run_list import no_such_page
 from upshot.journal.shared import InboxItem, InboxQuery, Untold, tool_of
-from upshot.journal.sql.connection import Connection, WriteConnection, owned_by, place_in_list
+from upshot.journal.sql.connection import NEVER, Connection, WriteConnection, owned_by
 from upshot.state.child_runs import asked_inside
 
 _PARKED = f"status = '{Status.INPUT_REQUIRED}'"
@@ -30,20 +32,24 @@ _TAKE_IN = """UPDATE inbox SET root_no = ? WHERE root_no IN (
     ON inside.parent_run_id <> '' AND inside.parent_run_id = outside.run_id
     WHERE inside.is_inside AND outside.run_no = ?)"""
 # An answer may stand that the log does not have yet.
-_ASK = """INSERT INTO inbox (root_no, run_no, place, item, tool, body)
-    SELECT ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM wishes
+_ASK = """INSERT INTO inbox (root_no, run_no, place, item, tool, body, asked_at)
+    SELECT ?, ?, ?, ?, ?, ?, CAST(? AS BIGINT) WHERE NOT EXISTS (SELECT 1 FROM wishes
         WHERE run_id = (SELECT run_id FROM runs WHERE run_no = ?) AND item = ?)"""
 # Of a child run only where all that wait for it do.
 _SHOWN = f"""(inbox.run_no = inbox.root_no OR EXISTS (
     SELECT 1 FROM runs AS inside JOIN runs AS outside ON outside.run_id = inside.parent_run_id
     WHERE inside.run_no = inbox.run_no AND outside.{_PARKED}))"""
 _WANTED = (
-    ("agent_id = ?", "agent"),
-    ("context_id <> '' AND context_id = ?", "conversation"),
-    ("run_id = ?", "run_id"),
+    ("root.agent_id = ?", "agent"),
+    ("root.context_id <> '' AND root.context_id = ?", "conversation"),
+    ("root.run_id = ?", "run_id"),
 )
-_ITEM = """CAST(root.run_id AS TEXT), CAST(root.agent_id AS TEXT),
+_ITEM = f"""CAST(root.run_id AS TEXT), CAST(root.agent_id AS TEXT),
     CAST(root.context_id AS TEXT), CAST(root.request AS TEXT),
+    CAST(root.owner AS TEXT), CAST(root.tenant AS TEXT),
+    CAST((SELECT first.request FROM runs AS first
+        WHERE first.context_id <> '' AND first.context_id = root.context_id
+        AND first.started_at > {NEVER} ORDER BY first.started_at, first.run_no LIMIT 1) AS TEXT),
     CAST(CASE WHEN inbox.run_no = inbox.root_no THEN '' ELSE asking.run_id END AS TEXT),
     CAST(inbox.body AS TEXT)"""
 _UNTOLD = f"""SELECT {_ITEM}, CAST(asking.run_id AS TEXT), inbox.run_no, CAST(inbox.item AS TEXT),
@@ -56,12 +62,20 @@ _TAKE = """UPDATE inbox SET tell_at = now_us() + ?, tries = tries + 1
     WHERE run_no = ? AND item = ? AND tell_at = ? RETURNING 1"""
 _TOLD = """UPDATE inbox SET tell_at = now_us() + ? WHERE item = ?
     AND run_no = (SELECT run_no FROM runs WHERE run_id = ?)"""
-_PAGE = f"""SELECT {_ITEM}
-    FROM ({{roots}}) AS root JOIN inbox ON inbox.root_no = root.run_no
+# Of the items of a run the one that was asked first says how long the run has waited.
+_WAITS = """FROM inbox JOIN runs AS root ON root.run_no = inbox.root_no
+    WHERE NOT EXISTS (SELECT 1 FROM inbox AS earlier WHERE earlier.root_no = inbox.root_no
+        AND (earlier.asked_at, earlier.run_no, earlier.place)
+            < (inbox.asked_at, inbox.run_no, inbox.place))"""
+_PLACE = """SELECT min(inbox.asked_at), root.run_no FROM runs AS root
+    LEFT JOIN inbox ON inbox.root_no = root.run_no WHERE root.run_id = ? GROUP BY root.run_no"""
+_PAGE = f"""SELECT {_ITEM} FROM (SELECT root.*, inbox.asked_at AS waits_since {_WAITS} AND {{roots}}
+        ORDER BY inbox.asked_at, inbox.root_no {{limit}}) AS root
+    JOIN inbox ON inbox.root_no = root.run_no
     JOIN runs AS asking ON asking.run_no = inbox.run_no WHERE {{shown}}
-    ORDER BY root.started_at DESC, root.run_no DESC, inbox.run_no, inbox.place"""
+    ORDER BY root.waits_since, root.run_no, inbox.run_no, inbox.place"""
 _SIZE = """SELECT count(*)
-    FROM ({roots}) AS root JOIN inbox ON inbox.root_no = root.run_no WHERE {shown}"""
+    FROM inbox JOIN runs AS root ON root.run_no = inbox.root_no WHERE {roots} AND {shown}"""
 
 
 def keep_asks(connection: WriteConnection, run_no: int, asks: Mapping[str, Pending]) -> None:
@@ -73,7 +87,7 @@ def keep_asks(connection: WriteConnection, run_no: int, asks: Mapping[str, Pendi
     rows: list[tuple[object, ...]] = []
     for place, (id, one) in enumerate(asks.items()):
         item = _text(id)
-        what = (item, _text(tool_of(one)), encode(one).decode())
+        what = (item, _text(tool_of(one)), encode(one).decode(), to_micros(one.asked_at) or 0)
         rows.append((root_no, run_no, place, *what, run_no, item))
     connection.executemany(_ASK, rows)
 
@@ -100,19 +114,24 @@ def take_in(connection: WriteConnection, run_no: int) -> None:
 
 
 def read_inbox(connection: Connection, wanted: InboxQuery) -> tuple[InboxItem, ...]:
-    """What runs wait for, newest runs first; see ``SharedJournal.inbox``."""
+    """What runs wait for, the longest wait first; see ``SharedJournal.inbox``."""
     roots, values = _roots(wanted)
     shown, of_tool = _shown(wanted)
+    limit = ""
     if wanted.before:
-        roots += " AND (started_at, run_no) < (?, ?)"
-        values += place_in_list(connection, wanted.before)
+        place = connection.execute(_PLACE, (wanted.before,)).fetchone()
+        if place is None:
+            raise no_such_page(wanted.before)
+        # A run that waits no more has no place: the page begins anew, and leaves nothing out.
+        roots += " AND (inbox.asked_at, inbox.root_no) > (?, ?)"
+        values += (place[0] or 0, place[1])
     values += of_tool
-    roots += f" AND EXISTS (SELECT 1 FROM inbox WHERE inbox.root_no = runs.run_no AND {shown})"
-    roots += " ORDER BY started_at DESC, run_no DESC"
+    inner = shown.replace("inbox.", "one.")
+    roots += f" AND EXISTS (SELECT 1 FROM inbox AS one WHERE one.root_no = root.run_no AND {inner})"
     if wanted.limit is not None:
-        roots += " LIMIT ?"
+        limit = "LIMIT ?"
         values.append(wanted.limit)
-    page = _PAGE.format(roots=roots, shown=shown)
+    page = _PAGE.format(roots=roots, shown=shown, limit=limit)
     return tuple(_item(row) for row in connection.execute(page, values + of_tool).fetchall())
 
 
@@ -127,13 +146,13 @@ def inbox_size(connection: Connection, wanted: InboxQuery) -> int:
 
 
 def _roots(wanted: InboxQuery) -> tuple[str, list[object]]:
-    """The runs whose items are wanted, wherever the page begins, with the values for it."""
-    roots, values = f"SELECT * FROM runs WHERE {_PARKED}", list[object]()
+    """What holds for the runs whose items are wanted, wherever the page begins, with the values."""
+    roots, values = f"root.{_PARKED}", list[object]()
     for condition, name in _WANTED:
         if value := getattr(wanted, name):
             roots += f" AND {condition}"
             values.append(value)
-    for condition, *given in owned_by(wanted.owner, wanted.tenant):
+    for condition, *given in owned_by(wanted.owner, wanted.tenant, of="root."):
         roots, values = f"{roots} AND {condition}", [*values, *given]
     return roots, values
 
@@ -174,13 +193,16 @@ def note_told(connection: WriteConnection, one: Untold, again_s: float | None) -
 
 
 def _item(row: Sequence[str]) -> InboxItem:
-    run_id, agent_id, conversation, request, asking, body = row
+    run_id, agent_id, conversation, request, owner, tenant, title, asking, body = row
     pending = decode(body, _decoder())
     return InboxItem(
         run_id=run_id,
         agent_id=agent_id,
         conversation=conversation,
         request=request,
+        owner=owner,
+        tenant=tenant,
+        title=title or "",
         pending=asked_inside(asking, pending) if asking else pending,
     )
 

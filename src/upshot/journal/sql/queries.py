@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -17,9 +19,10 @@ from upshot.journal.artifact_store import StoredArtifact
 from upshot.journal.event_codec import Damage, Entry, checksum, damage_error, from_micros, to_micros
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.lease_holder import NOBODY, read_holder
-from upshot.journal.run_list import LEAST_TOOK_S, RunQuery, already_there, to_lines
+from upshot.journal.run_list import LEAST_TOOK_S, RunQuery, already_there, searched, to_lines
 from upshot.journal.shared import QUEUED
 from upshot.journal.sql.connection import (
+    COMPOSED,
     HOLDER,
     IN_ANY_LANGUAGE,
     NEVER,
@@ -31,6 +34,7 @@ from upshot.journal.sql.connection import (
     keys_of,
     owned_by,
     place_in_list,
+    sort_columns,
 )
 from upshot.journal.sql.inbox import keep_asks, take_in
 from upshot.journal.sql.sql_artifacts import insert_artifact, read_artifacts
@@ -92,7 +96,7 @@ class Reader:
 _ROWS = f"""SELECT CAST(id AS BIGINT) & {SEQ_MASK}, CAST(epoch AS BIGINT), CAST(kind AS BLOB),
     CAST(time AS BIGINT), coalesce(CAST(body AS BLOB), x''),
     CAST(crc AS BIGINT) FROM events WHERE id > ? AND id <= ? ORDER BY id"""
-_WITH_TEXT = f"instr(lower((request || '\n' || answer) {IN_ANY_LANGUAGE}), ?) > 0"
+_WITH_TEXT = f"instr(lower({COMPOSED}(request || '\n' || answer) {IN_ANY_LANGUAGE}), ?) > 0"
 _NUMBER = "SELECT run_no FROM runs INDEXED BY sqlite_autoindex_runs_1 WHERE run_id = ?"
 _ANY_NUMBER = "SELECT 1 FROM runs INDEXED BY runs_by_id WHERE run_id = ?"
 _END = "SELECT CAST(last_seq AS BIGINT) FROM runs WHERE run_no = ?"
@@ -100,7 +104,6 @@ _LAST_KEY = f"SELECT coalesce(max(id) & {SEQ_MASK}, 0) FROM events WHERE id BETW
 _EPOCH = "SELECT CAST(epoch AS BIGINT) FROM events WHERE id = ?"
 _RANGE = f"BETWEEN run_no << {SEQ_BITS} AND (run_no << {SEQ_BITS}) | {SEQ_MASK}"
 _IS_LISTED = f"(last_seq > 0 OR status = '{QUEUED}')"
-_PRICED = """CASE WHEN instr(spent, '"total":') > 0 THEN cost END"""
 _DAY_US, _DAY_0 = 86_400_000_000, date(1970, 1, 1).toordinal()
 _SUMMARIES = f"""SELECT CAST(run_id AS TEXT), CAST(agent_id AS TEXT), CAST(status AS TEXT),
     CAST(started_at AS BIGINT), (SELECT CAST(time AS BIGINT) FROM events
@@ -265,7 +268,7 @@ def read_summaries(connection: Connection, wanted: RunQuery) -> list[RunSummary]
         values += given
     # By their own index: few runs are in these phases, and SQLite would look at all by their start.
     start = "+started_at" if wanted.phase in ("due", "died") else "started_at"
-    order = f"{wanted.sort} DESC, " if wanted.sort else ""
+    order = "".join(f"{name} DESC, " for name in sort_columns(wanted.sort))
     query = " AND ".join(conditions) + f" ORDER BY {order}{start} DESC, run_no DESC"
     if wanted.limit is not None:
         query += " LIMIT ?"
@@ -288,20 +291,23 @@ def read_counts(connection: Connection, wanted: RunQuery) -> RunCounts:
         "CAST(error_code AS TEXT), count(*)", "AND error_code <> '' GROUP BY error_code"
     )
     days = grouped(
-        f"started_at / {_DAY_US} AS day, sum({_PRICED}), count(*)",
-        f"AND NOT is_inside AND started_at > {NEVER} GROUP BY day ORDER BY day DESC",
+        f"started_at / {_DAY_US} AS day, currency, sum(cost), count(*)",
+        f"AND NOT is_inside AND started_at > {NEVER} GROUP BY day, currency ORDER BY day DESC, "
+        "currency",
     )
     return RunCounts(
         statuses=dict(map(tuple, statuses)),
         errors=dict(map(tuple, errors)),
-        cost_by_day=tuple(
-            DayCost(
-                day=str(date.fromordinal(_DAY_0 + day)),
-                cost=None if cost is None else to_money(float(cost)),
-                runs=runs,
-            )
-            for day, cost, runs in days
-        ),
+        cost_by_day=tuple(_day_cost(day, [*some]) for day, some in groupby(days, itemgetter(0))),
+    )
+
+
+def _day_cost(day: int, sums: list[tuple[int, str, float, int]]) -> DayCost:
+    """What a day cost, of the sum and the number of its runs by currency."""
+    return DayCost(
+        day=str(date.fromordinal(_DAY_0 + day)),
+        costs={currency: to_money(float(cost)) for _, currency, cost, _ in sums if currency},
+        runs=sum(count for *_, count in sums),
     )
 
 
@@ -314,7 +320,8 @@ def _conditions(connection: Connection, wanted: RunQuery) -> Iterator[tuple[Any,
         ("agent_id = ?", wanted.agent_id),
         ("error_code <> '' AND error_code = ?", wanted.error_code),
         ("instr(tools, ?) > 0", wanted.tool and to_lines([wanted.tool])),
-        (_WITH_TEXT, wanted.text.lower()),
+        (_WITH_TEXT, searched(wanted.text)),
+        ("cost > 0 AND currency = ?", wanted.currency),
         ("context_id <> '' AND context_id = ?", wanted.context_id),
         ("parent_run_id <> '' AND parent_run_id = ?", wanted.parent_run_id),
     ):
@@ -338,7 +345,7 @@ def _conditions(connection: Connection, wanted: RunQuery) -> Iterator[tuple[Any,
         yield "started_at >= ? AND started_at < ?", *_times_of(wanted)
     if wanted.before:
         place = place_in_list(connection, wanted.before, wanted.sort)
-        names = f"{wanted.sort}, " if wanted.sort else ""
+        names = "".join(f"{name}, " for name in sort_columns(wanted.sort))
         yield f"({names}started_at, run_no) < ({', '.join('?' * len(place))})", *place
 
 

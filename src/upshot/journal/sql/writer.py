@@ -44,7 +44,8 @@ _ENDED = f"""UPDATE runs SET status = ?, spent = ?,
     due_at = CASE WHEN ? = '{Status.INPUT_REQUIRED}' THEN due_at END WHERE run_no = ?"""
 # A statement of its own, for a run that costs and does nothing need not touch these indexes.
 _DONE = """UPDATE runs SET tokens = coalesce(?, tokens), cost = coalesce(?, cost),
-    effect = coalesce(?, effect), error_code = ? WHERE run_no = ?"""
+    currency = coalesce(?, currency), effect = coalesce(?, effect), error_code = ?
+    WHERE run_no = ?"""
 _HOLDER = "SELECT holder FROM runs WHERE run_no = ?"
 _FORK = "INSERT INTO forks (origin_run_id, run_id) VALUES (?, ?) ON CONFLICT DO NOTHING"
 
@@ -256,9 +257,11 @@ def _done_by(run_no: int, change: SummaryChange | None) -> tuple[object, ...] | 
         return None
     if change.usage is None or change.effect is None:
         # A run that goes on has not failed any more.
-        return (None, None, None, change.error_code, run_no)
+        return (None, None, None, None, change.error_code, run_no)
     tokens, effect = change.usage.total_tokens or 0, EFFECTS.index(change.effect)
-    done = (tokens, money_of(change.cost), effect, change.error_code)
+    is_priced = change.cost is not None and change.cost.total is not None
+    currency = change.cost.currency if change.cost is not None and is_priced else ""
+    done = (tokens, money_of(change.cost), currency, effect, change.error_code)
     return (*done, run_no) if any(done) else None
 
 

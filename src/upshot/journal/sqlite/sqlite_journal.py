@@ -38,6 +38,7 @@ from upshot.journal.sqlite.tables import (
     FILE_ERRORS,
     Database,
     add_clock,
+    begin_writing,
     clear_room,
     is_read_only,
     open_database,
@@ -392,9 +393,7 @@ class FileBatch(Batch):
 def _transaction(database: Database) -> Generator[None]:
     """A transaction that writes, committed in the end, or undone."""
     try:
-        # With the lock from the start: SQLite refuses it at once to a reader that then wants to
-        # write.
-        database.execute("BEGIN IMMEDIATE")
+        begin_writing(database, database.path)
         yield
         database.execute("COMMIT")
     except BaseException:

@@ -21,7 +21,7 @@ from urllib.parse import quote
 from upshot.errors import JournalError, Misuse
 from upshot.journal.event_codec import FORMAT, Entry, checksum
 from upshot.journal.lease_holder import LEASE_S, boot_s, lease_left_s
-from upshot.journal.run_list import LEAST_TOOK_S
+from upshot.journal.run_list import LEAST_TOOK_S, searched
 from upshot.journal.sql.connection import IS_NEW, NEVER, SEQ_BITS
 
 try:
@@ -126,6 +126,7 @@ _TABLES = (
         spent TEXT,
         tokens INTEGER NOT NULL DEFAULT 0,
         cost REAL NOT NULL DEFAULT 0,
+        currency TEXT NOT NULL DEFAULT '',
         effect INTEGER NOT NULL DEFAULT 0,
         error_code TEXT NOT NULL DEFAULT '',
         holder TEXT,
@@ -146,7 +147,7 @@ _TABLES = (
     "CREATE INDEX runs_of_parent ON runs (parent_run_id, started_at) WHERE parent_run_id <> ''",
     "CREATE INDEX runs_held ON runs (run_no) WHERE holder IS NOT NULL",
     "CREATE INDEX runs_by_effect ON runs (effect, started_at, run_no) WHERE effect > 0",
-    "CREATE INDEX runs_by_cost ON runs (cost, started_at, run_no) WHERE cost > 0",
+    "CREATE INDEX runs_by_cost ON runs (currency, cost, started_at, run_no) WHERE cost > 0",
     "CREATE INDEX runs_by_tokens ON runs (tokens, started_at, run_no) WHERE tokens > 0",
     "CREATE INDEX runs_by_error ON runs (error_code, started_at, run_no) WHERE error_code <> ''",
     f"CREATE INDEX runs_by_took ON runs (took, started_at, run_no) WHERE took >= {LEAST_TOOK_S}",
@@ -201,12 +202,14 @@ _TABLES = (
         item TEXT NOT NULL,
         tool TEXT NOT NULL,
         body TEXT NOT NULL,
+        asked_at INTEGER NOT NULL,
         tell_at INTEGER DEFAULT 0,
         tries INTEGER NOT NULL DEFAULT 0,
         PRIMARY KEY (run_no, place)
     ) WITHOUT ROWID""",
     "CREATE INDEX inbox_to_tell ON inbox (tell_at) WHERE tell_at IS NOT NULL",
-    "CREATE INDEX inbox_of_root ON inbox (root_no)",
+    "CREATE INDEX inbox_of_root ON inbox (root_no, asked_at)",
+    "CREATE INDEX inbox_by_wait ON inbox (asked_at, root_no, run_no, place)",
     # Until when the processes that hold runs have them, on the clock of the machine's start.
     """CREATE TABLE leases (
         holder TEXT PRIMARY KEY,
@@ -433,7 +436,7 @@ def add_clock(connection: sqlite3.Connection) -> None:
 
 
 def _lower(text: object) -> str:
-    return str(text).lower()
+    return searched(str(text))
 
 
 def _holder_of(holder: str | None, until: float | None) -> str | None:
@@ -546,12 +549,33 @@ def _prepare(connection: sqlite3.Connection, path: str, *, create: bool) -> None
     connection.execute("PRAGMA secure_delete = ON")
     if not fresh:
         return
-    connection.execute("BEGIN IMMEDIATE")
+    begin_writing(connection, path)
     # Another process may have been faster.
     if _is_fresh(connection, path):
         for statement in _TABLES:
             connection.execute(statement)
     connection.execute("COMMIT")
+
+
+def begin_writing(connection: sqlite3.Connection, path: str) -> None:
+    """Begin a transaction that writes.
+
+    Raises:
+        JournalError: Another process has kept the file locked.
+    """
+    try:
+        # With the lock from the start: SQLite refuses it at once to a reader that then wants to
+        # write.
+        connection.execute("BEGIN IMMEDIATE")
+    except sqlite3.OperationalError as error:
+        # The lowest eight bits are the error, those above say more of it.
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+            raise
+        raise JournalError(
+            f"the journal {path} cannot be written: another process has kept it locked for "
+            f"{BUSY_S:.0f} s, as one does that was suspended in the middle of a commit; have that "
+            f"process go on, or end it (`fuser {path}` names the processes)"
+        ) from error
 
 
 def _is_fresh(connection: sqlite3.Connection, path: str) -> bool:

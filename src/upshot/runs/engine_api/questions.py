@@ -27,6 +27,7 @@ class Questions:
     def __init__(self, context: RunContext, answers: dict[str, Json]) -> None:
         self._user = context.plan.host
         self._recorder = context.recorder
+        self._context = context
         # Rests while a person is asked.
         self._working = context.budget.working
         self._answers = answers
@@ -52,7 +53,10 @@ class Questions:
             key = f"question-{self._next()}"
         if key in self._answers:
             return self._answers[key]
-        pending = PendingQuestion(id=key, question=question, choices=choices)
+        earlier = self._context.state.waits.get(key)
+        # The wait began when the first session asked; a later one does not begin it anew.
+        asked_at = self._recorder.now() if earlier is None else earlier.asked_at
+        pending = PendingQuestion(id=key, question=question, choices=choices, asked_at=asked_at)
         self._recorder.emit(QuestionAsked(pending=pending))
         answer = await self._ask_host(pending, warn)
         if choices and answer not in choices:

@@ -25,6 +25,7 @@ from upshot.contract.events import (
     ToolStarted,
     Warned,
 )
+from upshot.contract.message import Message
 from upshot.contract.model_calls import ModelReplied, ModelStarted
 from upshot.contract.tool_calls import ToolDenied, ToolOutcome
 from upshot.state.child_runs import child_of
@@ -95,6 +96,26 @@ class ComparedEvents(NamedTuple):
             if isinstance(event, ModelStarted) and event.seq == seq:
                 break
         return state.sent
+
+    def messages_of(self, seq: int) -> list[Message | None]:
+        """The messages of the model request of event *seq*; None for one that is not in the log."""
+        boards = [event.messages for event in self.events if isinstance(event, BoardChanged)]
+        known = [message for messages in boards for message in messages]
+        found: list[Message | None] = []
+        before, at = "", 0
+        for digest in self.messages_sent(seq):
+            # Nearly always it is the one that stands after the last.
+            places = [*range(at, len(known)), *range(at)]
+            place = next((one for one in places if _is_it(digest, before, known[one])), None)
+            found.append(None if place is None else known[place])
+            at = at if place is None else place + 1
+            before = digest
+        return found
+
+
+def _is_it(digest: str, before: str, message: Message) -> bool:
+    """Whether a conversation that ends with *message* has that digest."""
+    return digest in (chained(before, message, is_named=named) for named in (False, True))
 
 
 def facts_of(
@@ -455,7 +476,7 @@ def _described(chain: list[str], index: int, events: Sequence[Event]) -> JsonObj
     before = chain[index - 1] if index else ""
     boards = (event for event in reversed(events) if isinstance(event, BoardChanged))
     for message in (one for event in boards for one in reversed(event.messages)):
-        if chain[index] in (chained(before, message, is_named=named) for named in (False, True)):
+        if _is_it(chain[index], before, message):
             calls = ", ".join(f"calls {call.name}" for call in message.tool_calls)
             text = " ".join(filter(None, (message.text, calls)))
             return {"role": str(message.role), "text": text[:_MAX_TEXT]}

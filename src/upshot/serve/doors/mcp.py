@@ -39,6 +39,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -53,7 +54,7 @@ from upshot.fleet.app import App
 from upshot.serve.guard import rpc_refusal
 from upshot.serve.permissions import from_scoped, may_start, owner_of, to_scoped
 from upshot.serve.public import PublicEvent, asked_of_user, public_events, public_run
-from upshot.serve.site import Site
+from upshot.serve.site import Site, from_json
 from upshot.serve.users import User
 from upshot.version import __version__
 
@@ -585,7 +586,36 @@ class _Endpoint:
         # A session belongs to who began it.
         token = AccessToken(token="", client_id=to_scoped(owner_of(user), ""), scopes=[])
         scope = {**scope, _USER: user, "user": AuthenticatedUser(token)}
+        if scope["method"] == "POST":
+            body = await HttpRequest(scope, receive).body()
+            if said := _fault_in(body):
+                await JSONResponse(rpc_refusal(400, said), 400)(scope, receive, send)
+                return
+            receive = _again(body, receive)
         await self._manager.handle_request(scope, receive, send)
+
+
+def _fault_in(body: bytes) -> str:
+    """Why the body of a request is no message of JSON-RPC, "" if it is one."""
+    try:
+        sent: object = from_json(body)
+    except Misuse as error:
+        return str(error)
+    named = cast("JsonObject", sent) if isinstance(sent, dict) else {}
+    is_answer = not named.keys().isdisjoint(("result", "error"))
+    if named.get("jsonrpc") == "2.0" and (isinstance(named.get("method"), str) or is_answer):
+        return ""
+    return 'the body of the request is no message of JSON-RPC: give "jsonrpc": "2.0" and a method'
+
+
+def _again(body: bytes, receive: Receive) -> Receive:
+    """What gives a body that was read, and then what comes after it."""
+    sent: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Any:
+        return sent.pop() if sent else await receive()
+
+    return receive_again
 
 
 async def _user_of(context: Context) -> User:

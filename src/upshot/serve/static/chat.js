@@ -18,7 +18,7 @@ export async function conversationsPage(page) {
   if (!page.isThere()) return;
   const all = found?.conversations ?? [];
   fill(page.main, h("h1", "Chat"), h("div.chips", shared.me.agents.map((one) => local(`/chat/${encodeURIComponent(one.id)}`, { class: "button", title: one.description }, `New with ${one.id}`))),
-    h("ol.runs", all.map((one) => h("li", local(`/conversations/${encodeURIComponent(one.id)}`, { class: "run talk" }, h("span.asked", h("span.request", one.title || one.id), h("span.quiet.sub", one.revision ? h("span", many(one.revision, "turn")) : null, one.waiting ? h("span", `${one.waiting} waiting`) : null)), h("span.figures", h("span.figure", money(one.cost)), h("span.figure.when", when(one.last_at))))))),
+    h("ol.runs", all.map((one) => h("li", local(`/conversations/${encodeURIComponent(one.id)}`, { class: "run talk" }, h("span.asked", h("span.request", one.title || one.id), h("span.quiet.sub", h("code", one.id), one.revision ? h("span", many(one.revision, "turn")) : null, one.waiting ? h("span", `${one.waiting} waiting`) : null)), h("span.figures", h("span.figure", money(one.cost)), h("span.figure.when", when(one.last_at))))))),
     all.length ? null : h("p.empty", "No conversations yet."));
 }
 
@@ -26,9 +26,16 @@ export async function chatPage(page, { conversation = "", agent = "" }) {
   page.title("Chat");
   /** @type {RunSummary[]} */
   let runs = [];
+  let before = "";
+  /** A page of the turns, oldest first: those before a run, "" for the newest. */
+  const older = async (/** @type {string} */ before) => {
+    const found = /** @type {RunList} */ (await api(`/api/runs${listQuery({ conversation, before })}`));
+    return { runs: found.runs.filter((run) => !run.parent_run_id).reverse(), next: found.next ?? "" };
+  };
   if (conversation) {
-    const found = /** @type {RunList} */ (await api(`/api/runs${listQuery({ conversation })}`));
-    runs = found.runs.filter((run) => !run.parent_run_id).reverse();
+    const found = await older("");
+    runs = found.runs;
+    before = found.next;
     agent = runs.at(-1)?.agent_id ?? agent;
     if (!runs.length) throw new Refusal(404, "There is no such conversation.");
   }
@@ -65,13 +72,13 @@ export async function chatPage(page, { conversation = "", agent = "" }) {
   const onScroll = () => (follow = document.documentElement.scrollHeight - scrollY - innerHeight < 60);
   addEventListener("scroll", onScroll, { passive: true });
   page.closing(() => removeEventListener("scroll", onScroll));
-  const add = (run) => {
+  const add = (run, first = null) => {
     const turn = new ChatTurn(run.run_id, run.request, () => {
       costs.set(run.run_id, turn.head.cost);
       total();
-      requestAnimationFrame(end);
+      if (!first) requestAnimationFrame(end);
     });
-    log.append(turn.node);
+    log.insertBefore(turn.node, first);
     if (isOver(run.status) && run.status) {
       api(`/api${runPath(run.run_id)}`).then((view) => turn.take(view), (problem) => turn.foot.append(problem.message));
       return;
@@ -95,7 +102,7 @@ export async function chatPage(page, { conversation = "", agent = "" }) {
       field.value = "";
       grow();
       follow = true;
-      if (isNew) history.replaceState(null, "", to(`/conversations/${encodeURIComponent(conversation)}`));
+      if (isNew) history.replaceState(history.state, "", to(`/conversations/${encodeURIComponent(conversation)}`));
       add({ run_id: made.run_id, request: text });
       end();
     } catch (problem) {
@@ -107,7 +114,23 @@ export async function chatPage(page, { conversation = "", agent = "" }) {
   } }, error, h("div.composerline", field, h("button.primary", "Send")));
   field.addEventListener("input", () => (key = ""));
   fill(page.main, h("div.chat", h("div.inboxhead", h("h1", agent), spent, h("span.grow"), local(`/chat/${encodeURIComponent(agent)}`, { class: "button" }, "New")), log, form));
-  runs.forEach(add);
+  const earlier = h("p.earlier", h("button", { type: "button", onclick: async (event) => {
+    event.target.disabled = true;
+    try {
+      const found = await older(before);
+      const first = earlier.nextSibling;
+      follow = false;
+      for (const run of found.runs) add(run, first);
+      before = found.next;
+      earlier.hidden = !before;
+    } catch (problem) {
+      fill(error, problem.message).hidden = false;
+    }
+    event.target.disabled = false;
+  } }, "Earlier turns"), h("span.quiet", " These are the newest ones; costs are those of the turns that are shown."));
+  earlier.hidden = !before;
+  log.append(earlier);
+  for (const run of runs) add(run);
   field.focus({ preventScroll: true });
 }
 
@@ -153,7 +176,7 @@ class ChatTurn {
     keyed(this.body, parts, (one) => one.key, (one) => (one.row ? toolCard(one.row, this.id) : h("article.message.assistant", { "aria-label": "Assistant" }, prose(one.text))));
     drawPending(this.pending, this.id, this.head.pending ?? [], this.head);
     const { status, error, cost } = this.head;
-    fill(this.foot, status === "completed" ? null : [statusBadge(status ?? "queued"), " "], error ? [h("span.error", errorText(error)), " "] : null, local(runPath(this.id), null, "run"), ` ${[took(this.head.took_s), money(cost)].filter(Boolean).join(", ")}`);
+    fill(this.foot, status === "completed" ? null : [statusBadge(status ?? "queued"), " "], error ? [h(status === "input_required" ? "span.waits" : "span.error", errorText(error)), " "] : null, local(runPath(this.id), null, "run"), ` ${[took(this.head.took_s), money(cost)].filter(Boolean).join(", ")}`);
     if (this.openText !== this.text) markdown(this.open, this.openText = this.text);
     this.changed();
   }

@@ -3,7 +3,7 @@
 /** @import { Live } from "api" */
 
 import { $ } from "./nodes.js";
-import { BASE, handlers, api, closers, go, header, help, listeners, routes, shared, show, stream, trouble, waits } from "./site.js";
+import { BASE, handlers, api, closers, go, header, help, keepPlace, listeners, routes, shared, show, stream, trouble, waits } from "./site.js";
 import { runsPage } from "./runs.js";
 import { comparePage, runPage } from "./run.js";
 import { inboxPage } from "./inbox.js";
@@ -29,6 +29,13 @@ addEventListener("click", (event) => {
   go(path.slice(BASE.length));
 });
 addEventListener("popstate", () => show({ isBack: true }));
+// The browser would scroll before the page is drawn.
+history.scrollRestoration = "manual";
+let resting = 0;
+addEventListener("scroll", () => {
+  clearTimeout(resting);
+  resting = setTimeout(keepPlace, 150);
+}, { passive: true });
 
 let chord = 0;
 addEventListener("keydown", (event) => {
@@ -78,7 +85,7 @@ export async function begin() {
     for (const one of listeners) one();
   };
   stream("/api/live", changed);
-  await show();
+  await show({ isBack: true });
 }
 
 begin();

@@ -2,7 +2,7 @@
 
 /** @import { Answered, Grant, GrantList, EarlierDecisions, Head, InboxEntry, InboxPage, Outdated, Pending, PendingApproval, PendingExternal, PendingQuestion, RunView, Taken } from "api" */
 
-import { badge, fill, h, jsonNode, keyed, many, moment, say, visible, when } from "./nodes.js";
+import { NUMBER, ago, badge, escaped, fill, h, jsonNode, keyed, many, moment, say, visible, when, whose } from "./nodes.js";
 import { prose } from "./markdown.js";
 import { api, confirmed, keys, listQuery, live, local, may, maybe, rows, runPath, shared } from "./site.js";
 
@@ -62,7 +62,19 @@ class Ask {
     return h("header", h("h2", this.isApproval ? ["Call ", h("code", visible(p.tool_name))] : p.kind === "pending_question" ? "Question" : "Result of another system"),
       this.isApproval && badge(p.effect ?? "write", p.effect === "destructive" ? "bad" : "odd", "what the tool may do"),
       this.items.length > 1 && badge(`${this.items.length} equal`, "plain"),
-      h("span.grow"), p.expires_at && h("span.due", "due ", when(p.expires_at), h("span.quiet", this.isApproval ? ", then it is asked anew" : ", then the run goes on without it")), p.asked_at && h("span.quiet", "asked ", when(p.asked_at)));
+      h("span.grow"), this.dueNode(), this.waitsNode());
+  }
+
+  /** Until when it is to be answered: of equal ones the earliest. */
+  dueNode() {
+    const due = this.items.map((one) => one.pending.expires_at).filter(Boolean).sort()[0];
+    return due ? h("span.due", this.items.length > 1 ? "the first is due " : "due ", when(due), h("span.quiet", this.isApproval ? ", then it is asked anew" : ", then the run goes on without it")) : null;
+  }
+
+  /** Since when it waits: of equal ones the longest. */
+  waitsNode() {
+    const since = this.items.map((one) => one.pending.asked_at).filter(Boolean).sort()[0];
+    return since ? h("span.quiet", { title: moment(since, { long: true }) }, `waits ${this.items.length > 1 ? "up to " : ""}${ago(since)}`) : null;
   }
 
   callNode() {
@@ -94,7 +106,10 @@ class Ask {
 
   fromNode() {
     if (this.items.length === 1 && this.items[0].inPlace) return null;
-    return h("ul.from", this.items.map((item) => h("li", local(runPath(item.run_id), null, item.request || item.run_id), h("span.quiet", ` ${item.agent_id}`, item.assigned ? `, assigned to ${item.assigned.to}` : "", " "), this.assignNode(item),
+    const isOne = this.items.length === 1;
+    return h("ul.from", this.items.map((item) => h("li", h("b.owner", { title: "whose run it is" }, whose(item) || "nobody’s"), local(runPath(item.run_id), null, item.request || item.run_id),
+      item.conversation && h("span.quiet", "in ", local(`/conversations/${encodeURIComponent(item.conversation)}`, null, item.title && item.title !== item.request ? item.title : "its conversation")),
+      h("span.quiet", item.agent_id, item.assigned ? `, assigned to ${item.assigned.to}` : "", isOne || !item.pending.asked_at ? "" : `, waits ${ago(item.pending.asked_at)}`), isOne || !item.pending.expires_at ? null : h("span.due", "due ", when(item.pending.expires_at)), this.assignNode(item),
       this.items.length > 1 && this.mayAnswer() && h("span.actions", h("button", { type: "button", onclick: () => this.send((one) => this.approval(one), [item]) }, "Approve this one"), h("button", { type: "button", onclick: () => this.deny([item]) }, "Deny this one")))));
   }
 
@@ -123,7 +138,7 @@ class Ask {
     const all = this.items.length > 1 ? ` all ${this.items.length}` : "";
     const isDestructive = this.pending.effect === "destructive";
     return [
-      h(isDestructive ? "button.danger" : "button.primary", { type: "button", title: "a", onclick: () => this.approve() }, `Approve${all}`),
+      h(isDestructive ? "button.danger" : "button.primary", { type: "button", title: "a", onclick: () => this.approve() }, `Approve${all}${all && " …"}`),
       h("button", { type: "button", title: "d", onclick: () => this.deny() }, `Deny${all}`),
       this.items.length === 1 && h("button", { type: "button", title: "e", onclick: () => this.edit() }, "Edit"),
       !isDestructive && this.items.length === 1 && h("details.always", h("summary", "Always"), h("div", h("button", { type: "button", onclick: () => this.approve("arguments") }, "for these arguments"), h("button", { type: "button", onclick: () => this.approve("tool") }, "for this tool, in this conversation or run"))),
@@ -141,8 +156,30 @@ class Ask {
 
   async approve(always = "") {
     if (this.isDone) return;
+    if (this.items.length > 1) {
+      this.approveAll();
+      return;
+    }
     if (this.pending.effect === "destructive" && !(await confirmed(`${this.pending.tool_name} is destructive: it cannot be undone. Approve?`, "Approve"))) return;
     await this.send((item) => this.approval(item, always));
+  }
+
+  /** Equal calls of several runs may be one intent that came several times: that is asked, and no key answers it. */
+  approveAll() {
+    const n = this.items.length;
+    const [oldest] = [...this.items].sort((a, b) => String(a.pending.asked_at ?? "").localeCompare(String(b.pending.asked_at ?? "")));
+    const others = this.items.filter((one) => one !== oldest);
+    const runs = new Set(this.items.map((one) => one.run_id)).size;
+    const owners = new Set(this.items.map(whose)).size;
+    const reason = "The same call of another run was approved.";
+    const denial = (/** @type {Item} */ item) => ({ kind: "deny", call_id: item.pending.call_id, reason, ...(item.pending.digest ? { digest: item.pending.digest } : {}) });
+    const all = h(this.pending.effect === "destructive" ? "button.danger" : "button.primary", { disabled: true }, `Many: approve all ${n}`);
+    const typed = h("input", { inputmode: "numeric", autocomplete: "off", "aria-label": `Type ${n} to approve all of them`, placeholder: `Type ${n}`, oninput: () => (all.disabled = typed.value.trim() !== String(n)) });
+    this.open(h("form.intent", { onsubmit: (event) => {
+      event.preventDefault();
+      if (typed.value.trim() === String(n)) this.send((item) => this.approval(item));
+    } }, h("p", h("b", "One intent, or many?"), ` ${many(n, "call")} of ${this.pending.tool_name} with these same arguments, from ${many(runs, "run")} of ${many(owners, "user")}. A loop or a form that was sent twice looks like this.`),
+    h("div.actions", h("button", { type: "button", onclick: () => this.send((item) => (item === oldest ? this.approval(item) : denial(item)), [oldest, ...others]) }, "One: approve the oldest, deny the others"), typed, all, this.back())), typed);
   }
 
   deny(items = this.items) {
@@ -156,7 +193,7 @@ class Ask {
 
   edit() {
     if (this.isDone) return;
-    const before = JSON.stringify(this.pending.arguments ?? {}, null, 2);
+    const before = escaped(JSON.stringify(this.pending.arguments ?? {}, null, 2));
     const text = h("textarea", { "aria-label": "Arguments as JSON", rows: Math.min(16, before.split("\n").length + 1), spellcheck: "false", value: before });
     const changes = h("div.diff", { "aria-label": "Changes", role: "region" });
     const button = h("button.primary", { disabled: true }, "Approve as changed");
@@ -166,7 +203,7 @@ class Ask {
       try {
         value = JSON.parse(text.value);
         if (value === null || typeof value !== "object" || Array.isArray(value)) throw new SyntaxError("the arguments must be an object");
-        const after = JSON.stringify(value, null, 2);
+        const after = escaped(JSON.stringify(value, null, 2));
         fill(changes, after === before ? h("p.quiet", "Nothing is changed yet.") : diff(before.split("\n"), after.split("\n")));
         button.disabled = after === before;
       } catch (error) {
@@ -341,27 +378,29 @@ export async function inboxPage(page) {
       asks.set(key, made);
       list.append(made.node);
     }
-    const open = [...asks.values()].filter((one) => !one.isDone);
-    fill(head, h("h1", "Inbox"), h("span.quiet", open.length ? many(found.items.length, "item") : ""), Object.entries(filter).filter(([name]) => name !== "before").map(([name, value]) => local("/inbox" + listQuery({ ...filter, [name]: "" }), { class: "chip on" }, `${name}: ${value} ×`)));
-    empty.hidden = asks.size > 0;
+    drawGrants().catch(() => null);
     const isFiltered = Object.keys(filter).some((name) => name !== "before");
+    const isWhole = !found.next && !filter.before;
+    const total = found.total ?? found.items.length;
+    const off = isWhole ? total - found.items.length : 0;
+    fill(head, h("h1", "Inbox"), h("span.quiet", total ? [isWhole ? many(total, "item") : `${NUMBER.format(found.items.length)} of ${many(total, "item")}`, isFiltered ? " that match" : "", off > 0 ? `, ${NUMBER.format(off)} put off` : "", total > 1 ? "; the longest wait first" : ""] : ""), Object.entries(filter).filter(([name]) => name !== "before").map(([name, value]) => local("/inbox" + listQuery({ ...filter, [name]: "" }), { class: "chip on" }, `${name}: ${value} ×`)));
+    empty.hidden = asks.size > 0;
     fill(empty, isFiltered ? "Nothing that waits matches." : filter.before ? "Nothing more waits." : shared.me.waits ? "Nothing waits for you but what you put off." : "Nothing waits for you.");
-    fill(more, found.next && local("/inbox" + listQuery({ ...filter, before: found.next }), { class: "button" }, "Next"));
+    fill(more, filter.before && local("/inbox" + listQuery({ ...filter, before: "" }), { class: "button" }, "To the longest waits"), found.next && local("/inbox" + listQuery({ ...filter, before: found.next }), { class: "button" }, "Next"));
   };
-  await load();
-  if (!page.isThere()) return;
-  fill(page.main, head, list, empty, more, grants);
   const drawGrants = async () => {
     const found = /** @type {GrantList} */ (await maybe("/api/grants"));
     const all = found?.grants ?? [];
     fill(grants, all.length ? [h("h2", "Standing approvals"), h("ul", all.map((one) => grantLine(one, drawGrants)))] : null);
   };
-  drawGrants();
+  await load();
+  if (!page.isThere()) return;
+  fill(page.main, head, list, empty, more, grants);
   rows(page, () => [...list.querySelectorAll(".ask")]);
   page.closing(keys((key, event) => {
     const ask = /** @type {Ask} */ (document.activeElement?.closest?.(".ask")?.ask);
     const act = ask && { a: () => ask.approve(), d: () => ask.deny(), e: () => ask.edit(), n: () => ask.later() }[key];
-    if (!act || (!ask.isApproval && key !== "n") || !ask.mayAnswer() || (key === "e" && ask.items.length > 1)) return false;
+    if (!act || event.repeat || (!ask.isApproval && key !== "n") || !ask.mayAnswer() || (key === "e" && ask.items.length > 1)) return false;
     event.preventDefault();
     act();
     return true;

@@ -1,6 +1,33 @@
 // Nodes, words and figures. What models, tools and strangers wrote is put into the page as text nodes only.
 
 
+// Characters that cannot be seen and change how others are shown: directions, controls, tags, and what joins nothing.
+const STEERING = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e0fff}\ud800-\udfff]/gu;
+// Attributes that people read.
+const READ = new Set(["title", "aria-label", "placeholder", "alt"]);
+const codeOf = (char) => `U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
+
+/** Text for a place that takes no nodes, with such characters as their codes. */
+export const plain = (text) => String(text).replace(STEERING, (char) => `[${codeOf(char)}]`);
+
+/** JSON with such characters escaped, which is the same value. */
+export const escaped = (json) => json.replace(STEERING, (char) => [...Array(char.length)].map((_, at) => `\\u${char.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));
+
+/** Puts text into a node, each such character as its code: whoever wrote it, it reads as it is. */
+function marked(node, text) {
+  let last = 0;
+  for (const found of text.matchAll(STEERING)) {
+    if (found.index > last) node.append(text.slice(last, found.index));
+    last = found.index + found[0].length;
+    const mark = document.createElement("span");
+    mark.className = "mark";
+    mark.title = "a character that cannot be seen";
+    mark.append(codeOf(found[0]));
+    node.append(mark);
+  }
+  node.append(text.slice(last));
+}
+
 // ---- Nodes -----------------------------------------------------------------------------------------------------
 
 /** A node: h("a.link", {href}, "text", node, [nodes]); "on..." properties are listeners, null children are left out. */
@@ -14,7 +41,7 @@ export function h(name, given, ...children) {
       if (value === null || value === undefined || value === false) continue;
       if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
       else if (key === "value" || key === "checked") node[key] = value;
-      else node.setAttribute(key, value === true ? "" : value);
+      else node.setAttribute(key, value === true ? "" : READ.has(key) ? plain(value) : value);
     }
   }
   put(node, children);
@@ -25,7 +52,9 @@ export const $ = (id) => document.getElementById(id);
 
 export function put(node, children) {
   for (const child of children.flat(Infinity)) {
-    if (child !== null && child !== undefined && child !== false && child !== "") node.append(child);
+    if (child === null || child === undefined || child === false || child === "") continue;
+    if (typeof child === "string" && child.search(STEERING) >= 0) marked(node, child);
+    else node.append(child);
   }
 }
 
@@ -42,7 +71,8 @@ export function keyed(parent, list, key, draw) {
   let at = parent.firstElementChild;
   for (const item of list) {
     const id = String(key(item));
-    const mark = JSON.stringify(item);
+    // What is drawn names days as seen from today.
+    const mark = JSON.stringify(item) + new Date().toDateString();
     let node = old.get(id);
     old.delete(id);
     if (!node || node.drawnFrom !== mark) {
@@ -63,8 +93,13 @@ export function keyed(parent, list, key, draw) {
   for (const node of old.values()) node.remove();
 }
 
+let spoken = 0;
+
+/** Tells what became of an action, where it is seen and heard wherever the page stands. */
 export function say(text) {
   fill($("said"), text);
+  clearTimeout(spoken);
+  spoken = setTimeout(() => fill($("said")), 8000);
 }
 
 // ---- Words and figures -----------------------------------------------------------------------------------------
@@ -85,10 +120,16 @@ export function took(seconds) {
 export function money(cost) {
   const total = cost && typeof cost === "object" ? cost.total : cost;
   if (total === null || total === undefined) return "";
-  const sign = !cost.currency || cost.currency === "USD" ? "$" : `${cost.currency} `;
+  const currency = cost.currency || "USD";
   const value = Number(total);
   const digits = value === 0 || value >= 1 ? 2 : value >= 0.01 ? 3 : 5;
-  return sign + value.toFixed(digits) + (cost.unpriced_calls ? "+" : "");
+  let text = `${currency} ${value.toFixed(digits)}`;
+  try {
+    text = value.toLocaleString("en-US", { style: "currency", currency, minimumFractionDigits: digits, maximumFractionDigits: digits });
+  } catch {
+    // A word of the user's own, such as "credits".
+  }
+  return text + (cost.unpriced_calls ? "+" : "");
 }
 
 export function tokensOf(usage) {
@@ -100,10 +141,20 @@ export function moment(text, { long = false } = {}) {
   if (!text) return "";
   const at = new Date(text);
   const now = new Date();
-  const clock = at.toLocaleTimeString("en-GB", long ? {} : { hour: "2-digit", minute: "2-digit" });
+  const clock = at.toLocaleTimeString("en-GB", long ? { timeZoneName: "short" } : { hour: "2-digit", minute: "2-digit" });
   if (!long && at.toDateString() === now.toDateString()) return clock;
-  return `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short", ...(long ? { year: "numeric" } : {}) })} ${clock}`;
+  const isOld = long || at.getFullYear() !== now.getFullYear();
+  return `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short", ...(isOld ? { year: "numeric" } : {}) })} ${clock}`;
 }
+
+/** A user, of which tenant. */
+export const whose = (one) => [one.owner, one.tenant].filter(Boolean).join(" of ");
+
+/** The zone in which times are shown. */
+export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+/** How long ago it was. */
+export const ago = (text) => took(Math.max(0, (Date.now() - Date.parse(text)) / 1000));
 
 export const when = (text) => (text ? h("time", { datetime: text, title: moment(text, { long: true }) }, moment(text)) : null);
 export const words = (text) => String(text).replaceAll("_", " ");

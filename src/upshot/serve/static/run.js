@@ -1,10 +1,10 @@
 // The page of a run, and the comparison of two.
 
-/** @import { AgentError, Begun, Compared, Difference, ForkDraft, Head, RateLimitState, Replayed, Row, RunView, Said } from "api" */
+/** @import { AgentError, Begun, Compared, Difference, ForkDraft, Head, NoteList, RateLimitState, Replayed, Row, RunView, Said, SentMessages } from "api" */
 
-import { EFFECTS, NUMBER, badge, effectBadge, fill, h, jsonNode, many, money, say, statusBadge, tokensOf, took, visible, when, words } from "./nodes.js";
+import { EFFECTS, NUMBER, badge, effectBadge, fill, h, jsonNode, many, moment, money, say, statusBadge, tokensOf, took, visible, when, whose, words } from "./nodes.js";
 import { link, markdown, prose } from "./markdown.js";
-import { api, asked, confirmed, go, keys, local, may, rows, runPath, shared, stream, to } from "./site.js";
+import { api, asked, confirmed, go, keys, local, may, maybe, rows, runPath, shared, stream, to } from "./site.js";
 import { answeredText, drawPending } from "./inbox.js";
 
 // So many rows are one section, which is not laid out while it is away from the window.
@@ -56,6 +56,7 @@ class RunPanel {
     this.pending = h("section.asks", { "aria-label": "What it waits for" });
     this.replayed = h("div.replayed", { role: "status" });
     this.facts = h("section.facts", { "aria-label": "Facts" });
+    this.notes = h("section.facts.notes", { "aria-label": "Notes" });
     this.scale = h("span.scale");
     this.follow = true;
     const tabs = h("div.tabs", { role: "group", "aria-label": "Show" }, ["Timeline", "Transcript"].map((name) =>
@@ -74,7 +75,7 @@ class RunPanel {
       this.follow = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
       this.mark();
     }, { passive: true });
-    this.node = h("div.runpage", this.top, this.replayed, this.pending, this.facts, tabs, h("div.panes", left, right));
+    this.node = h("div.runpage", this.top, this.replayed, this.pending, this.facts, this.notes, tabs, h("div.panes", left, right));
     this.waiting = { rows: new Set(), messages: new Set() };
     this.frame = 0;
   }
@@ -129,6 +130,7 @@ class RunPanel {
     }
     if (this.isFirst) return;
     this.isFirst = true;
+    this.drawNotes().catch(() => null);
     const wanted = decodeURIComponent(location.hash.slice(1));
     if (this.rows.has(wanted)) requestAnimationFrame(() => this.select(wanted));
   }
@@ -189,7 +191,7 @@ class RunPanel {
     const act = (text, path, sure = "") => h("button", { type: "button", onclick: (event) => this.act(event.target, text, path, sure) }, text);
     const figures = [
       ["took", took(head.took_s)], ["tokens", tokensOf(head.usage)], ["cost", money(head.cost)],
-      ["effect", effectBadge(head.effect)], ["model", head.model], ["waited", head.waited_s >= 0.1 && took(head.waited_s)], ["began", when(head.started_at)],
+      ["effect", effectBadge(head.effect)], ["model", head.model], ["waited", head.waited_s >= 0.1 && took(head.waited_s)], ["began", head.started_at && h("time", { datetime: head.started_at }, moment(head.started_at, { long: true }))],
       ["trace", shared.me.trace_url && link("its spans", shared.me.trace_url.replaceAll("{run_id}", encodeURIComponent(this.id)))],
       ["conversation", head.conversation && local(`/conversations/${encodeURIComponent(head.conversation)}`, null, head.conversation)],
       ["started by", head.parent_run_id && local(runPath(head.parent_run_id), null, head.parent_run_id)],
@@ -199,8 +201,8 @@ class RunPanel {
     if (mark === this.headMark) return;
     this.headMark = mark;
     const asked = h("h1.request", head.request || "(no text)");
-    fill(this.top, h("div.line", statusBadge(head.status ?? "running"), head.error?.code && head.error.code !== head.status ? badge(words(head.error.code), "bad") : null, h("span.quiet", head.agent), h("code.id", this.id)),
-      asked, head.error ? h("p.error", errorText(head.error)) : null,
+    fill(this.top, h("div.line", statusBadge(head.status ?? "running"), head.error?.code && head.error.code !== head.status ? badge(words(head.error.code), "bad") : null, h("span.quiet", head.agent), head.owner && h("span.quiet", whose(head)), h("code.id", this.id)),
+      asked, head.error ? h(head.status === "input_required" ? "p.waits" : "p.error", errorText(head.error)) : null,
       h("dl.figures", figures.map(([name, value]) => h("div", h("dt", name), h("dd", value)))),
       h("div.actions", mayWork && isOpen && [isLive(head.status) && act("Interrupt", "interrupt"), act("Cancel", "cancel", "Cancel this run? What has begun stays done.")],
         mayWork && !head.has_ended && act("Resume", "resume"),
@@ -213,8 +215,39 @@ class RunPanel {
       head.redacted ? h("p.odd", `What was said in this run was taken out${head.redacted.by ? ` by ${head.redacted.by}` : ""}`, head.redacted.at ? [", ", when(head.redacted.at)] : null, ".") : null,
       (head.warnings ?? []).length ? h("details", { open: true }, h("summary", many(head.warnings.length, "warning")), h("ul", head.warnings.map((one) => h("li", one.code ? [h("code", one.code), " "] : null, one.message)))) : null,
       limits(head.rate_limit),
-      artifacts.length ? h("details", { open: true }, h("summary", many(artifacts.length, "artifact")), h("ul", artifacts.map((one) => h("li", h("b", visible(one.name || "artifact")), (one.parts ?? []).map((part) => h("div", this.artifactPart(part))))))) : null,
+      artifacts.length ? h("details.artifacts", h("summary", many(artifacts.length, "artifact")), h("ul", artifacts.map((one) => h("li", this.artifactName(one), (one.parts ?? []).map((part) => h("div", this.artifactPart(part))))))) : null,
       (head.answered ?? []).length ? h("details", h("summary", `${many(head.answered.length, "answer")} of people`), h("ul", head.answered.map((one) => h("li", answeredText(one))))) : null);
+  }
+
+  /** The notes that people keep of the run, and a form for one's own. */
+  async drawNotes(isOpen = false) {
+    const found = /** @type {NoteList} */ (await maybe(`/api${runPath(this.id)}/notes`));
+    if (!found || !this.page.isThere()) return;
+    const name = h("input", { name: "note", required: true, maxlength: 100, "aria-label": "Name of the note", placeholder: "Name, such as label" });
+    const value = h("input", { name: "value", required: true, "aria-label": "What it says", placeholder: "What it says" });
+    const said = h("span.error", { role: "status" });
+    const keep = async (event) => {
+      event.preventDefault();
+      try {
+        await api(`/api${runPath(this.id)}/note`, { method: "POST", body: { name: name.value.trim(), value: value.value } });
+        say("Noted.");
+        await this.drawNotes(true);
+      } catch (error) {
+        fill(said, error.message);
+      }
+    };
+    fill(this.notes, h("details", { open: isOpen }, h("summary", found.notes.length ? many(found.notes.length, "note") : "Notes"),
+      h("ul", found.notes.map((one) => h("li", h("b", one.name), ": ", jsonNode(one.value), h("span.quiet", one.by ? ` by ${one.by} ` : " "), when(one.at)))),
+      h("form.note", { onsubmit: keep }, name, value, h("button", "Keep"), said)));
+  }
+
+  /** What made an artifact: the call with its arguments in one line, else what it is called. */
+  artifactName(one) {
+    const calls = [...this.messages.values()].flatMap((message) => message.calls ?? []);
+    const call = /** @type {any} */ (calls.find((each) => each.id === one.name));
+    if (!call) return h("b", visible(one.name || "artifact"));
+    const given = Object.entries(call.arguments ?? {}).map(([name, value]) => `${name}: ${typeof value === "string" ? value : JSON.stringify(value)}`).join(", ");
+    return [h("code", call.name), " ", h("span", given.length > 120 ? `${given.slice(0, 120)}…` : given)];
   }
 
   /** A part of an artifact: a stored file to keep, and all else as it is. */
@@ -232,6 +265,7 @@ class RunPanel {
       say(`${name}: done`);
     } catch (error) {
       say(error.message);
+      button.parentNode.querySelector(".error")?.remove();
       button.after(h("span.error", error.message));
     }
     button.disabled = false;
@@ -308,12 +342,27 @@ class RunPanel {
     const raw = h("div.raws");
     const seqs = [...new Set([row.seq, row.end_seq])].filter(Boolean);
     node.append(h("div.detail", h("dl.figures", facts.map(([name, value]) => h("div", h("dt", name), h("dd", value)))),
-      h("div.actions", seqs.map((seq, at) => h("button", { type: "button", onclick: (event) => this.raw(raw, seq, event.target) }, at ? `Result (event ${seq})` : `What was asked (event ${seq})`)),
+      h("div.actions", row.kind === "model" && row.seq && h("button", { type: "button", onclick: (event) => this.sent(raw, row.seq, event.target) }, "What it was sent"),
+        seqs.map((seq, at) => h("button", { type: "button", onclick: (event) => this.raw(raw, seq, event.target) }, at ? `Result (event ${seq})` : row.kind === "model" ? `Event ${seq}` : `What was asked (event ${seq})`)),
         may("operate") && row.end_seq && h("button", { type: "button", onclick: () => this.fork(row, raw) }, "Fork after this …")), raw));
   }
 
+  /** The messages that a model was sent, in words: the event has their digests. */
+  async sent(box, seq, button) {
+    await this.unfold(box, `sent-${this.id}-${seq}`, button, async () => {
+      const found = /** @type {SentMessages} */ (await api(`/api${runPath(this.id)}/events/${seq}/sent`));
+      return [found.instructions ? h("details", h("summary", "Instructions of the agent"), h("pre.output", visible(found.instructions))) : null,
+        found.lacks ? h("p.odd", `${many(found.lacks, "message")} of them, which an engine made for this call, the log does not have.`) : null,
+        h("ol.sent", found.messages.map((one) => h("li", h("b", one.role), jsonNode(one.content))))];
+    });
+  }
+
   async raw(box, seq, button) {
-    const id = `raw-${this.id}-${seq}`;
+    await this.unfold(box, `raw-${this.id}-${seq}`, button, async () => jsonNode(await api(`/api${runPath(this.id)}/events/${seq}`)));
+  }
+
+  /** Shows something below its button, or takes it away again. */
+  async unfold(box, id, button, read) {
     const there = document.getElementById(id);
     button.setAttribute("aria-expanded", String(!there));
     if (there) {
@@ -322,8 +371,7 @@ class RunPanel {
     }
     button.disabled = true;
     try {
-      const event = await api(`/api${runPath(this.id)}/events/${seq}`);
-      box.append(h("section.raw", { id, tabindex: 0, role: "region", "aria-label": `Event ${seq}` }, jsonNode(event)));
+      box.append(h("section.raw", { id, tabindex: 0, role: "region", "aria-label": button.textContent }, await read()));
     } catch (error) {
       box.append(h("p.error", error.message));
     }
@@ -371,7 +419,7 @@ class RunPanel {
     messages.forEach((one) => one.classList.add("on"));
     if (messages[0]) within(this.rightScroll, messages[0]);
     if (node) within(this.leftScroll, node);
-    history.replaceState(null, "", `#${encodeURIComponent(id)}`);
+    history.replaceState(history.state, "", `#${encodeURIComponent(id)}`);
   }
 
   messageNode(/** @type {Said} */ message) {
@@ -419,11 +467,19 @@ class RunPanel {
 export const isOver = (status) => !isLive(status) && status !== "input_required";
 const isLive = (status) => !status || status === "running" || status === "queued";
 
-/** Scrolls a box, and nothing else, so that a node in it is seen. */
-function within(box, node) {
+/**
+ * Scrolls a box, and nothing else, so that the head of a node in it is seen. What comes into sight gets its size only
+ * then, and moves what is below it: so it looks again until nothing moves.
+ */
+function within(box, node, left = 12) {
+  if (left === 12) box.sought = node;
+  if (box.sought !== node || !node.isConnected) return;
   const outer = box.getBoundingClientRect();
   const inner = node.getBoundingClientRect();
-  if (inner.top < outer.top || inner.bottom > outer.bottom) box.scrollTop += inner.top - outer.top - Math.min(60, outer.height / 4);
+  const room = Math.min(60, outer.height / 4);
+  const isSeen = inner.top >= outer.top && inner.top + Math.min(inner.height, room) <= outer.bottom;
+  if (!isSeen) box.scrollTop += inner.top - outer.top - room;
+  if (left > 1) requestAnimationFrame(() => within(box, node, left - 1));
 }
 
 export function callNode(call) {

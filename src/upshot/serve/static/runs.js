@@ -1,13 +1,13 @@
 // The list of runs.
 
-/** @import { RunCounts, RunList, RunSummary } from "api" */
+/** @import { DayCost, RunCounts, RunList, RunSummary } from "api" */
 
-import { NUMBER, STATUS_WORDS, TONES, effectBadge, fill, h, keyed, many, money, statusBadge, tokensOf, took, when, words } from "./nodes.js";
-import { api, go, shared, listQuery, live, local, maybe, rows, runPath, to } from "./site.js";
+import { NUMBER, STATUS_WORDS, TONES, effectBadge, fill, h, keyed, many, money, statusBadge, tokensOf, took, when, whose, words, zone } from "./nodes.js";
+import { api, go, hasBefore, shared, listQuery, live, local, maybe, rows, runPath, to } from "./site.js";
 
 const STATUSES = ["running", "queued", "input_required", "completed", "failed", "interrupted", "canceled", "aborted"];
 const SORTS = [["", "newest"], ["cost", "cost"], ["tokens", "tokens"], ["took", "time"], ["effect", "effect"]];
-const FILTERS = ["status", "agent", "effect", "error_code", "tool", "conversation", "owner", "tenant", "text", "since", "until", "sort"];
+const FILTERS = ["status", "agent", "effect", "error_code", "tool", "conversation", "owner", "tenant", "text", "since", "until", "currency", "sort"];
 
 export async function runsPage(page) {
   page.title("Runs");
@@ -15,25 +15,28 @@ export async function runsPage(page) {
   const filter = {};
   for (const name of [...FILTERS, "before"]) if (page.query.get(name)) filter[name] = page.query.get(name);
   const { before, ...rest } = filter;
-  const set = (change) => go("/" + listQuery({ ...rest, ...change }));
+  const set = (change, given = {}) => go("/" + listQuery({ ...rest, ...change }), given);
   const list = h("ol.runs", { "aria-label": "Runs" });
   const counts = h("section.counts", { "aria-label": "Counts" });
   const more = h("nav.paging", { "aria-label": "Pages of the list" });
+  // An arrow key changes a select that is closed: each of its steps is no page of its own to go back to.
+  let isByKey = false;
   const choose = (name, label, options) => h("label", h("span", label),
-    h("select", { name, onchange: (event) => set({ [name]: event.target.value }) },
+    h("select", { name, onkeydown: () => (isByKey = true), onpointerdown: () => (isByKey = false), onchange: () => set(typed(), { replace: isByKey }) },
       options.map(([value, text]) => h("option", { value, selected: (rest[name] ?? "") === value }, text))));
   const field = (name, label, type = "text", width = "") => h(`label${width}`, h("span", label), h("input", { name, type, value: shownAs(name, rest[name]) }));
   const extra = ["conversation", "owner", "tenant", "tool", "since", "until", "error_code"];
+  const typed = () => Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, sentAs(name, String(value).trim())]));
   const form = h("form.filters", { role: "search", "aria-label": "Filter", onsubmit: (event) => {
     event.preventDefault();
-    const data = new FormData(form);
-    set(Object.fromEntries([...data].map(([name, value]) => [name, sentAs(name, String(value).trim())])));
+    set(typed());
   } },
   field("text", "Text of request or answer", "search", ".wide"),
   choose("status", "Status", [["", "any"], ...STATUSES.map((one) => [one, words(one)])]),
   choose("agent", "Agent", withCurrent([["", "any"], ...shared.me.agents.map((one) => [one.id, one.id])], rest.agent)),
   choose("effect", "Effect", [["", "any"], ["unknown", "unknown"], ["applied", "applied"], ["none", "none"]]),
   choose("sort", "Order", SORTS),
+  rest.currency && choose("currency", "Currency", [["", "any"], [rest.currency, rest.currency]]),
   h("details.more", { open: extra.some((name) => rest[name]) }, h("summary", "More"),
     h("div.fields", field("tool", "Tool"), field("error_code", "Error code"), field("conversation", "Conversation"), field("owner", "Owner"), field("tenant", "Tenant"),
       field("since", "Since", "datetime-local"), field("until", "Until", "datetime-local"), h("button", "Filter"))));
@@ -46,7 +49,7 @@ export async function runsPage(page) {
     keyed(list, found.runs, (run) => run.run_id, runLine);
     if (!found.runs.length && !list.nextElementSibling?.matches(".empty")) list.after(h("p.empty", active.length || rest.sort ? "No run matches." : "No runs yet."));
     if (found.runs.length) page.main.querySelector(".empty")?.remove();
-    fill(more, before && h("button", { type: "button", onclick: () => history.back() }, "Newer"),
+    fill(more, before && h("button", { type: "button", onclick: () => (hasBefore() ? history.back() : go("/" + listQuery(rest))) }, hasBefore() ? "Newer" : "To the first page"),
       found.next && local("/" + listQuery({ ...rest, before: found.next }), { class: "button", rel: "next" }, "Next 100"));
   };
   /** @returns {Promise<RunList>} */
@@ -54,8 +57,9 @@ export async function runsPage(page) {
   const count = async () => drawCounts(counts, await maybe("/api/counts" + listQuery({ ...rest, sort: "" })), rest);
   const [found] = await Promise.all([load(), count()]);
   if (!page.isThere()) return;
-  const left = rest.sort ? h("p.quiet", "Runs of which that figure is not known are not in this order.") : null;
-  fill(page.main, h("h1.away", "Runs"), counts, chips, form, left, list, more);
+  const left = rest.sort ? h("p.quiet", "Runs of which that figure is not known are not in this order.", rest.sort === "cost" && !rest.currency ? " Amounts of one currency stand together." : "") : null;
+  const heads = h("div.run.heads", { "aria-hidden": "true" }, h("span", "status"), h("span", "request"), h("span.tools", "tools"), h("span.figures", h("span.effect"), h("span.figure", "took"), h("span.figure.events", "events"), h("span.figure", "tokens"), h("span.figure.cost", "cost"), h("span.figure.when", "began")));
+  fill(page.main, h("h1.away", "Runs"), counts, chips, form, left, h("div.listing", heads, list), more, h("p.quiet.zone", `Times are those of ${zone()}; days of costs are those of UTC.`));
   draw(found);
   performance.mark("drawn");
   rows(page, () => [...list.querySelectorAll("a.run")]);
@@ -71,6 +75,7 @@ const isMoment = (name) => name === "since" || name === "until";
 function shownAs(name, value) {
   if (!value || !isMoment(name)) return value ?? "";
   const at = new Date(value);
+  if (Number.isNaN(at.getTime())) return "";
   return new Date(at.getTime() - at.getTimezoneOffset() * 60000).toISOString().slice(0, 16);
 }
 
@@ -82,9 +87,10 @@ function runLine(run) {
   return h("li", local(runPath(run.run_id), { class: "run" },
     h("span.status", statusBadge(run.status ?? "running"), run.error_code && run.status !== "input_required" ? h("span.code", words(run.error_code)) : null),
     h("span.asked", h("span.request", run.request || "(no text)"),
-      h("span.quiet.sub", h("span", run.agent_id), run.parent_run_id && h("span", "child run"), run.owner && h("span", run.owner))),
-    h("span.figures", h("span", { title: "effect" }, run.effect && run.effect !== "none" ? effectBadge(run.effect) : null),
-      h("span.figure", took(seconds)), h("span.figure", tokensOf(run.usage) && [tokensOf(run.usage), h("span.unit", " tok")]), h("span.figure", money(run.cost)),
+      h("span.quiet.sub", h("span", run.agent_id), run.parent_run_id && h("span", "child run"), run.owner && h("span", whose(run)))),
+    h("span.tools", (run.tools ?? []).slice(0, 3).map((name) => [h("code", name), " "]), (run.tools ?? []).length > 3 ? h("span.quiet", { title: run.tools.join(", ") }, `+${run.tools.length - 3}`) : null),
+    h("span.figures", h("span.effect", { title: "effect" }, run.effect && run.effect !== "none" ? effectBadge(run.effect) : null),
+      h("span.figure", took(seconds)), h("span.figure.events", run.events ? NUMBER.format(run.events) : ""), h("span.figure", tokensOf(run.usage) && [tokensOf(run.usage), h("span.unit", " tok")]), h("span.figure.cost", money(run.cost)),
       h("span.figure.when", when(run.started_at)))));
 }
 
@@ -97,18 +103,31 @@ function drawCounts(node, counts, rest) {
   if (!counts) return;
   const errors = Object.entries(counts.errors ?? {}).sort((a, b) => b[1] - a[1]);
   const days = (counts.cost_by_day ?? []).slice(0, 30).reverse();
-  const of = (day) => Number(day.cost ?? 0);
-  const told = (day) => `${day.day}: ${day.cost == null ? "no price known" : money(of(day))}, ${many(day.runs ?? 0, "run")}`;
-  const most = Math.max(...days.map(of), 1e-9);
-  const sum = days.reduce((all, day) => all + of(day), 0);
+  const currencies = [...new Set(days.flatMap((day) => Object.keys(day.costs ?? {})))].sort();
   fill(node,
     h("div.statuses", Object.entries(counts.statuses ?? {}).filter(([, n]) => n).map(([status, n]) =>
       h("a", { href: to("/" + listQuery({ ...rest, status })), class: `tally ${TONES[status] ?? "plain"}` }, h("b", NUMBER.format(n)), ` ${STATUS_WORDS[status] ? "waiting" : words(status)}`))),
     errors.length ? h("div.errors", h("h2", "Errors"), errors.slice(0, 8).map(([code, n]) => h("a.tally.bad", { href: to("/" + listQuery({ ...rest, error_code: code })) }, h("b", NUMBER.format(n)), ` ${words(code)}`))) : null,
-    sum > 0 ? h("figure.days", h("figcaption", "Cost by day", h("span.quiet", ` ${money(sum)} in ${many(days.length, "day")}`)),
-      h("ol", days.map((day) => {
-        const bar = h("span.bar");
-        bar.style.height = `${Math.max(2, (100 * of(day)) / most)}%`;
-        return h("li", { title: told(day) }, bar, h("span.away", told(day)));
-      }))) : null);
+    currencies.map((currency) => costsByDay(days, currency, currencies.length > 1 ? to("/" + listQuery({ ...rest, currency, sort: "cost" })) : "")));
+}
+
+/**
+ * The bars of one currency: amounts of two are never added up, nor drawn by one scale.
+ * @param {DayCost[]} days
+ * @param {string} currency
+ * @param {string} address
+ */
+function costsByDay(days, currency, address) {
+  const of = (/** @type {DayCost} */ day) => Number(day.costs?.[currency] ?? 0);
+  const shown = (/** @type {number} */ total) => money({ total, currency });
+  const told = (/** @type {DayCost} */ day) => `${day.day}: ${day.costs?.[currency] == null ? "no price known" : shown(of(day))}, ${many(day.runs ?? 0, "run")}`;
+  const most = Math.max(...days.map(of), 1e-9);
+  const sum = days.reduce((all, day) => all + of(day), 0);
+  if (!(sum > 0)) return null;
+  return h("figure.days", h("figcaption", address ? h("a", { href: address }, `Cost by day, ${currency}`) : "Cost by day", h("span.quiet", ` ${shown(sum)} in ${many(days.length, "day")}`)),
+    h("ol", days.map((day) => {
+      const bar = h("span.bar");
+      bar.style.height = `${Math.max(2, (100 * of(day)) / most)}%`;
+      return h("li", { title: told(day) }, bar, h("span.away", told(day)));
+    })));
 }

@@ -2,7 +2,7 @@
 
 /** @import { Me } from "api" */
 
-import { $, fill, h } from "./nodes.js";
+import { $, fill, h, plain } from "./nodes.js";
 
 export const BASE = new URL("..", import.meta.url).pathname.replace(/\/$/, "");
 
@@ -72,14 +72,24 @@ export function stream(path, take, isOver = () => false) {
       on(event);
       if (name === "end") close();
     });
-    source.onerror = () => {
+    source.onerror = async () => {
       if (isClosed) return;
       if (isOver()) {
         close();
         return;
       }
-      online(false);
-      if (source.readyState === EventSource.CLOSED) timer = setTimeout(open, 1000);
+      if (source.readyState !== EventSource.CLOSED) {
+        online(false);
+        return;
+      }
+      // It was refused, and a stream does not say why.
+      const refusal = await api("/api/me").then(() => null, (error) => error);
+      if (isClosed) return;
+      if (refusal?.status === 401) signedOut(refusal);
+      else {
+        online(false);
+        timer = setTimeout(open, 1000);
+      }
     };
   };
   // A browser has six lines to a server for all tabs: one that nobody looks at gives its own back.
@@ -93,12 +103,24 @@ export function stream(path, take, isOver = () => false) {
     isClosed = true;
     clearTimeout(timer);
     document.removeEventListener("visibilitychange", turned);
+    streams.delete(close);
     source.close();
   };
+  streams.add(close);
   document.addEventListener("visibilitychange", turned);
   open();
   return close;
 }
+
+/** Says that nobody is signed in any more, and nothing else. */
+function signedOut(refusal) {
+  for (const close of [...streams]) close();
+  for (const close of closers) close();
+  online(true);
+  trouble($("main"), refusal);
+}
+
+const streams = new Set();
 
 function online(isThere) {
   document.body.classList.toggle("offline", !isThere);
@@ -121,12 +143,22 @@ export const runPath = (id) => `/runs/${encodeURIComponent(id)}`;
 export const local = (path, given, ...children) => h("a", { href: to(path), ...given }, ...children);
 
 export function go(path, { replace = false } = {}) {
-  history[replace ? "replaceState" : "pushState"](null, "", to(path));
-  show();
+  keepPlace();
+  const depth = history.state?.depth ?? 0;
+  history[replace ? "replaceState" : "pushState"]({ depth: replace ? depth : depth + 1 }, "", to(path));
+  return show();
 }
+
+/** Keeps how far the page is scrolled, for when somebody comes back to it. */
+export const keepPlace = () => history.replaceState({ ...history.state, y: scrollY }, "");
+
+/** Whether there is a page of this site to go back to. */
+export const hasBefore = () => (history.state?.depth ?? 0) > 0;
 
 export async function show({ isBack = false } = {}) {
   turn += 1;
+  const isFirst = turn === 1;
+  const field = document.activeElement?.closest("form[role=search]") ? /** @type {HTMLInputElement} */ (document.activeElement).name : "";
   const mine = turn;
   for (const close of closers) close();
   closers = [];
@@ -137,7 +169,7 @@ export async function show({ isBack = false } = {}) {
     query: new URLSearchParams(location.search),
     isThere: () => turn === mine,
     closing: (close) => (turn === mine ? closers.push(close) : close()),
-    title: (text) => (document.title = `${text} · upshot`),
+    title: (text) => (document.title = `${plain(text)} · upshot`),
   };
   for (const link of /** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll("nav a"))) {
     const isHere = link.dataset.at === "/" ? path === "/" || path.startsWith("/runs") : path.startsWith(link.dataset.at);
@@ -153,13 +185,19 @@ export async function show({ isBack = false } = {}) {
         return;
       }
     }
-    fill(main, h("h1", "No such page"), h("p", local("/", null, "To the runs")));
+    page.title("No such page");
+    fill(main, h("h1", "No such page"), h("p", "There is nothing at ", h("code", path), ". ", local("/", null, "To the runs")));
   } catch (error) {
     if (page.isThere()) trouble(main, error);
   } finally {
     if (page.isThere()) {
       main.removeAttribute("aria-busy");
-      if (!isBack) scrollTo(0, 0);
+      scrollTo(0, isBack ? history.state?.y ?? 0 : 0);
+      // The focus was on what is gone: it goes on from the same field, or from the page.
+      const isLost = !document.activeElement || document.activeElement === document.body;
+      const same = field && /** @type {HTMLElement} */ (main.querySelector(`form[role=search] [name="${CSS.escape(field)}"]`));
+      if (isLost && same) same.focus({ preventScroll: true });
+      else if (isLost && !isFirst) main.focus({ preventScroll: true });
     }
   }
 }
