@@ -301,6 +301,11 @@ export interface AgentSpec {
    */
   allow_empty?: boolean;
   /**
+   * Whether an answer that a safety filter cut off is an answer.
+   * @defaultValue `false`
+   */
+  allow_filtered?: boolean;
+  /**
    * `at_tokens`, `keep_last` and `summarise` (the name of a model, or null) as in `Compaction`;
    * null for none.
    */
@@ -884,8 +889,9 @@ export interface Budget {
    */
   scope?: "conversation" | "run";
   /**
-   * What a cost limit does about a model without a price: "refuse" raises Misuse at the start,
-   * "allow" does not count its calls.
+   * What a cost limit does about a model without a price: "refuse" raises Misuse at the start, and
+   * ends the run before the call after a reply without its usage; "allow" does not count such
+   * calls.
    * @defaultValue `"refuse"`
    */
   unpriced?: "allow" | "refuse";
@@ -1416,6 +1422,7 @@ export type ErrorCode =
   | "not_found"
   | "policy_denied"
   | "rate_limit"
+  | "refusal"
   | "server_error"
   | "timeout"
   | "worker_lost"
@@ -1567,6 +1574,7 @@ export type FinishReason =
   | "content_filter"
   | "error"
   | "length"
+  | "refusal"
   | "stop"
   | "tool_use";
 

@@ -135,7 +135,7 @@ async def test_a_last_reply_that_was_cut_short_is_told() -> None:
 async def test_a_cut_reply_with_calls_is_not_the_last() -> None:
     model = Says(measured(None, ADD, finish_reason="length"), measured("3"))
     result = await run(Agent("a", model=model, tools=[add]), "?")
-    assert (result.content, result.warnings) == ("3", ())
+    assert (result.content, [one.code for one in result.warnings]) == ("3", ["truncated"])
 
 
 def test_an_empty_reply_may_be_tried_again() -> None:

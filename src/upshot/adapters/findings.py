@@ -16,7 +16,7 @@ from upshot.contract.forms.flat_form import status_of
 from upshot.contract.message import Message, Reasoning
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.pending import Pending, PendingApproval
-from upshot.contract.result import AgentResult
+from upshot.contract.result import AgentResult, limited_by
 from upshot.contract.tool_calls import ToolCall, ToolOutcome, ToolRecord
 from upshot.contract.usage import Cost, RateLimitState, Usage
 from upshot.native.objects import (
@@ -133,7 +133,7 @@ class Findings:
             cost=self.cost,
             finish_reason=self.finish_reason,
             error=self.error,
-            rate_limit=self.rate_limit,
+            rate_limit=limited_by(self.error, self.rate_limit),
             provider_data=self.provider_data,
             warnings=tuple(self.warnings),
             run_id=self.run_id,

@@ -63,6 +63,7 @@ _ALLOWED = {
     "settings": Allowed("ModelSettings(...)", (ModelSettings,)),
     "retry": Allowed("a Retry", (Retry,)),
     "allow_empty": Allowed("True or False", (bool,)),
+    "allow_filtered": Allowed("True or False", (bool,)),
     "dependencies": Allowed(
         "a function of the RunInfo that makes them; run(dependencies=...) takes a value",
         methods=("__call__",),
@@ -101,6 +102,9 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
         retry: How failed model calls are retried; None means never.
         allow_empty: Whether the model may reply with nothing at all, no text and no call. False
             takes such a reply as a failure, ``empty_reply``.
+        allow_filtered: Whether an answer that a safety filter of the provider cut off is an answer,
+            with a warning. False takes it as a failure, ``content_filter``, and makes none of its
+            calls.
         compaction: When and how older messages are replaced in what the model is sent; None never.
         artifacts: Channels whose messages become artifacts of its results, besides those that a
             call names.
@@ -131,6 +135,7 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
     settings: ModelSettings | None = None
     retry: Retry | None = Retry()
     allow_empty: bool = False
+    allow_filtered: bool = False
     compaction: Compaction | None = None
     artifacts: Iterable[str] = ()
     dependencies: DependencyFactory[Deps] | None = None
@@ -187,6 +192,7 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
             settings=self.settings,
             retry=self.retry,
             allow_empty=self.allow_empty,
+            allow_filtered=self.allow_filtered,
             compaction=None if self.compaction is None else self.compaction.to_json(),
             artifacts=tuple(self.artifacts),
             omitted=tuple(self._omitted()),

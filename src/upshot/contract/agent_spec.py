@@ -205,6 +205,7 @@ class AgentSpec(Root, frozen=True, kw_only=True, metaclass=CheckedMeta):
         settings: Settings of its model calls.
         retry: How failed model calls are retried; None means never.
         allow_empty: Whether the model may reply with nothing at all.
+        allow_filtered: Whether an answer that a safety filter cut off is an answer.
         compaction: ``at_tokens``, ``keep_last`` and ``summarise`` (the name of a model, or null)
             as in ``Compaction``; None for none.
         artifacts: Channels whose messages become artifacts of its results.
@@ -227,6 +228,7 @@ class AgentSpec(Root, frozen=True, kw_only=True, metaclass=CheckedMeta):
     settings: ModelSettings | None = None
     retry: Retry | None = Retry()
     allow_empty: bool = False
+    allow_filtered: bool = False
     compaction: JsonObject | None = None
     artifacts: tuple[str, ...] = ()
     omitted: tuple[str, ...] = ()

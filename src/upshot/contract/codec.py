@@ -17,7 +17,7 @@ from upshot.contract.agent import Agent
 from upshot.contract.agent_spec import AgentCard, AgentSpec
 from upshot.contract.base.checks import json_fault
 from upshot.contract.base.json_values import to_json, to_plain
-from upshot.contract.base.structs import JSON, Json, Local, Root, Tagged
+from upshot.contract.base.structs import JSON, SCHEMA_VERSION, Json, Local, Root, Tagged
 from upshot.contract.events import Event
 from upshot.contract.message import UNKNOWN_TAG, Artifact, Message, MessageList, Part, Unknown
 from upshot.contract.model_calls import ModelResponse, Request
@@ -71,6 +71,10 @@ def encode(value: object) -> bytes:
         # Written as if it were absent, so that a value is written alike before and after decoding.
         value = copy(value)
         force_setattr(value, "local", None)
+    if isinstance(value, Root) and value.schema_version > SCHEMA_VERSION:
+        # Fields of a newer version that were ignored are not there: it is a document of this one.
+        value = copy(value)
+        force_setattr(value, "schema_version", SCHEMA_VERSION)
     try:
         data = to_json(value)
         return to_json(_unfold(value, to_plain(value))) if _UNKNOWN_MARK in data else data

@@ -19,7 +19,7 @@ _RETRYABLE_CODES = frozenset(
 )
 # These fail again, whatever the status says.
 _NEVER_RETRYABLE = frozenset(
-    (ErrorCode.CONTEXT_LENGTH, ErrorCode.CONTENT_FILTER, ErrorCode.INTERNAL)
+    (ErrorCode.CONTEXT_LENGTH, ErrorCode.CONTENT_FILTER, ErrorCode.REFUSAL, ErrorCode.INTERNAL)
 )
 
 

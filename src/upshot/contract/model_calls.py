@@ -45,7 +45,7 @@ from upshot.contract.message import (
 )
 from upshot.contract.settings import ModelSettings
 from upshot.contract.tool_calls import ToolCall, ToolSpec
-from upshot.contract.usage import NO_USAGE, Cost, RateLimitState, Usage
+from upshot.contract.usage import NO_USAGE, Cost, RateLimitState, Usage, measured
 from upshot.errors import Misuse, RunFailed
 
 # Looked up once: replies are made often.
@@ -489,17 +489,22 @@ UNFINISHED = CountedCall(Usage(api_calls=1, unmeasured_calls=1), None, 1)
 def counted(response: ModelResponse) -> CountedCall:
     """How a model call counts, well or not; it is at least one."""
     usage, error = response.usage, response.error
+    cost = response.cost
+    if not usage.input_tokens and usage and not usage.is_measured:
+        # All zeros are unknown, and so is what nothing costs.
+        usage = measured(usage)
+        cost = cost if cost is not None and cost.total else None
     is_told = bool(usage.unmeasured_calls or usage)
     if error is None and usage.api_calls and is_told:
         # Most calls come to this.
-        return CountedCall(usage, response.cost, 1)
+        return CountedCall(usage, cost, 1)
     if error is not None and not usage and ((error.status_code or 0) >= 400 or error.was_unsent):
         # Not sent or turned away, it used nothing: the sums are whole without it.
         return CountedCall(Usage(api_calls=max(1, usage.api_calls)), response.cost, 0)
     if not (usage.api_calls and is_told):
         missing = 0 if is_told else 1
         usage = usage + Usage(api_calls=max(0, 1 - usage.api_calls), unmeasured_calls=missing)
-    return CountedCall(usage, response.cost, 1)
+    return CountedCall(usage, cost, 1)
 
 
 def counted_run(usage: Usage, cost: Cost | None) -> CountedCall:

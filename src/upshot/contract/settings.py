@@ -49,7 +49,8 @@ class Budget(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
         scope: What ``max_cost_usd`` and ``max_tokens`` count: "run" is this run and its child runs,
             "conversation" all runs of its conversation, as the journal has them before each call.
         unpriced: What a cost limit does about a model without a price: "refuse" raises Misuse
-            at the start, "allow" does not count its calls.
+            at the start, and ends the run before the call after a reply without its usage;
+            "allow" does not count such calls.
     """
 
     deadline_s: float | None = None

@@ -243,6 +243,11 @@ class Usage(Value, frozen=True, kw_only=True, dict=True):
     def __bool__(self) -> bool:
         return msgspec.structs.astuple(self)[: len(_COUNTS)] != _UNKNOWN
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether a count is known and not zero: nobody prompts with nothing."""
+        return any(msgspec.structs.astuple(self)[: len(_COUNTS)])
+
     def __add__(self, other: Usage) -> Usage:
         # Written out: this runs for every model call, and a loop takes three times as long.
         return Usage(
@@ -278,6 +283,14 @@ class Usage(Value, frozen=True, kw_only=True, dict=True):
             # Not a field, so that it is neither written nor compared.
             vars(usage)["cost_seen"] = cost
         return usage
+
+
+def measured(usage: Usage | None) -> Usage:
+    """The usage of one call; unknown if it was not reported, or is all zeros."""
+    if usage is not None and usage.is_measured:
+        return usage
+    calls = 1 if usage is None else max(1, usage.api_calls)
+    return Usage(api_calls=calls, unmeasured_calls=calls)
 
 
 # Shared by all runs that used nothing; it is frozen.

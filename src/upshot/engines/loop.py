@@ -119,6 +119,13 @@ _GO_ON = Message(Role.USER, "Your reply was cut off there. Go on.")
 _POINT = "turn"
 
 
+def _calls_told(response: ModelResponse) -> tuple[ToolCall, ...]:
+    """The calls of a failed reply that are told of: those whole enough to be denied."""
+    error = response.error
+    is_filtered = error is not None and error.code == ErrorCode.CONTENT_FILTER
+    return response.tool_calls if is_filtered else ()
+
+
 class LoopEngine:
     """Asks the model, runs the tools that it calls, and asks again, until it answers.
 
@@ -193,8 +200,11 @@ class _Turns:
         Raises:
             Failed: Unless the request was too long and can be made shorter.
         """
-        last = self._board.last_produced()
-        is_shown = last is not None and not last.tool_calls and last.text == reply.content
+        said = [one for one in self._board.produced() if one.role is Role.ASSISTANT]
+        is_shown = bool(said) and (said[-1].text, said[-1].tool_calls) == (
+            reply.content or "",
+            _calls_told(reply),
+        )
         if is_shown or not self._run.may_compact(error):
             self._run.reply = None
             self._fail(reply, error, is_shown=is_shown)
@@ -243,9 +253,11 @@ class _Turns:
         self._board.append(response.to_message())
 
     def _fail(self, response: ModelResponse, error: AgentError, *, is_shown: bool) -> NoReturn:
-        if response.content and not is_shown:
-            # What came before the fault; calls in it are not to be trusted.
-            self._board.append(Message(Role.ASSISTANT, response.content))
+        calls = _calls_told(response)
+        if (response.content or calls) and not is_shown:
+            # What came before the fault. The end of the attempt tells of calls that are not made.
+            said = Message(Role.ASSISTANT, response.content or "", tool_calls=calls)
+            self._board.append(said)
         raise Failed(error)
 
     def _request(self) -> ModelRequest:

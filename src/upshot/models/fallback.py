@@ -19,7 +19,7 @@ from upshot.contract.protocols import Model, StreamItem
 from upshot.contract.usage import Cost, Usage
 from upshot.errors import Misuse
 from upshot.models.registry import missing_key, resolve
-from upshot.models.retry import UNANSWERED, judged, read_stream, reply_or_raise
+from upshot.models.retry import UNANSWERED, judge_answer, judged, read_stream, reply_or_raise
 
 FALLBACK_CODES: Final = frozenset(
     {
@@ -119,8 +119,9 @@ class Fallback:
         yield self._settle(replies)
 
     def _read(self, response: ModelResponse) -> ModelResponse:
-        # Without that code in *on*, the agent decides whether a reply may be empty.
-        return judged(response, allow_empty=ErrorCode.EMPTY_REPLY not in self._on)
+        # Without these codes in *on*, the agent decides whether a reply may be so.
+        response = judged(response, allow_empty=ErrorCode.EMPTY_REPLY not in self._on)
+        return judge_answer(response, allow_filtered=ErrorCode.CONTENT_FILTER not in self._on)
 
     def _goes_on(self, response: ModelResponse) -> bool:
         return response.error is not None and response.error.code in self._on

@@ -18,6 +18,7 @@ from upshot.contract.message import Reasoning, Text
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.protocols import Clock, StreamItem
 from upshot.contract.settings import Retry
+from upshot.contract.tool_calls import ToolCall
 from upshot.contract.usage import Usage
 from upshot.native.objects import find_headers, find_rate_limit
 from upshot.native.returned import client_error
@@ -112,6 +113,56 @@ def judged(response: ModelResponse, *, allow_empty: bool = False) -> ModelRespon
         said = f"the model replied with nothing: no text, no call, no refusal{why}"
         error = AgentError(ErrorCode.EMPTY_REPLY, said, retryable=True)
     return replace(response, error=error)
+
+
+def judge_answer(
+    response: ModelResponse, *, allow_filtered: bool = False, is_typed: bool = False
+) -> ModelResponse:
+    """*response*, with an error if a filter cut it off, or if it refuses a typed answer.
+
+    The text of a refusal becomes its content. A call whose arguments were cut off keeps arguments
+    that are no JSON, so that it is never made.
+
+    Args:
+        response: The reply of a model, judged.
+        allow_filtered: Whether a reply that a filter cut off is an answer.
+        is_typed: Whether the answer has a schema, which a refusal cannot have.
+    """
+    finish = response.finish_reason
+    if response.error is not None:
+        return response
+    if finish is FinishReason.CONTENT_FILTER and not allow_filtered:
+        return replace(response, error=FILTERED)
+    if finish is FinishReason.CONTENT_FILTER or finish is FinishReason.LENGTH:
+        return _without_cut_call(response)
+    refusal = response.refusal
+    if refusal is None:
+        return response
+    if response.content is None:
+        response = replace(response, parts=(*response.parts, Text(refusal)))
+    error = AgentError(ErrorCode.REFUSAL, refusal, origin=Origin.MODEL)
+    return replace(response, finish_reason=FinishReason.REFUSAL, error=error if is_typed else None)
+
+
+FILTERED = AgentError(
+    ErrorCode.CONTENT_FILTER,
+    "the provider's filter cut the reply off: allow_filtered=True takes it as an answer",
+    origin=Origin.MODEL,
+)
+"""The error of a reply that a safety filter cut off."""
+
+
+def _without_cut_call(response: ModelResponse) -> ModelResponse:
+    """*response*; a last call that was cut off before its arguments is no call without any."""
+    last = response.parts[-1] if response.parts else None
+    if not isinstance(last, ToolCall) or last.arguments:
+        return response
+    cut = replace(last, arguments=_CUT_ARGUMENTS)
+    return replace(response, parts=(*response.parts[:-1], cut))
+
+
+# The beginning of an object, as every such text has it that was cut off later.
+_CUT_ARGUMENTS = "{"
 
 
 def _is_empty(response: ModelResponse) -> bool:

@@ -46,7 +46,7 @@ class ReplyLimits(msgspec.Struct, frozen=True):
     """
 
     reply_bytes: int = 64 * 2**20
-    error_bytes: int = 2**20
+    error_bytes: int = 2**16
     line_bytes: int = 16 * 2**20
 
     def __post_init__(self) -> None:

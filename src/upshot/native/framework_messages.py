@@ -20,8 +20,9 @@ from upshot.contract.base.structs import Json, Local
 from upshot.contract.error import AgentError
 from upshot.contract.message import Message, Part, Reasoning, Text
 from upshot.contract.model_calls import ModelResponse
+from upshot.contract.result import limited_by
 from upshot.contract.tool_calls import ToolCall
-from upshot.contract.usage import Cost, Usage
+from upshot.contract.usage import Cost, Usage, measured
 from upshot.native.completion import read_completion
 from upshot.native.objects import (
     as_amount,
@@ -59,12 +60,14 @@ def read_pi_message(message: object) -> ModelResponse:
     )
     answered = find_texts(message, model="responseModel", response_id="responseId")
     usage = _usage(message)
+    error = _error(stop, as_text(look(message, "errorMessage")), provider)
     return ModelResponse(
         parts=tuple(_parts_of(parts, provider)),
         usage=usage,
         cost=_cost(look(message, "usage", "cost")) if usage else None,
         finish_reason=parse_finish_reason(stop),
-        error=_error(stop, as_text(look(message, "errorMessage")), provider),
+        error=error,
+        rate_limit=limited_by(error, None),
         provider_data={**named, **answered},
         local=Local(raw=message),
     )
@@ -182,10 +185,12 @@ def read_smolagents_message(message: object) -> ModelResponse:
 
 def read_smolagents_usage(usage: object) -> Usage:
     """Read a ``TokenUsage``; falsy if it has no figures."""
-    return Usage(
-        input_tokens=as_count(look(usage, "input_tokens")),
-        output_tokens=as_count(look(usage, "output_tokens")),
-        api_calls=1,
+    return measured(
+        Usage(
+            input_tokens=as_count(look(usage, "input_tokens")),
+            output_tokens=as_count(look(usage, "output_tokens")),
+            api_calls=1,
+        )
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from upshot.contract.base.json_values import UnserializableError, clean_text, to_free_json
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.usage import RateLimitState, Usage, to_money
+from upshot.contract.usage import RateLimitState, Usage, measured, to_money
 from upshot.errors import Misuse
 from upshot.wire.chat import CUSTOM_INPUT
 from upshot.wire.headers import Headers, normalize_headers, to_raw_headers
@@ -80,9 +80,7 @@ def find_usage(value: object, *, calls: int = 1, **paths: str) -> Usage:
     """The token counts at these dotted *paths* of *value*; unmeasured if neither side has any."""
     found = {name: as_count(look(value, *path.split("."))) for name, path in paths.items()}
     counts: dict[str, Any] = found
-    if not counts["input_tokens"] and not counts["output_tokens"]:
-        return Usage(api_calls=calls, unmeasured_calls=calls)
-    return Usage(**counts, api_calls=calls)
+    return measured(Usage(**counts, api_calls=calls))
 
 
 def as_json(value: object) -> Json:

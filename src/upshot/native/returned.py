@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 _OURS: Final = __name__.partition(".")[0]
 _NO_FAILURES: Final = (ErrorCode.INTERNAL, ErrorCode.CANCELED)
 _OUTAGES: Final = (ErrorCode.TIMEOUT, ErrorCode.SERVER_ERROR)
+_DOWN: Final = (ErrorCode.SERVER_ERROR, ErrorCode.RATE_LIMIT)
 _FAILED_WORDS: Final = frozenset(map(str, Status)) - {str(Status.COMPLETED)}
 _RESPONSE_KEYS: Final = {"tool_calls", "raw_response"}
 _FORM_KEYS: Final = {*FLAT_KEYS, *_RESPONSE_KEYS, "raw", "success"}
@@ -120,12 +121,22 @@ def read_result(
             return result_of_exception(anything)
         case Mapping():
             fields = cast("Mapping[str, object]", anything)
-            return _read_fields(fields, fields, now, or_data=or_data)
+            return _read_fields(_copied(fields), fields, now, or_data=or_data)
         case _ if _is_record(anything):
             # A user's dataclass with a text in it is data, unless it also has facts of a call.
             return _read_fields(_fields_of(anything), anything, now, or_data=True)
         case _:
             return None
+
+
+def _copied(value: Mapping[str, object]) -> dict[str, object]:
+    """A plain copy, whose methods are those of a dict; empty if the mapping cannot be read."""
+    if isinstance(value, dict):
+        return dict(dict[str, object].items(value))
+    try:
+        return dict(value)
+    except Exception:  # whatever an object of the user does when it is read, there is a result
+        return {}
 
 
 def reports_failure(value: Mapping[Any, object]) -> bool:
@@ -187,7 +198,9 @@ def client_error(exception: BaseException) -> AgentError | None:
         return None
     if error.status_code is None and module in sys.stdlib_module_names:
         is_network = isinstance(exception, OSError | EOFError) or module == "http"
-        return error if is_network and error.code in _OUTAGES else None
+        # Code without a class of its own for it raises a plain exception that says so in words.
+        is_down = type(exception) in (Exception, RuntimeError) and error.code in _DOWN
+        return error if is_down or (is_network and error.code in _OUTAGES) else None
     return error
 
 

@@ -19,12 +19,13 @@ from upshot.contract.base.structs import Local
 from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import BoardChanged, QuestionAsked
 from upshot.contract.message import CUT, MAIN_CHANNEL, Artifact, Message, Part, Text, is_untrusted
-from upshot.contract.model_calls import Request, RequestConfig
+from upshot.contract.model_calls import ModelResponse, Request, RequestConfig
 from upshot.contract.pending import PendingApproval
 from upshot.contract.protocols import Board as BoardRole
 from upshot.contract.result import OUTPUT_VAR, AgentResult
 from upshot.contract.run_control import Compacted
 from upshot.errors import Misuse
+from upshot.models.retry import FILTERED
 from upshot.native.returned import result_of_exception
 from upshot.runs.callbacks import Wait, blame, call, method
 from upshot.runs.ending import COMPLETED, Ending, classify, read_raised, read_returned
@@ -303,12 +304,23 @@ def conclude_board(context: RunContext, error: BaseException | None) -> BaseExce
         return conclude_board(context, error or misuse)
     if context.cut:
         board.extend(Message(Role.ASSISTANT, text, metadata={CUT: True}) for text in context.cut)
+    if error is None and _is_filtered(context):
+        error = Failed(FILTERED)
     if error is None:
         return None
     told = read_raised(error) or error
     if isinstance(told, Signal) and told.said and told.said != board.answer():
         board.append(Message(Role.ASSISTANT, told.said))
     return told
+
+
+def _is_filtered(context: RunContext) -> bool:
+    """Whether an engine took a reply of its own model, which a filter cut off, as an answer."""
+    last = context.state.last_call
+    if last is None or last.finish_reason is not FinishReason.CONTENT_FILTER:
+        return False
+    is_failed = isinstance(last, ModelResponse) and last.error is not None
+    return not is_failed and not context.plan.agent.allow_filtered
 
 
 async def close_calls(context: RunContext, run: Run) -> None:

@@ -67,6 +67,7 @@ class RunBudget:
     tell: Callable[[Usage], None] | None = None
     elsewhere: tuple[int, Decimal] = (0, _ZERO)
     look_elsewhere: Callable[[], Awaitable[None]] | None = None
+    unmeasured_answers: int = 0
     _unpriced: int = 0
     _mark: int = 0
 
@@ -124,7 +125,13 @@ class RunBudget:
 
     def add(self, response: ModelResponse) -> None:
         """Count one model call, well or not."""
-        self._add(counted(response))
+        call = counted(response)
+        self._add(call)
+        if response.error is None and call.cost is None and call.usage.unmeasured_calls:
+            budget: RunBudget | None = self
+            while budget is not None:
+                budget.unmeasured_answers += 1
+                budget = budget._parent
 
     def since_mark(self) -> tuple[Usage, Cost | None]:
         """Usage and cost since the last call of this, or since the start."""
@@ -226,6 +233,14 @@ class RunBudget:
             return _exceeded("tokens", most, tokens, "max_tokens")
         if cap is not None and (money := self._money()) >= cap:
             return _exceeded("cost_usd", float(cap), float(money), "max_cost_usd")
+        if cap is not None and self.unmeasured_answers and self.budget.unpriced == "refuse":
+            return AgentError(
+                ErrorCode.BUDGET_EXCEEDED,
+                f"The budget of {cap} cost_usd cannot be kept: a reply came without its usage. "
+                'Budget(unpriced="allow") does not count such calls.',
+                origin=Origin.LIMIT,
+                details={"dimension": "cost_usd", "limit": float(cap), "used": None},
+            )
         return None if self._parent is None else self._parent.spent_by_children()
 
     @property

@@ -14,7 +14,7 @@ from upshot.contract.error import AgentError
 from upshot.contract.message import Part, ServerToolBlock, Text
 from upshot.contract.model_calls import ModelResponse, ReasoningDelta, TextDelta, ToolCallDelta
 from upshot.contract.tool_calls import ToolCall
-from upshot.contract.usage import Cost, RateLimitState, Usage
+from upshot.contract.usage import Cost, RateLimitState, Usage, measured
 from upshot.errors import Misuse
 from upshot.wire.decoding import as_object
 from upshot.wire.error_classification import classify_error_object
@@ -188,12 +188,13 @@ class ReplyAccumulator(msgspec.Struct):
         """Make the response from all that was read."""
         finish = self._finish()
         error = self.error or self._error_of_finish(finish)
-        usage = self.usage or Usage(api_calls=1, unmeasured_calls=1)
+        usage = measured(self.usage)
         return _make_response(
             parts=tuple(self.parts),
             refusal="".join(self.refusal) or None,
             usage=usage,
-            cost=self.cost,
+            # A charge of nothing for nothing is as unknown as the tokens.
+            cost=self.cost if usage or (self.cost is not None and self.cost.total) else None,
             finish_reason=finish if error is None or finish is _ABORTED else FinishReason.ERROR,
             paused=error is None and self.finish_raw == PAUSED,
             error=error,

@@ -97,7 +97,7 @@ def read_chat(document: JsonObject, reply: ReplyAccumulator) -> None:
 class ChatStream:
     """Reads the chunks of one streamed reply into an accumulator."""
 
-    __slots__ = ("_calls", "_details", "_open", "_reply", "_said")
+    __slots__ = ("_calls", "_details", "_has_choice", "_open", "_reply", "_said")
 
     def __init__(self, reply: ReplyAccumulator) -> None:
         self._reply = reply
@@ -105,10 +105,12 @@ class ChatStream:
         self._details: dict[tuple[object, object], JsonObject] = {}
         self._calls: list[_PartialCall] = []
         self._open: dict[int, int] = {}
+        self._has_choice = False
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
         """Take one chunk and return its deltas."""
         choice = first_sample(document, "choices")
+        self._has_choice = self._has_choice or bool(choice)
         # Some servers send the message so far with each delta: only the delta is read.
         delta = as_object(choice.get("delta"))
         _read_frame(document, choice, delta, self._reply)
@@ -118,6 +120,8 @@ class ChatStream:
 
     def finish(self) -> None:
         """Put thoughts, text and calls into the accumulator."""
+        if self._reply.done and not self._has_choice:
+            self._reply.fail_unreadable("the reply has no choices")
         _add_parts(self._said, list(self._details.values()), self._calls, self._reply)
 
     def _read_delta(self, delta: JsonObject) -> list[StreamEvent]:

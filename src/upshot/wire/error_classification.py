@@ -205,7 +205,7 @@ _RATE_TEXT: Final = _phrases(
 _TIMEOUT_TEXT: Final = _phrases(r"timed[ -]?out", r"\btime-?out\b", r"deadline exceeded")
 
 _SERVER_TEXT: Final = _phrases(
-    r"\b(?:temporarily|service|server|api|model|engine) (?:is )?(?:currently |temporarily )?"
+    r"\b(?:temporarily|service|server|api|model|engine) (?:is )?(?:\w+ )?"
     r"(?:unavailable|overloaded|down|at capacity)\b",
     r"^overloaded\b",
 )

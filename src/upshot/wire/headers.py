@@ -358,6 +358,8 @@ def _pairs(headers: Headers) -> list[tuple[object, object]]:
     items = getattr(headers, "items", None)
     if items is not None:
         return list(cast("Iterable[tuple[object, object]]", items()))
+    if not isinstance(headers, Iterable):
+        return []
     return [
         cast("tuple[object, object]", pair)
         for pair in cast("Iterable[object]", headers)

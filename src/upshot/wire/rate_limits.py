@@ -102,7 +102,18 @@ def build_rate_limit_state(
         The state; ``limited`` if a window is exhausted. Never raises.
     """
     layout, values = _lay_out(headers)
-    return _read_state(layout, values, time.time() if now is None else now, retry_after)
+    wait = to_amount(retry_after)
+    return _read_state(layout, values, time.time() if now is None else now, wait)
+
+
+def to_amount(value: object) -> float | None:
+    """*value* as seconds, also a text of them; None if it is neither."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
 
 
 def find_rate_limit_state(

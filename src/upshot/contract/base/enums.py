@@ -80,7 +80,8 @@ class FinishReason(ClosedWord):
         LENGTH: The token limit was reached; the answer is cut off.
         TOOL_USE: It wants tools to be called.
         ERROR: The provider failed.
-        CONTENT_FILTER: The provider withheld the answer.
+        CONTENT_FILTER: A filter of the provider held the answer back, or cut it off.
+        REFUSAL: The model refused; the content is its refusal.
         ABORTED: The reply broke off.
     """
 
@@ -89,6 +90,7 @@ class FinishReason(ClosedWord):
     TOOL_USE = "tool_use"
     ERROR = "error"
     CONTENT_FILTER = "content_filter"
+    REFUSAL = "refusal"
     ABORTED = "aborted"
 
 
@@ -154,6 +156,7 @@ class ErrorCode(OpenWord):
     POLICY_DENIED = "policy_denied"
     NOT_AVAILABLE = "not_available"
     EMPTY_REPLY = "empty_reply"
+    REFUSAL = "refusal"
     WORKER_LOST = "worker_lost"
 
 
@@ -252,7 +255,8 @@ if TYPE_CHECKING:
         Effect, Effect | Literal["read", "write", "destructive", "none", "applied", "unknown"]
     ]
     FinishReasonWord: TypeAlias = (
-        FinishReason | Literal["stop", "length", "tool_use", "error", "content_filter", "aborted"]
+        FinishReason
+        | Literal["stop", "length", "tool_use", "error", "content_filter", "refusal", "aborted"]
     )
     FinishReasonField: TypeAlias = WordField[FinishReason | None, FinishReasonWord | None]
     RoleWord: TypeAlias = Role | Literal["system", "user", "assistant", "tool"]

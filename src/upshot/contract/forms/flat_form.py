@@ -15,7 +15,7 @@ from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.codec import decode, encode
 from upshot.contract.error import AgentError, RunWarning, is_retryable
 from upshot.contract.result import FLAT_KEYS, AgentResult, limited_by, to_flat_form
-from upshot.contract.usage import Cost, RateLimitState, Usage, complete_rate_limit
+from upshot.contract.usage import Cost, RateLimitState, Usage, complete_rate_limit, measured
 from upshot.errors import Misuse
 
 _EXAMPLE = 'from_contract({"content": ..., "usage": ...})'
@@ -76,7 +76,7 @@ def from_contract(data: Mapping[str, object], *, now: float | None = None) -> Ag
         status=status_of(error),
         output=form.get("output", form.get("content")),
         content=_read(str, form, "content"),
-        usage=_read(Usage, form, "usage") or Usage(),
+        usage=_read_usage(form),
         cost=_read_cost(form),
         error=error,
         rate_limit=limits_of(limits, error, now=now),
@@ -94,6 +94,14 @@ def _read(form: type[V], data: Mapping[str, object], key: str) -> V | None:
         return decode(encode(_without_nulls(value)), form)
     except Misuse as problem:
         raise Misuse(f"{key} of this contract dict has the wrong form: {problem}") from problem
+
+
+def _read_usage(form: Mapping[str, object]) -> Usage:
+    usage = _read(Usage, form, "usage")
+    if usage is None:
+        return Usage()
+    # Nobody prompts with nothing, so that all zeros are unknown.
+    return measured(usage) if usage and not usage.is_measured else usage
 
 
 def _read_object(data: Mapping[str, object], key: str) -> JsonObject:

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from functools import partial
-from typing import Any, NoReturn, TypedDict
+from typing import Any, Final, NoReturn, TypedDict
 
 import msgspec
 
@@ -28,7 +28,7 @@ from upshot.contract.protocols import Clock, Model, StreamItem
 from upshot.contract.run_control import Interrupt
 from upshot.contract.settings import Retry
 from upshot.contract.usage import Usage
-from upshot.models.retry import call_with_retry, reply_of, stream_with_retry
+from upshot.models.retry import call_with_retry, judge_answer, reply_of, stream_with_retry
 from upshot.runs.budget import money_of, tokens_of
 from upshot.runs.callbacks import blame, raised
 from upshot.runs.engine_api.exceptions import Failed, Interrupted
@@ -131,6 +131,11 @@ async def call_model(
     else:
         response = context.recording.reply(name, step)
     budget.add(response)
+    response = judge_answer(
+        response,
+        allow_filtered=context.plan.agent.allow_filtered,
+        is_typed=request.output_schema is not None,
+    )
     recorder.emit(
         ModelReplied(
             model=name,
@@ -218,8 +223,17 @@ _NOT_CACHED = (
     "caching was asked for, and the provider reads all of the request anew, since something that "
     "it begins with is another than in the one before"
 )
-# What is told of a reply that ended at the limit.
-_TRUNCATED = "the reply was cut off at the limit on tokens: raise ModelSettings(max_tokens=)"
+# The warning of a reply that was cut off, by how it ended.
+_CUT_REPLIES: Final = {
+    FinishReason.LENGTH: (
+        "truncated",
+        "the reply was cut off at the limit on tokens: raise ModelSettings(max_tokens=)",
+    ),
+    FinishReason.CONTENT_FILTER: (
+        "filtered",
+        "the provider's filter cut the reply off, and allow_filtered=True takes it as an answer",
+    ),
+}
 
 
 def _warn_of_reply(
@@ -236,11 +250,10 @@ def _warn_of_reply(
     if response.refusal:
         refused = response.refusal
         context.recorder.warn(RunWarning(code="refusal", message=refused, origin=Origin.MODEL))
-    if response.finish_reason is not FinishReason.LENGTH or response.error is not None:
-        return
-    # With calls it is not the last: the model hears of those that were cut from their outcomes.
-    if not response.tool_calls:
-        context.recorder.warn(RunWarning(code="truncated", message=_TRUNCATED, origin=Origin.MODEL))
+    finish = response.finish_reason
+    if response.error is None and finish is not None and finish in _CUT_REPLIES:
+        code, message = _CUT_REPLIES[finish]
+        context.recorder.warn(RunWarning(code=code, message=message, origin=Origin.MODEL))
 
 
 def _warn_of_left_out(context: RunContext, request: ModelRequest, provider: str) -> None:

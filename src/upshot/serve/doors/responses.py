@@ -500,7 +500,9 @@ def _outcome_of(run: RunSummary, result: AgentResult[Json] | None) -> JsonObject
         status = "completed"
     elif result.status == Status.COMPLETED and result.finish_reason == FinishReason.LENGTH:
         status, cut = "incomplete", "max_output_tokens"
-    elif result.error is not None and result.error.code == ErrorCode.CONTENT_FILTER:
+    elif (
+        result.status == Status.COMPLETED and result.finish_reason == FinishReason.CONTENT_FILTER
+    ) or (result.error is not None and result.error.code == ErrorCode.CONTENT_FILTER):
         status, cut = "incomplete", "content_filter"
     else:
         status = _STATUS.get(result.status, "failed")

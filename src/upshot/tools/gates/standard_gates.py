@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TypeAlias, cast
 from weakref import WeakKeyDictionary
@@ -87,7 +88,7 @@ class Repair:
 
     async def _answer(self, call: CallState, refused: Refused) -> str:
         asked, secrets = _question(call, refused), self._secrets
-        if len(asked) > _MAX_REPAIR_CHARS:
+        if len(asked) > _MAX_REPAIR_CHARS or _is_cut(call.call.arguments):
             return ""
         if secrets is not None and secrets.mask_text(asked) != asked:
             return ""
@@ -114,6 +115,19 @@ def _question(call: CallState, refused: Refused) -> str:
         "faults": refused.details,
     }
     return msgspec.json.encode(told).decode()
+
+
+def _is_cut(arguments: str | JsonObject) -> bool:
+    """Whether they end in the middle, so that a model would have to invent the rest."""
+    if not isinstance(arguments, str):
+        return False
+    try:
+        json.loads(arguments)
+    except json.JSONDecodeError as error:
+        return error.msg.startswith("Unterminated") or error.pos >= len(arguments.rstrip())
+    except RecursionError:
+        return True
+    return False
 
 
 def _json_in(text: str) -> str:
