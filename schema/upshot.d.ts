@@ -927,6 +927,11 @@ export interface Checkpoint {
   timestamp?: Moment | null;
   /** When the run first started; kept when it is resumed. */
   original_started_at?: Moment | null;
+  /**
+   * The agent that worked on the run; "" if that is not known.
+   * @defaultValue `""`
+   */
+  agent_id?: string;
   /** The version of the payload's form; checked when it is read. */
   spec_version: string;
 }

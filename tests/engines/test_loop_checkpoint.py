@@ -135,3 +135,13 @@ async def test_no_checkpoint_is_made_for_a_host_that_keeps_none() -> None:
     journal = MemoryJournal()
     done = await run(Agent("g", engine=graph()), "Go.", journal=journal, host=object())
     assert "checkpoint_saved" not in kinds(await log_of(journal, done.run_id))
+
+
+async def test_a_checkpoint_of_another_agent_is_misuse() -> None:
+    keeper = Keeper()
+    model = ScriptedModel([ToolCall("1", "look"), "Done."])
+    await run(LOOKER, "Go.", model=model, host=keeper)
+    assert keeper.points[0].agent_id == LOOKER.id
+    other = Agent("other", model=ScriptedModel(["Done."]))
+    with pytest.raises(Misuse, match="the checkpoint is of agent 'a', and the run is for 'other'"):
+        await run(other, "Go.", resume_from=keeper.points[0])

@@ -417,3 +417,26 @@ async def test_one_call_that_raises_is_the_only_one_lost(*, name: str, is_async:
     result = await run(Agent("a", model=model), "?", host=Looker())
     assert len(told) > 1
     assert [one.code for one in result.warnings] == ["host_failed"]
+
+
+async def test_an_engine_reaches_what_else_the_users_host_has() -> None:
+    class Desk:
+        name = "front"
+
+        async def look_up(self, order: int) -> str:
+            return f"order {order}"
+
+    async def work(run: Any, host: Any, board: Any) -> str:
+        assert not hasattr(host, "_secret")
+        assert not hasattr(host, "nothing_like_it")
+        return f"{host.name}: {await host.look_up(7)}"
+
+    result = await run(Agent("a", engine=Do(work)), "?", host=Desk())
+    assert result.output == "front: order 7"
+
+
+async def test_without_a_host_there_is_nothing_else_to_reach() -> None:
+    async def work(run: Any, host: Any, board: Any) -> str:
+        return str(hasattr(host, "look_up"))
+
+    assert (await run(Agent("a", engine=Do(work)), "?")).output == "False"

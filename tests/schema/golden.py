@@ -385,6 +385,7 @@ GOLDEN: dict[str, Any] = {
         payload={"next": "ship"},
         timestamp=START,
         original_started_at=START,
+        agent_id="shop",
     ),
     "message.assistant": ASSISTANT,
     "message.paused": SEARCHED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from upshot.contract.base.structs import (
     ArgumentsMeta,
@@ -110,7 +110,10 @@ class RunInfo(Value, frozen=True):
 HANDOFF_STATE_KEY = "handoff"
 HANDOFF_FINALIZE_REASON = "handoff:"
 
-HandoffFilter: TypeAlias = Callable[[RunInfo, object], Awaitable[bool] | bool]
+HandoffFilter: TypeAlias = (
+    Callable[[RunInfo, object], Awaitable[bool] | bool]
+    | Callable[[RunInfo, object, Any], Awaitable[bool] | bool]
+)
 HandoffHook: TypeAlias = Callable[[RunInfo, "HandoffEvent"], Awaitable[None] | None]
 
 
@@ -137,11 +140,11 @@ class Handoff(metaclass=ArgumentsMeta):
     """An agent that a request may be handed to.
 
     Attributes:
-        to_agent_id: Its id; "" if the host chooses the agent by the note.
+        to_agent_id: Its id.
         description: When to hand over, for the model.
         tool_name: The tool's name; None derives one from the id.
-        filter: Called with the run's identity and its board; False hides the hand-off.
-            Sync or async.
+        filter: Called with the run's identity and its board, and with the dependencies of the run
+            if it has a third parameter without a default; False hides the hand-off. Sync or async.
         on_invoke: Called with the identity and the event, sync or async, before the
             hand-off takes effect; an exception fails the call, and there is no hand-off.
         history: Whether the next agent gets the messages so far.
@@ -160,8 +163,7 @@ class Handoff(metaclass=ArgumentsMeta):
     def __post_init__(self) -> None:
         given = cast("dict[str, object]", vars(self))
         agent_id = given["to_agent_id"]
-        # An empty id names no agent; its tool is called transfer_to_unknown.
-        if not isinstance(agent_id, str) or (agent_id and not agent_id.strip()):
+        if not isinstance(agent_id, str) or not agent_id.strip():
             raise Misuse(f"a hand-off goes to an agent's id, not {_shown(agent_id)}")
         for name in ("description", "tool_name"):
             if not isinstance(given[name], str | None):

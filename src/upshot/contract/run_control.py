@@ -89,6 +89,7 @@ class Checkpoint(_Point, frozen=True, kw_only=True):
         attributes: The run's attributes.
         timestamp: When it was taken.
         original_started_at: When the run first started; kept when it is resumed.
+        agent_id: The agent that worked on the run; "" if that is not known.
         spec_version: The version of the payload's form; checked when it is read.
     """
 
@@ -97,6 +98,7 @@ class Checkpoint(_Point, frozen=True, kw_only=True):
     attributes: JsonObject = {}
     timestamp: Moment | None = None
     original_started_at: Moment | None = None
+    agent_id: str = ""
     spec_version: str = written(SPEC_VERSION)
 
     def __post_init__(self) -> None:

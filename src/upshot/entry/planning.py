@@ -218,7 +218,7 @@ async def _plan(
     model = _model(agent, engine, options)
     budget = options.get("budget") or agent.budget or USUAL_BUDGET
     _check_models(engine, model)
-    await check_checkpoint(options.get("resume_from"), engine)
+    await check_checkpoint(options.get("resume_from"), engine, agent.id)
     near, parent, hidden = _near_parent(), _parent(), secrets_of(options)
     history, taint = history_of(request, options)
     request, attributes = _inherited(request, options, parent)

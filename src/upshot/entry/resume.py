@@ -211,10 +211,19 @@ def _cancelled(call: ToolCall) -> Message:
     )
 
 
-async def check_checkpoint(checkpoint: Checkpoint | None, engine: Engine) -> None:
-    """Ask an engine whether it can begin at a checkpoint."""
+async def check_checkpoint(checkpoint: Checkpoint | None, engine: Engine, agent_id: str) -> None:
+    """See that a checkpoint is of this agent, and ask its engine whether it can begin there.
+
+    Raises:
+        Misuse: It is of another agent, or the engine cannot.
+    """
     if checkpoint is None:
         return
+    if checkpoint.agent_id and checkpoint.agent_id != agent_id:
+        raise Misuse(
+            f"the checkpoint is of agent {checkpoint.agent_id!r}, and the run is for {agent_id!r}: "
+            "give the agent that made it"
+        )
     name = type(engine).__name__
     if checkpoint.spec_version != SPEC_VERSION:
         raise Misuse(

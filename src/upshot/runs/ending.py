@@ -94,8 +94,8 @@ def classify(
         case Failed(error=error) if interrupt and _is_of_interrupted_run(error):
             # A run inside was stopped by the same wish.
             return _interrupted(interrupt, exception)
-        case Failed(error=error):
-            return Ending(status=Status.FAILED, error=error, exception=exception)
+        case Failed(error=error, raised=raised):
+            return Ending(status=Status.FAILED, error=error, exception=raised or exception)
         case JournalError():
             error = AgentError(
                 ErrorCode.INTERNAL, str(exception), type="JournalError", origin=Origin.JOURNAL

@@ -333,7 +333,9 @@ class RunContext:
     def handoffs(self) -> Handoffs:
         """Those that the run may make."""
         if self._handoffs is None:
-            self._handoffs = Handoffs(self.plan.handoffs, self.info, self.recorder)
+            self._handoffs = Handoffs(
+                self.plan.handoffs, self.info, self.recorder, self.dependencies
+            )
         return self._handoffs
 
     def link(self, *, is_hooks: bool = False) -> ParentLink:

@@ -461,10 +461,33 @@ async def test_a_hook_that_equals_another_is_called_itself() -> None:
         assert hook.told == [f"{result.run_id} to tech"]
 
 
-async def test_a_hand_off_to_nobody_in_particular_is_taken() -> None:
-    call = ToolCall("h1", "transfer_to_unknown", {"note": "whoever knows"})
-    result = await handed_over(call, agent=Agent("triage", handoffs=[Handoff("")]))
-    assert (result.handoff.to_agent_id, result.handoff.note) == ("", "whoever knows")
-    assert result.state["finalize_reason"] == "handoff:"
-    (offered,) = handoff_tools([Handoff("")])
-    assert offered.description == "Hand the request over."
+@pytest.mark.parametrize("nobody", ["", " "])
+def test_a_hand_off_to_nobody_is_misuse(nobody: str) -> None:
+    with pytest.raises(Misuse, match="goes to an agent's id"):
+        Handoff(nobody)
+
+
+def _plain(info: Any, board: Any, given: Any) -> bool:
+    return given == "open"
+
+
+async def _async(info: Any, board: Any, given: Any) -> bool:
+    return given == "open"
+
+
+@pytest.mark.parametrize("asked", [_plain, _async])
+@pytest.mark.parametrize(("given", "shown"), [("open", True), ("closed", False)])
+async def test_a_filter_with_a_third_parameter_sees_the_dependencies(
+    asked: Any, given: str, shown: bool
+) -> None:
+    model = ScriptedModel(["Hi."])
+    agent = Agent("triage", model=model, handoffs=[Handoff("tech", filter=asked)])
+    await run(agent, "?", dependencies=given)
+    assert [tool.name for tool in model.calls[0].tools] == ["transfer_to_tech"] * shown
+
+
+async def test_a_filter_whose_third_parameter_has_a_default_keeps_it() -> None:
+    model = ScriptedModel(["Hi."])
+    handoff = Handoff("tech", filter=lambda info, board, given="own": given == "own")
+    await run(Agent("triage", model=model, handoffs=[handoff]), "?", dependencies="other")
+    assert [tool.name for tool in model.calls[0].tools] == ["transfer_to_tech"]

@@ -271,6 +271,7 @@ async def test_a_decider_that_breaks_before_the_model_fails_closed(answer: Any) 
     result = await run(Agent("a", model=model), "?", deciders=[Broken()])
     assert result.error is not None
     assert (result.error.code, model.calls) == ("hook_failed", [])
+    assert type(result.raw).__name__ == result.error.type
 
 
 # -- revise

@@ -26,9 +26,11 @@ class Signal(Exception):
     Attributes:
         said: What the agent said that ended so, whose text is on no board yet; the run keeps it.
         result: What it was read from, for the facts of its last call; None where code raised it.
+        raised: What a hook raised that ends the run so, for the result's ``raw``.
     """
 
     said: str = ""
+    raised: Exception | None = None
     result: AgentResult[Any] | None = None
 
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime
 from enum import Enum
 from functools import cached_property, partial
-from typing import Any, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 import msgspec
 
@@ -164,6 +164,10 @@ _KNOWN = frozenset[type](get_args(Event)) - {Unknown}
 class RunHost:
     """The host that an engine gets: never fails a run, logs what must be durable.
 
+    What it does not have itself is that of the user's host, so that an engine that was written for
+    a host reaches its other methods and attributes. They are called as they are: a raise is the
+    engine's, and nothing is logged.
+
     Args:
         context: Of the run; the user's host in its plan is any object with some of the methods of
             ``Host``.
@@ -191,6 +195,14 @@ class RunHost:
         self._usage = self._audience_of("report_usage")
         if self._audience is not None:
             self._recorder.watch(self._audience.tell)
+
+    if not TYPE_CHECKING:  # A mistyped name is still found where the class is known.
+
+        def __getattr__(self, name: str) -> Any:
+            user = None if name.startswith("_") else self._user
+            if user is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            return getattr(user, name)
 
     @cached_property
     def _reports(self) -> dict[int, int]:
@@ -406,7 +418,7 @@ class RunHost:
     async def checkpoint(self, checkpoint: Checkpoint) -> None:
         """Name this point of the log; the user's host gets the whole checkpoint.
 
-        What it does not say is filled in: when it was taken, when the run began, and the
+        What it does not say is filled in: when it was taken, when the run began, the agent, and the
         attributes of the run. Its payload is as the engine gave it; the log has it as JSON.
 
         Raises:
@@ -448,6 +460,7 @@ class RunHost:
             attributes=point.attributes or dict(self._run.attributes),
             timestamp=point.timestamp or self._context.plan.clock.now(),
             original_started_at=point.original_started_at or self._run.started_at,
+            agent_id=point.agent_id or self._context.info.agent_id,
         )
 
     def report_usage(self, delta: ModelResponse | Usage) -> Awaitable[None]:

@@ -50,7 +50,9 @@ def handoff_tools(
     found = handoffs_of(Agent[Any]("handoffs", handoffs=tuple(handoffs)))
     if request is not None:
         info, board = _before(request)
-        found = tuple(one for one in found if is_shown(one, info, board, _ignore))
+        link = current_run.get()
+        given = None if link is None else link.context.dependencies
+        found = tuple(one for one in found if is_shown(one, info, board, _ignore, given))
     return tuple(map(_tool_of, found))
 
 
@@ -106,10 +108,9 @@ def _made_of(same: _Same) -> Tool:
     # One without a hook touches nothing outside: cut off by the end of its process, it is made
     # again. A second one in a turn is told that it is superseded, and not that it was done already.
     is_bare = handoff.on_invoke is None
-    whom = f" to {handoff.to_agent_id}" if handoff.to_agent_id else ""
     return Tool.from_schema(
         tool_name_of(handoff),
-        handoff.description or f"Hand the request over{whom}.",
+        handoff.description or f"Hand the request over to {handoff.to_agent_id}.",
         _PARAMETERS,
         _Transfer(handoff).hand_over,
         effect="write",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Container
 
 from upshot.contract.agent_spec import Handoff, HandoffEvent, RunInfo, handoff_tool_name
@@ -17,6 +18,8 @@ from upshot.tools.call_state import CallState
 from upshot.tools.definition.tool_error import ToolError
 from upshot.tools.gates.pipeline import Denial
 
+_BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
 
 class Handoffs:
     """The hand-offs of one run: which are on offer, and which one was taken.
@@ -25,15 +28,23 @@ class Handoffs:
         handoffs: Those that the agent may make.
         info: The run.
         recorder: Its log, which keeps the one that was taken; filters see the board of its state.
+        dependencies: What the run's tools are given, for filters that ask for it.
 
     Attributes:
         info: As given.
     """
 
-    def __init__(self, handoffs: tuple[Handoff, ...], info: RunInfo, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        handoffs: tuple[Handoff, ...],
+        info: RunInfo,
+        recorder: Recorder,
+        dependencies: object = None,
+    ) -> None:
         self.info = info
         self._by_tool = {tool_name_of(handoff): handoff for handoff in handoffs}
         self._recorder = recorder
+        self._dependencies = dependencies
         # Their filters raised, which is told once.
         self._broken: list[Handoff] = []
         # What async filters said when they were asked last; before that they hide.
@@ -52,9 +63,10 @@ class Handoffs:
         for name, handoff in self._by_tool.items():
             if handoff.filter is not None and is_async(handoff.filter):
                 try:
-                    self._said[name] = bool(
-                        await call(handoff.filter, self.info, self._recorder.state.board)
+                    given = _given(
+                        handoff.filter, self.info, self._recorder.state.board, self._dependencies
                     )
+                    self._said[name] = bool(await call(handoff.filter, *given))
                 except Exception as error:
                     # A broken filter hides its hand-off: what nobody allowed is not done.
                     self._said[name] = False
@@ -97,7 +109,8 @@ class Handoffs:
     def _is_shown(self, handoff: Handoff) -> bool:
         if handoff.filter is not None and is_async(handoff.filter):
             return self._said.get(tool_name_of(handoff), False)
-        return is_shown(handoff, self.info, self._recorder.state.board, self._hide)
+        board = self._recorder.state.board
+        return is_shown(handoff, self.info, board, self._hide, self._dependencies)
 
     def _hide(self, handoff: Handoff, error: Exception) -> None:
         if handoff in self._broken:
@@ -140,6 +153,7 @@ def is_shown(
     info: RunInfo,
     board: Board,
     on_failure: Callable[[Handoff, Exception], None],
+    dependencies: object = None,
 ) -> bool:
     """Whether the filter of *handoff* shows it; one that raises hides it."""
     if handoff.filter is None:
@@ -150,8 +164,22 @@ def is_shown(
             "for it here: make it a plain function"
         )
     try:
-        return bool(answer_at_once(handoff.filter, info, board))
+        given = _given(handoff.filter, info, board, dependencies)
+        return bool(answer_at_once(handoff.filter, *given))
     except Exception as error:
         # A broken filter hides its hand-off: what nobody allowed is not done.
         on_failure(handoff, error)
         return False
+
+
+def _given(
+    asked: Callable[..., object], info: RunInfo, board: Board, dependencies: object
+) -> tuple[object, ...]:
+    """What a filter is called with: a third parameter without a default takes the dependencies."""
+    try:
+        parameters = inspect.signature(asked).parameters.values()
+    except (TypeError, ValueError):
+        # Written in C, it has none that can be read.
+        return info, board
+    needed = [one for one in parameters if one.kind in _BY_PLACE and one.default is one.empty]
+    return (info, board, dependencies) if len(needed) > len((info, board)) else (info, board)

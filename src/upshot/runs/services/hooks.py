@@ -158,8 +158,11 @@ async def before_model(
                 raise TypeError(f"it gave {_kind(changed)}, not a ModelRequest")
         except Exception as error:
             # Deciders fail closed: nothing is sent that a broken one has not seen.
-            who = f"{type(decider).__name__}.before_model"
-            raise Failed(_fault(context, who, error)) from error
+            failed = Failed(_fault(context, f"{type(decider).__name__}.before_model", error))
+            # As of before_finalize: what the decider raised, without the way through the run.
+            forget_way(error, __file__, call.__code__.co_filename)
+            failed.raised = error
+            raise failed from error
         finally:
             _asked.reset(token)
         request = changed or request
