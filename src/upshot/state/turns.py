@@ -33,7 +33,8 @@ from upshot.state.stored_events import read_event, used_in
 
 _PREPARED = -1
 _MAX_KEPT = 32
-_SNAPSHOT_TURNS = 32
+BLOCK_TURNS = 8
+"""Of so many turns it is stored at once what they came to."""
 # What is called with the events of one log before they are folded.
 Lift: TypeAlias = Callable[[Event], Event]
 _NOT_READ = (Effect.WRITE, Effect.DESTRUCTIVE)
@@ -129,25 +130,27 @@ def folded(events: Iterable[Event], read: Lift | None = None) -> RunState:
     return state
 
 
-class TurnsSnapshot(msgspec.Struct, frozen=True):
-    """Committed turns as they were once, so that their logs need not be read again.
+class TurnsBlock(msgspec.Struct, frozen=True):
+    """What some committed turns, as many in each block, added to the blocks before them; it is
+    stored so that their logs need not be read again.
 
     Attributes:
-        run_ids: See ``CommittedTurns``; by these it is known whether it still holds.
-        messages: Those that a turn began with, anew after each compaction; the last are now.
-        asked: See there.
-        tokens: See there.
-        told: See there.
-        taint: See there.
-        ends: How many messages there were after each turn, and in which list of them.
-        digest: Of the messages.
+        run_ids: The runs of these turns; by these it is known whether it still holds.
+        messages: Those that were added to the list so far, and the lists that were begun since,
+            one with each compaction; the last one is continued by the next block.
+        asked: What users asked in these turns; see ``CommittedTurns``.
+        tokens: As it was after them; see there.
+        told: The calls that these turns told of.
+        taint: As it was after them.
+        ends: How many messages there were after each turn, and in which of the lists.
+        digest: Of the messages after them.
     """
 
     run_ids: list[str]
     messages: list[list[Message]]
     asked: tuple[tuple[int, Message], ...]
     tokens: int | None
-    told: set[tuple[str, str]]
+    told: list[tuple[str, str]]
     taint: TaintOrigin | None
     ends: list[tuple[int, int]]
     digest: str
@@ -179,34 +182,49 @@ class CommittedTurns:
         self.taint: TaintOrigin | None = None
         self._ends: list[tuple[list[Message], int]] = [(self.messages, 0)]
         self._digest = ""
-        self._stored = 0
+        self._blocks: dict[int, TurnsBlock] = {}
+        self._close_block()
 
-    def restore(self, snapshot: TurnsSnapshot) -> None:
-        """Take the turns of a snapshot that was stored."""
-        self.run_ids, self.messages = snapshot.run_ids, snapshot.messages[-1]
-        self.asked, self.tokens = snapshot.asked, snapshot.tokens
-        self.told, self.taint = snapshot.told, snapshot.taint
-        ends = [(0, 0), *snapshot.ends]
-        self._ends = [(snapshot.messages[place], count) for place, count in ends]
-        self._digest, self._stored = snapshot.digest, self.revision
+    def restore(self, blocks: Iterable[TurnsBlock]) -> None:
+        """Take the turns of the blocks that were stored, from the first on."""
+        for block in blocks:
+            self.run_ids += block.run_ids
+            self.messages += block.messages[0]
+            lists = [self.messages, *block.messages[1:]]
+            self._ends += [(lists[place], count) for place, count in block.ends]
+            self.messages = lists[-1]
+            self.asked, self.tokens = self.asked + block.asked, block.tokens
+            self.told.update(block.told)
+            self.taint, self._digest = block.taint, block.digest
+        self._close_block()
 
-    def snapshot(self) -> TurnsSnapshot | None:
-        """What is to be stored now, None while little has come since the last one."""
-        if self.revision < self._stored + _SNAPSHOT_TURNS:
-            return None
-        self._stored = self.revision
-        lists = [*{id(said): said for said, _ in self._ends}.values()]
-        places = {id(said): place for place, said in enumerate(lists)}
-        return TurnsSnapshot(
-            run_ids=self.run_ids,
-            messages=lists,
-            asked=self.asked,
+    def pop_blocks(self) -> dict[int, TurnsBlock]:
+        """Return the blocks that were filled and are not stored yet, by their numbers from 0."""
+        blocks, self._blocks = self._blocks, {}
+        return blocks
+
+    def _close_block(self) -> None:
+        """Let the next block begin after what is there."""
+        self._runs_before, self._asked_before = len(self.run_ids), len(self.asked)
+        self._told_before, self._revision_before = set(self.told), self.revision
+
+    def _fill_block(self) -> None:
+        """Keep what came since the last block as one, to be stored."""
+        (current, known), *ends = self._ends[self._revision_before :]
+        counts = {id(said): (said, count) for said, count in [(current, known), *ends]}
+        places = {key: place for place, key in enumerate(counts)}
+        (said, count), *begun = counts.values()
+        self._blocks[self.revision // BLOCK_TURNS - 1] = TurnsBlock(
+            run_ids=self.run_ids[self._runs_before :],
+            messages=[said[known:count], *(other[:most] for other, most in begun)],
+            asked=self.asked[self._asked_before :],
             tokens=self.tokens,
-            told=self.told,
+            told=sorted(self.told - self._told_before),
             taint=self.taint,
-            ends=[(places[id(said)], count) for said, count in self._ends[1:]],
+            ends=[(places[id(said)], count) for said, count in ends],
             digest=self._digest,
         )
+        self._close_block()
 
     @property
     def revision(self) -> int:
@@ -250,6 +268,8 @@ class CommittedTurns:
             self.messages = compacted.sent(self.messages)
             self._digest = digest_of_messages(self.messages)
         self._ends.append((self.messages, len(self.messages)))
+        if not self.revision % BLOCK_TURNS:
+            self._fill_block()
 
     def _is_board_of(self, state: RunState, known: int) -> bool:
         """Whether the messages are those of a run's board, so that it says what replaces them.

@@ -65,7 +65,7 @@ from upshot.journal.watching import POLL_S, of_run, run_of
 from upshot.state.child_runs import origins_of
 
 T = TypeVar("T")
-_CONTENT = "runs events artifacts snapshots wishes inbox notes submissions pieces"
+_CONTENT = "runs events artifacts turn_blocks wishes inbox notes submissions pieces"
 _VACUUM = f"VACUUM {', '.join(f'upshot.{table}' for table in _CONTENT.split(' '))}"
 
 

@@ -112,10 +112,12 @@ STEPS: tuple[tuple[str, ...], ...] = (
         "CREATE INDEX artifacts_of_run ON upshot.artifacts (run_id)",
         # What others want of a run; its holder takes it into the log.
         # Of conversations; a cache, which may be thrown away.
-        """CREATE TABLE upshot.snapshots (
-            context_id text COLLATE "C" PRIMARY KEY,
+        """CREATE TABLE upshot.turn_blocks (
+            context_id text COLLATE "C" NOT NULL,
+            number bigint NOT NULL,
             body bytea NOT NULL,
-            crc bigint NOT NULL
+            crc bigint NOT NULL,
+            PRIMARY KEY (context_id, number)
         )""",
         """CREATE TABLE upshot.wishes (
             run_id text COLLATE "C" NOT NULL,

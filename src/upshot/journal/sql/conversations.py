@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from upshot.contract.codec import decode, encode
 from upshot.contract.conversation import ConversationSummary
@@ -27,7 +27,7 @@ from upshot.state.turns import (
     ConversationState,
     KeptTurns,
     Lift,
-    TurnsSnapshot,
+    TurnsBlock,
     committed_turns,
     folded,
     read_conversation,
@@ -36,9 +36,9 @@ from upshot.state.turns import (
 )
 
 _PAGE_EVENTS = 256
-_STORED = "SELECT body, crc FROM snapshots WHERE context_id = ?"
-_STORE = """INSERT INTO snapshots (context_id, body, crc) VALUES (?, ?, ?)
-    ON CONFLICT (context_id) DO UPDATE SET body = excluded.body, crc = excluded.crc"""
+_STORED = "SELECT number, body, crc FROM turn_blocks WHERE context_id = ? ORDER BY number"
+_STORE = """INSERT INTO turn_blocks (context_id, number, body, crc) VALUES (?, ?, ?, ?)
+    ON CONFLICT (context_id, number) DO UPDATE SET body = excluded.body, crc = excluded.crc"""
 
 
 def read_turns(
@@ -48,31 +48,38 @@ def read_turns(
     kept: KeptTurns,
     *,
     without: str,
-) -> tuple[ConversationState, bytes]:
-    """Fold the runs of a conversation, as they were when the transaction began; with a snapshot of
-    it that is to be stored, b"" for none.
+) -> tuple[ConversationState, dict[int, bytes]]:
+    """Fold the runs of a conversation, as they were when the transaction began; with the blocks of
+    its turns that are to be stored, by their numbers.
     """
     runs = _runs_of(connection, id)
     # What was kept has marks in the place of secrets.
     turns = CommittedTurns() if read is not None else _kept(connection, id, kept)
     found = read_conversation(id, runs, _reader(connection, read), turns, without=without)
-    snapshot = turns.snapshot() if without and read is None else None
-    return found, b"" if snapshot is None else encode(snapshot)
+    blocks = turns.pop_blocks() if without and read is None else {}
+    return found, {number: encode(block) for number, block in blocks.items()}
 
 
-def store_snapshot(connection: WriteConnection, id: str, body: bytes) -> None:
+def store_blocks(connection: WriteConnection, id: str, blocks: dict[int, bytes]) -> None:
     """Store what ``read_turns`` gave."""
-    connection.execute(_STORE, (id, body, zlib.crc32(body)))
+    for number, body in blocks.items():
+        connection.execute(_STORE, (id, number, body, zlib.crc32(body)))
 
 
 def _kept(connection: Connection, id: str, kept: KeptTurns) -> CommittedTurns:
     """The committed turns, as far as they were read before, here or by others."""
     turns = kept.of(id)
-    row = None if turns.revision else connection.execute(_STORED, (id,)).fetchone()
-    # One that is damaged is as none.
-    if row is not None and zlib.crc32(row[0]) == row[1]:
-        turns.restore(decode(row[0], TurnsSnapshot))
+    rows = () if turns.revision else connection.execute(_STORED, (id,)).fetchall()
+    turns.restore(_sound_blocks(rows))
     return turns
+
+
+def _sound_blocks(rows: Iterable[tuple[int, bytes, int]]) -> Iterator[TurnsBlock]:
+    """The blocks in *rows* up to the first that is missing or damaged; logs have the rest."""
+    for place, (number, body, crc) in enumerate(rows):
+        if number != place or zlib.crc32(body) != crc:
+            return
+        yield decode(body, TurnsBlock)
 
 
 def used_elsewhere(connection: Connection, id: str, *, without: str) -> tuple[Usage, Cost | None]:

@@ -30,7 +30,8 @@ from upshot.state.redacted_events import redacted, with_digest
 from upshot.state.summary import NO_ASKS
 from upshot.state.turns import KeptTurns
 
-_FORGET = "DELETE FROM snapshots WHERE context_id = (SELECT context_id FROM runs WHERE run_id = ?)"
+_FORGET = """DELETE FROM turn_blocks
+    WHERE context_id = (SELECT context_id FROM runs WHERE run_id = ?)"""
 _REWRITE = "UPDATE events SET time = ?, body = ?, crc = ? WHERE id = ?"
 _RELIST = """UPDATE runs SET request = ?, answer = CASE answer WHEN '' THEN '' ELSE ? END
     WHERE run_id = ?"""

@@ -54,7 +54,7 @@ from upshot.journal.sql.conversations import (
     exported_lines,
     list_conversations,
     read_turns,
-    store_snapshot,
+    store_blocks,
     used_elsewhere,
 )
 from upshot.journal.sql.due import (
@@ -509,11 +509,11 @@ class SqlJournal:
             without: The first run of a turn that is about to begin, "" for none.
         """
         await self.flush()
-        found, snapshot = await self.read(
+        found, blocks = await self.read(
             lambda connection: read_turns(connection, id, read, self._committed, without=without)
         )
-        if snapshot:
-            await self.write(lambda connection: store_snapshot(connection, id, snapshot))
+        if blocks:
+            await self.write(lambda connection: store_blocks(connection, id, blocks))
         return found
 
     async def seed_messages(self, seed: SeedReference) -> Sequence[Message]:

@@ -183,10 +183,12 @@ _TABLES = (
     )""",
     "CREATE INDEX artifacts_of_run ON artifacts (run_id)",
     # Of conversations; a cache, which may be thrown away.
-    """CREATE TABLE snapshots (
-        context_id TEXT PRIMARY KEY,
+    """CREATE TABLE turn_blocks (
+        context_id TEXT NOT NULL,
+        number INTEGER NOT NULL,
         body BLOB NOT NULL,
-        crc INTEGER NOT NULL
+        crc INTEGER NOT NULL,
+        PRIMARY KEY (context_id, number)
     ) WITHOUT ROWID""",
     """CREATE TABLE wishes (
         run_id TEXT NOT NULL,

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.journal.sql.test_conversations import Counting
-from upshot import Agent, ScriptedModel, run
+from upshot import Agent, Compaction, ScriptedModel, run
 from upshot.journal import open_journal
-from upshot.journal.sql.conversations import read_turns
-from upshot.state.turns import KeptTurns
+from upshot.journal.sql.conversations import committed_of, read_turns
+from upshot.state.turns import BLOCK_TURNS, CommittedTurns, KeptTurns
 
 
 async def take_turns(place: Path, first: int, count: int) -> None:
@@ -54,7 +54,7 @@ async def test_a_late_turn_reads_no_more_logs_than_an_early_one(tmp_path: Path) 
     place = tmp_path / "j.db"
     await take_turns(place, 0, 34)
     early = await events_read(place)
-    await take_turns(place, 34, 32)
+    await take_turns(place, 34, 4 * BLOCK_TURNS)
     assert await events_read(place) == early > 0
     assert await said(place) == all_of(66)
 
@@ -62,11 +62,13 @@ async def test_a_late_turn_reads_no_more_logs_than_an_early_one(tmp_path: Path) 
 @pytest.mark.parametrize(
     "statement",
     [
-        "DELETE FROM snapshots",
-        "UPDATE snapshots SET body = x'00'",
-        "UPDATE snapshots SET crc = crc + 1",
+        "DELETE FROM turn_blocks",
+        "UPDATE turn_blocks SET body = x'00'",
+        "UPDATE turn_blocks SET crc = crc + 1",
+        "UPDATE turn_blocks SET crc = crc + 1 WHERE number = 2",
+        "DELETE FROM turn_blocks WHERE number = 1",
     ],
-    ids=["thrown away", "another body", "another checksum"],
+    ids=["thrown away", "another body", "another checksum", "one damaged", "one missing"],
 )
 async def test_nothing_is_lost_with_what_is_stored(tmp_path: Path, statement: str) -> None:
     place = tmp_path / "j.db"
@@ -84,7 +86,50 @@ async def test_a_turn_that_was_removed_is_not_in_what_is_stored(tmp_path: Path) 
         last, *_ = await journal.runs()
         await journal.remove_runs([last.run_id])
         stored = await journal.read(
-            lambda connection: connection.execute("SELECT * FROM snapshots").fetchall()
+            lambda connection: connection.execute("SELECT * FROM turn_blocks").fetchall()
         )
     assert stored == []
     assert await said(place) == all_of(32)
+
+
+async def test_what_is_stored_of_a_turn_does_not_grow(tmp_path: Path) -> None:
+    place = tmp_path / "j.db"
+    await take_turns(place, 100, 6 * BLOCK_TURNS + 1)
+    async with open_journal(place) as journal:
+        rows = await journal.read(
+            lambda connection: connection.execute(
+                "SELECT length(body) FROM turn_blocks ORDER BY number"
+            ).fetchall()
+        )
+    sizes = [size for (size,) in rows]
+    assert len(sizes) == 6
+    assert max(sizes) < 1.05 * min(sizes)
+
+
+async def test_what_is_stored_is_what_the_logs_say(tmp_path: Path) -> None:
+    """Also where older messages were replaced, within a block and at its edges."""
+    place = tmp_path / "j.db"
+    for number in range(3 * BLOCK_TURNS + 2):
+        compaction = None
+        if number % 5 == 4 or number in (BLOCK_TURNS, BLOCK_TURNS + 1, 2 * BLOCK_TURNS - 1):
+            compaction = Compaction(at_tokens=1, keep_last=1)
+        agent = Agent("talker", model=ScriptedModel([f"Re {number}."]), compaction=compaction)
+        async with open_journal(place) as journal:
+            result = await run(agent, f"{number}?", journal=journal, conversation="ada")
+            assert result.success, result.error
+    stored = await _committed(place)
+    await do(place, "DELETE FROM turn_blocks")
+    folded = await _committed(place)
+    assert _all_of(stored) == _all_of(folded)
+    assert len({*map(len, _all_of(folded)["at"])}) > 3
+
+
+async def _committed(place: Path) -> CommittedTurns:
+    async with open_journal(place) as journal:
+        return await journal.read(lambda connection: committed_of(connection, "ada", KeptTurns()))
+
+
+def _all_of(turns: CommittedTurns) -> dict[str, Any]:
+    told = {name: value for name, value in vars(turns).items() if not name.startswith("_")}
+    at = [turns.at(revision) for revision in range(turns.revision + 1)]
+    return {**told, "at": at, "reference": turns.reference("ada")}
