@@ -56,6 +56,11 @@ LIMIT_CODES = {
     "deadline_s": "timeout",
 }
 
+IDS = ("own", "own", "by place", "one", "none")
+"""How a provider names its calls: each by an id of its own, by its place in the reply, all by one
+id, or not at all.
+"""
+
 APPROVED = ("pay",)
 SLOW = ("slow", "slow_in_thread", "slow_look")
 
@@ -68,7 +73,7 @@ class Call:
     """One tool call of a reply.
 
     Attributes:
-        id: The provider's id of the call.
+        id: The provider's id of the call; see ``IDS``.
         way: What the tool's body does.
         answer: What the user says: "yes", "no", or later: "later yes", "later no", "later edit".
         is_malformed: Whether its arguments are cut JSON.
@@ -207,6 +212,9 @@ class _Maker:
         rng = self._rng
         self._dialect = rng.choice([*DIALECTS])
         self._is_rough = rng.random() < 0.6
+        # The other two have no calls without ids.
+        named = len(IDS) - (self._dialect not in ("chat", "gemini"))
+        self._naming = rng.choice(IDS[:named])
         self._engine = engine = rng.choices([*ENGINES], weights=(8, 2, 2, 2, 2, 1, 2))[0]
         revisions = rng.choice((0, 0, 0, 1, 2)) if engine == "loop" else 0
         tasks = 2 if engine == "loop" and not revisions and rng.random() < 0.15 else 1
@@ -277,7 +285,7 @@ class _Maker:
         faults: list[str] = []
         if self._is_rough and rng.random() < 0.4:
             faults = rng.choices([*FAULTS], k=rng.choice((1, 1, 1, 2, 3)))
-        made = [self._call(f"{mark}/{place}") for place in range(rng.choice((1, 1, 2, 3)))]
+        made = [self._call(mark, place) for place in range(rng.choice((1, 1, 2, 3)))]
         said = f"{mark} " + "Word after word. " * rng.choice((0, 1, 1, 5))
         return Reply(
             text=said,
@@ -292,18 +300,19 @@ class _Maker:
             cut_at=rng.random(),
         )
 
-    def _call(self, tag: str) -> Call:
+    def _call(self, mark: str, place: int) -> Call:
         rng = self._rng
         tool = rng.choices((*READS, *WRITES), weights=(6, 3, 1, 6, 3, 3, 3, 0.15, 1, 1))[0]
         ways = SLOW_WAYS if tool in SLOW else WAYS[:-1] if tool in READS else WAYS
         rough = self._is_rough and rng.random() < 0.4
         self._ids += 1
+        names = {"own": f"c{self._ids}", "by place": f"c{place}", "one": "c", "none": ""}
         # A run that a tool runs cannot wait: the tool has ended by then.
         later = ("later yes", "later no", "later edit") if self._engine != "tool" else ("no",)
         return Call(
             tool=tool,
-            tag=tag,
-            id=f"c{self._ids}",
+            tag=f"{mark}/{place}",
+            id=names[self._naming],
             way=rng.choice(ways) if tool in SLOW or rough else "return",
             answer=rng.choice(("yes", "yes", "no", *later)) if tool in APPROVED else "yes",
             is_malformed=self._is_rough and self._dialect != "gemini" and rng.random() < 0.05,

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from tests.whole.case import Call, Case, Reply, script_key
 from upshot.sim import Received
@@ -92,6 +92,8 @@ class Provider:
         faults, place = reply.other_faults if is_other else reply.faults, f"{agent} {mark}"
         fault = (*faults, *[""] * 99)[world.asked[place]]
         world.asked[place] += 1
+        if len(ids := _ids_in(json.loads(raw))) > len({*ids}):
+            world.strange.append(f"it was sent one id for two calls: {ids}")
         streamed = '"stream":true' in raw or ":streamGenerateContent" in received.path
         made, billed = self._make(world.case, mark, reply, fault, streamed=streamed, raw=raw)
         world.bill.append(billed)
@@ -139,6 +141,21 @@ class Provider:
         include = case.dialect != "chat" or '"include_usage":true' in raw
         events = form.events(turn, envelope, include_usage=include)
         return _streamed(form, events, fault, reply.cut_at), billed
+
+
+def _ids_in(body: Any) -> list[str]:
+    """The ids of the calls in a request, in any dialect."""
+    if isinstance(body, list):
+        return [id for one in cast("list[Any]", body) for id in _ids_in(one)]
+    if not isinstance(body, dict):
+        return []
+    found = cast("dict[str, Any]", body)
+    if "functionCall" in found:
+        return [id for id in [found["functionCall"].get("id")] if id]
+    kind = found.get("type")
+    if kind in ("function", "tool_use", "function_call"):
+        return [one for one in [found.get("call_id") or found.get("id")] if one]
+    return [id for one in found.values() for id in _ids_in(one)]
 
 
 def _plain(form: Any, body: bytes, fault: str, cut_at: float) -> Playback:
