@@ -3573,7 +3573,10 @@ export interface ToolArtifactReference {
 /** One tool call, as the model requested it. */
 export interface ToolCall {
   kind: "tool_call";
-  /** The provider's id of the call; the outcome repeats it. */
+  /**
+   * Names the call, and no other of its run; the outcome repeats it. It is the provider's id if
+   * that was not used before.
+   */
   id: string;
   /** The tool's name as the model wrote it. */
   name: string;
@@ -3586,10 +3589,15 @@ export interface ToolCall {
   /** The provider's opaque proof of the reasoning behind the call. */
   signature?: string | null;
   /**
-   * The provider that signed it; the signature is sent to no other. Raises:
+   * The provider that signed it; the signature is sent to no other.
    * @defaultValue `""`
    */
   provider?: string;
+  /**
+   * The provider's id if `id` is another one, else "". Raises:
+   * @defaultValue `""`
+   */
+  given_id?: string;
 }
 
 /** A piece of a tool call that is being written. */

@@ -137,7 +137,7 @@ async def test_one_call_id_twice_in_a_reply_gets_a_message_for_each() -> None:
     model = ScriptedModel([[ADD, ADD], "Done."])
     result = await run(Agent("a", model=model, tools=[add]), "?")
     asked = [message.tool_call_id for message in result.messages if message.role == "tool"]
-    assert asked == ["call-1", "call-1"]
+    assert asked == ["call-1", "call-1_2"]
 
 
 async def test_a_large_output_is_read_back_by_its_reference() -> None:

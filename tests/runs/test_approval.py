@@ -381,8 +381,8 @@ async def test_an_outdated_answer_is_not_kept_for_later(where: str):
     more: Any = {"journal": where, "dependencies": removed}
     shown = await upshot.run(agent, upshot.Request("?", run_id="r"), **more)
     pending: Any = shown.pending[0]
-    await upshot.resume("r", agent, **more, answers=[pending.deny()])
-    other = upshot.Approve("c", digest="another")
+    shown = await upshot.resume("r", agent, **more, answers=[pending.deny()])
+    other = upshot.Approve(shown.pending[0].id, digest="another")
     for old, why in ((pending.approve(), "answered before"), (other, "asked anew")):
         with pytest.raises(upshot.Misuse, match=why):
             await keep_answers("r", [old], journal=where)

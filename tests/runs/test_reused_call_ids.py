@@ -170,12 +170,12 @@ async def test_a_call_that_ran_again_had_begun_once() -> None:
     assert result.warnings == ()
 
 
-async def test_a_call_that_was_denied_for_its_id_is_not_taken_for_the_one_that_has_it() -> None:
+async def test_the_second_call_with_an_id_runs_though_the_first_one_settled() -> None:
     make = scripted(loop, measured(None, call("put", 1), call("put", 2)), measured("Done."))
     _, journal = await whole(make)
     cut = after(journal, "tool_settled")
     result = await resume("r", make(), journal=cut)
-    assert (DID, result.warnings) == ({1: 1}, ())
+    assert (DID, result.warnings) == ({2: 1}, ())
 
 
 @pytest.mark.parametrize("kind", ["tool_started", "tool_settled"])

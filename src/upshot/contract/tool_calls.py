@@ -46,12 +46,14 @@ class ToolCall(Tagged, frozen=True, kw_only=False, gc=False):
     """One tool call, as the model requested it.
 
     Attributes:
-        id: The provider's id of the call; the outcome repeats it.
+        id: Names the call, and no other of its run; the outcome repeats it. It is the provider's
+            id if that was not used before.
         name: The tool's name as the model wrote it.
         arguments: JSON text as it came, or a mapping. None means no arguments. Any other JSON,
             and an object with NaN or infinities, is kept as text, which a gate refuses.
         signature: The provider's opaque proof of the reasoning behind the call.
         provider: The provider that signed it; the signature is sent to no other.
+        given_id: The provider's id if ``id`` is another one, else "".
 
     Raises:
         Misuse: The arguments contain a value without JSON form, or another field is not text.
@@ -62,10 +64,11 @@ class ToolCall(Tagged, frozen=True, kw_only=False, gc=False):
     arguments: str | JsonObject = {}
     signature: str | None = None
     provider: str = ""
+    given_id: str = ""
 
     def __post_init__(self) -> None:
-        check_types(self, "id", "name", "signature", "provider")
-        for field in ("id", "name"):
+        check_types(self, "id", "name", "signature", "provider", "given_id")
+        for field in ("id", "name", "given_id"):
             text: str = getattr(self, field)
             if not text.isascii():
                 set_field(self, field, clean_text(text))

@@ -294,7 +294,12 @@ class _Turns:
         # A cancelled dispatch returns nothing: the outcomes are then found in the records.
         known = len(tools.records)
         try:
-            if earlier is not None and any(earlier):
+            if run.has_repeated_ids:
+                # In an older log an answer or outcome may be of either, so neither is made.
+                outcomes += await tools.call_off(
+                    fresh, earlier and earlier.started, turn=self._number
+                )
+            elif earlier is not None and any(earlier):
                 outcomes += await tools.resume(fresh, earlier, turn=self._number)
             else:
                 outcomes += await tools.dispatch(fresh, turn=self._number)

@@ -72,6 +72,7 @@ from upshot.contract.tool_calls import (
 from upshot.contract.usage import RateLimitState
 from upshot.errors import JournalError
 from upshot.state.board import Board
+from upshot.state.call_ids import CallIds
 from upshot.state.child_runs import Spent, bare_id, child_of, spent_of, told_apart
 
 CallAnswer: TypeAlias = Approve | Deny | Edit
@@ -261,6 +262,7 @@ class RunState(msgspec.Struct, eq=False):
         state: The deciders' facts.
         started_at: When the run began, None before that.
         reply_calls: The calls of the last reply.
+        call_ids: The ids of all calls so far.
         last_call: The last reply to the engine, a failed one too, or what a child run told of its
             own; None before the first.
         last_rate_limit: That of the last reply which carried one.
@@ -346,6 +348,7 @@ class RunState(msgspec.Struct, eq=False):
     index: LogIndex | None = None
     started_at: datetime | None = None
     reply_calls: tuple[ToolCall, ...] = ()
+    call_ids: CallIds = field(default_factory=CallIds)
     last_call: ModelResponse | Spent | None = None
     last_rate_limit: RateLimitState | None = None
     is_live: bool = False
@@ -411,6 +414,11 @@ class RunState(msgspec.Struct, eq=False):
         """The call of the last reply with that id, None where it has none."""
         place = self._call_order.get(call_id)
         return None if place is None else self.reply_calls[place]
+
+    @property
+    def has_repeated_ids(self) -> bool:
+        """Whether one id names two calls of the last reply."""
+        return len(self._call_order) < len(self.reply_calls)
 
     def add(self, event: Event) -> None:
         """Take the next event.
@@ -511,12 +519,13 @@ class RunState(msgspec.Struct, eq=False):
         self.lost_calls -= 1
         self.failed_calls.pop(event.turn, None)
         self._note(event.response, is_turn=not event.purpose)
+        self.call_ids.add(calls := event.response.tool_calls)
         if self.taint is None and (tool := event.response.looked_up):
             self.taint = TaintOrigin(source=tool)
         if not event.purpose:
             self.reply = self.replies[event.turn] = event.response
             self._reply_at = len(self.records)
-            self.reply_calls = event.response.tool_calls
+            self.reply_calls = calls
             self._call_order = {}
             for place, call in enumerate(self.reply_calls):
                 self._call_order[call.id] = place
@@ -624,7 +633,9 @@ class RunState(msgspec.Struct, eq=False):
         for message in event.messages:
             if message.tool_call_id is not None:
                 self.settled.pop(message.tool_call_id, None)
-            is_reply = is_reply or message.role is Role.ASSISTANT
+            if message.role is Role.ASSISTANT:
+                is_reply = True
+                self.call_ids.add(message.tool_calls)
         if event.seeded:
             if self.attempt == 1:
                 # A seed that was cut off is sown again as a whole, so its pieces from before count

@@ -204,6 +204,11 @@ class Run:
         """The calls of this attempt that earlier sessions settled, in order."""
         return self._earlier_records
 
+    @property
+    def has_repeated_ids(self) -> bool:
+        """Whether one id names two calls of the last reply, as earlier versions took it."""
+        return self._context.state.has_repeated_ids
+
     def take_left_over(self) -> tuple[dict[str, ToolOutcome], EarlierCalls]:
         """``settled``, and ``unsettled``, ``asked`` and ``answers``, once: they are empty then."""
         settled = self.settled

@@ -22,6 +22,7 @@ from upshot.contract.model_calls import (
     ModelStarted,
     RequestDigests,
     TextDelta,
+    ToolCallDelta,
     name_of,
 )
 from upshot.contract.protocols import Clock, Model, StreamItem
@@ -37,6 +38,7 @@ from upshot.runs.redaction import has_marks
 from upshot.runs.run_context import RunContext
 from upshot.runs.services.hooks import before_model
 from upshot.runs.task_supervisor import PausingClock
+from upshot.state.call_ids import StreamedIds
 from upshot.state.request_digests import RequestDigester
 from upshot.state.run_state import NO_TRIES, FailedTries
 from upshot.tools.execution.batch import SLICE
@@ -130,6 +132,7 @@ async def call_model(
         response = await call.ask()
     else:
         response = context.recording.reply(name, step)
+    response = context.state.call_ids.make_unique(response)
     budget.add(response)
     response = judge_answer(
         response,
@@ -411,7 +414,8 @@ class ModelCall:
                     await self._break_off(items)
                 if isinstance(item, TextDelta):
                     self._shown.append(item.text)
-                context.recorder.show(item, self)
+                is_call = isinstance(item, ToolCallDelta)
+                context.recorder.show(self._ids.make_unique(item) if is_call else item, self)
         response = _with_told(response, self._told)
         if response.error is not None and self._shown:
             response = _with_shown(response, "".join(self._shown), self._shown_text())
@@ -455,6 +459,7 @@ class ModelCall:
         if asked is not None and self.failed_tries:
             raise Interrupted(asked.cause, asked.detail)
         self._in_flight, self._told = True, None
+        self._ids = StreamedIds(self._context.state.call_ids)
 
     async def _call(self) -> ModelResponse:
         self._begin_try()
