@@ -85,7 +85,8 @@ export interface AgentError {
   /** Where it arose; an open word. */
   origin: Origin;
   /**
-   * Facts by name, such as dimension, limit and used of a spent budget.
+   * Facts by name, such as dimension, limit and used of a spent budget. `charged` says whether the
+   * failed call may have used tokens, where status and phase do not.
    * @defaultValue `{}`
    */
   details?: JsonObject;
@@ -1906,7 +1907,7 @@ export interface ModelResponse {
   local?: null;
 }
 
-/** A model call failed and will be retried. */
+/** A model call failed and is made again; the pieces that it showed are void. */
 export interface ModelRetried {
   kind: "model_retried";
   /** The version of the schema it was written with; always written. */
@@ -1965,6 +1966,11 @@ export interface ModelRetried {
    * @defaultValue `0.0`
    */
   wait_s?: number;
+  /**
+   * The model that a `Fallback` calls next, in the same try; "" if the call itself is tried again.
+   * @defaultValue `""`
+   */
+  next_model?: string;
   /**
    * The failed reply, with usage and rate limits.
    * @defaultValue `{"kind": "model_response", "schema_version": 1}`

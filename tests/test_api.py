@@ -147,7 +147,7 @@ VALUES = {
         "ToolContext ToolOutcome ToolProgress ToolRecord ToolSettled ToolStarted Unknown "
         "UpshotError Usage Warned ApprovalRequested AgentSpec DiscardOnInterruptCauses Fallback "
         "AnyResult ApprovalRequest ModelInput RunHost AgentTask ForEach Node Parallel Question "
-        "ToolTask"
+        "ToolTask VoidText"
     ),
     "upshot.adapters": (
         "as_engine from_aisuite from_langchain from_langgraph from_litellm from_openai_agents "

@@ -247,6 +247,7 @@ with lazy_imports(globals()):
     from upshot.runs.engine_api.run_view import Run as Run
     from upshot.runs.limits.pacer import Pacer as Pacer
     from upshot.runs.live_run import LiveRun as LiveRun
+    from upshot.runs.live_run import VoidText as VoidText
     from upshot.runs.task_supervisor import Stopping as Stopping
     from upshot.runs.plan import ResumeOptions as ResumeOptions, RunOptions as RunOptions
     from upshot.runs.redaction import lift_secrets as lift_secrets

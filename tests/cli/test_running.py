@@ -9,7 +9,7 @@ import pytest
 from tests.cli.made_up import began_call, stamped
 from upshot.cli.running import TextStream
 from upshot.cli.terminal import Terminal
-from upshot.contract import Event, RunInterrupted, TextDelta, ToolProgress
+from upshot.contract import Event, ModelRetried, RunInterrupted, TextDelta, ToolProgress
 
 
 class Tty(io.StringIO):
@@ -43,3 +43,14 @@ def test_text_ends_its_line_before_something_else_is_told(
     event: Event, tty: bool, said: str
 ) -> None:
     assert streamed(event, tty=tty) == said
+
+
+def test_text_that_is_void_is_said_to_be_so() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    stream = TextStream(Terminal(out=out, err=err))
+    cut = (0, TextDelta(text="Half")), (0, ModelRetried(turn=1))
+    for one in stamped([*cut, (0, ModelRetried(turn=1))]):
+        stream.take(one)
+    # What comes whole now is printed at the end.
+    assert not stream.wrote
+    assert (out.getvalue(), err.getvalue().count("is void")) == ("Half\n", 1)

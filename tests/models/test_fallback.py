@@ -10,11 +10,13 @@ from upshot.contract import (
     Cost,
     ErrorCode,
     ModelResponse,
+    ModelRetried,
     RateLimitState,
     Retry,
     TextDelta,
     Usage,
 )
+from upshot.contract.model_calls import counted, sum_of
 from upshot.errors import Misuse
 from upshot.models import Fallback, Prices, ScriptedModel, call_with_retry, missing_key, resolve
 from upshot.testing.doubles import FakeClock
@@ -185,17 +187,49 @@ async def stream(*models):
     return [item async for item in Fallback(*models).stream("hi")]
 
 
-async def test_a_stream_falls_back_before_its_first_delta():
-    *deltas, last = await stream(Streaming(FAILED), model("two words"))
+async def test_a_stream_voids_what_a_model_that_failed_has_yielded():
+    first, failed, *deltas, last = await stream(
+        Streaming(TextDelta(text="a"), FAILED), model("two words")
+    )
+    assert first == TextDelta(text="a")
+    assert failed == ModelRetried(model="test:streaming", next_model="scripted:a", response=FAILED)
     assert [delta.text for delta in deltas] == ["two ", "words"]
     assert (last.content, len(last.provider_data["fallback"])) == ("two words", 2)
 
 
-async def test_a_stream_does_not_fall_back_after_its_first_delta():
-    second = model("two")
-    items = await stream(Streaming(TextDelta(text="a"), FAILED), second)
-    assert items == [TextDelta(text="a"), FAILED]
-    assert second.calls == []
+@pytest.mark.parametrize("streams", [False, True])
+async def test_each_reply_is_counted_once_and_as_soon_as_it_is_there(streams):
+    row = Fallback(model(spent("0.5", failed())), model(spent("0.25", tokens=1), name="b"))
+    items = [item async for item in (row.stream("hi") if streams else row.call_each("hi"))]
+    first, last = [item for item in items if not isinstance(item, TextDelta)]
+    assert (first.response.usage.input_tokens, first.response.cost.total) == (10, Decimal("0.5"))
+    assert (last.usage.input_tokens, last.cost.total, last.duration_ms) == (1, Decimal("0.25"), 5)
+
+
+@pytest.mark.parametrize("refused_last", [False, True])
+async def test_where_all_failed_the_sums_do_not_hang_on_whose_error_is_told(refused_last):
+    broke, refused = failed(wait_s=3), failed("rate_limit", status=429, wait_s=9)
+    # The error that is told is the one with the shorter wait, whoever comes first.
+    if not refused_last:
+        broke, refused = failed(wait_s=9), failed("rate_limit", status=429, wait_s=3)
+    errors = [broke, refused] if refused_last else [refused, broke]
+    response = await Fallback(*map(model, errors)).call("hi")
+    call = counted(response)
+    assert (call.usage.api_calls, call.usage.unmeasured_calls) == (2, 1)
+    *passed, last = [item async for item in Fallback(*map(model, errors)).call_each("hi")]
+    calls = [counted(item.response) for item in passed] + [counted(last)]
+    assert sum_of(calls)[0] == call.usage
+
+
+async def test_a_fallback_in_a_fallback_tells_each_model_once():
+    inner = Fallback(model(spent("1", failed())), model(spent("2", failed()), name="b"))
+    row = Fallback(inner, model(spent("4"), name="c"))
+    *passed, last = [item async for item in row.call_each("hi")]
+    assert [item.next_model for item in passed] == ["scripted:b", "scripted:c"]
+    costs = [float(item.response.cost.total) for item in passed]
+    assert (costs, float(last.cost.total)) == ([1, 2], 4)
+    told = last.provider_data["fallback"]
+    assert [one["cost"] for one in told] == [3, 4]
 
 
 async def test_a_stream_without_a_response_is_an_error_of_the_model():

@@ -335,6 +335,29 @@ async def test_a_stream_that_breaks_off_keeps_its_text_and_is_an_error(serve, ht
     assert "broke off" in last.error.message
 
 
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_reply_with_its_finish_reason_survives_a_reset_before_its_end_mark(
+    serve, http_reply, streams
+):
+    usage = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+    told = sse(piece("all"), piece("", "stop"), {"choices": [], "usage": usage}, done=False)
+
+    async def answer(asked, writer):
+        if streams:
+            writer.write(http_reply(told, headers=EVENTS, length=10_000))
+        else:
+            writer.write(http_reply(CHAT, length=10_000))
+        await writer.drain()
+        writer.transport.abort()
+
+    async with serve(answer) as server:
+        model = resolve("openai:m", base_url=server.url)
+        response = await (last_of(model) if streams else model.call("hi"))
+    assert (response.error, response.finish_reason) == (None, FinishReason.STOP)
+    assert response.content == ("all" if streams else "hello")
+    assert not streams or response.usage.total_tokens == 5
+
+
 async def test_a_reply_that_was_over_survives_what_breaks_after_it(serve, http_reply):
     async def answer(asked, writer):
         writer.write(http_reply(sse(piece("all", "stop")), headers=EVENTS, length=10_000))

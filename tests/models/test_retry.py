@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from upshot.contract import AgentError, ErrorCode, ModelResponse, RateLimitState, Retry, TextDelta
-from upshot.models import ScriptedModel, call_with_retry, stream_with_retry
+from upshot.contract import AgentError, ErrorCode, ModelResponse, RateLimitState, Retry
+from upshot.models import ScriptedModel, call_with_retry
 from upshot.testing.doubles import FakeClock
 
 BUSY = AgentError(ErrorCode.SERVER_ERROR, "busy", retryable=True)
@@ -124,52 +124,3 @@ async def test_no_wait_is_under_its_floor_over_the_limit_or_past_the_deadline(
     assert all(wait >= (floor or 0) for wait, floor in zip(sleeps, waits, strict=False))
     assert all(wait <= retry.max_wait_s for wait in sleeps)
     assert deadline is None or sum(sleeps) <= deadline
-
-
-async def stream(attempts, retry=PATIENT):
-    clock, left = FakeClock(), iter(attempts)
-
-    async def attempt():
-        for item in next(left):
-            yield item
-
-    items = [
-        item async for item in stream_with_retry(attempt, retry, clock=clock, draw=lambda: 0.0)
-    ]
-    return items, clock.sleeps
-
-
-FAILED = ModelResponse(error=BUSY)
-DONE = ModelResponse(content="ab")
-
-
-async def test_a_stream_is_tried_again_before_its_first_delta():
-    items, sleeps = await stream([[FAILED], [TextDelta(text="ab"), DONE]])
-    assert (items, sleeps) == ([TextDelta(text="ab"), DONE], [0.5])
-
-
-async def test_a_stream_is_not_tried_again_after_its_first_delta():
-    items, sleeps = await stream([[TextDelta(text="a"), FAILED], [DONE]])
-    assert (items, sleeps) == ([TextDelta(text="a"), FAILED], [])
-
-
-async def test_a_stream_without_a_response_is_an_error_of_the_model():
-    items, _ = await stream([[TextDelta(text="a")]])
-    assert items[-1].error.code == ErrorCode.INTERNAL
-
-
-async def test_a_stream_left_early_is_closed():
-    closed = []
-
-    async def attempt():
-        try:
-            yield TextDelta(text="a")
-            yield DONE
-        finally:
-            closed.append(True)
-
-    items = stream_with_retry(attempt, Retry(), clock=FakeClock())
-    async for _ in items:
-        break
-    await items.aclose()
-    assert closed

@@ -84,7 +84,8 @@ async def test_it_is_tried_again_and_waits_as_long_as_it_is_told(*, watched: boo
 
 
 async def test_what_people_saw_of_a_stream_that_broke_off_is_kept() -> None:
-    agent = Agent("a", model=Breaking(ConnectionResetError("reset"), said="Well, "))
+    model = Breaking(ConnectionResetError("reset"), said="Well, ")
+    agent = Agent("a", model=model, retry=None)
     async with start(agent, "?") as live:
         kinds = [event.kind async for event in live]
         result = await live.result()

@@ -132,25 +132,20 @@ async def test_a_retry_is_an_event() -> None:
     assert clock.sleeps == [7]
 
 
-async def test_a_stream_is_not_tried_again_after_its_first_delta() -> None:
-    class Cut:
-        name = "cut:model"
-        calls = 0
-
-        async def call(self, request: Any) -> ModelResponse:
-            raise NotImplementedError
-
+async def test_a_stream_is_tried_again_after_its_first_delta() -> None:
+    class Cut(ScriptedModel):
         async def stream(self, request: Any) -> Any:
-            self.calls += 1
-            yield TextDelta(text="Half")
-            yield ModelResponse(
-                content="Half", error=AgentError("server_error", "cut", retryable=True)
-            )
+            if not self.calls:
+                yield TextDelta(text="Half")
+            async for item in super().stream(request):
+                yield item
 
-    model = Cut()
-    async with start(Agent("a", model=model), "?") as live:  # type: ignore[arg-type]
-        result = await live.result()
-    assert (result.status, result.content, model.calls) == (Status.FAILED, "Half", 1)
+    cut = AgentError("server_error", "cut", retryable=True)
+    clock = FakeClock()
+    events = await seen(Agent("a", model=Cut([cut, "Whole."])), clock=clock)
+    told = [one.kind for one in events if one.kind.startswith(("model", "text"))]
+    assert told == ["model_started", "text_delta", "model_retried", "text_delta", "model_replied"]
+    assert (events[-1].result.status, events[-1].result.content) == (Status.COMPLETED, "Whole.")
 
 
 async def test_leaving_early_cancels_the_run() -> None:

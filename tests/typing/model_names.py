@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import assert_type
 
-from upshot.contract import ErrorCode, ModelRequest, ModelResponse, ToolCall
+from upshot.contract import ErrorCode, ModelResponse, ToolCall
 from upshot.models import (
     FALLBACK_CODES,
     PROVIDERS,
@@ -37,7 +37,6 @@ from upshot.models import (
     name_of,
     open_script,
     resolve,
-    stream_with_retry,
 )
 
 
@@ -106,5 +105,3 @@ async def again(model: Model) -> None:
     )
     assert_type(response, ModelResponse)
     assert_type(tries, int)
-    async for item in stream_with_retry(lambda: model.stream(ModelRequest.of("Hello")), None):
-        print(item)

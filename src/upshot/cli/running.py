@@ -45,6 +45,9 @@ from upshot.state.activity import Activity
 from upshot.state.child_runs import child_of
 from upshot.state.run_state import STOPPED
 
+# Told where a reply that was being written is asked for again.
+_VOID = "the reply broke off: its text above is void, and it is asked for again"
+
 
 class TextStream:
     """Writes a model's text to stdout as it comes.
@@ -56,18 +59,25 @@ class TextStream:
         self.wrote: bool = False
         self._terminal = terminal
         self._at_line_start = True
+        self._is_in_reply = False
 
     def take(self, event: Event) -> None:
         """Write the text of a delta; the end of a reply, or other output, ends its line."""
         if isinstance(event, TextDelta) and event.text:
             self._terminal.put(event.text)
-            self.wrote = True
+            self.wrote = self._is_in_reply = True
             self._at_line_start = event.text.endswith("\n")
         elif isinstance(event, ModelReplied | ModelRetried | ToolStarted) or (
             # The next message must not follow half a line of text.
             self._terminal.is_one_screen and not isinstance(event, DELTAS)
         ):
             self.end_line()
+            if isinstance(event, ModelRetried) and self._is_in_reply:
+                # What was written cannot be taken back.
+                self.wrote = False
+                self._terminal.tell(Text(_VOID, "yellow"))
+            if isinstance(event, ModelReplied | ModelRetried):
+                self._is_in_reply = False
 
     def end_line(self) -> None:
         """End the line that was begun."""

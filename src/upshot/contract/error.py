@@ -37,7 +37,8 @@ class AgentError(Value, frozen=True, kw_only=False, metaclass=CheckedMeta):
         retry_after_s: The least seconds to wait before a retry; None if unknown.
         provider_code: The provider's own code, "" if none.
         origin: Where it arose; an open word.
-        details: Facts by name, such as dimension, limit and used of a spent budget.
+        details: Facts by name, such as dimension, limit and used of a spent budget. ``charged``
+            says whether the failed call may have used tokens, where status and phase do not.
     """
 
     code: ErrorCodeField = word(written(ErrorCode.INTERNAL))
@@ -71,6 +72,14 @@ class AgentError(Value, frozen=True, kw_only=False, metaclass=CheckedMeta):
     def was_unsent(self) -> bool:
         """Whether it is certain that the request was not sent, and so cost nothing."""
         return self.details.get("phase") == "unsent"
+
+    @property
+    def was_free(self) -> bool:
+        """Whether it is certain that the call used nothing: it was not sent, or was refused."""
+        charged = self.details.get("charged")
+        if charged is not None:
+            return charged is False
+        return (self.status_code or 0) >= 400 or self.was_unsent
 
 
 def is_retryable(code: str, status: int | None) -> bool:

@@ -265,13 +265,15 @@ class ModelStarted(RunEvent, frozen=True, kw_only=True):
 
 
 class ModelRetried(RunEvent, frozen=True, kw_only=True):
-    """A model call failed and will be retried.
+    """A model call failed and is made again; the pieces that it showed are void.
 
     Attributes:
         model: "provider:name".
         turn: The turn of the attempt.
         tries: How many tries have failed.
         wait_s: Seconds until the next try.
+        next_model: The model that a ``Fallback`` calls next, in the same try; "" if the call
+            itself is tried again.
         response: The failed reply, with usage and rate limits.
     """
 
@@ -279,6 +281,7 @@ class ModelRetried(RunEvent, frozen=True, kw_only=True):
     turn: int = 0
     tries: int = 0
     wait_s: float = 0.0
+    next_model: str = ""
     response: ModelResponse = ModelResponse()
 
     @property
@@ -498,7 +501,7 @@ def counted(response: ModelResponse) -> CountedCall:
     if error is None and usage.api_calls and is_told:
         # Most calls come to this.
         return CountedCall(usage, cost, 1)
-    if error is not None and not usage and ((error.status_code or 0) >= 400 or error.was_unsent):
+    if error is not None and not usage and error.was_free:
         # Not sent or turned away, it used nothing: the sums are whole without it.
         return CountedCall(Usage(api_calls=max(1, usage.api_calls)), response.cost, 0)
     if not (usage.api_calls and is_told):
@@ -528,3 +531,18 @@ def sum_of(calls: Iterable[CountedCall]) -> tuple[Usage, Cost | None]:
         usage = usage + call.usage
         costs += costs_of(call)
     return usage, Cost.of_calls(costs)
+
+
+def with_earlier(response: ModelResponse, passed: Sequence[ModelResponse]) -> ModelResponse:
+    """*response* with the usage, cost and duration of the failed replies *passed* added."""
+    if not passed:
+        return response
+    replies = (*passed, response)
+    usage, cost = sum_of(map(counted, replies))
+    duration_ms = sum(reply.duration_ms for reply in replies)
+    error = response.error
+    if error is not None and error.was_free and (usage or usage.unmeasured_calls):
+        error = msgspec.structs.replace(error, details={**error.details, "charged": True})
+    return msgspec.structs.replace(
+        response, usage=usage, cost=cost, error=error, duration_ms=duration_ms
+    )

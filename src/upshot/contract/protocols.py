@@ -22,6 +22,7 @@ from upshot.contract.model_calls import (
     ModelInput,
     ModelRequest,
     ModelResponse,
+    ModelRetried,
     ReasoningDelta,
     Request,
     TextDelta,
@@ -33,8 +34,14 @@ from upshot.contract.settings import Budget
 from upshot.contract.tool_calls import ToolCall, ToolOutcome, ToolSpec
 from upshot.contract.usage import Cost, Usage
 
-StreamItem: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta | Usage | ModelResponse
-"""An item of a model's stream; a ``Usage`` is what the provider says the call has used so far."""
+StreamItem: TypeAlias = (
+    TextDelta | ReasoningDelta | ToolCallDelta | Usage | ModelRetried | ModelResponse
+)
+"""An item of a model's stream.
+
+A ``Usage`` is what the provider says the call has used so far. A ``ModelRetried`` says that a model
+failed and the next one is called: the deltas before it are void, and its reply counts by itself.
+"""
 AnyResult: TypeAlias = AgentResult[Json]
 
 

@@ -60,7 +60,6 @@ with lazy_imports(globals()):
     from upshot.models.retry import (
         OnRetry as OnRetry,
         call_with_retry as call_with_retry,
-        stream_with_retry as stream_with_retry,
     )
     from upshot.models.scripted import (
         Reply as Reply,

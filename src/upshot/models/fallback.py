@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing
-from functools import partial, reduce
-from operator import add
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -14,9 +13,15 @@ from msgspec.structs import replace
 
 from upshot.contract.base.enums import ErrorCode
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.model_calls import ModelInput, ModelRequest, ModelResponse, name_of
+from upshot.contract.model_calls import (
+    ModelInput,
+    ModelRequest,
+    ModelResponse,
+    ModelRetried,
+    name_of,
+    with_earlier,
+)
 from upshot.contract.protocols import Model, StreamItem
-from upshot.contract.usage import Cost, Usage
 from upshot.errors import Misuse
 from upshot.models.registry import missing_key, resolve
 from upshot.models.retry import UNANSWERED, judge_answer, judged, read_stream, reply_or_raise
@@ -44,7 +49,8 @@ class Fallback:
     model after all have failed, so one call makes at most max_tries requests to each model. If all
     failed, the error is the retryable one with the shortest wait, else the first.
 
-    The usage and cost of the response are those of all models that were called.
+    The usage and cost of the response of ``call`` are those of all models that were called. A
+    stream, and a run, tell each model's reply by itself: see ``stream``.
     ``provider_data["fallback"]`` lists the models in order, with their errors.
 
     Args:
@@ -87,36 +93,58 @@ class Fallback:
 
     async def call(self, request: ModelInput) -> ModelResponse:
         """Call one model after the other until one answers, or fails with an error not in *on*."""
-        asked = ModelRequest.of(request)
-        replies: list[ModelResponse] = []
-        for model in self.models:
-            replies.append(self._read(await _reply(model, asked)))
-            if not self._goes_on(replies[-1]):
-                break
-        return self._settle(replies)
+        passed: list[ModelResponse] = []
+        response = UNANSWERED
+        async for item in self.call_each(request):
+            if isinstance(item, ModelRetried):
+                passed.append(item.response)
+            elif isinstance(item, ModelResponse):
+                response = item
+        return with_earlier(response, passed)
 
-    async def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
-        """Like :meth:`call`, streamed; after the first delta no other model is called."""
+    def call_each(self, request: ModelInput) -> AsyncIterator[StreamItem]:
+        """Like :meth:`call`, but tell each model that fails at once, by a ``ModelRetried``.
+
+        A run calls this, so that the reply of a model counts before the next one is called.
+
+        Yields:
+            A ``ModelRetried`` whenever the next model is called, then the last reply. That has the
+            usage, cost and duration of the last model alone.
+        """
+        return self._each(request, _whole)
+
+    def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
+        """Like :meth:`call_each`, with deltas; those before a ``ModelRetried`` are void."""
+        return self._each(request, _items_of)
+
+    async def _each(
+        self,
+        request: ModelInput,
+        items_of: Callable[[Model, ModelRequest], AsyncIterator[StreamItem]],
+    ) -> AsyncIterator[StreamItem]:
         asked = ModelRequest.of(request)
+        names = [name_of(model) for model in self.models]
         replies: list[ModelResponse] = []
-        begun = False
-        for model in self.models:
-            response = UNANSWERED
+        accounts: list[Json] = []
+        for model, name, following in zip(self.models, names, [*names[1:], ""], strict=True):
+            response, passed = UNANSWERED, list[ModelResponse]()
             # Closed before the next model is called, so that a stream left half read frees its
             # connection.
-            async with aclosing(read_stream(partial(_items_of, model, asked))) as items:
+            async with aclosing(read_stream(partial(items_of, model, asked))) as items:
                 async for item in items:
                     if isinstance(item, ModelResponse):
                         response = self._read(item)
-                    elif isinstance(item, Usage):
-                        yield _with_earlier(item, replies)
-                    else:
-                        begun = True
-                        yield item
+                        continue
+                    if isinstance(item, ModelRetried):
+                        passed.append(item.response)
+                    yield item
             replies.append(response)
-            if begun or not self._goes_on(response):
+            accounts.append(_account(name, with_earlier(response, passed)))
+            if not self._goes_on(response):
                 break
-        yield self._settle(replies)
+            if following:
+                yield ModelRetried(model=name, next_model=following, response=response)
+        yield self._choose(replies, accounts)
 
     def _read(self, response: ModelResponse) -> ModelResponse:
         # Without these codes in *on*, the agent decides whether a reply may be so.
@@ -126,27 +154,28 @@ class Fallback:
     def _goes_on(self, response: ModelResponse) -> bool:
         return response.error is not None and response.error.code in self._on
 
-    def _settle(self, replies: Sequence[ModelResponse]) -> ModelResponse:
-        """The reply to return, with the usage and cost of all."""
+    def _choose(self, replies: Sequence[ModelResponse], accounts: list[Json]) -> ModelResponse:
+        """The reply to return, with what the last model said and used."""
+        last = replies[-1]
         if len(replies) == 1:
-            return replies[0]
-        chosen = replies[-1]
-        if self._goes_on(chosen):
+            return last
+        chosen = last
+        if self._goes_on(last):
             # All have failed: a retry waits as this error says, so it is the one that may pass
             # soonest.
             chosen = min(replies, key=_retry_order)
-        tries: list[Json] = [
-            _account(name_of(model), reply)
-            for model, reply in zip(self.models, replies, strict=False)
-        ]
+        error = chosen.error
+        if error is not None and last.error is not None and error.was_free != last.error.was_free:
+            # The error is another model's, whose reply has been counted.
+            error = replace(error, details={**error.details, "charged": not last.error.was_free})
         return replace(
             chosen,
-            usage=reduce(add, map(_usage_of, replies), Usage()),
-            cost=Cost.of_calls(
-                reply.cost for reply in replies if reply.cost is not None or _has_worked(reply)
-            ),
-            provider_data={**chosen.provider_data, "fallback": tries},
-            duration_ms=sum(reply.duration_ms for reply in replies),
+            parts=last.parts,
+            usage=last.usage,
+            cost=last.cost,
+            error=error,
+            provider_data={**chosen.provider_data, "fallback": accounts},
+            duration_ms=last.duration_ms,
         )
 
 
@@ -158,28 +187,6 @@ def _retry_order(reply: ModelResponse) -> tuple[bool, float]:
     if error.retry_after_s is not None:
         return False, error.retry_after_s
     return False, (reply.rate_limit.retry_after or 0) if reply.rate_limit is not None else 0
-
-
-def _has_worked(reply: ModelResponse) -> bool:
-    """Whether the provider may charge for it; a request that it refused or never got is free."""
-    if reply.usage:
-        return True
-    status = reply.error.status_code if reply.error is not None else None
-    return reply.usage.api_calls > 0 and (status or 0) < 400
-
-
-def _usage_of(reply: ModelResponse) -> Usage:
-    """What *reply* used; a refused request used nothing, which is not the same as unknown."""
-    return reply.usage if _has_worked(reply) else Usage(api_calls=reply.usage.api_calls)
-
-
-def _with_earlier(so_far: Usage, replies: Sequence[ModelResponse]) -> Usage:
-    """*so_far* together with what the models called before used."""
-    costs = [reply.cost for reply in replies if reply.cost is not None or _has_worked(reply)]
-    # A user's model may leave out the number of calls.
-    own = replace(so_far, api_calls=max(1, so_far.api_calls))
-    usage = reduce(add, map(_usage_of, replies), own)
-    return usage.with_cost(Cost.of_calls([*costs, so_far.cost]))
 
 
 def _account(name: str, reply: ModelResponse) -> JsonObject:
@@ -202,7 +209,12 @@ def _items_of(model: Model, request: ModelRequest) -> AsyncIterator[StreamItem]:
 
 
 async def _whole(model: Model, request: ModelRequest) -> AsyncIterator[StreamItem]:
-    yield await _reply(model, request)
+    call_each = getattr(model, "call_each", None)
+    if call_each is None:
+        yield await _reply(model, request)
+        return
+    async for item in call_each(request):
+        yield item
 
 
 async def _reply(model: Model, request: ModelRequest) -> ModelResponse:

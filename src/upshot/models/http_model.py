@@ -730,8 +730,10 @@ class _Reply:
 
     def break_off(self, error: AgentError) -> ModelResponse:
         """The response with *error*, unless the reply had already reported its end."""
-        response = self._reader.close()
-        if response.success and response.provider_data.get("stream_done"):
+        response = close_reader(self._reader)
+        # With the finish reason the reply has said that it is over.
+        is_over = response.provider_data.get("stream_done") or response.finish_reason is not None
+        if response.success and is_over:
             return response
         data: JsonObject = {**response.provider_data, "error_message": error.message}
         return replace(response, error=error, finish_reason=FinishReason.ERROR, provider_data=data)

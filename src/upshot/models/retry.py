@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
 from datetime import datetime
 from typing import TypeAlias
 
@@ -192,7 +191,8 @@ async def call_with_retry(
     unless the provider asks for one; a second empty reply is the error ``empty_reply``.
 
     Args:
-        attempt: Makes one call; called for every try.
+        attempt: Makes one call; called for every try. One that shows deltas while the reply comes
+            takes them back when *on_retry* is called.
         retry: How many tries, and how long to wait; None is one try.
         allow_empty: Whether an empty reply is an answer.
         clock: Used to wait.
@@ -215,43 +215,6 @@ async def call_with_retry(
             return response, tries.count
         if not await tries.wait_after(response):
             return _tell_wait(response), tries.count
-
-
-async def stream_with_retry(
-    attempt: Callable[[], AsyncIterator[StreamItem]],
-    retry: Retry | None,
-    *,
-    allow_empty: bool = False,
-    clock: Clock = SYSTEM_CLOCK,
-    deadline_monotonic: float | None = None,
-    on_retry: OnRetry | None = None,
-    draw: Callable[[], float] = random.random,
-    before: FailedTries = NO_TRIES,
-) -> AsyncGenerator[StreamItem]:
-    """Like :func:`call_with_retry`, streamed; a try that has yielded a delta is the last.
-
-    An empty reply is the exception: the thoughts that it yielded are followed by the next try.
-
-    Yields:
-        The deltas of the last try, then its response. There was one try more than *on_retry* was
-        called.
-    """
-    tries = _Tries(retry, clock, deadline_monotonic, on_retry, draw, before=before)
-    if before.next_at is not None:
-        await tries.wait_until(before.next_at)
-    while True:
-        response = UNANSWERED
-        begun = False
-        async with aclosing(read_stream(attempt)) as items:
-            async for item in items:
-                if isinstance(item, ModelResponse):
-                    response = judged(item, allow_empty=allow_empty)
-                else:
-                    begun = True
-                    yield item
-        if (begun and not _says_empty(response)) or not await tries.wait_after(response):
-            yield _tell_wait(response)
-            return
 
 
 class _Tries:

@@ -16,6 +16,7 @@ from upshot.contract.base.structs import RunEvent, path_of
 from upshot.contract.events import Event, Lagged, ReleaseReason, RunSettled, ToolProgress
 from upshot.contract.model_calls import (
     ModelReplied,
+    ModelRetried,
     ModelStarted,
     ReasoningDelta,
     TextDelta,
@@ -217,6 +218,8 @@ class LiveRun(Generic[T]):
         less the line breaks that the first one ends with. Of child runs there is the text of those
         that stand for the run, as agents in a graph do: a run that asks a model itself is not
         spoken for by the agents that its tools run. An answer that nobody said comes at the end.
+
+        A reply that breaks off and is asked for again is taken back by a ``VoidText``.
         """
         async for piece in text_of(self._events()):
             yield piece
@@ -320,6 +323,19 @@ async def conclude(task: asyncio.Task[Any], *, within_s: float) -> None:
         raise asyncio.CancelledError
 
 
+class VoidText(str):
+    """A piece of ``live.text()`` that voids the end of the text before it.
+
+    The reply broke off and is asked for again. The piece itself is the blank line that sets the two
+    apart where the text cannot be taken back.
+
+    Attributes:
+        voids: How many characters are void, counted back from this piece.
+    """
+
+    voids: int = 0
+
+
 class _Spoken:
     """Tells what of a run and its child runs is its visible text."""
 
@@ -333,6 +349,9 @@ class _Spoken:
 
     def pieces(self, event: Event) -> Iterator[str]:
         """What *event* adds to the text."""
+        if type(event) is ModelRetried and event.run_id in self._streaming:
+            yield from self._void(event.run_id)
+            return
         text = self._text_of(event)
         if not text or not isinstance(event, RunEvent):
             return
@@ -343,6 +362,15 @@ class _Spoken:
         self._reply = self._reply + text if goes_on else text
         self._speaker, self._end = event.run_id, (self._end + text)[-2:]
         yield text
+
+    def _void(self, run_id: str) -> Iterator[str]:
+        """Take back the reply under way, unless another agent has spoken since."""
+        self._streaming.discard(run_id)
+        if run_id == self._speaker:
+            void = VoidText(_up_to_blank_line(self._end))
+            void.voids = len(self._reply)
+            self._reply, self._end = "", "\n\n"
+            yield void
 
     def _text_of(self, event: Event) -> str | None:
         if not self._askers.isdisjoint(path_of(event)):

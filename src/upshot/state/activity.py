@@ -438,8 +438,11 @@ class Activity:
         self.text += len(event.text)
 
     def _model_retried(self, event: ModelRetried, at_s: float) -> None:
+        self.text = 0
         ended = Ended("failed", "bad") if event.error is None else ending_of_error(event.error)
         detail = f"next try in {duration(event.wait_s)}"
+        if event.next_model:
+            detail = f"{event.next_model} is called next"
         step = self._end(f"model {event.turn}", at_s, Ended(ended.word, ended.tone, detail))
         if step is not None:
             step.wait_s = event.wait_s

@@ -510,8 +510,9 @@ class RunState(msgspec.Struct, eq=False):
             self.models[event.turn] = event
 
     def _model_retried(self, event: ModelRetried) -> None:
-        self.tries = event.tries
-        self.failed_calls.note(event)
+        if not event.next_model:
+            self.tries = event.tries
+            self.failed_calls.note(event)
         self._note(event.response, is_turn=event.turn not in self._aside)
 
     def _model_replied(self, event: ModelReplied) -> None:

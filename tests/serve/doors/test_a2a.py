@@ -333,7 +333,10 @@ def test_pieces_of_a_reply_are_one_artifact_and_a_new_reply_takes_its_place() ->
         next(iter(update_of(one, IDS, is_open=bool(number)))) for number, one in enumerate(texts)
     )
     assert [one["artifactUpdate"]["append"] for one in (first, second)] == [False, True]  # type: ignore[index, call-overload]
-    assert not [*update_of({"kind": "reset"}, IDS, is_open=True)]
+    (void,) = update_of({"kind": "reset"}, IDS, is_open=True)
+    assert void["artifactUpdate"]["append"] is False  # type: ignore[index, call-overload]
+    assert void["artifactUpdate"]["artifact"]["parts"] == [{"text": ""}]  # type: ignore[index, call-overload]
+    assert not [*update_of({"kind": "reset"}, IDS, is_open=False)]
 
 
 async def test_who_may_only_see_the_runs_of_others_neither_cancels_nor_answers_them() -> None:

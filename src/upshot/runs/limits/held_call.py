@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable
 from contextvars import Context
 from datetime import datetime
 from functools import partial
@@ -14,12 +13,17 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from upshot.contract.error import AgentError
-from upshot.contract.model_calls import ModelReplied, ModelRequest, ModelResponse, ModelStarted
-from upshot.contract.protocols import Clock, Model, StreamItem
+from upshot.contract.model_calls import (
+    ModelReplied,
+    ModelRequest,
+    ModelResponse,
+    ModelStarted,
+    with_earlier,
+)
+from upshot.contract.protocols import Clock, Model
 from upshot.contract.run_control import Interrupt
 from upshot.contract.settings import ModelSettings
 from upshot.journal.shared import SharedJournal, SharedValues, needs_shared
-from upshot.models.retry import read_stream
 from upshot.runs.engine_api.exceptions import Failed, Interrupted
 from upshot.runs.limits.pacer import Place
 from upshot.runs.limits.quotas import Bounds, Reservation, bounds_of, reserve, settle, used_by
@@ -51,6 +55,7 @@ class HeldCall:
         self._bounds: Bounds | None = None
         self._reserved: Reservation | None = None
         self._place: Place | None = None
+        self._passed: tuple[ModelResponse, ...] = ()
         self._sent_s = 0.0
 
     async def begin(self, started: ModelStarted) -> ModelRequest:
@@ -106,6 +111,7 @@ class HeldCall:
         async def held() -> ModelResponse:
             if (refused := await self._enter()) is not None:
                 return refused
+            self._passed = ()
             try:
                 return self._settle(await call())
             finally:
@@ -113,23 +119,9 @@ class HeldCall:
 
         return held
 
-    def stream_by(
-        self, stream: Callable[[], AsyncIterator[StreamItem]]
-    ) -> Callable[[], AsyncIterator[StreamItem]]:
-        """*stream*, begun when it is its turn."""
-
-        async def held() -> AsyncIterator[StreamItem]:
-            if (refused := await self._enter()) is not None:
-                yield refused
-                return
-            try:
-                async with aclosing(read_stream(stream)) as items:
-                    async for item in items:
-                        yield self._settle(item) if isinstance(item, ModelResponse) else item
-            finally:
-                self._abandon()
-
-        return held
+    def pass_on(self, response: ModelResponse) -> None:
+        """Count the failed *response* of a model of a Fallback with what the try used."""
+        self._passed = (*self._passed, response)
 
     @property
     def _journal(self) -> SharedJournal | None:
@@ -196,11 +188,12 @@ class HeldCall:
 
     def _settle(self, response: ModelResponse) -> ModelResponse:
         """Tell what came of the try; returns it with how long the try waited for its turn."""
-        self._post(response)
+        whole = with_earlier(response, self._passed)
+        self._post(whole)
         place, self._place = self._place, None
         if place is None:
             return response
-        place.settle(response, self._context.plan.clock.monotonic() - self._sent_s)
+        place.settle(whole, self._context.plan.clock.monotonic() - self._sent_s)
         waited_ms = round(place.waited_s * 1000)
         if not waited_ms:
             return response

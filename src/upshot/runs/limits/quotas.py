@@ -208,7 +208,9 @@ def settle(values: SharedValues, reserved: Reservation, cost_usd: Decimal, token
 def used_by(response: ModelResponse, reserved: Reservation) -> tuple[Decimal, int]:
     """The money and tokens that a request used; what is not known counts whole."""
     error, usage = response.error, response.usage
-    if error is not None and (error.was_unsent or error.status_code in _REFUSED):
+    is_refused = error is not None and (error.was_unsent or error.status_code in _REFUSED)
+    # The models of a Fallback that were called before the one that refused may have used tokens.
+    if is_refused and not tokens_of(usage) and not usage.unmeasured_calls:
         return _ZERO, 0
     if error is not None or usage.unmeasured_calls or not tokens_of(usage):
         return reserved.cost_usd, reserved.tokens

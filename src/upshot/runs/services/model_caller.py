@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from functools import partial
 from typing import Any, Final, NoReturn, TypedDict
 
@@ -29,7 +30,13 @@ from upshot.contract.protocols import Clock, Model, StreamItem
 from upshot.contract.run_control import Interrupt
 from upshot.contract.settings import Retry
 from upshot.contract.usage import Usage
-from upshot.models.retry import call_with_retry, judge_answer, reply_of, stream_with_retry
+from upshot.models.retry import (
+    UNANSWERED,
+    call_with_retry,
+    judge_answer,
+    read_stream,
+    reply_or_raise,
+)
 from upshot.runs.budget import money_of, tokens_of
 from upshot.runs.callbacks import blame, raised
 from upshot.runs.engine_api.exceptions import Failed, Interrupted
@@ -303,6 +310,12 @@ def _with_shown(response: ModelResponse, whole: str, seen: str) -> ModelResponse
     return msgspec.structs.replace(response, parts=parts)
 
 
+def _interrupted(context: RunContext) -> Interrupted:
+    """What ends a model call of a run that was asked to stop."""
+    asked = context.interrupt or Interrupt()
+    return Interrupted(asked.cause, asked.detail)
+
+
 class _Trying(TypedDict):
     """How failed model calls are tried again, as ``call_with_retry`` takes it."""
 
@@ -371,14 +384,11 @@ class ModelCall:
         self._held = held
 
     async def ask(self) -> ModelResponse:
-        """Call or stream until there is an answer, or an error that no try would mend."""
-        context = self._context
-        stream = getattr(self._model, "stream", None)
+        """Call until there is an answer, or an error that no try would mend."""
+        context, held = self._context, self._held
         try:
-            if context.recorder.watched and callable(stream) and not self._started.purpose:
-                return await self._show()
             response, _ = await call_with_retry(
-                self._call if self._held is None else self._held.call_by(self._call),
+                self._try if held is None else held.call_by(self._try),
                 on_retry=self._on_retry,
                 **_trying(context, self._before, self._model),
             )
@@ -393,34 +403,60 @@ class ModelCall:
             self._shown_text()
             blame(error, f"the model {self._started.model!r}", context.recorder.run_id)
             raise
-        return response
-
-    async def _show(self) -> ModelResponse:
-        """Show the pieces of the reply to watchers as they come; returns the whole."""
-        context = self._context
-        response = ModelResponse()
-        items = stream_with_retry(
-            self._stream if self._held is None else self._held.stream_by(self._stream),
-            on_retry=self._on_retry,
-            **_trying(context, self._before, self._model),
-        )
-        async for item in items:
-            if isinstance(item, ModelResponse):
-                response = item
-            elif isinstance(item, Usage):
-                self._told = item
-            else:
-                if context.interrupt is not self._known_interrupt:
-                    await self._break_off(items)
-                if isinstance(item, TextDelta):
-                    self._shown.append(item.text)
-                is_call = isinstance(item, ToolCallDelta)
-                context.recorder.show(self._ids.make_unique(item) if is_call else item, self)
-        response = _with_told(response, self._told)
-        if response.error is not None and self._shown:
+        if self._shown and response.error is not None:
             response = _with_shown(response, "".join(self._shown), self._shown_text())
         context.recorder.end_pieces(self)
         return response
+
+    async def _try(self) -> ModelResponse:
+        """Make one try; its pieces are shown as they come if the run is watched."""
+        # A run that is to stop makes no further try. The first one was asked for in spite of it.
+        if self._context.interrupt is not None and self.failed_tries:
+            raise _interrupted(self._context)
+        self._in_flight, self._told = True, None
+        model: Any = self._model
+        is_shown = self._context.recorder.watched and not self._started.purpose
+        if is_shown and callable(getattr(model, "stream", None)):
+            return await self._read(model.stream)
+        if hasattr(model, "call_each"):
+            return await self._read(model.call_each)
+        # Models of users may be plain, and give what is no reply.
+        try:
+            made: Any = model.call(self._request)
+            response = await made if inspect.isawaitable(made) else made
+        except Exception as error:
+            # They may also pass on what their client raises: it is a value here.
+            response = reply_or_raise(error)
+        if not isinstance(response, ModelResponse):
+            raise TypeError(
+                f"the model {self._started.model!r} gave a value of type "
+                f"{type(response).__name__}: return a ModelResponse(content=...)"
+            )
+        return response
+
+    async def _read(
+        self, ask: Callable[[ModelRequest], AsyncIterator[StreamItem]]
+    ) -> ModelResponse:
+        """Read the items of a reply, and show its pieces; returns the whole."""
+        context, response = self._context, UNANSWERED
+        ids = StreamedIds(context.state.call_ids)
+        async with aclosing(read_stream(partial(ask, self._request))) as items:
+            async for item in items:
+                if isinstance(item, ModelResponse):
+                    response = item
+                elif isinstance(item, Usage):
+                    self._told = item
+                elif isinstance(item, ModelRetried):
+                    await self._pass_on(item)
+                    ids = StreamedIds(context.state.call_ids)
+                else:
+                    if context.interrupt is not self._known_interrupt:
+                        await self._break_off(items)
+                    if isinstance(item, TextDelta):
+                        self._shown.append(item.text)
+                    is_call = isinstance(item, ToolCallDelta)
+                    context.recorder.show(ids.make_unique(item) if is_call else item, self)
+        return _with_told(response, self._told)
 
     async def _break_off(self, items: AsyncGenerator[StreamItem]) -> NoReturn:
         """Follow the request to stop that came while the reply was shown; what was shown stays.
@@ -441,63 +477,43 @@ class ModelCall:
         if text := self._shown_text():
             context.cut.append(text)
         _count_unfinished(context, self._told)
-        asked = context.interrupt or Interrupt()
-        raise Interrupted(asked.cause, asked.detail)
+        raise _interrupted(context)
 
     def _shown_text(self) -> str:
         """The text that was shown, and that nothing comes after."""
         return self._context.recorder.break_off("".join(self._shown), self)
 
-    def _begin_try(self) -> None:
-        """Begin a try, unless the run was asked to stop while it was waited for.
-
-        Raises:
-            Interrupted: It was.
-        """
-        asked = self._context.interrupt
-        # The first try was asked for in spite of it.
-        if asked is not None and self.failed_tries:
-            raise Interrupted(asked.cause, asked.detail)
+    async def _pass_on(self, failed: ModelRetried) -> None:
+        """Count the reply of a model of a Fallback that failed, before the next one is called."""
+        if self._held is not None:
+            self._held.pass_on(failed.response)
+        await self._count_failed(failed.response, next_model=failed.next_model)
+        if self._context.interrupt is not self._known_interrupt:
+            raise _interrupted(self._context)
         self._in_flight, self._told = True, None
-        self._ids = StreamedIds(self._context.state.call_ids)
-
-    async def _call(self) -> ModelResponse:
-        self._begin_try()
-        # Models of users may be plain, and give what is no reply.
-        try:
-            made: Any = self._model.call(self._request)
-            response = await made if inspect.isawaitable(made) else made
-        except Exception as error:
-            # They may also pass on what their client raises: it is a value here.
-            response = reply_of(error)
-            if response is None:
-                raise
-        if not isinstance(response, ModelResponse):
-            raise TypeError(
-                f"the model {self._started.model!r} gave a value of type "
-                f"{type(response).__name__}: return a ModelResponse(content=...)"
-            )
-        return response
-
-    def _stream(self) -> AsyncIterator[StreamItem]:
-        self._begin_try()
-        return self._model.stream(self._request)
 
     async def _on_retry(self, tries: int, wait_s: float, response: ModelResponse) -> None:
-        # While it waits for the next try nothing is under way that could be charged for.
-        self.failed_tries, self._in_flight = tries, False
-        # Blanks of a reply with nothing else in it are no part of the next one.
+        self.failed_tries = tries
+        await self._count_failed(response, wait_s=wait_s)
+
+    async def _count_failed(
+        self, response: ModelResponse, *, wait_s: float = 0.0, next_model: str = ""
+    ) -> None:
+        """Count and log a failed reply that another one follows; what was shown of it is void."""
+        # Until the next one is asked for nothing is under way that could be charged for.
+        self._in_flight = False
+        self._shown_text()
         self._shown.clear()
-        self._context.recorder.end_pieces(self)
         self._context.budget.add(response)
         self._context.recorder.emit(
             ModelRetried(
                 model=self._started.model,
                 turn=self._started.turn,
-                tries=tries,
+                tries=self.failed_tries,
                 wait_s=wait_s,
+                next_model=next_model,
                 response=response,
             )
         )
-        # What the try used must be safe before the next one spends more.
+        # What it used must be safe before the next one spends more.
         await self._context.recorder.barrier()

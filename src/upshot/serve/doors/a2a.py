@@ -242,8 +242,11 @@ def update_of(event: PublicEvent, ids: Mapping[str, str], *, is_open: bool) -> I
             yield {"statusUpdate": {**ids, "status": _working(f"{name}: {text}", ids)}}
         case {"kind": "tool", "name": str(name), "state": str(state)}:
             yield {"statusUpdate": {**ids, "status": _working(f"{name}: {state}", ids)}}
+        case {"kind": "reset"} if is_open:
+            # The next piece takes this one's place; there may be none.
+            piece = _artifact(ids["taskId"], [Text("")])
+            yield {"artifactUpdate": {**ids, "artifact": piece, "append": False}}
         case _:
-            # A reset needs no word: the next piece takes the place of what was shown.
             pass
 
 
