@@ -12,7 +12,8 @@ from playwright.async_api import expect
 
 from tests.browser_real.shop import ShopModel, fill, make_shop, refund, work_off
 from tests.serve.kit import Client, served
-from upshot import Agent, App, Cost, ModelResponse, ScriptedModel, Text, ToolCall, Usage
+from upshot import Agent, App, Budget, Cost, ModelResponse, ScriptedModel, Text, ToolCall, Usage
+from upshot.serve import console
 
 TRICK = "Pay \u202egnihton\u202c, please\u200b"
 READ = """[...document.querySelectorAll('[title],[aria-label]')]
@@ -145,10 +146,12 @@ async def test_back_goes_to_where_the_list_was(shop: Any, page_of: Any) -> None:
     page = await page_of(client.url)
     await page.locator("a.run").nth(30).click()
     await page.wait_for_selector("button.row")
-    await page.wait_for_function("scrollY === 0")
+    await page.wait_for_selector("main:not([aria-busy])")
+    assert await page.evaluate("scrollY") == 0
     await page.go_back()
     await page.wait_for_selector("a.run")
-    await page.wait_for_function("scrollY > 400")
+    await page.wait_for_selector("main:not([aria-busy])")
+    assert await page.evaluate("scrollY") > 400
 
 
 async def test_an_address_that_is_wrong_is_told_and_leads_on(shop: Any, page_of: Any) -> None:
@@ -201,16 +204,17 @@ async def test_currencies_are_never_added_up(page_of: Any, tmp_path: Path) -> No
 
 
 async def test_a_long_conversation_says_that_there_are_earlier_turns(
-    shop: Any, page_of: Any
+    shop: Any, page_of: Any, monkeypatch: Any
 ) -> None:
     app, client = shop
-    for number in range(103):
+    monkeypatch.setattr(console, "_PAGE", 5)
+    for number in range(8):
         await app.submit("clerk", f"Hello {number}", conversation="long", attributes={"user": "oz"})
     await settled(app, client)
     page = await page_of(client.url + "/conversations/long")
-    await expect(page.locator(".turn")).to_have_count(100)
+    await expect(page.locator(".turn")).to_have_count(5)
     await page.get_by_role("button", name="Earlier turns").click()
-    await expect(page.locator(".turn")).to_have_count(103)
+    await expect(page.locator(".turn")).to_have_count(8)
     await expect(page.get_by_role("button", name="Earlier turns")).to_be_hidden()
     first = page.locator(".turn .message.user").first
     await expect(first).to_contain_text("Hello 0")
@@ -218,11 +222,12 @@ async def test_a_long_conversation_says_that_there_are_earlier_turns(
 
 async def test_a_step_that_is_chosen_shows_its_message(shop: Any, page_of: Any) -> None:
     app, client = shop
-    made = await app.submit("clerk", "Count every shelf.", attributes={"user": "oz"})
+    # It ends there with 420 calls, which is long enough to be drawn in parts.
+    made = await app.submit("clerk", "Count every shelf.", budget=Budget(max_turns=60))
     await settled(app, client)
     page = await page_of(client.url + f"/runs/{made.id}")
     rows = page.locator("button.row.tool")
-    await page.wait_for_function("document.querySelectorAll('button.row.tool').length > 3400")
+    await expect(rows).to_have_count(420)
     count = await rows.count()
     for at in (count // 2, 40, count - 60, count // 3, count // 5):
         await page.evaluate(f"document.querySelectorAll('button.row.tool')[{at}].click()")
