@@ -21,6 +21,7 @@ from upshot import (
     Message,
     Misuse,
     ModelRequest,
+    ModelResponse,
     ModelSettings,
     Request,
     ScriptedModel,
@@ -508,3 +509,16 @@ async def test_a_resumed_run_offers_to_read_what_was_stored_before() -> None:
     await run(agent(), Request("?", run_id="r"), journal=journal)
     await resume("r", agent(), journal=journal, answers=[Approve("2")])
     assert offers == [["tell", "remove"], *[["tell", "remove", "read_artifact"]] * 2]
+
+
+async def test_calls_of_a_reply_that_a_filter_cut_replay_alike() -> None:
+    def filtered() -> Agent[Any]:
+        calls = [ToolCall(id, "add", {"a": 1, "b": 2}) for id in "xy"]
+        cut = ModelResponse(content="Hm", tool_calls=calls, finish_reason="content_filter")
+        return adding(cut)
+
+    journal = Ordered()
+    result = await run(filtered(), Request("?", run_id="r"), journal=journal)
+    assert [one.kind for one in result.tool_outcomes] == ["tool_denied", "tool_denied"]
+    told = await replay("r", filtered(), journal=journal)
+    assert told.difference is None

@@ -9,6 +9,7 @@ import pytest
 
 from upshot import Agent, Budget, ModelResponse, ToolCall, Usage, resolve, run_sync, tool
 from upshot.contract.base.structs import JsonObject
+from upshot.contract.model_calls import counted
 from upshot.models import ScriptedModel
 from upshot.wire.decoding import encode_json
 from upshot.wire.reader import StreamReader
@@ -115,3 +116,27 @@ def test_little_is_read_of_the_body_of_an_error() -> None:
     assert result.error is not None
     assert result.error.code == "server_error"
     assert transport.pieces == 65
+
+
+ERRORS: dict[str, JsonObject] = {
+    "chat": {"error": {"message": "Overloaded.", "code": 503}},
+    "messages": {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded."}},
+    "responses": {"error": {"code": "server_error", "message": "Overloaded."}},
+    "generate": {"error": {"code": 503, "message": "Overloaded.", "status": "UNAVAILABLE"}},
+}
+
+
+@pytest.mark.parametrize("surface", ERRORS)
+def test_an_error_in_a_reply_with_status_200_is_of_unknown_usage(surface: Any) -> None:
+    reader = StreamReader(surface, provider="x", headers={}, now=0.0)
+    reader.feed(encode_json(ERRORS[surface]))
+    reply = reader.close()
+    assert reply.error is not None
+    counted_as = counted(reply)
+    assert (counted_as.usage.unmeasured_calls, counted_as.cost) == (1, None)
+
+
+def test_a_request_that_was_turned_away_by_its_status_is_free() -> None:
+    reader = StreamReader("chat", provider="x", headers={}, now=0.0)
+    reply = reader.refuse(503, encode_json(ERRORS["chat"]))
+    assert counted(reply).usage.unmeasured_calls == 0

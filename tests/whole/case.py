@@ -30,6 +30,8 @@ FAULTS = {
     "reset": ("server_error", True),
     "no JSON": ("server_error", True),
     "empty": ("empty_reply", True),
+    "cut": ("server_error", True),
+    "error in a 200": ("server_error", True),
 }
 """What a provider does in place of a reply: the error's code, and whether it is retryable."""
 
@@ -37,8 +39,8 @@ WRITES = ("change", "change_in_thread", "put", "pay", "apart", "slow", "slow_in_
 READS = ("look", "look_in_thread", "slow_look")
 REPEATABLE = (*READS, "put")
 """Tools whose body may run twice for one call."""
-PATHS = ("run", "run_sync", "start", "start", "resume", "kill")
-DOORS = ("worker", "responses", "ui", "ag-ui", "a2a", "console", "mcp")
+PATHS = ("run", "run_sync", "start", "start", "start", "resume", "kill")
+DOORS = ("worker", "close", "killed worker", "responses", "ui", "ag-ui", "a2a", "console", "mcp")
 
 LIMITS = (
     ("max_turns", 2),
@@ -89,7 +91,16 @@ class Call:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the provider says at one turn, after its faults, one for each earlier request."""
+    """What the provider says at one turn, after its faults, one for each earlier request.
+
+    Attributes:
+        finish: Why it stopped, "" for the reason that its calls or their lack give.
+        refusal: What it says in place of a text.
+        usage: "told", "missing", or "zero": all zeros, which is as good as missing.
+        faults: What happens at the requests before.
+        other_faults: What the second model of a fallback does at them.
+        cut_at: How much of it comes before a fault in its middle.
+    """
 
     text: str
     calls: tuple[Call, ...] = ()
@@ -109,7 +120,8 @@ class Case:
     Attributes:
         scripts: The replies by task, attempt and agent.
         tries: ``Retry.max_tries``; 1 is no retry.
-        stop: At which step, and how: ("request" or "body", number, "cancel" or "interrupt").
+        stop: At which step, and how: ("request" or "body", number, "cancel", "interrupt", or
+            "close" for a worker that is closed there, while another one goes on).
         engine: What drives it: "loop"; "handoff" from a to b; or one that has b and c as child
             runs: "script" (b, then a itself), "graph" (b, then c), "machine" (the same),
             "parallel" (a graph with both at a time), or "tool" (a's tool runs b).
@@ -237,21 +249,11 @@ class _Maker:
         if revisions and path in DOORS[1:]:
             # No door asks for more than one attempt.
             path = "run"
-        stop, kills = None, list[tuple[str, int]]()
-        if path == "kill":
-            kills = [
-                (rng.choice(("request", "body", "done")), rng.randint(1, 4))
-                for _ in range(rng.choice((1, 1, 1, 2, 3)))
-            ]
-        elif path == "resume" or (rng.random() < 0.15 and limit is None):
-            way = rng.choice(("cancel", "interrupt"))
-            stop = rng.choice(("request", "body")), rng.randint(1, 4), way
+        stop, kills = self._breaks(path, has_limit=limit is not None)
         parks = any(call.answer.startswith("later") for call in calls_in(scripts))
         journal = rng.choice(("memory", "sqlite") if parks else ("", "memory", "sqlite"))
         if path in ("resume", "kill", "conversation", *DOORS):
             journal = "sqlite"
-        if path in ("conversation", *DOORS):
-            stop = None
         is_timed = limit is not None and limit[0] == "deadline_s"
         if self._dialect == "messages" and (is_timed or stop):
             self._dialect = "chat"
@@ -274,6 +276,24 @@ class _Maker:
             revisions=revisions,
         )
 
+    def _breaks(
+        self, path: str, *, has_limit: bool
+    ) -> tuple[tuple[str, int, str] | None, list[tuple[str, int]]]:
+        """Where the run is stopped, and where its processes are killed."""
+        rng = self._rng
+        if path in ("kill", "killed worker"):
+            # A run that kills its worker three times is not worked on any more.
+            many = rng.choice((1, 1, 1, 2, 3) if path == "kill" else (1, 1, 2))
+            steps = ("request", "body", "done")
+            return None, [(rng.choice(steps), rng.randint(1, 4)) for _ in range(many)]
+        if path == "close":
+            return (rng.choice(("request", "body", "done")), rng.randint(1, 4), "close"), []
+        if path == "resume" or (rng.random() < 0.15 and not has_limit):
+            way = rng.choice(("cancel", "interrupt"))
+            stop = rng.choice(("request", "body")), rng.randint(1, 4), way
+            return (None if path in ("conversation", *DOORS) else stop), []
+        return None, []
+
     def _script(self, task: int, attempt: int, agent: str) -> tuple[Reply, ...]:
         turns = self._rng.randint(1, 4)
         key = script_key(task, attempt, agent)
@@ -287,11 +307,21 @@ class _Maker:
             faults = rng.choices([*FAULTS], k=rng.choice((1, 1, 1, 2, 3)))
         made = [self._call(mark, place) for place in range(rng.choice((1, 1, 2, 3)))]
         said = f"{mark} " + "Word after word. " * rng.choice((0, 1, 1, 5))
+        is_rough, refusal = self._is_rough, ""
+        if (
+            is_rough
+            and not calls
+            and self._dialect in ("chat", "responses")
+            and not rng.randrange(12)
+        ):
+            said, refusal = "", said + "No."
+        ends = ("length", "length", "content_filter")
         return Reply(
             text=said,
+            refusal=refusal,
             calls=tuple(made) if calls else (),
-            finish="length" if self._is_rough and not calls and rng.random() < 0.1 else "",
-            usage="missing" if self._is_rough and rng.random() < 0.1 else "told",
+            finish=rng.choice(ends) if is_rough and not refusal and rng.random() < 0.1 else "",
+            usage=rng.choice(("missing", "zero")) if is_rough and rng.random() < 0.1 else "told",
             tokens=(rng.randint(10, 999), rng.randint(1, 99)),
             faults=tuple(faults),
             other_faults=tuple(rng.choices([*FAULTS], k=rng.choice((0, 1, 2))))

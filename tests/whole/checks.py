@@ -18,6 +18,7 @@ from tests.whole.case import (
     LIMIT_CODES,
     READS,
     REPEATABLE,
+    SLOW,
     WRITES,
     Case,
     Reply,
@@ -187,6 +188,10 @@ def _of_limit(case: Case, bill: list[Billed]) -> Iterator[str]:
 
 def _of_effects(life: Life, records: dict[str, ToolRecord], *, has_all: bool) -> Iterator[str]:
     book = life.book.read()
+    for reply in replies_in(life.case):
+        for call in reply.calls if reply.finish == "content_filter" else ():
+            if book[call.tag]:
+                yield f"{call.tag} took effect, and a filter had cut its reply off"
     for tag in book:
         if has_all and tag not in records:
             yield f"{tag} took effect, and no record tells of it"
@@ -221,7 +226,7 @@ def _of_end(life: Life, result: AgentResult[Any], task: int) -> Iterator[str]:
     case = life.case
     code = None if result.error is None else str(result.error.code)
     if not case.is_calm:
-        planted = {FAULTS[fault][0] for fault in faults_in(case)}
+        planted = {FAULTS[fault][0] for fault in faults_in(case)} | {"content_filter"}
         planted.add(LIMIT_CODES.get(case.limit[0], "") if case.limit else "")
         if code not in {None, "canceled", "interrupted", *planted}:
             yield f"it ended with {code}, and only {planted} were planted: {result.error}"
@@ -231,29 +236,34 @@ def _of_end(life: Life, result: AgentResult[Any], task: int) -> Iterator[str]:
         return
     if code != expected:
         yield f"it ended with {code}, and should with {expected}: {result.error}"
-    elif code is None and case.engine in ("loop", "handoff") and result.content != text:
+    elif not (code or text) or case.engine not in ("loop", "handoff"):
+        return
+    elif code in (None, "content_filter") and result.content != text:
         yield f"it says {result.content!r}, and its model said {text!r}"
 
 
 def faults_in(case: Case) -> set[str]:
     """All faults that are planted in *case*."""
-    replies = [reply for script in case.scripts.values() for reply in script]
-    return {fault for one in replies for fault in (*one.faults, *one.other_faults)}
+    return {fault for one in replies_in(case) for fault in (*one.faults, *one.other_faults)}
+
+
+def replies_in(case: Case) -> list[Reply]:
+    """All replies that are planned."""
+    return [reply for script in case.scripts.values() for reply in script]
 
 
 def expected_end(case: Case, task: int) -> tuple[str | None, str | None]:
     """The error's code with which a task of a calm case ends, None for none; and its answer."""
-    text = None
+    code = text = None
     for attempt in range(case.revisions + 1):
         for agent in ENGINES[case.engine]:
             for reply in case.scripts[script_key(task, attempt, agent)]:
-                code = _fails(case, reply)
-                if code is not None and case.engine == "tool" and agent == "b":
-                    # The tool tells of it, and agent a goes on.
-                    break
+                code, text = _fails(case, reply), reply.text or reply.refusal
                 if code is not None:
-                    return code, None
-                text = reply.text
+                    break
+            if code is not None and not (case.engine == "tool" and agent == "b"):
+                # A tool tells of it, and agent a goes on.
+                return code, text if code == "content_filter" else None
     return None, text
 
 
@@ -266,7 +276,7 @@ def _fails(case: Case, reply: Reply) -> str | None:
         if case.has_fallback and fault and FAULTS[fault][0] in FALLBACK_CODES:
             fault = _of_both(fault, _next(others))
         if not fault:
-            return None
+            return "content_filter" if reply.finish == "content_filter" else None
         code, retryable = FAULTS[fault]
         if fault == "empty":
             if was_empty:
@@ -290,14 +300,20 @@ def _of_both(first: str, second: str) -> str:
 
 def essence(result: AgentResult[Any]) -> dict[str, Any]:
     """What of *result* is the same on every path."""
+    code = None if result.error is None else str(result.error.code)
     return {
         "status": str(result.status),
-        "code": None if result.error is None else str(result.error.code),
-        "content": result.content,
+        "code": code,
+        # More can be read of a stream that broke off than of a document.
+        "content": result.content if code in (None, "content_filter") else "",
         "finish": result.finish_reason,
         "usage": result.usage,
         "cost": None if result.cost is None else result.cost.total,
-        "outcomes": [(one.kind, one.tool_name, str(one.effect)) for one in result.tool_outcomes],
+        # Whether a thread began before its time was over differs.
+        "outcomes": [
+            (one.kind, one.tool_name, "" if one.tool_name in SLOW else str(one.effect))
+            for one in result.tool_outcomes
+        ],
         "warnings": sorted(str(one.code) for one in result.warnings),
         "attempts": result.attempts,
     }

@@ -13,7 +13,7 @@ from mcp import Client as McpClient
 
 from tests.serve.kit import Client, listening
 from tests.whole.case import calls_in
-from tests.whole.paths import Outcome
+from tests.whole.paths import Outcome, Steps, killed_in
 from tests.whole.world import TASK, Life
 from upshot import App
 from upshot.serve import User
@@ -48,6 +48,55 @@ async def by_worker(life: Life, journal: Any) -> Outcome:
     app = app_of(life, journal)
     async with app, working(app):
         await app.submit("a", life.request(), max_attempts=life.case.revisions + 1)
+        return await until_ended(life, app, journal)
+
+
+async def by_close(life: Life, journal: Any) -> Outcome:
+    """A worker is closed in the middle, and another one goes on."""
+    app, closes = app_of(life, journal), asyncio.Event()
+    stop = life.case.stop
+    Steps(life, None if stop is None else stop[:2], closes.set)
+    async with app, working(app):
+        await app.submit("a", life.request(), max_attempts=life.case.revisions + 1)
+        ends = asyncio.create_task(_until_idle(journal))
+        closed = asyncio.create_task(closes.wait())
+        await asyncio.wait((ends, closed), timeout=30, return_when="FIRST_COMPLETED")
+        ends.cancel()
+        closed.cancel()
+    return await _by_another(life, journal)
+
+
+async def by_killed_worker(life: Life, journal: Any) -> Outcome:
+    """The process of a worker is killed, and another one goes on."""
+    killed = await killed_in(life, work_in_process)
+    async with app_of(life, journal) as app:
+        if not await journal.runs():
+            await app.submit("a", life.request(), max_attempts=life.case.revisions + 1)
+    outcome = await _by_another(life, journal)
+    outcome.kills = killed
+    return outcome
+
+
+async def work_in_process(life: Life, journal: Any) -> None:
+    """Submit the run if nobody has, and work on it until it waits or ends."""
+    app = app_of(life, journal)
+    async with app, working(app):
+        if not await journal.runs():
+            await app.submit("a", life.request(), max_attempts=life.case.revisions + 1)
+        await _until_idle(journal)
+
+
+async def _until_idle(journal: Any) -> None:
+    """Wait until no run is due or under way."""
+    async with asyncio.timeout(30):
+        while any(one.status in ("running", "submitted") for one in await journal.runs()):
+            await asyncio.sleep(0.005)
+
+
+async def _by_another(life: Life, journal: Any) -> Outcome:
+    life.world.on_step = lambda kind: None
+    app = app_of(life, journal)
+    async with app, working(app):
         return await until_ended(life, app, journal)
 
 
@@ -153,6 +202,8 @@ async def _mcp(server: Any) -> AsyncGenerator[Any]:
 
 DOORS = {
     "worker": by_worker,
+    "close": by_close,
+    "killed worker": by_killed_worker,
     "responses": by_door(ask_responses),
     "ui": by_door(ask_ui),
     "ag-ui": by_door(ask_ag_ui),

@@ -158,17 +158,23 @@ async def by_conversation(life: Life, journal: Any) -> Outcome:
 
 async def by_kill(life: Life, journal: Any) -> Outcome:
     """A run whose process is killed, and the one that goes on too, until one is left alone."""
-    killed = 0
-    for place in range(len(life.case.kills)):
-        killed += await _killed(life, place)
+    killed = await killed_in(life, work_alone)
     outcome = await _to_end(life, journal, partial(_go_on, life))
     outcome.kills = killed
     return outcome
 
 
-async def _killed(life: Life, place: int) -> bool:
+async def killed_in(life: Life, work: Work) -> int:
+    """Have processes work on the run by *work*, each of which is killed; how many were."""
+    killed = 0
+    for place in range(len(life.case.kills)):
+        killed += await _killed(life, place, work)
+    return killed
+
+
+async def _killed(life: Life, place: int, work: Work) -> bool:
     """Have a process work on the run, and kill it where the case says; whether it was."""
-    seat = (life.case.seed, life.world.number, life.folder, life.port, place)
+    seat = (life.case.seed, life.world.number, life.folder, life.port), place, work
     process = PROCESSES.Process(target=be_killed, args=seat, daemon=True)
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
@@ -191,8 +197,14 @@ async def _go_on(life: Life, options: dict[str, Any]) -> AgentResult[Any]:
     return await life.resume(runs[-1], **options) if runs else await life.begin(**options)
 
 
-def be_killed(seed: int, number: int, folder: str, port: int, place: int) -> None:
+async def work_alone(life: Life, journal: Any) -> None:
+    """Begin the run, or go on with it, until it ends."""
+    await _to_end(life, journal, partial(_go_on, life))
+
+
+def be_killed(seat: tuple[int, int, str, int], place: int, work: Work) -> None:
     """Work on a run, in a process of its own, that is killed in it."""
+    seed, number, folder, port = seat
 
     async def go() -> None:
         async with aclosing(AiohttpTransport()) as transport:
@@ -201,11 +213,12 @@ def be_killed(seed: int, number: int, folder: str, port: int, place: int) -> Non
             at = None if kill[0] == "request" else kill
             Steps(life, at, lambda: os.kill(os.getpid(), signal.SIGKILL))
             async with upshot.open_journal(life.journal) as journal:
-                await _to_end(life, journal, partial(_go_on, life))
+                await work(life, journal)
 
     asyncio.run(go())
 
 
+Work = Callable[[Life, Any], Awaitable[None]]
 Go = Callable[[dict[str, Any]], Awaitable[AgentResult[Any]]]
 
 

@@ -135,6 +135,9 @@ class Provider:
         counts = None if reply.usage == "missing" else Counts(*reply.tokens, 0, 0, 0)
         if reply.usage == "zero":
             counts = Counts(0, 0, 0, 0, 0)
+        if fault in ("cut", "error in a 200") and case.dialect == "messages":
+            # The event that it begins with would tell half of its usage.
+            counts = None
         envelope = Envelope("r1", "m", 1_700_000_000, counts)
         if not streamed:
             return _plain(form, form.reply(turn, envelope), fault, reply.cut_at), billed

@@ -332,8 +332,11 @@ async def close_calls(context: RunContext, run: Run) -> None:
     Raises:
         JournalError: The log refuses events.
     """
-    state, budget = context.state, context.budget
-    if context.recorder.is_lost or context.recording is not None or context.supervisor.abandoned:
+    state, budget, recording = context.state, context.budget, context.recording
+    if recording is not None and recording.beyond:
+        # The replay differs from here on.
+        return
+    if context.recorder.is_lost or context.supervisor.abandoned:
         # Engines that were left behind may still be at them.
         return
     own = {call.id for call in state.reply_calls}

@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Final, Protocol, TypeAlias, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
 from upshot.contract.base.structs import Json, JsonObject, Local, unchecked
@@ -173,9 +174,11 @@ class ReplyAccumulator(msgspec.Struct):
     def fail(self, error: Json) -> None:
         """Keep the first error object that came inside the reply."""
         if self.error is None:
-            self.error = classify_error_object(
+            read = classify_error_object(
                 error, fields=self.fields, provider=self.provider, now=self.now
             )
+            # Whatever status it names, it was no refusal of the request.
+            self.error = replace(read, details={**read.details, "charged": True})
 
     def fail_unreadable(self, message: str) -> None:
         """Record that the reply does not have the form of the surface."""
