@@ -3600,10 +3600,15 @@ export interface ToolCall {
    */
   provider?: string;
   /**
-   * The provider's id if `id` is another one, else "". Raises:
+   * The provider's id if `id` is another one, else "".
    * @defaultValue `""`
    */
   given_id?: string;
+  /**
+   * Whether the reply was cut off in this call, or by a filter; then it is never made. Raises:
+   * @defaultValue `false`
+   */
+  cut?: boolean;
 }
 
 /** A piece of a tool call that is being written. */

@@ -462,3 +462,47 @@ async def test_approvals_are_answered_one_by_one(refund, added, journal):
     assert [type(outcome) for outcome in result.tool_outcomes] == [
         *(ToolExecutionResult, ToolDenied, ToolExecutionResult)
     ]
+
+
+@pytest.fixture
+def put(added):
+    """A tool of the run's that nobody is asked about."""
+
+    @tool(effect="write")
+    async def put(x: int = 0) -> str:
+        added.append(x)
+        return "put"
+
+    return put
+
+
+async def ended(agent, *, is_watched):
+    if not is_watched:
+        return await run(agent, "Add")
+    async with start(agent, "Add") as live:
+        return await live.finish()
+
+
+@pytest.mark.parametrize("is_watched", [False, True])
+@pytest.mark.parametrize("name", ["add", "put"])
+async def test_no_call_of_a_reply_that_a_filter_cut_is_made(add, put, added, name, is_watched):
+    cut = Reply(
+        text="Here is h",
+        tool_calls=(ScriptedCall(name=name, arguments={"x": 1}),),
+        finish_reason="content_filter",
+        usage=COUNTS,
+    )
+    async with desk(cut, says("done"), tools=[add], ours=[put]) as agent:
+        result = await ended(agent, is_watched=is_watched)
+    assert added == []
+    assert (result.status, result.error.code) == ("failed", "content_filter")
+    assert result.content == "Here is h"
+
+
+@pytest.mark.parametrize("is_watched", [False, True])
+async def test_a_call_that_was_cut_at_the_limit_is_not_made(put, added, is_watched):
+    asked = [ScriptedCall(name="put", arguments=x) for x in ({"x": 1}, "")]
+    cut = Reply(tool_calls=tuple(asked), finish_reason="length", usage=COUNTS)
+    async with desk(cut, says("done"), ours=[put]) as agent:
+        result = await ended(agent, is_watched=is_watched)
+    assert (result.status, added) == ("completed", [1])

@@ -92,6 +92,7 @@ class EngineCalls:
         self._found = Findings(raw=None)
         self._known: dict[tuple[str, str], deque[ToolOutcome]] = {}
         self._earlier = EarlierCalls()
+        self._cut: dict[str, ToolCall] = {}
 
     async def finish(
         self, work: Awaitable[T], to_failure: Callable[[BaseException], Findings]
@@ -181,7 +182,20 @@ class EngineCalls:
         except Signal as signal:
             raise self.end(signal) from signal
         self._found.count(response)
+        self._cut.update(
+            {call.given_id or call.id: call for call in response.tool_calls if call.cut}
+        )
         return response
+
+    def fail(self, response: ModelResponse, error: AgentError) -> Signal:
+        """What ends the run after a reply that is no answer, with its text kept."""
+        signal = Failed(error)
+        signal.said = response.content or ""
+        return self.end(signal)
+
+    def is_cut(self, call_id: str) -> bool:
+        """Whether the reply was cut off in this call, so that ``dispatch`` denies it."""
+        return call_id in self._cut
 
     async def call_tool(
         self, call: ToolCall, about: str, work: Callable[[], Awaitable[object]]
@@ -219,6 +233,7 @@ class EngineCalls:
             Its outcome; nothing if it waits for an approval.
         """
         tools, known = self._run.tools, self._known.get((call.id, call.name))
+        call = self._cut.get(call.id, call)
         while known:
             outcome = known.popleft()
             if not (isinstance(outcome, ToolFailure) and str(outcome.code) in DEFERRALS):

@@ -457,8 +457,18 @@ class _HeldCalls:
         held.pieces.put_nowait(None)
         held.came.set_result(came)
         await asyncio.wait({held.task})
-        if not held.task.cancelled() and (error := held.task.exception()) is not None:
+        if held.task.cancelled():
+            return
+        if (error := held.task.exception()) is not None:
             raise error
+        reply: object = held.task.result()
+        # What its client raised, the graph raises itself.
+        if isinstance(reply, ModelResponse) and reply.error is not None and not _has_failed(came):
+            raise self._calls.fail(reply, reply.error)
+
+
+def _has_failed(came: object) -> bool:
+    return isinstance(came, ModelResponse) and came.error is not None
 
 
 class _Held:

@@ -52,7 +52,7 @@ from upshot.contract.usage import Usage
 from upshot.errors import Misuse
 from upshot.models.prices import Prices
 from upshot.native.objects import as_arguments, as_count, as_items, as_json, as_text, look
-from upshot.runs.engine_api.exceptions import Failed, Parked
+from upshot.runs.engine_api.exceptions import Parked
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 from upshot.state.board import Board
@@ -280,7 +280,7 @@ class _Work:
         async def wrap_tool(
             self: Any, ctx: Any, *, call: Any, tool_def: Any, args: Any, handler: Any
         ) -> Any:
-            if call.tool_name in work._ours:
+            if call.tool_name in work._ours and not work.calls.is_cut(call.tool_call_id):
                 await work.calls.pause()
                 return await handler(args)
             return await work.run_tool(call, tool_def, args, handler)
@@ -357,7 +357,7 @@ class _Work:
     def _error_of(self, response: ModelResponse, error: AgentError) -> Exception:
         """What to raise for a call that failed: what the client raised, if it is here."""
         raised = response.raw
-        return raised if isinstance(raised, Exception) else self.calls.end(Failed(error))
+        return raised if isinstance(raised, Exception) else self.calls.fail(response, error)
 
     def _to_reply(self, model: Any, response: ModelResponse) -> Any:
         """The native form of a reply that came from the log."""

@@ -54,6 +54,7 @@ class ToolCall(Tagged, frozen=True, kw_only=False, gc=False):
         signature: The provider's opaque proof of the reasoning behind the call.
         provider: The provider that signed it; the signature is sent to no other.
         given_id: The provider's id if ``id`` is another one, else "".
+        cut: Whether the reply was cut off in this call, or by a filter; then it is never made.
 
     Raises:
         Misuse: The arguments contain a value without JSON form, or another field is not text.
@@ -65,9 +66,10 @@ class ToolCall(Tagged, frozen=True, kw_only=False, gc=False):
     signature: str | None = None
     provider: str = ""
     given_id: str = ""
+    cut: bool = False
 
     def __post_init__(self) -> None:
-        check_types(self, "id", "name", "signature", "provider", "given_id")
+        check_types(self, "id", "name", "signature", "provider", "given_id", "cut")
         for field in ("id", "name", "given_id"):
             text: str = getattr(self, field)
             if not text.isascii():

@@ -245,8 +245,8 @@ class Usage(Value, frozen=True, kw_only=True, dict=True):
 
     @property
     def is_measured(self) -> bool:
-        """Whether a count is known and not zero: nobody prompts with nothing."""
-        return any(msgspec.structs.astuple(self)[: len(_COUNTS)])
+        """Whether the prompt, the reply or both together have tokens: no call has none."""
+        return bool(self.input_tokens or self.output_tokens or self.total_tokens)
 
     def __add__(self, other: Usage) -> Usage:
         # Written out: this runs for every model call, and a loop takes three times as long.

@@ -44,6 +44,7 @@ from upshot.tools.definition.tool import Tool
 from upshot.tools.export import (
     Conversation,
     Counter,
+    Decision,
     ForeignCall,
     Handed,
     to_langchain,
@@ -632,12 +633,15 @@ class _Calls:
         record = _by_id(self._tools.records).get(entry.id)
         if record is not None:
             return Handed(record.outcome, self._tools.content_of(record.outcome))
-        return await self._serve(entry, asked, edited=edited)
+        is_cut = any(one.cut and one.id == call.id for one in (conversation.replies or ((),))[-1])
+        call = msgspec.structs.replace(call, id=entry.id, cut=is_cut)
+        return await self._serve(entry, call, asked.decision, edited=edited)
 
-    async def _serve(self, entry: Entry, asked: ForeignCall, *, edited: bool) -> Handed:
+    async def _serve(
+        self, entry: Entry, call: ToolCall, decision: Decision | None, *, edited: bool
+    ) -> Handed:
         self._enter_turn(entry.turn)
-        call = msgspec.structs.replace(asked.call, id=entry.id)
-        work = self._counter.serve(call, asked.decision, edited=edited, turn=entry.turn)
+        work = self._counter.serve(call, decision, edited=edited, turn=entry.turn)
         made = self._under_way[entry.id] = asyncio.ensure_future(work)
         try:
             return await made

@@ -17,11 +17,11 @@ from upshot.contract.message import Reasoning, Text
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.protocols import Clock, StreamItem
 from upshot.contract.settings import Retry
-from upshot.contract.tool_calls import ToolCall
 from upshot.contract.usage import Usage
 from upshot.native.objects import find_headers, find_rate_limit
 from upshot.native.returned import client_error
 from upshot.state.run_state import NO_TRIES, FailedTries
+from upshot.wire.accumulator import mark_cut
 
 
 def reply_of(exception: Exception) -> ModelResponse | None:
@@ -119,8 +119,8 @@ def judge_answer(
 ) -> ModelResponse:
     """*response*, with an error if a filter cut it off, or if it refuses a typed answer.
 
-    The text of a refusal becomes its content. A call whose arguments were cut off keeps arguments
-    that are no JSON, so that it is never made.
+    The text of a refusal becomes its content. The calls of a reply that failed, and a call in
+    which a reply was cut off, are marked as ``cut``, so that no engine makes them.
 
     Args:
         response: The reply of a model, judged.
@@ -128,12 +128,12 @@ def judge_answer(
         is_typed: Whether the answer has a schema, which a refusal cannot have.
     """
     finish = response.finish_reason
-    if response.error is not None:
-        return response
-    if finish is FinishReason.CONTENT_FILTER and not allow_filtered:
-        return replace(response, error=FILTERED)
-    if finish is FinishReason.CONTENT_FILTER or finish is FinishReason.LENGTH:
-        return _without_cut_call(response)
+    error, is_filtered = response.error, finish is FinishReason.CONTENT_FILTER
+    if error is None and is_filtered and not allow_filtered:
+        error = FILTERED
+    if error is not None or is_filtered or finish is FinishReason.LENGTH:
+        parts = mark_cut(response.parts, fails=error is not None)
+        return replace(response, parts=parts, error=error)
     refusal = response.refusal
     if refusal is None:
         return response
@@ -149,19 +149,6 @@ FILTERED = AgentError(
     origin=Origin.MODEL,
 )
 """The error of a reply that a safety filter cut off."""
-
-
-def _without_cut_call(response: ModelResponse) -> ModelResponse:
-    """*response*; a last call that was cut off before its arguments is no call without any."""
-    last = response.parts[-1] if response.parts else None
-    if not isinstance(last, ToolCall) or last.arguments:
-        return response
-    cut = replace(last, arguments=_CUT_ARGUMENTS)
-    return replace(response, parts=(*response.parts[:-1], cut))
-
-
-# The beginning of an object, as every such text has it that was cut off later.
-_CUT_ARGUMENTS = "{"
 
 
 def _is_empty(response: ModelResponse) -> bool:

@@ -315,12 +315,20 @@ def conclude_board(context: RunContext, error: BaseException | None) -> BaseExce
 
 
 def _is_filtered(context: RunContext) -> bool:
-    """Whether an engine took a reply of its own model, which a filter cut off, as an answer."""
-    last = context.state.last_call
-    if last is None or last.finish_reason is not FinishReason.CONTENT_FILTER:
+    """Whether an engine took a reply that a filter cut off as an answer.
+
+    That is a reply of its own model that it reported, or one whose error it did not look at. Of a
+    child run its own agent decides.
+    """
+    last, board = context.state.last_call, context.state.board
+    if not isinstance(last, ModelResponse) or context.plan.agent.allow_filtered:
         return False
-    is_failed = isinstance(last, ModelResponse) and last.error is not None
-    return not is_failed and not context.plan.agent.allow_filtered
+    if last.finish_reason is not FinishReason.CONTENT_FILTER:
+        return False
+    said = last.content
+    return last.error is None or (
+        said is not None and said in (board.answer(), board.get(OUTPUT_VAR))
+    )
 
 
 async def close_calls(context: RunContext, run: Run) -> None:

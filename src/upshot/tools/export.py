@@ -19,6 +19,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 import msgspec
 
+from upshot.contract.base.enums import FinishReason
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.pending import Approve, Deny, Edit, PendingApproval
 from upshot.contract.tool_calls import (
@@ -30,8 +31,10 @@ from upshot.contract.tool_calls import (
     ToolTimeout,
 )
 from upshot.errors import Misuse
+from upshot.native.langchain_messages import read_langchain_message
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.locks import Claim, Locks
+from upshot.wire.accumulator import mark_cut
 
 _WAITS = '{"error":"Blocked: it waits for the approval of a person","blocked":true}'
 _CALL_ID: ContextVar[str] = ContextVar("upshot_langchain_call_id", default="")
@@ -193,15 +196,22 @@ def _pydantic_conversation(context: Any) -> Conversation:
         parts = message.parts
         if message.kind == "response":
             called = [one for one in parts if one.part_kind == "tool-call"]
-            replies.append(
-                tuple(
-                    ToolCall(one.tool_call_id, one.tool_name, one.args_as_dict()) for one in called
-                )
-            )
+            calls = [
+                ToolCall(one.tool_call_id, one.tool_name, one.args_as_dict()) for one in called
+            ]
+            replies.append(_settled(calls, message.finish_reason))
         else:
             said += [str(one.content) for one in parts if one.part_kind == "user-prompt"]
     last = said[-1] if said else ""
     return Conversation(context.conversation_id or "", last, len(said), tuple(replies))
+
+
+def _settled(calls: Sequence[ToolCall], finish: str | None) -> tuple[ToolCall, ...]:
+    """The calls of a reply, marked where it was cut off."""
+    if finish not in (FinishReason.CONTENT_FILTER, FinishReason.LENGTH):
+        return tuple(calls)
+    marked = mark_cut(tuple(calls), fails=finish == FinishReason.CONTENT_FILTER)
+    return cast("tuple[ToolCall, ...]", marked)
 
 
 def to_openai_agents(desk: Desk) -> list[Any]:
@@ -298,7 +308,8 @@ def _langgraph_conversation(config: Mapping[str, Any]) -> Conversation:
             said.append(str(message.content))
         elif kind == "ai":
             calls = message.tool_calls
-            replies.append(tuple(ToolCall(one["id"], one["name"], one["args"]) for one in calls))
+            made = [ToolCall(one["id"], one["name"], one["args"]) for one in calls]
+            replies.append(_settled(made, read_langchain_message(message).finish_reason))
     return Conversation(thread, said[-1] if said else "", len(said), tuple(replies))
 
 

@@ -13,11 +13,16 @@ from upshot.contract.base.enums import ErrorCode, FinishReason, Origin
 from upshot.contract.base.structs import Json, JsonObject, Local, unchecked
 from upshot.contract.error import AgentError
 from upshot.contract.message import Part, ServerToolBlock, Text
-from upshot.contract.model_calls import ModelResponse, ReasoningDelta, TextDelta, ToolCallDelta
+from upshot.contract.model_calls import (
+    ModelResponse,
+    ReasoningDelta,
+    TextDelta,
+    ToolCallDelta,
+)
 from upshot.contract.tool_calls import ToolCall
 from upshot.contract.usage import Cost, RateLimitState, Usage, measured
 from upshot.errors import Misuse
-from upshot.wire.decoding import as_object
+from upshot.wire.decoding import NOT_JSON, as_object, parse_json
 from upshot.wire.error_classification import classify_error_object
 from upshot.wire.headers import read_request_id, to_raw_headers
 from upshot.wire.rate_limits import find_rate_limit_state
@@ -78,6 +83,33 @@ def parse_finish_reason(text: str) -> FinishReason | None:
 def settle_finish(reason: FinishReason | None, *, calls: bool) -> FinishReason | None:
     """Correct *reason*: a stop in a reply with *calls* for the client is tool_use."""
     return FinishReason.TOOL_USE if calls and reason is FinishReason.STOP else reason
+
+
+def mark_cut(parts: tuple[Part, ...], *, fails: bool) -> tuple[Part, ...]:
+    """Mark the calls of a reply that was cut off, which are not made.
+
+    Args:
+        parts: Those of the reply.
+        fails: Whether the reply failed, so that none of its calls is made; otherwise it was cut off
+            in its last part, and a call there whose arguments are not whole is marked.
+    """
+    if fails:
+        return tuple(map(_marked, parts))
+    last = parts[-1] if parts else None
+    if not isinstance(last, ToolCall) or _is_whole(last.arguments):
+        return parts
+    return (*parts[:-1], _marked(last))
+
+
+def _marked(part: Part) -> Part:
+    return msgspec.structs.replace(part, cut=True) if isinstance(part, ToolCall) else part
+
+
+def _is_whole(arguments: str | JsonObject) -> bool:
+    # A call without any may have been cut off before them.
+    return bool(arguments) and not (
+        isinstance(arguments, str) and parse_json(arguments) is NOT_JSON
+    )
 
 
 StreamEvent: TypeAlias = TextDelta | ReasoningDelta | ToolCallDelta

@@ -136,6 +136,7 @@ def _json_in(text: str) -> str:
     return text[begin : end + 1] if 0 <= begin < end else ""
 
 
+_CUT_OFF = Refused("the reply was cut off before this call was whole, so it was not made", "")
 # A type may refuse every item of a long list.
 _MAX_CHARS = 4_000
 
@@ -155,6 +156,8 @@ class ArgumentsGate(StandardGate):
 
     def check(self, call: CallState) -> Denial | Awaitable[Denial | Rewind] | None:
         """Parse, coerce and validate; deny with every fault and its path."""
+        if call.call.cut:
+            return _denial(_CUT_OFF)
         tool = call.known_tool
         found = tool.check.read(call.source)
         if isinstance(found, Refused):
