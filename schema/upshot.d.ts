@@ -1310,8 +1310,10 @@ export type DeniedReason =
   | "budget"
   | "cancelled"
   | "circuit_open"
+  | "conflict"
   | "deadline"
   | "duplicate"
+  | "effect_unknown"
   | "policy"
   | "pre_hook"
   | "rate_limited"
@@ -1404,6 +1406,156 @@ export type Effect =
   | "read"
   | "unknown"
   | "write";
+
+/** The identity of the effect that a call is about to make. */
+export interface EffectClaim {
+  /** SHA-256 over scope, name and key, 32 hex digits; one effect in a journal has one id. */
+  id: string;
+  /** The name of the effect: that of the tool, unless it declares another one. */
+  name: string;
+  /**
+   * Canonical JSON of the arguments that identify it; secrets are masked.
+   * @defaultValue `""`
+   */
+  key?: string;
+  /**
+   * Where the key is unique: "" in the journal, else such as "tenant acme".
+   * @defaultValue `""`
+   */
+  scope?: string;
+  /**
+   * The arguments that must not differ in a second call: canonical JSON, secrets masked, or a
+   * digest of a long one.
+   * @defaultValue `""`
+   */
+  others?: string;
+  /** Seconds after its end for which the key is kept; null is for good. */
+  keep_s?: number | null;
+  /**
+   * The tool, where that is not the name of the effect. Raises:
+   * @defaultValue `""`
+   */
+  tool?: string;
+}
+
+/** What the ledger of a journal knows of one effect. */
+export interface EffectEntry {
+  /** Identifies it in the journal. */
+  id: string;
+  /** The name of the effect, which several tools may share. */
+  name: string;
+  /**
+   * Canonical JSON of the arguments that identify it; "" if its tool declares no identity.
+   * @defaultValue `""`
+   */
+  key?: string;
+  /**
+   * Where the key is unique: "" in the journal, else such as "tenant acme".
+   * @defaultValue `""`
+   */
+  scope?: string;
+  /**
+   * The arguments that must not differ in a second call, as in `EffectClaim`.
+   * @defaultValue `""`
+   */
+  others?: string;
+  /**
+   * How far it is.
+   * @defaultValue `"begun"`
+   */
+  state?: "applied" | "begun" | "none" | "unknown";
+  /**
+   * How many calls were made for it, those that certainly had no effect included.
+   * @defaultValue `1`
+   */
+  attempts?: number;
+  /**
+   * The run of the last call that was made for it.
+   * @defaultValue `""`
+   */
+  run_id?: string;
+  /**
+   * That call.
+   * @defaultValue `""`
+   */
+  call_id?: string;
+  /**
+   * The tool that it called.
+   * @defaultValue `""`
+   */
+  tool_name?: string;
+  /**
+   * The agent of the run.
+   * @defaultValue `""`
+   */
+  agent_id?: string;
+  /**
+   * The user of the run, "" if unknown.
+   * @defaultValue `""`
+   */
+  user?: string;
+  /**
+   * The tenant of the run, "" if it has none.
+   * @defaultValue `""`
+   */
+  tenant?: string;
+  /**
+   * Who approved the call, "" if it needed no approval.
+   * @defaultValue `""`
+   */
+  approved_by?: string;
+  /**
+   * The key that the tool was given.
+   * @defaultValue `""`
+   */
+  idempotency_key?: string;
+  /**
+   * The place of `tool_started` in the log of the run; 0 without a log.
+   * @defaultValue `0`
+   */
+  started_seq?: number;
+  /**
+   * The place of `tool_settled`, 0 while there is none.
+   * @defaultValue `0`
+   */
+  settled_seq?: number;
+  /** When the call started. */
+  started_at?: Moment | null;
+  /** When it settled, null while it runs. */
+  ended_at?: Moment | null;
+  /** How an unknown effect became known, null if it did not. */
+  settled?: Settlement | null;
+  /** The outcome of a call that stands in no log, as JSON; null if it stands in one. */
+  output?: JsonObject | null;
+  /**
+   * How often `verify` was asked since the call ended.
+   * @defaultValue `0`
+   */
+  checks?: number;
+  /** When it is asked next, null for never. */
+  check_at?: Moment | null;
+}
+
+/** The call that made an effect, or may have. */
+export interface EffectRef {
+  /**
+   * The id of the effect in the ledger, "" if it is in none.
+   * @defaultValue `""`
+   */
+  effect_id?: string;
+  /**
+   * Its run.
+   * @defaultValue `""`
+   */
+  run_id?: string;
+  /**
+   * Its id in that run.
+   * @defaultValue `""`
+   */
+  call_id?: string;
+  /** When it settled, or started if it has not settled; null if unknown. */
+  at?: Moment | null;
+}
 
 /** What went wrong. The first eight are the contract's, the rest upshot's own. Open. */
 export type ErrorCode =
@@ -3181,6 +3333,24 @@ export interface ServerToolBlock {
   provider?: string;
 }
 
+/** How an unknown effect became known. */
+export interface Settlement {
+  /** What is known now: applied or none. */
+  effect: Effect;
+  /**
+   * Who found out: "verify", or the name of a user or a service.
+   * @defaultValue `""`
+   */
+  by?: string;
+  /** When; null if unknown. */
+  at?: Moment | null;
+  /**
+   * What they saw, "" if nothing was said.
+   * @defaultValue `""`
+   */
+  note?: string;
+}
+
 /** One thing that an agent can do. */
 export interface Skill {
   /**
@@ -3548,6 +3718,10 @@ export interface ToolArtifactReference {
   call_id: string;
   /** The tool as the model named it. */
   tool_name: string;
+  /** The equal call whose outcome this repeats; null if this call itself ran. */
+  repeats?: EffectRef | null;
+  /** How its unknown effect became known later, null if it did not. */
+  settled?: Settlement | null;
   /**
    * The id for `read_artifact`.
    * @defaultValue `""`
@@ -3679,6 +3853,10 @@ export interface ToolDenied {
   call_id: string;
   /** The tool as the model named it. */
   tool_name: string;
+  /** The earlier call because of which it was denied, null if there is none. */
+  repeats?: EffectRef | null;
+  /** null. */
+  settled?: Settlement | null;
   /** Which gate refused; an open word. */
   reason: DeniedReason;
   /**
@@ -3704,6 +3882,10 @@ export interface ToolExecutionResult {
   call_id: string;
   /** The tool as the model named it. */
   tool_name: string;
+  /** The equal call whose outcome this repeats; null if this call itself ran. */
+  repeats?: EffectRef | null;
+  /** How its unknown effect became known later, null if it did not. */
+  settled?: Settlement | null;
   /** What it returned; anything but a mapping is under "result". */
   output: JsonObject;
   /** How long the tool ran. */
@@ -3726,6 +3908,10 @@ export interface ToolFailure {
   call_id: string;
   /** The tool as the model named it. */
   tool_name: string;
+  /** The equal call whose outcome this repeats; null if this call itself ran. */
+  repeats?: EffectRef | null;
+  /** How its unknown effect became known, null if it did not. */
+  settled?: Settlement | null;
   /** One line that says what went wrong; no traceback. */
   error: string;
   /** Whether the same call may be made again. */
@@ -3944,6 +4130,11 @@ export interface ToolRecord {
    * @defaultValue `""`
    */
   act?: string;
+  /**
+   * The id of the effect that it claimed, "" for none.
+   * @defaultValue `""`
+   */
+  effect_id?: string;
   /** The outcome. */
   outcome: ToolOutcome;
 }
@@ -4088,6 +4279,8 @@ export interface ToolStarted {
    * @defaultValue `""`
    */
   step?: string;
+  /** The identity of its effect, null if its tool declares none. */
+  claim?: EffectClaim | null;
 }
 
 /** The tool ran past its deadline. */
@@ -4097,6 +4290,10 @@ export interface ToolTimeout {
   call_id: string;
   /** The tool as the model named it. */
   tool_name: string;
+  /** The equal call whose outcome this repeats; null if this call itself ran. */
+  repeats?: EffectRef | null;
+  /** How its unknown effect became known, null if it did not. */
+  settled?: Settlement | null;
   /**
    * Its deadline, in unix seconds.
    * @defaultValue `0.0`

@@ -36,6 +36,7 @@ with lazy_imports(globals()):
         Conversation as Conversation,
         ConversationSummary as ConversationSummary,
     )
+    from upshot.contract.effects import EffectClaim as EffectClaim, EffectEntry as EffectEntry
     from upshot.contract.error import AgentError as AgentError, RunWarning as RunWarning
     from upshot.contract.events import (
         ApprovalAnswered as ApprovalAnswered,
@@ -164,6 +165,8 @@ with lazy_imports(globals()):
     from upshot.contract.tool_calls import (
         TOOL_MESSAGE_MAX_CHARS as TOOL_MESSAGE_MAX_CHARS,
         ToolArtifactReference as ToolArtifactReference,
+        EffectRef as EffectRef,
+        Settlement as Settlement,
         ToolCall as ToolCall,
         ToolDenied as ToolDenied,
         ToolExecutionResult as ToolExecutionResult,
@@ -222,7 +225,13 @@ with lazy_imports(globals()):
     from upshot.journal.shared import InboxItem as InboxItem
     from upshot.entry.replay_run import Replay as Replay
     from upshot.entry.run_handle import RunHandle as RunHandle
+    from upshot.effects.ledger import BlockEffect as BlockEffect, Codec as Codec, Ledger as Ledger
     from upshot.errors import (
+        AlreadyDone as AlreadyDone,
+        Conflict as Conflict,
+        EffectError as EffectError,
+        EffectUnknown as EffectUnknown,
+        InProgress as InProgress,
         JournalError as JournalError,
         Misuse as Misuse,
         RunFailed as RunFailed,
@@ -259,6 +268,7 @@ with lazy_imports(globals()):
     from upshot.tools.catalog import ToolSet as ToolSet
     from upshot.tools.definition.tool import Tool as Tool, tool as tool
     from upshot.contract.tool_context import ToolContext as ToolContext
+    from upshot.tools.definition.tool_error import NotDone as NotDone
     from upshot.tools.definition.tool_error import ToolError as ToolError
     from upshot.tools.definition.tool_options import (
         Circuit as Circuit,

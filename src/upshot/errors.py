@@ -7,6 +7,11 @@ never one of these::
     +-- Misuse          the caller's mistake (also a ValueError)
     +-- RunFailed       raised by ``result.unwrap()``; carries the result
     +-- JournalError    the log cannot be read, written or owned
+    +-- EffectError     a function of a ``Ledger`` was not called
+        +-- EffectUnknown   an earlier call may have made the effect
+        +-- InProgress      another call is making it
+        +-- Conflict        it was made with other arguments
+        +-- AlreadyDone     it was made, and there is no output to return
 """
 
 from __future__ import annotations
@@ -34,6 +39,57 @@ class JournalError(UpshotError):
         super().__init__(message)
         self.run_id = run_id
         self.seq = seq
+
+
+class _Ref(Protocol):
+    """What this module needs to know of the call that made an effect."""
+
+    @property
+    def effect_id(self) -> str: ...
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def call_id(self) -> str: ...
+
+
+class EffectError(UpshotError):
+    """A function of a ``Ledger`` was not called, because of its effect.
+
+    Attributes:
+        effect_id: The id of the effect in the ledger, "" if unknown.
+        run_id: The run, or the log, of the call that made it or may have.
+        call_id: That call.
+    """
+
+    def __init__(self, message: str, ref: _Ref | None = None) -> None:
+        super().__init__(message)
+        self.effect_id = "" if ref is None else ref.effect_id
+        self.run_id = "" if ref is None else ref.run_id
+        self.call_id = "" if ref is None else ref.call_id
+
+
+class EffectUnknown(EffectError):
+    """An earlier call may have made the effect; it is not made again until that is settled."""
+
+
+class InProgress(EffectError):
+    """Another call is making the effect, and did not end in time; try again later."""
+
+
+class Conflict(EffectError):
+    """The effect was made, or may have been, with other arguments."""
+
+
+class AlreadyDone(EffectError):
+    """The effect was made before.
+
+    Attributes:
+        output: What the first call returned, None if that was not kept.
+    """
+
+    def __init__(self, message: str, ref: _Ref | None = None, *, output: object = None) -> None:
+        super().__init__(message, ref)
+        self.output = output
 
 
 def need_of_extra(what: str, extra: str) -> str:

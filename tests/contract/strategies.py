@@ -195,6 +195,7 @@ LEAVES: dict[Any, Callable[[], SearchStrategy[Any]]] = {
 FIXED: dict[Any, dict[str, SearchStrategy[Any]]] = {
     AgentResult: {"output": json_values()},
     Retry: {"max_tries": st.integers(1, 99), "max_wait_s": SECONDS, "base_s": SECONDS},
+    contract.EffectClaim: {"id": st.binary(min_size=16, max_size=16).map(bytes.hex)},
     contract.Budget: {"deadline_s": SECONDS, "working_s": SECONDS, "tool_timeout_s": SECONDS},
     contract.Policy: {"allow": RULES, "deny": RULES, "ask": RULES, "approval_expires_s": SECONDS},
 }

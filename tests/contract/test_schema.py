@@ -30,6 +30,7 @@ from upshot.contract import (
     AgentResult,
     Cost,
     Deny,
+    EffectClaim,
     Message,
     Outdated,
     Taken,
@@ -148,6 +149,8 @@ def test_just_what_is_never_left_out_is_required(kind: Any) -> None:
     }
     if kind in (Taken, Outdated):
         needed["answer"] = Deny("c1")
+    if kind is EffectClaim:
+        needed["id"] = "0" * 32
     given = [f.name for f in msgspec.structs.fields(kind) if f.required]
     least = as_json(kind(**{name: needed.get(name, "") for name in given}))
     assert set(SCHEMA["$defs"][kind.__name__].get("required", ())) == set(least)

@@ -93,7 +93,12 @@ async def test_a_record_that_is_replayed_makes_no_call_and_tells_its_events_agai
     [
         ("applied", "It was checked: the call has taken effect: do not make it again.", False),
         ("none", "It was checked: the call has not taken effect.", True),
-        (None, "whether it took effect is unknown.", False),
+        (
+            None,
+            "It may have taken effect: do not call it again with these arguments; say that it is "
+            "being checked.",
+            False,
+        ),
     ],
 )
 async def test_the_model_reads_what_verify_found(found, said, retryable):
@@ -105,7 +110,7 @@ async def test_the_model_reads_what_verify_found(found, said, retryable):
     read = json.loads(outcome_to_model_content(outcome))
     assert read["error"].endswith(said)
     assert read["retryable"] is retryable
-    assert ("unknown" in read["error"]) is (found is None)
+    assert read["effect"] == (found or "unknown")
 
 
 async def cut_off() -> Toolbox:
@@ -122,7 +127,7 @@ async def blocks_only_the_same(box: Toolbox) -> bool:
     again, other = await box.dispatch([ToolCall("c8", "put", {"a": 1}), call(2)])
     assert isinstance(again, ToolDenied)
     assert isinstance(other, ToolExecutionResult)
-    return again.reason == "blocked" and ran == [2]
+    return again.reason == "effect_unknown" and ran == [2]
 
 
 async def test_a_call_that_a_crash_cut_off_blocks_only_the_same_arguments():

@@ -127,9 +127,21 @@ async def test_where_the_first_was_not_done_people_are_asked_about_the_second(an
     assert asked(box) == ["y"]
 
 
-async def test_equal_calls_that_are_not_idempotent_are_asked_about_each():
+async def test_equal_writes_of_one_reply_are_asked_about_and_made_once():
     box, done = make_box()
     await box.dispatch([ToolCall("x", "burn"), ToolCall("y", "burn")])
+    assert asked(box) == ["x"]
+    first, second = await box.answer([Approve("x")])
+    assert done == [0]
+    assert (first.call_id, second.call_id) == ("x", "y")
+    assert second.repeats is not None and second.repeats.call_id == "x"
+    assert (first.effect, second.effect) == ("applied", "none")
+
+
+async def test_an_equal_write_of_a_later_reply_is_asked_about_again():
+    box, done = make_box()
+    await box.dispatch([ToolCall("x", "burn")])
+    await box.dispatch([ToolCall("y", "burn")])
     assert asked(box) == ["x", "y"]
     await box.answer([Approve("y"), Approve("x")])
     assert done == [0, 0]

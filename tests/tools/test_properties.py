@@ -158,12 +158,12 @@ async def test_a_cancel_at_any_moment_leaves_one_record_for_every_call(
 
 @examples(30)
 @given(
-    st.lists(st.sampled_from(["number", "raise", "big"]), min_size=1, max_size=4),
+    st.lists(st.sampled_from(["number", "raise", "big"]), min_size=1, max_size=3, unique=True),
     st.lists(
         st.sampled_from(
             [Approve, lambda id: Deny(id, "no"), lambda id: Edit(id, {"end": "number"})]
         ),
-        max_size=4,
+        max_size=3,
     ),
 )
 async def test_answers_settle_what_they_name_and_nothing_else(ends: list[str], kinds: list[Any]):

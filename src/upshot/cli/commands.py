@@ -641,13 +641,15 @@ runs.params[2:2] = _FILTERS
     help="All runs that ended so many days ago.",
 )
 @click.option("--conversation", default="", metavar="ID", help="All runs of this conversation.")
+@click.option("--effects", is_flag=True, help="Their effects too, which can be made again then.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @JSON
 def prune(**options: Any) -> int:
     """Remove runs from a log, with all that they started and their stored outputs.
 
     RUN is an id, a beginning of one, or last. What a parent run, a fork or a later turn of a
-    conversation still reads stays.
+    conversation still reads stays. So do their effects, without --effects: a call with the same key
+    is given the outcome of the first.
     """
     return _run(prune_runs, **options)
 

@@ -577,6 +577,7 @@ async def prune_runs(
     journal: str,
     older_than_days: int | None,
     conversation: str,
+    effects: bool,
     dry_run: bool,
     as_json: bool,
 ) -> int:
@@ -591,7 +592,11 @@ async def prune_runs(
     async with open_journal(existing_journal(journal), create=False) as log:
         run_ids = [await find_run(log, one) for one in wanted]
         removed = await log.remove_runs(
-            run_ids, ended_before=before, conversation=conversation, dry_run=dry_run
+            run_ids,
+            ended_before=before,
+            conversation=conversation,
+            effects=effects,
+            dry_run=dry_run,
         )
     if as_json:
         terminal.put_json(encode(removed))

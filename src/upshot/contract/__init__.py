@@ -83,6 +83,7 @@ with lazy_imports(globals()):
         Conversation as Conversation,
         ConversationSummary as ConversationSummary,
     )
+    from upshot.contract.effects import EffectClaim as EffectClaim, EffectEntry as EffectEntry
     from upshot.contract.error import AgentError as AgentError, RunWarning as RunWarning
     from upshot.contract.events import (
         DELTAS as DELTAS,
@@ -232,6 +233,8 @@ with lazy_imports(globals()):
         Coercion as Coercion,
         GateVerdict as GateVerdict,
         ToolArtifactReference as ToolArtifactReference,
+        EffectRef as EffectRef,
+        Settlement as Settlement,
         ToolCall as ToolCall,
         ToolDenied as ToolDenied,
         ToolExecutionResult as ToolExecutionResult,

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from upshot.contract.agent_spec import AgentSpec, HandoffEvent
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json, JsonObject, Moment, RunEvent, Value
+from upshot.contract.effects import EffectClaim
 from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.message import MAIN_CHANNEL, File, Message, Unknown
 from upshot.contract.model_calls import (
@@ -51,6 +52,7 @@ class ToolStarted(RunEvent, frozen=True, kw_only=True, gc=False):
         tool_version: Digest of the tool's schema and description.
         idempotency_key: The key by which the tool can recognise a repeated call.
         step: The key of the step in whose body the call was made, "" for none.
+        claim: The identity of its effect, None if its tool declares none.
     """
 
     call: ToolCall = ToolCall("", "")
@@ -61,6 +63,7 @@ class ToolStarted(RunEvent, frozen=True, kw_only=True, gc=False):
     tool_version: str = ""
     idempotency_key: str = ""
     step: str = ""
+    claim: EffectClaim | None = None
 
     @property
     def call_id(self) -> str:

@@ -145,13 +145,57 @@ def _restore(root: list[Json], path: str) -> bool:
 
 
 TOOL_MESSAGE_MAX_CHARS = 12_000
+UNKNOWN_ADVICE = ": do not call it again with these arguments; say that it is being checked"
 ID_GATE = "call_id"
 """The gate in the record of a call that was denied because another call has its id."""
 
 
-class _Outcome(Tagged, frozen=True, kw_only=False):
+class EffectRef(Value, frozen=True, kw_only=True):
+    """The call that made an effect, or may have.
+
+    Attributes:
+        effect_id: The id of the effect in the ledger, "" if it is in none.
+        run_id: Its run.
+        call_id: Its id in that run.
+        at: When it settled, or started if it has not settled; None if unknown.
+    """
+
+    effect_id: str = ""
+    run_id: str = ""
+    call_id: str = ""
+    at: Moment | None = None
+
+    def __post_init__(self) -> None:
+        settle_moments(self, "at")
+
+
+class Settlement(Value, frozen=True, kw_only=True):
+    """How an unknown effect became known.
+
+    Attributes:
+        effect: What is known now: applied or none.
+        by: Who found out: "verify", or the name of a user or a service.
+        at: When; None if unknown.
+        note: What they saw, "" if nothing was said.
+    """
+
+    effect: Effect
+    by: str = ""
+    at: Moment | None = None
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        settle_moments(self, "at")
+
+
+class _Answer(Tagged, frozen=True, kw_only=False):
     call_id: str
     tool_name: str
+
+
+class _Outcome(_Answer, frozen=True, kw_only=True):
+    repeats: EffectRef | None = None
+    settled: Settlement | None = None
 
     def __post_init__(self) -> None:
         for name, words in (("effect", Effect), ("code", ErrorCode)):
@@ -171,6 +215,8 @@ class ToolExecutionResult(_Outcome, frozen=True, kw_only=True, gc=False):
         was_coerced: Whether an argument was changed to fit the schema.
         effect: The effect it had: applied, unless the tool only reads.
         code: A word for the outcome, None if there is none.
+        repeats: The equal call whose outcome this repeats; None if this call itself ran.
+        settled: How its unknown effect became known later, None if it did not.
     """
 
     output: JsonObject = msgspec.field(default_factory=empty_object)
@@ -193,6 +239,8 @@ class ToolTimeout(_Outcome, frozen=True, kw_only=True, metaclass=CheckedMeta):
         stopped: Whether the work really ended; False if it continues in an abandoned thread.
         effect: none if the tool never started, else unknown if it may write.
         code: A word for the outcome, None if there is none.
+        repeats: The equal call whose outcome this repeats; None if this call itself ran.
+        settled: How its unknown effect became known, None if it did not.
     """
 
     deadline_s: float = 0.0
@@ -216,6 +264,8 @@ class ToolFailure(_Outcome, frozen=True, kw_only=True, metaclass=CheckedMeta):
         retry_after_s: Seconds to wait before a retry, None if the tool gave none.
         effect: The effect it had before it failed.
         code: The tool's own word, or interrupted, cancelled, unserializable_output.
+        repeats: The equal call whose outcome this repeats; None if this call itself ran.
+        settled: How its unknown effect became known, None if it did not.
     """
 
     error: str = written("")
@@ -237,6 +287,8 @@ class ToolDenied(_Outcome, frozen=True, kw_only=True, metaclass=CheckedMeta):
         hint: What to do instead, "" if there is no hint.
         effect: none.
         code: A word for the outcome, None if there is none.
+        repeats: The earlier call because of which it was denied, None if there is none.
+        settled: None.
     """
 
     reason: DeniedReasonField
@@ -264,6 +316,8 @@ class ToolArtifactReference(_Outcome, frozen=True, kw_only=True, metaclass=Check
         was_coerced: Whether an argument was changed to fit the schema.
         effect: The effect it had: applied, unless the tool only reads.
         code: A word for the outcome, None if there is none.
+        repeats: The equal call whose outcome this repeats; None if this call itself ran.
+        settled: How its unknown effect became known later, None if it did not.
     """
 
     artifact_id: str = ""
@@ -388,6 +442,7 @@ class ToolRecord(Root, frozen=True, kw_only=True, gc=False):
         step: The key of the step in whose body the call was made, "" for none.
         vouched: What vouched for its values, where a policy judged them.
         act: Names a write, however it is spelt, where a policy judges values; else "".
+        effect_id: The id of the effect that it claimed, "" for none.
         outcome: The outcome.
     """
 
@@ -421,10 +476,18 @@ class ToolRecord(Root, frozen=True, kw_only=True, gc=False):
     step: str = ""
     vouched: tuple[Voucher, ...] = ()
     act: str = ""
+    effect_id: str = ""
     outcome: ToolOutcome
 
     def __post_init__(self) -> None:
         settle_moments(self, "started_at")
+
+    @property
+    def effect_ref(self) -> EffectRef:
+        """The call as the one that made its effect."""
+        return EffectRef(
+            effect_id=self.effect_id, run_id=self.run_id, call_id=self.call_id, at=self.started_at
+        )
 
     @property
     def is_untrusted(self) -> bool:
@@ -475,7 +538,7 @@ def outcome_to_model_content(outcome: ToolOutcome, *, rich: bool = False) -> str
 
 def plain_text_of(outcome: ToolOutcome) -> str | None:
     """The text of a result that is one text and nothing else, None for any other outcome."""
-    if not isinstance(outcome, ToolExecutionResult):
+    if not isinstance(outcome, ToolExecutionResult) or outcome.repeats is not None:
         return None
     text = outcome.output.get("result")
     return text if text and isinstance(text, str) and len(outcome.output) == 1 else None
@@ -485,22 +548,52 @@ def outcome_to_object(outcome: ToolOutcome, *, rich: bool = False) -> JsonObject
     """The form of *outcome* for the model, as an object; *rich* adds further facts."""
     match outcome:
         case ToolExecutionResult(output=output):
-            return output
+            return output if outcome.repeats is None else {**output, **_repeated(outcome.repeats)}
         case ToolTimeout(retryable=retryable):
             allowed = f"{outcome.timeout_s:g} s" if outcome.timeout_s else "its deadline"
             text = f"{outcome.tool_name} did not finish within {allowed}."
             form = {"status": "error", "error": text, "timed_out": True, "retryable": retryable}
+            form |= _effect_told(outcome, text)
         case ToolFailure(error=error, retryable=retryable):
             form = {"status": "error", "error": error, "retryable": retryable}
+            form |= _effect_told(outcome, error)
         case ToolDenied():
             form = _denied(outcome)
         case ToolArtifactReference(artifact_id=artifact_id, summary=summary):
             hint = f"Stored whole: read_artifact(id={artifact_id!r}) with offset, limit or pattern."
             form = {"artifact_reference": artifact_id, "summary": summary, "hint": hint}
+            form |= {} if outcome.repeats is None else _repeated(outcome.repeats)
         case _:
             assert_never(outcome)
     more = {name: getattr(outcome, name, None) for name in _MORE_OF_AN_OUTCOME} if rich else {}
     return {**{name: value for name, value in more.items() if value}, **form}
+
+
+def _repeated(first: EffectRef) -> JsonObject:
+    when = "" if first.at is None else f" at {first.at.isoformat(timespec='seconds')}"
+    said = f"call {first.call_id} did this before{when}; it was not done a second time"
+    return {"already_done": said}
+
+
+def _effect_told(outcome: ToolTimeout | ToolFailure, text: str) -> JsonObject:
+    """What the model reads of an effect that is unknown, or was unknown until it was checked."""
+    if outcome.settled is not None:
+        is_done = outcome.settled.effect is Effect.APPLIED
+        said = "has taken effect: do not make it again" if is_done else "has not taken effect"
+        return {"error": f"{_ended(text)} It was checked: the call {said}.", **_word_of(outcome)}
+    if outcome.effect is not Effect.UNKNOWN:
+        return {}
+    advice = "" if outcome.retryable else UNKNOWN_ADVICE
+    return {"error": f"{_ended(text)} It may have taken effect{advice}.", **_word_of(outcome)}
+
+
+def _word_of(outcome: ToolTimeout | ToolFailure) -> JsonObject:
+    effect = outcome.effect if outcome.settled is None else outcome.settled.effect
+    return {"effect": str(effect)}
+
+
+def _ended(sentence: str) -> str:
+    return f"{sentence.rstrip('.')}."
 
 
 def _denied(outcome: ToolDenied) -> JsonObject:

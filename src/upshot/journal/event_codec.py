@@ -24,9 +24,10 @@ from msgspec.structs import force_setattr
 from upshot.contract.base.json_values import clean_text
 from upshot.contract.base.structs import SCHEMA_VERSION, Local, Value
 from upshot.contract.codec import decode, decoder_of, encode
-from upshot.contract.events import DELTAS, Event
+from upshot.contract.events import DELTAS, Event, ToolSettled, ToolStarted
 from upshot.contract.message import Unknown
 from upshot.errors import JournalError, Misuse
+from upshot.journal.effects import effect_event
 from upshot.state.summary import SummaryChange, summary_change
 
 logger: logging.Logger = logging.getLogger("upshot.journal")
@@ -90,6 +91,7 @@ class Entry(NamedTuple):
         time: Microseconds since 1970, None where the event has no time in UTC.
         body: What is left of the event as JSON.
         change: What the event changes in the list of runs, None for nothing.
+        effect: The event, if it changes the ledger of effects.
     """
 
     run_id: str
@@ -99,6 +101,12 @@ class Entry(NamedTuple):
     time: int | None
     body: bytes
     change: SummaryChange | None = None
+    effect: ToolStarted | ToolSettled | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it changes nothing but the log of its run."""
+        return self.change is None and self.effect is None and self.seq > 1
 
 
 _make = Entry._make
@@ -178,7 +186,8 @@ def _plain_entry(event: Event, run_id: str, seq: int, epoch: int) -> Entry | Non
         return None
     body = b"{%b" % line[len(head) :]
     # A third of the cost of a call by the names of its fields.
-    return _make((run_id, seq, epoch, kind, time, body, summary_change(event)))
+    change, effect = summary_change(event), effect_event(event)
+    return _make((run_id, seq, epoch, kind, time, body, change, effect))
 
 
 def _readable(event: Event, less: Event) -> bytes:
@@ -217,7 +226,8 @@ def _entry(event: Event, run_id: str, seq: int, epoch: int, line: bytes) -> Entr
             fields.pop(name, None)
         body = _encoder.encode(fields) if fields else _EMPTY
     kind = clean_text(event.kind)
-    return Entry(run_id, seq, epoch, kind, time, body, summary_change(event))
+    change, effect = summary_change(event), effect_event(event)
+    return Entry(run_id, seq, epoch, kind, time, body, change, effect)
 
 
 _COLUMNS = ("kind", "schema_version", "run_id", "seq", "time")

@@ -8,13 +8,11 @@ import time
 from asyncio import get_running_loop
 from collections.abc import (
     AsyncIterator,
-    Awaitable,
     Callable,
     Collection,
     Mapping,
     Sequence,
 )
-from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime, timedelta
 from operator import itemgetter
 from os import PathLike, fspath
@@ -32,6 +30,8 @@ from upshot.contract.events import (
     RunSettled,
     RunStarted,
     SeedReference,
+    ToolSettled,
+    ToolStarted,
 )
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
@@ -50,7 +50,9 @@ from upshot.journal.event_codec import (
 )
 from upshot.journal.export_file import ExportedRun, read_lines, write_lines
 from upshot.journal.lease_holder import LeaseHolder
+from upshot.journal.memory_effects import MemoryEffects
 from upshot.journal.memory_log import MemoryLog, exported_line, inbox_item, queued_summary
+from upshot.journal.memory_notes import MemoryNotes
 from upshot.journal.pieces import Pieces
 from upshot.journal.run_list import (
     RemovedRuns,
@@ -72,9 +74,7 @@ from upshot.journal.shared import (
     InboxFilters,
     InboxItem,
     InboxQuery,
-    MemoryValues,
     OtherUser,
-    SharedValues,
     Stop,
     Submission,
     Untold,
@@ -109,7 +109,8 @@ from upshot.state.turns import (
 )
 
 T = TypeVar("T")
-_NOTED = frozenset[type]((RunStarted, RunResumed, RunReleased, RunSettled))
+_CALLS = frozenset[type]((ToolStarted, ToolSettled))
+_NOTED = frozenset[type]((RunStarted, RunResumed, RunReleased, RunSettled)) | _CALLS
 
 
 class _Due(NamedTuple):
@@ -119,8 +120,8 @@ class _Due(NamedTuple):
     reason: str
 
 
-class MemoryJournal:
-    """Keeps runs in memory; plays the role Journal.
+class MemoryJournal(MemoryEffects, MemoryNotes):
+    """Keeps runs in memory; plays the roles Journal and EffectLedger.
 
     It keeps the events themselves and not their JSON, so that they cost nothing; a caller that
     changes a dict within an event after it was appended changes the log. Runs leave out
@@ -139,16 +140,13 @@ class MemoryJournal:
             cls.is_safe_at_append = False
 
     def __init__(self) -> None:
+        MemoryEffects.__init__(self)
+        MemoryNotes.__init__(self)
         self.artifacts: MemoryArtifactStore = MemoryArtifactStore()
         self._logs: dict[str, MemoryLog] = {}
         self._committed = KeptTurns()
-        # By run and question.
-        self._wishes: dict[str, dict[str, Wish]] = {}
-        self._stops: dict[str, dict[str, Stop]] = {}
         # When items are to be told, and how often that was tried, by run and question.
         self._told: dict[tuple[str, str], tuple[float, int]] = {}
-        # By run, and by name and person.
-        self._notes: dict[str, dict[tuple[str, str], Note]] = {}
         self._submissions: dict[str, Submission] = {}
         self._submitted_at: dict[str, datetime] = {}
         # By key, also of runs that were removed; then when.
@@ -156,7 +154,6 @@ class MemoryJournal:
         # Of runs that wait, by run.
         self._asks: dict[str, Mapping[str, Pending]] = {}
         self._due: dict[str, _Due] = {}
-        self._values = MemoryValues()
         self._changes = Changes()
         self._watches = self._changes.watches
         self._pieces = Pieces(self._changes, None)
@@ -186,6 +183,7 @@ class MemoryJournal:
             log.ends = {**log.ends, log.epoch: len(log.events)}
         log.epoch += 1
         log.loop = None
+        self._left.discard(run_id)
         self._due.pop(run_id, None)
         return log.epoch
 
@@ -247,6 +245,7 @@ class MemoryJournal:
         log = self._logs.get(run_id)
         if log is not None and log.epoch == epoch:
             log.loop = None
+            self._left.add(run_id)
             if run_id in self._submissions and not log.is_over:
                 self._make_due(run_id, "released")
 
@@ -275,11 +274,18 @@ class MemoryJournal:
             raise log.refusal(event.run_id, event.seq, epoch)
         events.append(event)
         if kind in _NOTED:
-            if self._asks or kind is RunSettled:
-                self._keep_asks(event)
-            self._note(event, log)
+            if kind in _CALLS:
+                self._note_call(event)
+            else:
+                self._note_end(event, log)
         if self._watches:
             self._changes.tell([of_run(event.run_id)])
+
+    def _note_end(self, event: Event, log: MemoryLog) -> None:
+        """Note the beginning or the end of a session."""
+        if self._asks or type(event) is RunSettled:
+            self._keep_asks(event)
+        self._note(event, log)
 
     def _keep_asks(self, event: Event) -> None:
         """Note what a run waits for that has just parked or gone on."""
@@ -348,6 +354,7 @@ class MemoryJournal:
         self._logs[run_id] = log
         log.events.append(event)
         self._note(event, log)
+        self._note_call(event)
         self._changes.tell([of_run(run_id)])
 
     def watch(self, *topics: str) -> Watch:
@@ -606,43 +613,12 @@ class MemoryJournal:
             again = math.inf if again_s is None else time.monotonic() + again_s
             self._told[key] = again, one.tries + 1
 
-    async def keep_note(self, note: Note) -> None:
-        """See ``SharedJournal.keep_note``."""
-        self._open()
-        kept, key = self._notes.setdefault(note.run_id, {}), (note.name, note.by)
-        kept.pop(key, None)
-        if note.value is not None:
-            kept[key] = note
-
-    async def notes(self, run_id: str) -> Sequence[Note]:
-        """See ``SharedJournal.notes``."""
-        self._open()
-        return [*self._notes.get(run_id, {}).values()]
-
-    async def value(self, name: str) -> str:
-        """See ``SharedJournal.value``."""
-        self._open()
-        return self._values.read(name)
-
-    async def wishes(self, run_id: str) -> Sequence[Wish]:
-        """See ``SharedJournal.wishes``."""
-        self._open()
-        return [*self._wishes.get(run_id, {}).values()]
-
     async def place_stop(self, stop: Stop) -> None:
         """See ``SharedJournal.place_stop``."""
         self._open()
         self._stops.setdefault(stop.run_id, {}).setdefault(stop.kind, stop)
         self._changes.tell([wishes_of(stop.run_id)])
         self._make_due(self._root_of(stop.run_id), stop.kind)
-
-    async def stops(self, run_ids: Sequence[str]) -> Sequence[Stop]:
-        """See ``SharedJournal.stops``."""
-        return [stop for run_id in run_ids for stop in self._stops.get(run_id, {}).values()]
-
-    async def drop_stops(self, run_id: str) -> None:
-        """See ``SharedJournal.drop_stops``."""
-        self._stops.pop(run_id, None)
 
     async def submit(self, new: Submission) -> Submission:
         """See ``SharedJournal.submit``."""
@@ -735,22 +711,6 @@ class MemoryJournal:
         self._due.pop(run_id, None)
         self._make_due(run_id, reason, delay_s)
 
-    async def change_values(self, change: Callable[[SharedValues], T]) -> T:
-        """See ``SharedJournal.change_values``."""
-        self._open()
-        return self._values.change(change)
-
-    async def settle_claim(self, run_id: str) -> None:
-        """See ``SharedJournal.settle_claim``."""
-
-    def together(self) -> AbstractContextManager[None]:
-        """See ``SharedJournal.together``."""
-        return nullcontext()
-
-    def begin_change(self, change: Callable[[SharedValues], T]) -> Awaitable[T]:
-        """See ``SharedJournal.begin_change``."""
-        return self.change_values(change)
-
     def _make_due(self, run_id: str, reason: str, delay_s: float = 0) -> None:
         log = self._logs.get(run_id)
         if log is not None and self._is_open(run_id, log):
@@ -796,6 +756,7 @@ class MemoryJournal:
         *,
         ended_before: datetime | None = None,
         conversation: str = "",
+        effects: bool = False,
         dry_run: bool = False,
     ) -> RemovedRuns:
         """See ``SqliteJournal.remove_runs``."""
@@ -804,8 +765,10 @@ class MemoryJournal:
         gone, kept = choose_removal(run_ids, ended_before, conversation, self._family())
         artifacts = [one for run_id in gone for one in self.artifacts.of_run(run_id)]
         if not dry_run:
+            self._keep_effects(gone, effects=effects)
             for run_id in gone:
                 del logs[run_id]
+                self._left.discard(run_id)
                 self._wishes.pop(run_id, None)
                 self._notes.pop(run_id, None)
                 self._values.forget(*withdrawals_of(run_id))
@@ -817,6 +780,8 @@ class MemoryJournal:
                     bare = replace(new, request=Request(""), options={}, marks={})
                     self._keys[new.key] = bare, datetime.now(UTC)
             self.artifacts.drop(one.id for one in artifacts)
+            if effects and ended_before is not None:
+                self._drop_effects(ended_before)
         return RemovedRuns(
             run_ids=tuple(gone),
             artifacts=len(artifacts),
@@ -854,6 +819,7 @@ class MemoryJournal:
         """Take the content out of all that there is of a run."""
         events = self._logs[run_id].events
         events[:] = [redacted(event, by, at) for event in events]
+        self._redact_effects(run_id)
         notes = self._notes.get(run_id, {})
         notes.update((key, replace(note, value=REDACTED)) for key, note in notes.items())
         for kept in (self._wishes, self._stops, self._asks):
@@ -891,7 +857,10 @@ class MemoryJournal:
         self._logs[run_id] = log
         for event in log.events:
             self._note(event, log)
+            self._note_call(event)
             asks = asks_after(asks, event)
+            # What the ledger knows already stands.
+            self._refused.pop((run_id, getattr(event, "call_id", "")), None)
         if asks:
             self._asks[run_id] = asks
         for line in lines:

@@ -22,6 +22,8 @@ from upshot.contract.protocols import Journal
 
 DUE = "due"
 """Topic: which runs somebody has to take up."""
+EFFECTS = "effects"
+"""Topic: which effects are unknown."""
 
 # How often a journal is looked into that cannot tell of changes.
 POLL_S = 0.25
@@ -36,6 +38,17 @@ def of_run(run_id: str) -> str:
 def wishes_of(run_id: str) -> str:
     """Topic: what others want of a run."""
     return f"wish:{run_id}"
+
+
+def of_effect(id: str) -> str:
+    """Topic: how far an effect is."""
+    return f"effect:{id}"
+
+
+def effect_of(topic: str) -> str | None:
+    """The effect whose state is the topic, None where it is another one."""
+    kind, _, id = topic.partition(":")
+    return id if kind == "effect" else None
 
 
 def run_of(topic: str) -> str | None:
@@ -214,7 +227,7 @@ def watch(journal: Journal, *topics: str) -> Watcher:
 
     Args:
         journal: Any.
-        topics: ``DUE``, or what ``of_run`` and ``wishes_of`` give.
+        topics: ``DUE``, ``EFFECTS``, or what ``of_run``, ``of_effect`` and ``wishes_of`` give.
 
     Returns:
         It is to be used as a context manager.

@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from upshot.contract.base.structs import JsonObject, Local
+from upshot.contract.effects import EffectClaim
 from upshot.contract.events import (
     REDACTED,
     BoardChanged,
@@ -43,17 +44,21 @@ from upshot.state.turns import turn_of
 _FACTS = """
     run_id parent_run_id agent_id to_agent_id task_id context_id id by call_id tool_call_id
     interrupted_calls artifact_id idempotency_key key step channel path literal head digest sha256
-    tool_version
+    tool_version effect_id
     name tool_name tools handoffs model engine provider media_type tool_choice gate decider purpose
     mode trust
     code type provider_code verdict decision scope rule
 """
 FACTS: frozenset[str] = frozenset(_FACTS.split())
 """Fields that stay, whatever holds them."""
-_CONTENT = frozenset((kind, "path") for kind in (Coercion, Voucher, Doubt)) | frozenset(
-    (kind, "name") for kind in (Message, File, Artifact)
+_CONTENT = frozenset(
+    (
+        *((kind, "path") for kind in (Coercion, Voucher, Doubt)),
+        *((kind, "name") for kind in (Message, File, Artifact)),
+        (EffectClaim, "key"),
+    )
 )
-"""But these are content: keys of arguments, names of speakers and of files."""
+"""But these are content: keys of arguments, names of speakers and of files, keys of effects."""
 _WHOLE = frozenset[type]((Cost, RequestDigests))
 """All their texts are facts."""
 _OPTIONS = (CHAIN_OPTION, FORKED_FROM)

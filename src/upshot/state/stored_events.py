@@ -22,7 +22,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 import msgspec
 from msgspec.structs import force_setattr
 
-from upshot.contract.base.enums import Role, Status
+from upshot.contract.base.enums import Effect, Role, Status
 from upshot.contract.base.json_values import to_json
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.events import (
@@ -491,6 +491,10 @@ def _of_record(state: RunState, event: ToolSettled) -> Derived:
             "started_at": started.time,
             "attempts": 1,
         }
+    if given.effect is Effect.UNKNOWN:
+        # The ledger of effects reads these from the event alone.
+        for name in ("tool_name", "idempotency_key", "started_at"):
+            derived.pop(name, None)
     return derived
 
 

@@ -37,6 +37,7 @@ from upshot.errors import JournalError, Misuse
 from upshot.journal.run_list import TurnClaim, TurnInTheWay
 from upshot.journal.shared import OtherUser, Submission, needs_shared
 from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, child_id
+from upshot.testing.ledger_contract import LedgerChecks
 from upshot.testing.suite import Role, Suite
 
 _START = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
@@ -56,7 +57,7 @@ def _with_journal(play: _Play) -> Callable[[JournalContract], Coroutine[Any, Any
     return run
 
 
-class JournalContract(Suite[Journal]):
+class JournalContract(LedgerChecks, Suite[Journal]):
     """A suite for pytest: inherit, and give a ``make`` that returns a new, empty journal.
 
     ::

@@ -60,6 +60,7 @@ with lazy_imports(globals()):
     from upshot.tools.catalog import ToolSet as ToolSet, resolve_tools as resolve_tools
     from upshot.tools.definition.tool import Tool as Tool, tool as tool
     from upshot.contract.tool_context import CancelToken as CancelToken, ToolContext as ToolContext
+    from upshot.tools.definition.tool_error import NotDone as NotDone
     from upshot.tools.definition.tool_error import ToolError as ToolError
     from upshot.tools.definition.tool_options import (
         Circuit as Circuit,

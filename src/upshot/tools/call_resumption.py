@@ -22,7 +22,6 @@ from upshot.contract.tool_calls import (
     ToolCall,
     ToolDenied,
     ToolFailure,
-    ToolOutcome,
     ToolRecord,
     outcome_blocks_tool,
 )
@@ -30,7 +29,6 @@ from upshot.errors import Misuse
 from upshot.tools.call_state import CallState, call_digest
 from upshot.tools.gates.approval_gate import ANY_ARGUMENTS
 from upshot.tools.repetition import (
-    DOUBT,
     INTERRUPTED,
     effect_after,
     may_repeat_interrupted,
@@ -56,6 +54,21 @@ class EarlierCalls(NamedTuple):
     started: Mapping[str, ToolStarted] = _NONE
     asked: Mapping[str, PendingApproval] = _NONE
     answers: Mapping[str, CallAnswer] = _NONE
+
+
+async def without_refused(state: ToolboxState, earlier: EarlierCalls) -> EarlierCalls:
+    """*earlier* without the starts of calls whose effect another call had claimed before.
+
+    Their bodies never ran: the session ended before it could say so.
+    """
+    ledger, kept = state.ledger, dict[str, ToolStarted]()
+    if ledger is None or all(one.claim is None for one in earlier.started.values()):
+        return earlier
+    for call_id, started in earlier.started.items():
+        entry = None if started.claim is None else await ledger.effect(started.claim.id)
+        if entry is None or entry.is_of(state.identity.run_id, call_id):
+            kept[call_id] = started
+    return earlier._replace(started=kept)
 
 
 # A no of the user is final for the same arguments.
@@ -135,7 +148,7 @@ def _read_answer(answer: AnyAnswer) -> CallAnswer:
 def _reopen(state: ToolboxState, parked: CallState, answer: CallAnswer) -> CallState:
     """Open a parked call anew with its answer; a late yes or edit is not taken, with a warning."""
     call, digest = state.open(parked.call, parked.label), parked.digest
-    call.step = parked.step
+    call.step, call.reply = parked.step, parked.reply
     call.source, call.is_edited, call.asks = parked.source, parked.is_edited, parked.asks
     call.refused, call.mended = parked.refused, parked.mended
     pending = parked.pending
@@ -161,7 +174,7 @@ def _reopen(state: ToolboxState, parked: CallState, answer: CallAnswer) -> CallS
 def _reopen_follower(state: ToolboxState, follower: CallState) -> CallState:
     """Open a call anew that has waited for its equal, now that this is answered."""
     call = state.open(follower.call, follower.label)
-    call.step = follower.step
+    call.step, call.reply = follower.step, follower.reply
     call.refused, call.mended = follower.refused, follower.mended
     return call
 
@@ -208,7 +221,7 @@ def restore_records(state: ToolboxState, records: Iterable[ToolRecord]) -> None:
         call.take_tool(tool)
         call.take_arguments(record.arguments_validated or {})
         if not isinstance(record.outcome, ToolDenied):
-            _restore_outcome(state, call, record.outcome)
+            _restore_outcome(state, call, record)
         if record.arguments_validated is not None:
             state.turn.loop_detector.count(
                 record.outcome, key=call.digest, tool=tool, reply=counted[record.turn]
@@ -243,7 +256,7 @@ def _repeat_or_fail(state: ToolboxState, call: CallState, started: ToolStarted) 
 def give_up(state: ToolboxState, call: CallState, started: ToolStarted) -> None:
     """Fail a call as interrupted that had started when its process ended."""
     tool = state.known(call.tool_name)
-    call.idempotency_key = started.idempotency_key
+    call.idempotency_key, call.claim = started.idempotency_key, started.claim
     call.take_tool(tool)
     # From the log: the arguments were validated, and perhaps edited, when it started.
     call.arguments, call.started_at = started.arguments, started.time
@@ -252,19 +265,19 @@ def give_up(state: ToolboxState, call: CallState, started: ToolStarted) -> None:
         effect = effect_after(tool, done=False)
     else:
         effect = Effect.NONE if started.effect is Effect.READ else Effect.UNKNOWN
-    doubt = DOUBT if effect is Effect.UNKNOWN else ""
     call.outcome = ToolFailure(
         call.call_id,
         call.tool_name,
-        error=f"The process ended while this call ran{doubt}.",
+        error="The process ended while this call ran.",
         retryable=tool is not None and may_repeat_interrupted(tool),
         effect=effect,
         code=INTERRUPTED,
     )
 
 
-def _restore_outcome(state: ToolboxState, call: CallState, outcome: ToolOutcome) -> None:
-    turn, tool = state.turn, call.known_tool
+def _restore_outcome(state: ToolboxState, call: CallState, record: ToolRecord) -> None:
+    turn, tool, outcome = state.turn, call.known_tool, record.outcome
+    call.record, call.reply = record, turn.in_run and record.turn
     if outcome_blocks_tool(outcome):
         turn.block(tool, call.digest, outcome)
     # Only for its count: a later call of the same id and arguments must get another key.
@@ -273,5 +286,7 @@ def _restore_outcome(state: ToolboxState, call: CallState, outcome: ToolOutcome)
     call.resources = tool.touched_by(call.arguments or {})
     if tool.is_deduplicated:
         turn.deduplication.enter(call)
+    if tool.is_guarded:
+        turn.equal_calls.settle(call, record)
     if tool.is_deduplicated or tool.may_write:
         turn.deduplication.record(call, outcome, may_write=tool.may_write)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.json_values import canonical_json
 from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.effects import EffectClaim
 from upshot.contract.pending import PendingApproval, TaintOrigin
 from upshot.contract.protocols import Clock
 from upshot.contract.settings import Budget
@@ -23,6 +24,7 @@ from upshot.contract.tool_calls import (
     ApprovalRecord,
     Coercion,
     GateVerdict,
+    Settlement,
     ToolCall,
     ToolFailure,
     ToolOutcome,
@@ -33,7 +35,15 @@ from upshot.tools.artifacts import READER_NAME
 from upshot.tools.definition.tool import Tool
 from upshot.tools.provenance.judgement import NO_VERDICT, Verdict
 from upshot.tools.rate_limiter import ActiveTime, RateLimiter
-from upshot.tools.repetition import CANCELLED, INTERRUPTED, Deduplication, LoopDetector
+from upshot.tools.repetition import (
+    CANCELLED,
+    INTERRUPTED,
+    REFUSED,
+    Deduplication,
+    EqualCalls,
+    LoopDetector,
+    is_unknown,
+)
 
 if TYPE_CHECKING:
     from upshot.tools.gates.pipeline import GatePipeline
@@ -98,6 +108,8 @@ ReplayScope: TypeAlias = Literal["turn", "run", "context"]
 
 _REFUSALS_TO_BLOCK = 3
 _HAIR_S = 0.002
+# Codes of final failures that say nothing about other arguments.
+_OF_THESE_ARGUMENTS = (CANCELLED, INTERRUPTED, REFUSED)
 
 
 @dataclass(eq=False, repr=False)
@@ -127,6 +139,10 @@ class TurnState:
         tainted: What brought untrusted content into the context, None for nothing.
         approvals: What the user said for good; None while nothing was.
         loop_detector: Whether the same call is made again and again.
+        equal_calls: The calls of guarded tools.
+        identify: Returns the identity of the effect of a call; None where no tool declares one.
+        recheck: Returns how the unknown effect of an earlier call was settled meanwhile, for a
+            call that would make it again; None where that cannot be found out.
     """
 
     clock: Clock
@@ -148,6 +164,9 @@ class TurnState:
     tainted: TaintOrigin | None = None
     approvals: RememberedApprovals | None = None
     loop_detector: LoopDetector = field(default_factory=LoopDetector)
+    equal_calls: EqualCalls = field(default_factory=EqualCalls)
+    identify: Callable[[CallState], EffectClaim | None] | None = None
+    recheck: Callable[[CallState, ToolRecord], Awaitable[Settlement | None]] | None = None
 
     def __post_init__(self) -> None:
         budget = self.budget
@@ -178,6 +197,9 @@ class TurnState:
             spent_elsewhere=self.spent_elsewhere,
             call_judge=self.call_judge,
             withdrawn=self.withdrawn,
+            equal_calls=self.equal_calls.following(),
+            identify=self.identify,
+            recheck=self.recheck,
         )
         # An answer of the user is final, and what the model has read stays read. Made here where
         # it is not yet: calls of this turn that still run share it with those of the next.
@@ -251,10 +273,13 @@ class TurnState:
     def block(self, tool: Tool, digest: str, outcome: ToolOutcome) -> None:
         """A call failed for good.
 
-        One that was cut off, by the end of its process or by a cancel, says nothing about other
-        arguments.
+        One that was cut off, by the end of its process or by a cancel, or that its service refused
+        says nothing about other arguments. Equals of one whose effect is unknown are denied by
+        another gate.
         """
-        was_cut = isinstance(outcome, ToolFailure) and outcome.code in (CANCELLED, INTERRUPTED)
+        if tool.is_guarded and is_unknown(outcome):
+            return
+        was_cut = isinstance(outcome, ToolFailure) and outcome.code in _OF_THESE_ARGUMENTS
         if tool.block_scope == "key" or (was_cut and tool.may_write):
             self.blocked_keys.add(digest)
         else:
@@ -280,6 +305,7 @@ class CallState:
         turn: The tool turn that it belongs to.
         names_on_offer: The names of the tools on offer where it names none of them, else ().
         label: What the caller of ``dispatch`` called the turn.
+        run_id: The run that makes the call.
         step: The key of the step in whose body it was made, "" for none.
         found: The tool of that name that is on offer, None for none.
         pipeline: Asks the gates that concern that tool.
@@ -291,6 +317,7 @@ class CallState:
         values: The typed values of ``given``.
         coercions: What was changed to fit the schema.
         digest: SHA-256 over the tool, its version and ``arguments``; "" while there are none.
+        claim: The identity of its effect, None if it has none.
         asks: Why the user shall be asked whatever the tool declares; "" for no reason.
         refused: What was wrong before a model corrected the arguments; None where none has.
         mended: What a model corrected them to; None where none has.
@@ -303,6 +330,7 @@ class CallState:
         is_counted: Whether it has its count in the budget, and its place in line.
         is_late: Whether its time ran out while it waited to start.
         is_equal_of: Whether the reply holds so many of it that each waits for the ones before.
+        reply: What the calls of one reply of the model have in common.
         is_id_taken: Whether it was denied because another call has its id.
         granted: Digest of what the user let pass, "" for none.
         approval: Who let it run, or did not.
@@ -339,6 +367,7 @@ class CallState:
     names_on_offer: tuple[str, ...]
     label: int
     opened: float
+    run_id: str
     step: str
     call_id: str = field(init=False)
     tool_name: str = field(init=False)
@@ -348,6 +377,7 @@ class CallState:
     given: JsonObject = field(default_factory=dict[str, Json])
     arguments: JsonObject | None = None
     digest: str = ""
+    claim: EffectClaim | None = None
     values: dict[str, object] = field(default_factory=dict[str, object])
     coercions: tuple[Coercion, ...] = ()
     asks: str = ""
@@ -362,6 +392,7 @@ class CallState:
     is_counted: bool = False
     is_late: bool = False
     is_equal_of: bool = False
+    reply: object = None
     is_id_taken: bool = False
     granted: str = ""
     approval: ApprovalRecord | None = None
@@ -404,6 +435,11 @@ class CallState:
         # All gates let most calls pass, and then this is one tuple for all of them.
         return self.noted + self.pipeline.passes[self.passed_from : self.place]
 
+    @property
+    def identity(self) -> str:
+        """The same for calls that make the same effect; equal calls do."""
+        return self.digest if self.claim is None else self.claim.id
+
     def question_digest(self, asked_at: datetime | None) -> str:
         """Names the question about it of that moment; a later question has another."""
         moment = "" if asked_at is None else asked_at.astimezone(UTC).isoformat()
@@ -427,6 +463,14 @@ class CallState:
         """Let equal calls go on that wait for this one, which does not run now."""
         if self.is_deduplicated:
             self.turn.deduplication.leave(self)
+        elif self.tool is not None and self.tool.is_guarded:
+            self.turn.equal_calls.leave(self)
+
+    def wake(self) -> None:
+        """Wake the equal calls that wait for the end of this one."""
+        if self.ended is not None and not self.ended.done():
+            self.ended.set_result(None)
+        self.ended = None
 
 
 def call_digest(tool: Tool, arguments: JsonObject) -> str:

@@ -5,8 +5,9 @@ again is safe only where twice is as good as once (``idempotent``). All other an
 that: whether an outcome tells the model that it may try again, whether a failed body is retried at
 once, whether a call that a crash interrupted runs again, and what a ``verify`` hook may change.
 
-After equal calls: ``Deduplication`` holds back what succeeded already, and ``LoopDetector`` what
-gives the same result again and again.
+After equal calls: ``Deduplication`` holds back what succeeded already, ``EqualCalls`` the equal
+writes of one reply and those whose effect is unknown, and ``LoopDetector`` what gives the same
+result again and again.
 """
 
 from __future__ import annotations
@@ -19,14 +20,19 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeGuard, TypeVar
 import msgspec
 
 from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode
+from upshot.contract.base.structs import JsonObject
 from upshot.contract.tool_calls import (
+    EffectRef,
+    Settlement,
     ToolArtifactReference,
     ToolDenied,
     ToolExecutionResult,
     ToolFailure,
     ToolOutcome,
+    ToolRecord,
     ToolTimeout,
     outcome_is_retryable,
+    outcome_to_object,
 )
 from upshot.tools.definition.tool import Tool
 
@@ -35,8 +41,8 @@ if TYPE_CHECKING:
 
 CANCELLED = ErrorCode("cancelled")
 INTERRUPTED = ErrorCode.INTERRUPTED
-DOUBT = "; whether it took effect is unknown"
-"""Stands in the error of a call until a ``verify`` hook has said more."""
+REFUSED = ErrorCode("request_refused")
+"""The code of a write whose service refused the request, by a status such as 404 or 409."""
 # What was cut off is final only because nobody knew what it had done; a tool's own word stays.
 _CUT_OFF = (
     CANCELLED,
@@ -83,23 +89,130 @@ def is_unknown(outcome: ToolOutcome | None) -> TypeGuard[ToolTimeout | ToolFailu
 
 
 def is_in_doubt(call: CallState) -> bool:
-    """Whether the call has an outcome of unknown effect that a ``verify`` hook may settle."""
-    return call.tool is not None and call.tool.verify is not None and is_unknown(call.outcome)
+    """Whether the call has an outcome of unknown effect that may be settled by now."""
+    tool = call.tool
+    can_tell = tool is not None and (tool.verify is not None or call.claim is not None)
+    return can_tell and is_unknown(call.outcome)
 
 
-def verified(tool: Tool, outcome: ToolTimeout | ToolFailure, *, applied: bool) -> ToolOutcome:
-    """An outcome of unknown effect, once it is known whether it was *applied*."""
-    if isinstance(outcome, ToolFailure):
-        found = "has taken effect: do not make it again" if applied else "has not taken effect"
-        said = f"{outcome.error.replace(DOUBT, '').rstrip('.')}. It was checked: the call {found}."
-        outcome = msgspec.structs.replace(outcome, error=said)
-    if applied:
-        return msgspec.structs.replace(outcome, effect=Effect.APPLIED, retryable=False)
-    if isinstance(outcome, ToolTimeout):
+def verified(
+    tool: Tool, outcome: ToolTimeout | ToolFailure, settled: Settlement
+) -> ToolTimeout | ToolFailure:
+    """An outcome of unknown effect, once that is settled."""
+    if settled.effect is Effect.APPLIED:
+        again = False
+    elif isinstance(outcome, ToolTimeout):
         again = tool.retry_on_timeout is not False
     else:
         again = outcome.retryable or outcome.code in _CUT_OFF
-    return msgspec.structs.replace(outcome, effect=Effect.NONE, retryable=again)
+    return msgspec.structs.replace(outcome, effect=settled.effect, retryable=again, settled=settled)
+
+
+def not_retryable_if_unknown(tool: Tool, outcome: ToolOutcome) -> ToolOutcome:
+    """*outcome*, not retryable if its effect is unknown and a second call could double it."""
+    if not is_unknown(outcome) or not outcome.retryable or not tool.is_guarded:
+        return outcome
+    if isinstance(outcome, ToolTimeout) and tool.retry_on_timeout:
+        return outcome
+    return msgspec.structs.replace(outcome, retryable=False)
+
+
+class EqualCalls:
+    """The calls of guarded tools that a turn made, by identity.
+
+    An equal call in the same reply, or one that comes while the first still runs, is the same
+    call: it gets the outcome of the first. A call whose effect is unknown is not made again until
+    that is settled, however long the run lives. Nor is one whose tool declares an identity, once
+    its effect was made.
+    """
+
+    def __init__(self, before: EqualCalls | None = None) -> None:
+        self._firsts: dict[str, CallState] = {}
+        self._made: dict[str, CallState] = {} if before is None else before._made
+        self._unknown: dict[str, ToolRecord] = {} if before is None else before._unknown
+
+    def following(self) -> EqualCalls:
+        """Return those of the next turn, which keep what holds for the whole run."""
+        return EqualCalls(self)
+
+    def unknown(self, call: CallState) -> ToolRecord | None:
+        """Return the earlier call whose effect is unknown, None if there is none."""
+        return self._unknown.get(call.identity)
+
+    def forget_unknown(self, call: CallState) -> None:
+        """Let a call pass whose earlier one certainly had no effect."""
+        self._unknown.pop(call.identity, None)
+
+    def enter(self, call: CallState) -> CallState | None:
+        """Register a call that is about to run; returns the first of its equals if that stands."""
+        made = self._made.get(call.identity)
+        if made is not None:
+            return made
+        first = self._firsts.get(call.identity)
+        if first is not None and first is not call:
+            is_over = first.record is not None or first.pending is not None
+            if not is_over or (first.reply == call.reply and _is_equal(first, call)):
+                return first
+        self._firsts[call.identity] = call
+        return None
+
+    def leave(self, call: CallState) -> None:
+        """Forget a call that did not run, and let its equals pass."""
+        if self._firsts.get(call.identity) is call:
+            del self._firsts[call.identity]
+        call.wake()
+
+    def settle(self, call: CallState, record: ToolRecord) -> None:
+        """Take the outcome of a call, unless it did not run."""
+        outcome = record.outcome
+        if isinstance(outcome, ToolDenied) or outcome.repeats is not None:
+            return
+        if is_unknown(outcome) and not outcome.retryable:
+            self._unknown[call.identity] = record
+        elif call.claim is not None and outcome.effect is Effect.APPLIED:
+            self._made[call.identity] = call
+        self._firsts.setdefault(call.identity, call)
+        call.wake()
+
+
+def _is_equal(first: CallState, call: CallState) -> bool:
+    """Whether a call asks for the same as the first; with an identity others may differ."""
+    same = first.claim is None or call.claim is None or first.claim.others == call.claim.others
+    return same or (first.record is not None and first.record.effect is not Effect.NONE)
+
+
+def repeated(first: ToolRecord, call: CallState) -> ToolOutcome:
+    """The outcome of *call*, which is the same call as *first* and did not run itself."""
+    ref, outcome = first.effect_ref, first.outcome
+    if outcome.effect is Effect.APPLIED or not isinstance(outcome, ToolFailure | ToolTimeout):
+        return repeated_output(outcome, ref, call)
+    said = outcome_to_object(outcome).get("error")
+    return ToolFailure(
+        call.call_id,
+        call.tool_name,
+        error=f"It is the same call as {first.call_id}. {said}",
+        retryable=outcome_is_retryable(outcome),
+        effect=Effect.NONE,
+        code=outcome.code,
+        repeats=ref,
+    )
+
+
+def repeated_output(outcome: ToolOutcome | None, ref: EffectRef, call: CallState) -> ToolOutcome:
+    """The outcome of *call*, whose effect was made before as *ref*, with the output of that."""
+    if isinstance(outcome, ToolArtifactReference) and ref.run_id == call.run_id:
+        return msgspec.structs.replace(
+            outcome, call_id=call.call_id, effect=Effect.NONE, repeats=ref, elapsed_ms=0
+        )
+    output: JsonObject = {}
+    if isinstance(outcome, ToolExecutionResult):
+        output = outcome.output
+    elif isinstance(outcome, ToolArtifactReference):
+        # The stored output belongs to the other run.
+        output = {"summary": outcome.summary}
+    return ToolExecutionResult(
+        call.call_id, call.tool_name, output=output, effect=Effect.NONE, repeats=ref
+    )
 
 
 NO_PROGRESS = DeniedReason("no_progress")

@@ -27,6 +27,7 @@ from upshot.contract.base.checks import (
 from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.base.words import call_words
+from upshot.contract.effects import ledger_of
 from upshot.contract.events import ArtifactStored, Event, ToolSettled, ToolStarted
 from upshot.contract.pending import AnyAnswer, PendingApproval, TaintOrigin
 from upshot.contract.protocols import ArtifactStore, Clock, Journal
@@ -52,11 +53,13 @@ from upshot.tools.call_resumption import (
     restore_records,
     take_up,
     valid_answers,
+    without_refused,
 )
 from upshot.tools.call_state import CallState, ReplayScope, TurnState, Withdrawn, running_call
 from upshot.tools.catalog import catalog_of, resolve_tools
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.batch import SLICE, Batch
+from upshot.tools.execution.effect_claim import recheck
 from upshot.tools.execution.executor import WORKERS, Workers
 from upshot.tools.gates.approval_gate import Approver, PreToolHook
 from upshot.tools.gates.standard_gates import (
@@ -228,6 +231,8 @@ class ToolboxOptions(TypedDict, total=False):
         replay_scope: How long a success denies its repetition: "turn", or as long as the
             Toolbox lives and what ``restore`` brings in ("run", "context").
         journal: Where events are logged when no run does that.
+        ledger: The journal that knows which effects were made, by their identity; None is
+            ``journal``.
         clock: Time for deadlines and durations; bodies themselves run in real time.
         identity: The run that it works for; the budget is then that run's. None is none.
         parent_run_id: That run's parent.
@@ -268,6 +273,7 @@ class ToolboxOptions(TypedDict, total=False):
     repair: AskModel | None
     replay_scope: ReplayScope
     journal: Journal | None
+    ledger: Journal | None
     clock: Clock | None
     identity: RunInfo | None
     parent_run_id: str
@@ -317,10 +323,9 @@ class Toolbox:
             Misuse: A tool, a gate or an option cannot be used.
         """
         get = options.get
-        if get("is_checked"):
-            resolved = cast("tuple[Tool, ...]", tools)
-        else:
-            resolved = resolve_tools(tools)
+        is_checked = get("is_checked")
+        resolved = cast("tuple[Tool, ...]", tools) if is_checked else resolve_tools(tools)
+        if not is_checked:
             _check_options(options)
         policy, secrets, identity = get("policy"), get("secrets", ()), get("identity")
         if not get("web_mode", True):
@@ -363,6 +368,7 @@ class Toolbox:
             dependencies=get("dependencies"),
             parallel=get("parallel", True),
             earlier_may_work=get("earlier_may_work", False),
+            ledger=ledger_of(get("ledger", journal)),
             turn=TurnState(
                 clock,
                 get("budget") or _DEFAULT_BUDGET,
@@ -373,6 +379,7 @@ class Toolbox:
                 call_judge=judging and _judge_of(judging, options, masks, clock, whose),
             ),
         )
+        self._state.turn.recheck = partial(recheck, self._state)
 
     def __repr__(self) -> str:
         return f"Toolbox({list(self._state.names_on_offer())})"
@@ -625,7 +632,7 @@ class Toolbox:
         state.asked.update(earlier.asked)
         opened = [state.open(call, turn) for call, _ in calls]
         for one, (_, known) in zip(opened, calls, strict=True):
-            take_up(state, one, known)
+            take_up(state, one, await without_refused(state, known))
         try:
             outcomes = await self._run(opened)
             valid = valid_answers(state, earlier) if earlier.answers else []
@@ -661,6 +668,7 @@ class Toolbox:
         state = self._state
         if state.journal_log is not None:
             await state.journal_log.open()
+        started = (await without_refused(state, EarlierCalls(started or {}))).started
         opened = [state.waiting(call.id) or state.open(call, turn) for call in calls]
         for one in opened:
             if started and one.call_id in started:
@@ -690,6 +698,15 @@ class Toolbox:
         earlier = tuple(records)
         self.records += earlier
         restore_records(self._state, earlier)
+
+    async def flush(self) -> None:
+        """Wait until all that was logged of the calls is safe.
+
+        Raises:
+            JournalError: It could not be written.
+        """
+        if self._state.barrier is not None:
+            await self._state.barrier()
 
     # -- lent to other frameworks
 
@@ -749,6 +766,10 @@ class Toolbox:
 
     async def _run(self, calls: Sequence[CallState]) -> list[ToolOutcome]:
         batch = Batch(self._state, calls)
+        for call in calls:
+            if call.reply is None:
+                # Only a run numbers its replies.
+                call.reply = (call.turn.in_run and call.label) or batch
         self._batches.add(batch)
         try:
             await batch.run()

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from upshot.contract.agent_spec import RunInfo
 from upshot.contract.base.enums import Origin
 from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import RunEvent
+from upshot.contract.effects import EffectClaim, EffectLedger
 from upshot.contract.error import RunWarning
 from upshot.contract.events import DELTAS, ApprovalRequested, Event, Warned
 from upshot.contract.pending import (
@@ -44,6 +46,7 @@ from upshot.state.stored_events import read_event, to_stored
 from upshot.tools.artifacts import READER_NAME, InMemoryArtifacts, make_reader
 from upshot.tools.call_state import CallState, TurnState
 from upshot.tools.catalog import ToolCatalog
+from upshot.tools.definition.identity import claim_of
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.executor import Workers
 from upshot.tools.gates.pipeline import GatePipeline
@@ -88,7 +91,7 @@ class JournalLog:
             read_event(self._state, event)
 
     def emit(self, event: Event) -> None:
-        """Append *event*; progress is for subscribers, and there are none.
+        """Stamp and append *event*; progress is for subscribers, and there are none.
 
         Raises:
             JournalError: Another process has claimed the run, or the journal is closed.
@@ -96,15 +99,15 @@ class JournalLog:
         if isinstance(event, DELTAS) or not isinstance(event, RunEvent):
             return
         self._seq += 1
-        stamped = msgspec.structs.replace(
-            event,
-            run_id=self._run_id,
-            attempt=self._attempt(),
-            time=self._clock.now(),
-            seq=self._seq,
-        )
-        self._journal.append(to_stored(self._state, stamped), epoch=self._epoch)
-        self._state.add(stamped)
+        for name, value in (
+            ("run_id", self._run_id),
+            ("attempt", self._attempt()),
+            ("time", self._clock.now()),
+            ("seq", self._seq),
+        ):
+            force_setattr(event, name, value)
+        self._journal.append(to_stored(self._state, event), epoch=self._epoch)
+        self._state.add(event)
 
     async def barrier(self) -> None:
         """Wait until all that was appended is safe.
@@ -140,6 +143,7 @@ class ToolboxState:
         turn: The tool turn.
         offers_reader: Whether ``read_artifact`` is offered: from the first stored output on.
         held: What a call waits for before it starts, None for nothing.
+        ledger: The effects that the journal knows; None where it keeps none.
         told: Warnings that were given already.
         made: How often a call with the same id and arguments was made.
         asked: What the user was asked about calls that are not settled, by call id.
@@ -172,6 +176,7 @@ class ToolboxState:
     turn: TurnState
     offers_reader: bool = False
     held: asyncio.Event | None = None
+    ledger: EffectLedger | None = None
     told: set[str] = field(default_factory=set[str])
     made: Counter[str] = field(default_factory=Counter[str])
     asked: dict[str, PendingApproval] = field(default_factory=dict[str, PendingApproval])
@@ -185,6 +190,9 @@ class ToolboxState:
     _processes: asyncio.Semaphore | None = None
     _reader: Tool | None = None
     _specs: tuple[tuple[str, ...], tuple[ToolSpec, ...]] = ((), ())
+
+    def __post_init__(self) -> None:
+        self.turn.identify = self.identify
 
     # -- tools on offer
 
@@ -243,8 +251,22 @@ class ToolboxState:
             names_on_offer=self.names_on_offer() if found is None else (),
             label=label,
             opened=self.clock.monotonic(),
+            run_id=self.identity.run_id,
             step=self.step(),
         )
+
+    def identify(self, call: CallState) -> EffectClaim | None:
+        """The identity of the effect of a call, None if its tool declares none."""
+        tool = call.known_tool
+        claim = claim_of(tool, call.arguments or {}, self.identity, self.secrets)
+        if claim is not None and self.ledger is None and tool.scope != "run":
+            self.warn(
+                "no_ledger",
+                f"{tool.name} has once=, and the run has no journal "
+                "that keeps effects: it is done once in this run only",
+                once=f"no_ledger {tool.name}",
+            )
+        return claim
 
     def mask(self, value: V) -> V:
         """*value*, JSON or a struct of the contract, with every secret in it replaced."""
@@ -286,6 +308,8 @@ class ToolboxState:
         self.parked[call.call_id] = call
         if call.known_tool.is_deduplicated:
             call.turn.parked[call.digest] = call.call_id
+        elif call.known_tool.is_guarded:
+            call.turn.equal_calls.enter(call)
 
     def _ask(self, call: CallState, pending: PendingApproval) -> PendingApproval:
         """Ask the user, unless the very same was asked before and still counts."""
@@ -306,6 +330,7 @@ class ToolboxState:
     def unpark(self, call_id: str) -> list[CallState]:
         """Take back a parked call; returns it, and those that wait for it after it."""
         call = self.parked.pop(call_id)
+        call.turn.equal_calls.leave(call)
         call.turn.parked.pop(call.digest, None)
         self.turn.parked.pop(call.digest, None)
         followers = [one for one in self.followers if one.follows == call_id]
@@ -434,6 +459,7 @@ class ToolboxState:
             trust=self.trust_of(call),
             step=call.step,
             vouched=call.verdict.vouched,
+            effect_id="" if call.claim is None else call.claim.id,
             act="" if call.turn.call_judge is None else call.turn.call_judge.name_act(call),
             outcome=outcome,
         )

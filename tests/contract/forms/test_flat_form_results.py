@@ -507,8 +507,10 @@ def denied(reason: DeniedReason, details: str = "", hint: str = "") -> ToolDenie
 @pytest.mark.parametrize(
     ("outcome", "keys"),
     [
-        (ToolTimeout("c1", "look"), "status error timed_out retryable"),
-        (ToolFailure("c1", "look"), "status error retryable"),
+        (ToolTimeout("c1", "look", effect="none"), "status error timed_out retryable"),
+        (ToolFailure("c1", "look", effect="none"), "status error retryable"),
+        (ToolTimeout("c1", "look"), "status error timed_out retryable effect"),
+        (ToolFailure("c1", "look"), "status error retryable effect"),
         (denied(DeniedReason.DUPLICATE), "warning skipped"),
         (denied(DeniedReason.BLOCKED), "warning skipped"),
         (denied(DeniedReason.VALIDATION), "error details hint"),
@@ -530,7 +532,7 @@ def test_a_result_is_its_output() -> None:
 
 @pytest.mark.parametrize("retryable", [True, False])
 def test_a_timeout_says_so(retryable: bool) -> None:
-    outcome = ToolTimeout("c1", "look", timeout_s=2.0, retryable=retryable)
+    outcome = ToolTimeout("c1", "look", timeout_s=2.0, retryable=retryable, effect="none")
     assert as_object(outcome) == {
         "status": "error",
         "error": "look did not finish within 2 s.",
@@ -541,7 +543,7 @@ def test_a_timeout_says_so(retryable: bool) -> None:
 
 @pytest.mark.parametrize("retryable", [True, False])
 def test_a_failure_says_why(retryable: bool) -> None:
-    outcome = ToolFailure("c1", "look", error="no such file", retryable=retryable)
+    outcome = ToolFailure("c1", "look", error="no such file", retryable=retryable, effect="none")
     assert as_object(outcome) == {
         "status": "error",
         "error": "no such file",
@@ -663,7 +665,8 @@ def test_the_richer_form_tells_code_and_effect_of_a_failure() -> None:
     )
     form = as_object(failure, rich=True)
     assert (form["code"], form["effect"], form["retry_after_s"]) == ("interrupted", "unknown", 1.5)
-    assert outcome_to_object(failure, rich=True)["error"] == "lost"
+    said = "lost. It may have taken effect."
+    assert outcome_to_object(failure, rich=True)["error"] == said
 
 
 def test_the_limit_of_a_message_is_twelve_thousand_characters() -> None:

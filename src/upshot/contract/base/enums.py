@@ -212,6 +212,8 @@ class DeniedReason(OpenWord):
         RATE_LIMITED: The tool's own rate is used up.
         CIRCUIT_OPEN: The tool has failed too often and is not called for a while.
         SUPERSEDED: This attempt has made a hand-off already; only the first one counts.
+        EFFECT_UNKNOWN: An equal call may have taken effect; it is not known yet.
+        CONFLICT: The same effect was claimed with other arguments.
     """
 
     DUPLICATE = "duplicate"
@@ -227,6 +229,8 @@ class DeniedReason(OpenWord):
     RATE_LIMITED = "rate_limited"
     CIRCUIT_OPEN = "circuit_open"
     SUPERSEDED = "superseded"
+    EFFECT_UNKNOWN = "effect_unknown"
+    CONFLICT = "conflict"
 
 
 class InterruptCause(OpenWord):

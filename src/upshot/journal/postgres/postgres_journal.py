@@ -25,6 +25,7 @@ from psycopg.errors import (
     ReadOnlySqlTransaction,
 )
 
+from upshot.contract.effects import to_digest
 from upshot.contract.events import Event, RunStarted
 from upshot.contract.message import Unknown
 from upshot.errors import JournalError, UpshotError
@@ -59,13 +60,12 @@ from upshot.journal.sql.writer import (
     Writer,
     misfit,
     misplaced,
-    note_entries,
 )
-from upshot.journal.watching import POLL_S, of_run, run_of
+from upshot.journal.watching import POLL_S, effect_of, of_run, run_of
 from upshot.state.child_runs import origins_of
 
 T = TypeVar("T")
-_CONTENT = "runs events artifacts turn_blocks wishes inbox notes submissions pieces"
+_CONTENT = "runs events effects artifacts turn_blocks wishes inbox notes submissions pieces"
 _VACUUM = f"VACUUM {', '.join(f'upshot.{table}' for table in _CONTENT.split(' '))}"
 
 
@@ -372,8 +372,8 @@ class ServerCommitter:
 
 
 def _is_plain(item: Item) -> bool:
-    """Whether it is an event that changes nothing in the list of runs."""
-    return isinstance(item, Entry) and item.change is None and item.seq > 1
+    """Whether it is an event that changes nothing but its log."""
+    return isinstance(item, Entry) and item.is_plain
 
 
 class ServerBatch(Batch):
@@ -474,7 +474,7 @@ class ServerBatch(Batch):
             self.committed.shown |= {run_id}
         last = entries[-1]
         if not all(map(_is_plain, entries)):
-            note_entries(self._connection, end.run_no, entries)
+            self.note_entries(end.run_no, entries)
         self._go_on(run_id, end.run_no, last)
         self.note(run_id, entries, None)
 
@@ -540,6 +540,10 @@ _UNTIL = f"""UPDATE upshot.runs SET %s = clock_timestamp() + interval '{_WATCHED
     (%s > clock_timestamp() + interval '{_WATCHED_S / 2} s') IS NOT TRUE"""
 _WATCH = _UNTIL % (2 * ("watched_until",))
 _WANT = _UNTIL % (2 * ("shown_until",))
+_WATCH_EFFECT = f"""UPDATE upshot.effects
+    SET watched_until = clock_timestamp() + interval '{_WATCHED_S} s'
+    FROM set_config('synchronous_commit', 'off', true) WHERE id = %s AND
+    (watched_until > clock_timestamp() + interval '{_WATCHED_S / 2} s') IS NOT TRUE"""
 _READ = """SELECT p.run_id, p.seq, p.part, p.body FROM upshot.pieces AS p
     JOIN unnest(%s::text[], %b, %b) AS g(run_id, seq, part) ON p.run_id = g.run_id
     WHERE (p.seq, p.part) > (g.seq, g.part) ORDER BY p.run_id, p.seq, p.part"""
@@ -669,8 +673,12 @@ class ServerListener:
             for topic in topics if is_due else new:
                 if (run_id := shown_run(topic)) is not None:
                     self._connection.do(_WANT, [run_id])
-                elif (run_id := run_of(topic)) is not None and not self._is_deaf:
+                elif self._is_deaf:
+                    continue
+                elif (run_id := run_of(topic)) is not None:
                     self._connection.do(_WATCH, [run_id])
+                elif (id := effect_of(topic)) is not None:
+                    self._connection.do(_WATCH_EFFECT, [to_digest(id)])
         return new
 
     def _read_pieces(self, told: Collection[str] | None) -> None:

@@ -37,7 +37,15 @@ from upshot.journal.event_codec import Entry, checksum
 from upshot.journal.lease_holder import LEASE_S
 from upshot.journal.postgres.urls import shown_place, split_url, without_password
 from upshot.journal.shared import JournalAway
-from upshot.journal.sql.connection import COMPOSED, HOLDER, IN_ANY_LANGUAGE, SEQ_BITS, SKIP_LOCKED
+from upshot.journal.sql.connection import (
+    COMPOSED,
+    HOLDER,
+    IN_ANY_LANGUAGE,
+    NEXT_EFFECT,
+    SEQ_BITS,
+    SKIP_LOCKED,
+    WATCHED,
+)
 
 _HEAD = struct.Struct("!iiiii")
 _NUMBER = struct.Struct("!iq")
@@ -190,6 +198,8 @@ _WORDS = (
     (" INDEXED BY sqlite_autoindex_runs_1", ""),
     (" INDEXED BY runs_by_id", ""),
     (SKIP_LOCKED, "FOR UPDATE SKIP LOCKED"),
+    (NEXT_EFFECT, "nextval('upshot.effects_effect_no_seq')"),
+    (WATCHED, "coalesce(watched_until > clock_timestamp(), false)"),
     ("instr(", "strpos("),
     (COMPOSED, "normalize"),
     (IN_ANY_LANGUAGE, 'COLLATE "und-x-icu"'),

@@ -36,6 +36,7 @@ from upshot.journal.sql.connection import (
     place_in_list,
     sort_columns,
 )
+from upshot.journal.sql.effect_rows import note_effects
 from upshot.journal.sql.inbox import keep_asks, take_in
 from upshot.journal.sql.sql_artifacts import insert_artifact, read_artifacts
 from upshot.journal.sql.writer import Worker, note_entries
@@ -489,6 +490,8 @@ def import_run(connection: WriteConnection, path: str) -> str:
 def _add(connection: WriteConnection, run_no: int, entries: list[Entry]) -> None:
     connection.insert_events(run_no, entries)
     note_entries(connection, run_no, entries)
+    # What the ledger knows already stands.
+    note_effects(connection, [(run_no, one) for one in entries if one.effect is not None])
 
 
 def _make_room(connection: WriteConnection, run_id: str) -> tuple[int, int]:

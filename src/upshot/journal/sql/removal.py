@@ -21,6 +21,7 @@ from upshot.journal.run_list import (
 from upshot.journal.shared import withdrawals_of
 from upshot.journal.sql.connection import SEQ_BITS, Connection, WriteConnection, keys_of
 from upshot.journal.sql.conversations import committed_of
+from upshot.journal.sql.effects import drop_effects, keep_effects, redact_effects
 from upshot.journal.sql.inbox import keep_asks
 from upshot.journal.sql.leases import read_holders, turn_in_the_way
 from upshot.journal.sql.queries import StoredValues
@@ -50,6 +51,7 @@ def remove_runs(
     ended_before: datetime | None,
     conversation: str,
     *,
+    effects: bool = False,
     dry_run: bool,
 ) -> RemovedRuns:
     """Remove runs within a transaction."""
@@ -61,7 +63,9 @@ def remove_runs(
         artifacts += count
         size_bytes += size
         if not dry_run:
-            _remove(connection, run_id)
+            _remove(connection, run_id, effects=effects)
+    if not dry_run:
+        drop_effects(connection, ended_before, effects=effects)
     return RemovedRuns(run_ids=tuple(gone), artifacts=artifacts, size_bytes=size_bytes, kept=kept)
 
 
@@ -79,7 +83,9 @@ def redact_runs(connection: WriteConnection, conversation: str, by: str) -> tupl
         connection.execute(_RELIST, (REDACTED, REDACTED, run.run_id))
         for statement in _WIPE:
             connection.execute(statement, (run.run_id,))
-        keep_asks(connection, stored.number_of(connection, run.run_id) or 0, NO_ASKS)
+        run_no = stored.number_of(connection, run.run_id) or 0
+        keep_asks(connection, run_no, NO_ASKS)
+        redact_effects(connection, run_no)
         redact_submission(connection, run.run_id)
         connection.told.add(of_run(run.run_id))
     kept = KeptTurns()
@@ -120,9 +126,10 @@ def _family(connection: Connection) -> RunFamily:
     return RunFamily(stored.read_summaries(connection, RunQuery()), forks=forks, at_work=at_work)
 
 
-def _remove(connection: WriteConnection, run_id: str) -> None:
+def _remove(connection: WriteConnection, run_id: str, *, effects: bool) -> None:
     run_no = stored.number_of(connection, run_id)
     if run_no is not None:
+        keep_effects(connection, run_no, effects=effects)
         keys = keys_of(run_no)
         connection.execute("DELETE FROM events WHERE id BETWEEN ? AND ?", keys)
         keep_asks(connection, run_no, NO_ASKS)

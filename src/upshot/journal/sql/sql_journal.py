@@ -68,6 +68,7 @@ from upshot.journal.sql.due import (
     reserve_due,
     submit_run,
 )
+from upshot.journal.sql.effects import SqlEffects
 from upshot.journal.sql.health import JournalHealth, read_facts
 from upshot.journal.sql.inbox import (
     has_untold,
@@ -100,8 +101,8 @@ Claimed: TypeAlias = Lease | LeaseHolder | TurnInTheWay
 _PAGE_EVENTS = 256
 
 
-class SqlJournal:
-    """A log in an SQL database; plays the role Journal.
+class SqlJournal(SqlEffects):
+    """A log in an SQL database; plays the roles Journal and EffectLedger.
 
     A subclass opens it; it belongs to the event loop it was opened in. Appends are queued and
     written by a thread of their own, all that is queued in one commit that waits for the disk; what
@@ -675,6 +676,7 @@ class SqlJournal:
         *,
         ended_before: datetime | None = None,
         conversation: str = "",
+        effects: bool = False,
         dry_run: bool = False,
     ) -> RemovedRuns:
         """Remove runs with all that they started, and their artifacts.
@@ -686,6 +688,8 @@ class SqlJournal:
             ended_before: All root runs that ended before this, timezone-aware; those that a fork
                 or a later turn of their conversation still reads stay, and are named.
             conversation: All runs of this conversation, whether they have ended or not.
+            effects: Whether to remove their effects too. Else these stay with their outcomes, so
+                that no call makes them again, until their keep has passed.
             dry_run: Only tell what would be removed.
 
         Raises:
@@ -696,7 +700,7 @@ class SqlJournal:
         check_removal(run_ids, ended_before, conversation)
         removed = await self.write(
             lambda connection: remove_runs(
-                connection, run_ids, ended_before, conversation, dry_run=dry_run
+                connection, run_ids, ended_before, conversation, effects=effects, dry_run=dry_run
             )
         )
         if not dry_run:

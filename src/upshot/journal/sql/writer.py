@@ -16,11 +16,13 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from upshot.contract.base.enums import Status
+from upshot.contract.effects import EffectEntry
 from upshot.errors import JournalError
 from upshot.journal.event_codec import Entry, epoch_error, gap_error, logger, to_micros
 from upshot.journal.pieces import Keep, Pieces, PieceStore
 from upshot.journal.run_list import money_of, to_lines
 from upshot.journal.sql.connection import WriteConnection
+from upshot.journal.sql.effect_rows import Refusal, note_effects
 from upshot.journal.sql.inbox import keep_asks
 from upshot.journal.sql.own_lease import OwnLease
 from upshot.journal.sql.submissions import hand_over
@@ -71,7 +73,8 @@ class Committed:
         written: The last seq written, by run.
         failed: Why nothing was written, by run.
         settled: Each job with its result or what it raised.
-        told: Topics that jobs changed.
+        told: Topics that jobs and effects changed.
+        refused: The claims of effects that were refused.
         watched: The runs among those written that any process watches.
         shown: Those of which any wants the pieces of replies.
     """
@@ -82,6 +85,7 @@ class Committed:
         default_factory=list[tuple[Job, Any, Exception | None]]
     )
     told: set[str] = field(default_factory=set[str])
+    refused: list[Refusal] = field(default_factory=list[Refusal])
     watched: set[str] = field(default_factory=set[str])
     shown: AbstractSet[str] = frozenset()
 
@@ -99,6 +103,8 @@ class Batch(ABC):
     def __init__(self, connection: WriteConnection) -> None:
         self._writing = connection
         self._groups: dict[str, list[Entry]] = {}
+        # With the numbers of their runs.
+        self._effects: list[tuple[int, Entry]] = []
         self.committed: Committed = Committed()
 
     def fill(self, items: Iterable[Item]) -> None:
@@ -127,6 +133,14 @@ class Batch(ABC):
         groups, self._groups = self._groups, {}
         if groups:
             self.append(groups)
+        if self._effects:
+            effects, self._effects = self._effects, []
+            self.committed.refused += note_effects(self._writing, effects)
+
+    def note_entries(self, run_no: int, entries: Sequence[Entry]) -> None:
+        """Write what new entries of a run change beside its log."""
+        note_entries(self._writing, run_no, entries)
+        self._effects += [(run_no, entry) for entry in entries if entry.effect is not None]
 
     def _do(self, job: Job) -> None:
         # A savepoint each: what a job did before it failed must not be committed with the others.
@@ -348,6 +362,7 @@ class Writer:
         changes: Who waits for what is committed.
         written: Seq of the last event that is safe, by run.
         failed: Why a run's events are no longer written, by run.
+        refused: What kept calls from their claims of effects, by run and call.
         broken: Why nothing is written any more, None while all is well.
         asleep: Whether the thread has nothing to do, and will look only when it is called.
         lease: That of this process on the runs that it holds.
@@ -364,6 +379,7 @@ class Writer:
         self.pieces: Pieces = Pieces(self.changes, open_store)
         self.written: dict[str, int] = {}
         self.failed: dict[str, JournalError] = {}
+        self.refused: dict[tuple[str, str], EffectEntry] = {}
         self.broken: JournalError | None = None
         self._place = place
         # A future in the queue is a caller that waits for all that was queued before.
@@ -550,6 +566,8 @@ class Writer:
             self.failed.setdefault(run_id, failure)
         # Before the waiters are woken, since this is where they look.
         self.written.update(committed.written)
+        for run_id, call_id, entry in committed.refused:
+            self.refused[run_id, call_id] = entry
         if committed.shown or self.pieces.wanted:
             self.pieces.want(committed.written.keys(), committed.shown)
         for job, result, error in committed.settled:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 from upshot.contract.base.structs import Value
 from upshot.contract.codec import decode
 from upshot.errors import JournalError, Misuse
+from upshot.journal.effects import EFFECT_STATES
 from upshot.journal.event_codec import Damage, Entry, checksum, read_event
 from upshot.journal.shared import Stop, Submission, Wish
 from upshot.journal.sql.connection import SEQ_BITS
@@ -48,6 +49,8 @@ _WISH = "INSERT OR IGNORE INTO wishes VALUES (?, ?, ?)"
 _SUBMISSION = "INSERT OR IGNORE INTO submissions VALUES (?, ?, ?, ?)"
 _NOTE = "INSERT OR IGNORE INTO notes VALUES (?, ?, ?, ?, ?)"
 _RUN_COLUMNS, _EVENT_COLUMNS, _ARTIFACT_COLUMNS, _WISH_COLUMNS = 29, 6, 10, 3
+_EFFECT = f"INSERT OR IGNORE INTO effects VALUES ({', '.join('?' * 22)})"
+_EFFECT_COLUMNS = 22
 _SUBMISSION_COLUMNS, _NOTE_COLUMNS = 4, 5
 _NOTE_TYPES = [str, str, str, int, str]
 _STOPS = ("cancel", "interrupt")
@@ -222,11 +225,19 @@ def _copy(connection: Database, pages: _Pages) -> None:
             connection.execute(_SUBMISSION, values)
         elif len(values) == _NOTE_COLUMNS and [*map(type, values)] == _NOTE_TYPES:
             connection.execute(_NOTE, values)
+        elif len(values) == _EFFECT_COLUMNS and _is_effect(values):
+            connection.execute(_EFFECT, (key, *values[1:]))
 
 
 def _is_artifact(values: list[Any]) -> bool:
     data = values[7]
     return isinstance(data, bytes) and hashlib.sha256(data).hexdigest() == values[5]
+
+
+def _is_effect(values: list[Any]) -> bool:
+    id, started_at, *_ = values[1:]
+    is_one = isinstance(id, bytes) and len(id) == 16 and isinstance(started_at, int)
+    return is_one and values[8] in range(len(EFFECT_STATES)) and isinstance(values[13], str)
 
 
 def _is_wish(values: list[Any]) -> bool:

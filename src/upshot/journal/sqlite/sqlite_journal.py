@@ -16,6 +16,7 @@ from functools import partial
 from os import PathLike
 from typing import ClassVar, NamedTuple, TypeVar
 
+from upshot.contract.effects import to_digest
 from upshot.errors import JournalError, UpshotError
 from upshot.journal.event_codec import FORMAT, Entry, gap_error
 from upshot.journal.pieces import Keep, PieceRow, shown_run
@@ -31,7 +32,6 @@ from upshot.journal.sql.writer import (
     Writer,
     misfit,
     misplaced,
-    note_entries,
 )
 from upshot.journal.sqlite.tables import (
     BUSY_S,
@@ -44,7 +44,7 @@ from upshot.journal.sqlite.tables import (
     open_database,
     open_to_read,
 )
-from upshot.journal.watching import run_of
+from upshot.journal.watching import effect_of, run_of
 
 T = TypeVar("T")
 
@@ -154,6 +154,8 @@ _LAST = f"""SELECT max(id) FROM events WHERE id BETWEEN
     (SELECT run_no << {SEQ_BITS} FROM runs WHERE run_id = ?)
     AND (SELECT (run_no << {SEQ_BITS}) | {SEQ_MASK} FROM runs WHERE run_id = ?)"""
 
+_FAR = "SELECT state, run_no, call, attempts FROM effects WHERE id = ?"
+
 
 class FileListener:
     """Looks at a file; plays the role Listener.
@@ -177,8 +179,9 @@ class FileListener:
         self._bell = threading.Event()
         # A number that SQLite changes with every commit of another connection.
         self._version = 0
-        # The key of the last event of each run that is watched, as it was seen last.
-        self._ends: dict[str, int | None] = {}
+        # The key of the last event of each run that is watched, and how far each effect is, as it
+        # was seen last.
+        self._ends: dict[str, tuple[int, ...] | None] = {}
 
     def wait(self, topics: Collection[str]) -> Collection[str] | None:
         """See ``Listener.wait``."""
@@ -236,11 +239,16 @@ class FileListener:
             self._places.update((row.run_id, (row.seq, row.part)) for row in rows)
             self._keep(rows)
 
-    def _end_of(self, topic: str) -> int | None:
-        run_id = run_of(topic)
-        if run_id is None or self._connection is None:
+    def _end_of(self, topic: str) -> tuple[int, ...] | None:
+        if self._connection is None:
             return None
-        return self._connection.execute(_LAST, (run_id, run_id)).fetchone()[0]
+        if (id := effect_of(topic)) is not None:
+            return self._connection.execute(_FAR, (to_digest(id),)).fetchone()
+        run_id = run_of(topic)
+        if run_id is None:
+            return None
+        found = self._connection.execute(_LAST, (run_id, run_id)).fetchone()
+        return None if found[0] is None else found
 
     def _drop(self) -> None:
         connection, self._connection, self._ends = self._connection, None, {}
@@ -373,7 +381,7 @@ class FileBatch(Batch):
             found = self._find_end(run_id, first.epoch)
             error = misfit(first, found.epoch, found.last_seq)
             return error or gap_error(run_id, first.seq, found.last_seq)
-        note_entries(self._database, end.run_no, entries)
+        self.note_entries(end.run_no, entries)
         # Several journals may append to a run that is not claimed.
         if first.epoch and not (last.change is not None and last.change.is_end):
             self._ends[run_id] = RunEnd(end.run_no, end.epoch, last.seq)

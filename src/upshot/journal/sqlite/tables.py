@@ -19,6 +19,7 @@ from typing import TypeAlias
 from urllib.parse import quote
 
 from upshot.errors import JournalError, Misuse
+from upshot.journal.effects import BEGUN, UNKNOWN
 from upshot.journal.event_codec import FORMAT, Entry, checksum
 from upshot.journal.lease_holder import LEASE_S, boot_s, lease_left_s
 from upshot.journal.run_list import LEAST_TOOK_S, searched
@@ -169,6 +170,33 @@ _TABLES = (
         body BLOB NOT NULL,
         crc INTEGER NOT NULL
     )""",
+    # The effects of calls, one row for each identity.
+    """CREATE TABLE effects (
+        effect_no INTEGER PRIMARY KEY,
+        id BLOB NOT NULL UNIQUE,
+        started_at INTEGER NOT NULL,
+        ended_at INTEGER,
+        run_no INTEGER,
+        call INTEGER NOT NULL,
+        started_seq INTEGER NOT NULL DEFAULT 0,
+        settled_seq INTEGER NOT NULL DEFAULT 0,
+        state INTEGER NOT NULL,
+        attempts INTEGER NOT NULL DEFAULT 1,
+        checks INTEGER NOT NULL DEFAULT 0,
+        check_at INTEGER,
+        keep_us INTEGER,
+        name TEXT NOT NULL,
+        key TEXT NOT NULL DEFAULT '',
+        tool TEXT,
+        settled TEXT,
+        run_id TEXT,
+        agent_id TEXT,
+        owner TEXT,
+        tenant TEXT,
+        kept TEXT
+    )""",
+    "CREATE INDEX effects_of_run ON effects (run_no)",
+    f"CREATE INDEX effects_open ON effects (state) WHERE state IN ({BEGUN}, {UNKNOWN})",
     """CREATE TABLE artifacts (
         id TEXT PRIMARY KEY,
         run_id TEXT NOT NULL,

@@ -135,10 +135,8 @@ async def call_model(
         await recorder.barrier()
     _find_watchers(context)
     call = ModelCall(context, model, request, started, interrupt=interrupt, held=held)
-    if context.recording is None:
-        response = await call.ask()
-    else:
-        response = context.recording.reply(name, step)
+    recording = context.recording
+    response = await call.ask() if recording is None else recording.reply(name, step)
     response = context.state.call_ids.make_unique(response)
     budget.add(response)
     response = judge_answer(
@@ -146,15 +144,9 @@ async def call_model(
         allow_filtered=context.plan.agent.allow_filtered,
         is_typed=request.output_schema is not None,
     )
-    recorder.emit(
-        ModelReplied(
-            model=name,
-            turn=turn,
-            tries=call.failed_tries + 1,
-            response=response,
-            purpose=purpose,
-        )
-    )
+    tries = call.failed_tries + 1
+    replied = ModelReplied(model=name, turn=turn, tries=tries, response=response, purpose=purpose)
+    recorder.emit(replied)
     if context.state.taint is not None and context.toolbox is not None:
         # The provider's own tools may have read it.
         context.toolbox.distrust(context.state.taint)

@@ -53,6 +53,7 @@ def _make(context: RunContext) -> Toolbox:
         on_pre_tool_use=plan.on_pre_tool_use,
         gates=plan.gates,
         artifacts=plan.artifact_store,
+        ledger=plan.journal,
         secrets=plan.secrets,
         clock=context.supervisor.interruptible_clock,
         identity=context.info,

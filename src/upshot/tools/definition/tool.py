@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, replace
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Concatenate, Generic, Literal, TypeAlias, cast, overload
 
@@ -17,6 +18,7 @@ from upshot.contract.provenance import ArgumentWord, Record, ToolDeclaration
 from upshot.contract.tool_calls import ToolSpec
 from upshot.errors import Misuse
 from upshot.tools.definition.body import Body, FunctionBody
+from upshot.tools.definition.identity import Once, OnRepeat, Scope, check_identity, read_names
 from upshot.tools.definition.tool_options import (
     Trust,
     check_known,
@@ -74,6 +76,17 @@ class Tool(Generic[P, R_co]):
         resources: What it touches: names, or a function of the arguments that gives them.
             None is undeclared and counts as everything.
         approval: Whether the user is asked before it runs; None asks for destructive ones.
+        once: What identifies its effect, which is made once, whoever asks for it: an argument, a
+            tuple of arguments, or a pure function of all arguments that returns a text, or None
+            for a call without identity. None is no identity.
+        effect_name: The name of the effect, which another tool may share; "" is its own name.
+        scope: Where it is made once: in the "journal", for one "tenant", in one "conversation"
+            or one "run".
+        may_differ: Arguments that may differ in a second call; others that differ are a conflict.
+        on_repeat: What a second call gets: "repeat" is the output of the first, "deny" a denial.
+        claim_wait_s: Seconds to wait for another call of the same effect that is under way; None is
+            the tool's timeout.
+        keep: For how long after its end the effect is made only once; None is for good.
         timeout_s: Seconds for one run of the body; None is ``Budget.tool_timeout_s``.
         retry_on_timeout: Whether it may be called again after a timeout; None concludes
             that from the effect.
@@ -124,6 +137,13 @@ class Tool(Generic[P, R_co]):
     network: bool = False
     resources: Resources | None = None
     approval: bool | None = None
+    once: Once | None = None
+    effect_name: str = ""
+    scope: Scope = "journal"
+    may_differ: str | tuple[str, ...] = ()
+    on_repeat: OnRepeat = "repeat"
+    claim_wait_s: float | None = None
+    keep: timedelta | None = None
     timeout_s: float | None = None
     retry_on_timeout: bool | None = None
     min_useful_s: float = 0.0
@@ -156,6 +176,10 @@ class Tool(Generic[P, R_co]):
             object.__setattr__(self, "effect", to_effect(self.name, self.effect))
         if self.resources is not None:
             object.__setattr__(self, "resources", read_resources(self.name, self.resources))
+        if not callable(self.once) and self.once is not None:
+            object.__setattr__(self, "once", read_names(self.name, "once", self.once))
+        object.__setattr__(self, "may_differ", read_names(self.name, "may_differ", self.may_differ))
+        check_identity(self)
         if self.isolation is not None:
             self.address  # noqa: B018  # it is misuse at definition to have none
 
@@ -243,7 +267,19 @@ class Tool(Generic[P, R_co]):
     @property
     def is_deduplicated(self) -> bool:
         """Whether its repetitions are held back: once is as good as twice, and none makes sense."""
-        return self.idempotent and not self.repeatable
+        return self.idempotent and not self.repeatable and self.once is None
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether a second call could double its effect, so that equal calls are held back.
+
+        That is so for a declared write that is neither idempotent nor repeatable, and for every
+        tool with an identity.
+        """
+        if self.once is not None:
+            return True
+        writes = self.effect is Effect.WRITE or self.effect is Effect.DESTRUCTIVE
+        return writes and not self.idempotent and not self.repeatable
 
     @property
     def is_unbound(self) -> bool:
@@ -359,6 +395,13 @@ def tool(
     network: bool = False,
     resources: Resources | None = None,
     approval: bool | None = None,
+    once: Once | None = None,
+    effect_name: str = "",
+    scope: Scope = "journal",
+    may_differ: str | tuple[str, ...] = (),
+    on_repeat: OnRepeat = "repeat",
+    claim_wait_s: float | None = None,
+    keep: timedelta | None = None,
     timeout_s: float | None = None,
     retry_on_timeout: bool | None = None,
     min_useful_s: float = 0.0,

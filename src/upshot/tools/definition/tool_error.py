@@ -80,7 +80,38 @@ class ToolError(Exception):
             said.append(f"retry_after_s={self.retry_after_s:g}")
         if self.effect is not None:
             said.append(f"effect={self.effect!r}")
-        return f"ToolError({', '.join(said)})"
+        return f"{type(self).__name__}({', '.join(said)})"
+
+
+class NotDone(ToolError):
+    """Raised by a tool that certainly did nothing: the effect of the call is none.
+
+    Attributes:
+        message: Why it did nothing, in one line.
+        code: A word for it, None for none.
+        retryable: Whether the same call may be made again.
+        retry_after_s: Seconds to wait before that, None where it does not matter.
+        effect: none.
+
+    Raises:
+        Misuse: An argument is not of its kind. In a tool that fails the call all the same.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        retryable: bool = True,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(
+            message,
+            code=code,
+            retryable=retryable,
+            retry_after_s=retry_after_s,
+            effect=Effect.NONE,
+        )
 
 
 def seconds(value: object) -> float | None:

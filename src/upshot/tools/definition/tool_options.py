@@ -24,6 +24,7 @@ from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.provenance import Record, ToolDeclaration, read_arguments
 from upshot.errors import Misuse
+from upshot.tools.definition.identity import ON_REPEAT, SCOPES, is_span
 
 if TYPE_CHECKING:
     from upshot.contract.tool_calls import ToolFailure, ToolTimeout
@@ -290,13 +291,17 @@ _ALLOWED = {
     **dict.fromkeys(("repair", "private"), _FLAG),
     **dict.fromkeys(("approval", "retry_on_timeout"), _ANSWER),
     **dict.fromkeys(("about", "error_key"), _TEXT),
-    **dict.fromkeys(("timeout_s", "approval_expires_s"), _SECONDS),
+    **dict.fromkeys(("timeout_s", "approval_expires_s", "claim_wait_s"), _SECONDS),
     "min_useful_s": Allowed("seconds, at least 0", fits=is_amount),
     "retries": whole_number(0),
     "concurrency": Allowed(
         "a whole number of at least 1, or None", _NONE, fits=partial(is_whole, least=1)
     ),
     "verify": Allowed("a function or None", _NONE, methods=("__call__",)),
+    "effect_name": Allowed("a text", (str,)),
+    "scope": Allowed("journal, tenant, conversation or run", fits=SCOPES.__contains__),
+    "on_repeat": Allowed('"repeat" or "deny"', fits=ON_REPEAT.__contains__),
+    "keep": Allowed("a timedelta above 0, or None", _NONE, fits=is_span),
     "ask": Allowed('"staff" or "user"', fits=("staff", "user").__contains__),
     "public": Allowed(
         "True, False, or a function of the arguments", (bool,), methods=("__call__",)

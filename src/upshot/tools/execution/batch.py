@@ -294,6 +294,9 @@ class Batch:
                 # Settled already where a cancelled batch could not wait for it.
                 if call.record is None:
                     call.outcome = outcome
+                if call.run_started is None:
+                    # Its effect belongs to another call.
+                    call.turn.count(call.known_tool, by=-1)
             else:
                 # Denied at its start, the call has not run: it gives its place in the limits back.
                 call.turn.count(call.known_tool, by=-1)
@@ -335,7 +338,7 @@ class Batch:
             return
         state, turn, tool = self._state, call.turn, call.tool
         # First the consequences, then the event: who reads it may already dispatch again.
-        if isinstance(outcome, ToolDenied) or tool is None:
+        if isinstance(outcome, ToolDenied) or tool is None or outcome.repeats is not None:
             turn.denials += isinstance(outcome, ToolDenied)
             call.release()
         else:
@@ -357,6 +360,8 @@ class Batch:
             turn.loop_detector.count(outcome, key=call.digest, tool=tool, reply=self._counted)
         call.record = record = state.record_of(call)
         state.learn(record, tool)
+        if tool is not None and tool.is_guarded:
+            turn.equal_calls.settle(call, record)
         state.emit(ToolSettled(record=record))
 
     def _settle_cancelled(self, call: CallState, *, ended: bool = True) -> None:

@@ -7,7 +7,7 @@ import functools
 import math
 from collections.abc import Awaitable
 
-from upshot.contract.base.checks import kind_of
+from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import RunWarning
 from upshot.contract.events import ArtifactStored, ToolProgress, ToolStarted
@@ -23,13 +23,10 @@ from upshot.contract.tool_context import CancelToken, Progress, ToolContext, mak
 from upshot.errors import JournalError
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_state import CallState, running_call
-from upshot.tools.definition.body import is_async
-from upshot.tools.definition.tool_error import named
-from upshot.tools.definition.tool_options import ProcessLimits, UnknownEffect
+from upshot.tools.definition.tool_options import ProcessLimits
+from upshot.tools.execution.effect_claim import refused_by_ledger, settlement_of
 from upshot.tools.execution.executor import (
     BodyEnd,
-    BodyValue,
-    Raised,
     Stopped,
     run_body,
 )
@@ -39,13 +36,14 @@ from upshot.tools.execution.outcome_mapping import (
     cut_output,
     store_output,
 )
-from upshot.tools.repetition import CANCELLED, is_unknown, may_retry, verified
+from upshot.tools.repetition import (
+    is_unknown,
+    may_retry,
+    not_retryable_if_unknown,
+    verified,
+)
 from upshot.tools.toolbox_state import ToolboxState
 
-VERIFY_TIMEOUT_S = 5.0
-_VERIFY_GRACE_S = 0.1
-# For a call that was cancelled, or whose turn is over.
-_LEAST_TIMEOUT_S = 0.25
 # Between two tries of one call: 0.2 s, doubled each time; never less than the tool asks for.
 # Without jitter, since the calls of one run seldom come at the same moment.
 _RETRY = Retry(base_s=0.2, max_wait_s=math.inf)
@@ -66,7 +64,9 @@ async def run_call(state: ToolboxState, call: CallState) -> ToolOutcome:
         # The run is left to another session, which makes this call.
         await state.held.wait()
     # The intent before the effect: after a crash the log knows what may have happened.
-    await _log_intent(state, call)
+    started = await _log_intent(state, call)
+    if (refused := await refused_by_ledger(state, call, started)) is not None:
+        return call.pipeline.conclude(call, "effect", refused)
     began = state.clock.monotonic()
     try:
         return await _deliver(state, call, await _run_on(state, call))
@@ -77,27 +77,28 @@ async def run_call(state: ToolboxState, call: CallState) -> ToolOutcome:
         return state.mask(conclude_defect(call, error, elapsed_ms=elapsed_ms))
 
 
-async def _log_intent(state: ToolboxState, call: CallState) -> None:
+async def _log_intent(state: ToolboxState, call: CallState) -> ToolStarted:
     tool = call.known_tool
     if not call.idempotency_key:
         call.idempotency_key = state.key_of(call)
-    state.emit(
-        state.mask(
-            ToolStarted(
-                call=call.call,
-                arguments=call.arguments or {},
-                turn=call.label,
-                effect=tool.declared_effect,
-                idempotent=tool.idempotent,
-                tool_version=tool.version,
-                idempotency_key=call.idempotency_key,
-                step=call.step,
-            )
+    started = state.mask(
+        ToolStarted(
+            call=call.call,
+            arguments=call.arguments or {},
+            turn=call.label,
+            effect=tool.declared_effect,
+            idempotent=tool.idempotent,
+            tool_version=tool.version,
+            idempotency_key=call.idempotency_key,
+            step=call.step,
+            claim=call.claim,
         )
     )
+    state.emit(started)
     # A read may be made again after a crash, so it need not wait for the disk.
     if tool.may_write and state.barrier is not None:
         await state.barrier()
+    return started
 
 
 async def _run_on(state: ToolboxState, call: CallState) -> ToolOutcome:
@@ -152,8 +153,6 @@ async def _run_once(state: ToolboxState, call: CallState) -> ToolOutcome:
         timeout_s=timeout_s,
         deadline_s=deadline or 0.0,
     )
-    if call.known_tool.verify is None:
-        return outcome
     return await verify_effect(state, call, outcome, is_abandoned=is_abandoned)
 
 
@@ -314,7 +313,7 @@ async def _deliver(state: ToolboxState, call: CallState, outcome: ToolOutcome) -
 async def verify_effect(
     state: ToolboxState, call: CallState, outcome: ToolOutcome, *, is_abandoned: bool = False
 ) -> ToolOutcome:
-    """Ask the tool's ``verify`` hook about an outcome of unknown effect.
+    """Find out about an outcome of unknown effect: the ledger and the ``verify`` hook may know.
 
     Args:
         state: The Toolbox's.
@@ -327,46 +326,9 @@ async def verify_effect(
         The outcome with what is known now: what took effect is not to be repeated, what did
         not may be. Others come back as they are.
     """
-    tool = call.known_tool
-    if tool.verify is None or not is_unknown(outcome):
+    if not is_unknown(outcome):
         return outcome
-    asked = UnknownEffect(
-        call.call_id,
-        tool.name,
-        call.arguments or {},
-        state.identity.run_id,
-        call.idempotency_key,
-        outcome,
-    )
-    left = call.turn.remaining_s()
-    timeout_s = VERIFY_TIMEOUT_S if left is None else min(VERIFY_TIMEOUT_S, left)
-    if outcome.code == CANCELLED or timeout_s < _LEAST_TIMEOUT_S:
-        timeout_s = _LEAST_TIMEOUT_S
-    ending = await run_body(
-        functools.partial(tool.verify, asked),
-        is_async=is_async(tool.verify),
-        timeout_s=timeout_s,
-        workers=state.workers,
-        late=lambda: None,
-        grace_s=_VERIFY_GRACE_S,
-    )
-    match ending:
-        case BodyValue(value=True | "applied"):
-            return verified(tool, outcome, applied=True)
-        case BodyValue(value=False | "none"):
-            return outcome if is_abandoned else verified(tool, outcome, applied=False)
-        case BodyValue(value=None | "unknown"):
-            return outcome
-        case _:
-            state.warn("verify_failed", f"verify of {tool.name} {_told(ending)}")
-            return outcome
-
-
-def _told(ending: BodyEnd) -> str:
-    match ending:
-        case Raised(error=error):
-            return f"failed: {named(error)}"
-        case BodyValue(value=value):
-            return f"answered with {kind_of(value)}; applied, none or None is due"
-        case _:
-            return "took too long"
+    settled = await settlement_of(state, call, outcome)
+    if settled is None or (settled.effect is Effect.NONE and is_abandoned):
+        return not_retryable_if_unknown(call.known_tool, outcome)
+    return verified(call.known_tool, outcome, settled)

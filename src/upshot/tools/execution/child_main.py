@@ -24,6 +24,7 @@ from upshot.contract.base.json_values import UnserializableError, to_free_json
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.message import Part
 from upshot.contract.tool_context import CancelToken, make_context
+from upshot.native.unsent import find_proof
 from upshot.tools.definition.body import FunctionBody
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_error import ToolError, named
@@ -95,6 +96,8 @@ class Raise(_Line, frozen=True):
         retry_after_s: Seconds to wait before that.
         effect: What it did outside, None where it does not say.
         cut: Whether it was ended by a limit, or ended itself, and not by its own word.
+        unsent: Whether another try may succeed, if what was raised proves that nothing was sent;
+            None if it proves nothing.
     """
 
     message: str
@@ -103,6 +106,7 @@ class Raise(_Line, frozen=True):
     retry_after_s: float | None = None
     effect: Effect | None = None
     cut: bool = False
+    unsent: bool | None = None
 
 
 class Unwritable(_Line, frozen=True):
@@ -265,4 +269,9 @@ def _raised(error: BaseException) -> Raise:
         )
     if isinstance(error, MemoryError):
         return Raise("The tool needed more memory than it may use.", MEMORY_LIMIT, cut=True)
-    return Raise(named(error), cut=not isinstance(error, Exception))
+    proof = find_proof(error)
+    return Raise(
+        named(error),
+        cut=not isinstance(error, Exception),
+        unsent=None if proof is None else proof.retryable,
+    )

@@ -21,6 +21,7 @@ from typing import TypeAlias, cast
 
 from upshot.contract.base.checks import check_whole
 from upshot.contract.tool_context import CancelToken
+from upshot.native.unsent import Proof
 
 MAX_WORKERS = 128
 _IDLE_S = 30.0
@@ -179,9 +180,11 @@ class Raised:
 
     Attributes:
         error: What it raised.
+        proof: Proof that nothing was sent, if another process found one; None is not looked for.
     """
 
     error: BaseException
+    proof: Proof | None = None
 
 
 @dataclass(frozen=True, slots=True)

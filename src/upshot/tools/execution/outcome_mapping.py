@@ -22,6 +22,7 @@ from upshot.contract.tool_calls import (
     ToolTimeout,
     outcome_to_model_content,
 )
+from upshot.native.unsent import Proof, find_proof
 from upshot.tools.call_state import CallState
 from upshot.tools.definition.tool_error import (
     ToolError,
@@ -41,6 +42,7 @@ from upshot.tools.execution.executor import (
 )
 from upshot.tools.repetition import (
     CANCELLED,
+    REFUSED,
     effect_after,
     may_repeat,
     may_repeat_timeout,
@@ -79,7 +81,10 @@ def conclude(
             return _cut_off(
                 call, ending.message, elapsed_ms, ErrorCode(ending.code), started=started
             )
-        case Raised(error=error):
+        case Raised(error=error, proof=proof):
+            proof = proof or (find_proof(error) if tool.may_write else None)
+            if proof is not None and tool.may_write and not _says_effect(error):
+                return _conclude_unsent(call, error, proof, elapsed_ms)
             return _conclude_error(call, error, elapsed_ms)
         # One that is stopped at the turn's deadline has run past it, whoever noticed first.
         case Stopped(cancelled=True, started=started) if not call.turn.is_over:
@@ -180,6 +185,26 @@ def _returned_error(call: CallState, output: JsonObject, elapsed_ms: int) -> Too
         retryable=output.get("retryable") is not False,
         code=_code_of(output.get("code")),
         retry_after_s=seconds(output.get("retry_after_s")),
+    )
+
+
+def _says_effect(error: BaseException) -> bool:
+    return isinstance(error, ToolError) and error.effect is not None
+
+
+def _conclude_unsent(
+    call: CallState, error: BaseException, proof: Proof, elapsed_ms: int
+) -> ToolFailure:
+    """The outcome of a write that raised an exception which proves that it did nothing."""
+    # A tool that declares no effect keeps the default of exceptions.
+    again = proof.retryable or call.known_tool.effect is None
+    return _failure(
+        call,
+        str(error) if isinstance(error, ToolError) else named(error),
+        elapsed_ms,
+        retryable=again,
+        effect=Effect.NONE,
+        code=None if again else REFUSED,
     )
 
 

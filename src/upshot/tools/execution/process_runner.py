@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import IO
 
 from upshot.contract.base.structs import Json
+from upshot.native.unsent import Proof
 from upshot.tools.definition.tool_error import ToolError
 from upshot.tools.execution.child_main import (
     Began,
@@ -204,15 +205,14 @@ def _ending_of(line: Gave | Raise | Unwritable | Unloadable) -> BodyEnd:
         case Raise(cut=True):
             return Died(line.message, line.code or "cancelled")
         case Raise():
-            return Raised(
-                ToolError(
-                    line.message,
-                    code=line.code,
-                    retryable=line.retryable,
-                    retry_after_s=line.retry_after_s,
-                    effect=line.effect,
-                )
+            error = ToolError(
+                line.message,
+                code=line.code,
+                retryable=line.retryable,
+                retry_after_s=line.retry_after_s,
+                effect=line.effect,
             )
+            return Raised(error, None if line.unsent is None else Proof(line.unsent))
         case Unwritable(message=message):
             return Unusable(message)
         case Unloadable(message=message):

@@ -11,7 +11,13 @@ from typing import Protocol, TypeAlias, cast
 
 from upshot.contract.base.enums import DeniedReason, ErrorCode
 from upshot.contract.pending import PendingApproval
-from upshot.contract.tool_calls import ID_GATE, GateVerdict, ToolDenied
+from upshot.contract.tool_calls import (
+    ID_GATE,
+    EffectRef,
+    GateVerdict,
+    ToolDenied,
+    ToolOutcome,
+)
 from upshot.tools.call_state import CallState
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_error import is_stop, named
@@ -26,12 +32,14 @@ class Denial:
         details: One line for the model.
         hint: What to do instead, "" for nothing.
         code: A word for programs, None for none; internal is a gate that broke.
+        repeats: The earlier call that is in the way, None if there is none.
     """
 
     reason: DeniedReason | str
     details: str = ""
     hint: str = ""
     code: ErrorCode | None = None
+    repeats: EffectRef | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +65,19 @@ class Follow:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeat:
+    """The call is not made, since its outcome is that of an equal one.
+
+    Attributes:
+        outcome: The outcome.
+        detail: Why, for the trace.
+    """
+
+    outcome: ToolOutcome
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Rewind:
     """The arguments were changed: the gates are asked again from *gate* on.
 
@@ -68,7 +89,7 @@ class Rewind:
 
 
 # None lets the call pass.
-Verdict: TypeAlias = Denial | Park | Follow | Rewind | None
+Verdict: TypeAlias = Denial | Park | Follow | Repeat | Rewind | None
 
 
 class Gate(Protocol):
@@ -198,6 +219,14 @@ class GatePipeline:
                 _deny(call, gate.name, denial)
                 return
 
+    def conclude(self, call: CallState, gate: str, verdict: Denial | Repeat) -> ToolOutcome:
+        """Give a call an outcome without making it; returns that."""
+        if isinstance(verdict, Denial):
+            return _deny(call, gate, verdict)
+        _trace(call, gate, "repeat", verdict.detail)
+        call.outcome = verdict.outcome
+        return verdict.outcome
+
     def deny_id(self, call: CallState, conflict: str) -> None:
         """Deny a call whose id another call of the Toolbox has; *conflict* tells which."""
         call.is_id_taken = True
@@ -217,8 +246,8 @@ class GatePipeline:
         """Note a verdict that is no pass; returns whether gates are to be asked on."""
         call.release()
         match verdict:
-            case Denial():
-                _deny(call, gate.name, verdict)
+            case Denial() | Repeat():
+                self.conclude(call, gate.name, verdict)
             case Park(pending=pending):
                 _trace(call, gate.name, "wait", "the user is asked")
                 call.pending = pending
@@ -244,16 +273,18 @@ def _pass_of(gate: str) -> GateVerdict:
     return GateVerdict(gate=gate)
 
 
-def _deny(call: CallState, gate: str, denial: Denial) -> None:
+def _deny(call: CallState, gate: str, denial: Denial) -> ToolOutcome:
     _trace(call, gate, "deny", denial.details)
-    call.outcome = ToolDenied(
+    call.outcome = denied = ToolDenied(
         call.call_id,
         call.tool_name,
         reason=DeniedReason(denial.reason),
         details=denial.details,
         hint=denial.hint,
         code=denial.code,
+        repeats=denial.repeats,
     )
+    return denied
 
 
 def _trace(call: CallState, gate: str, verdict: str, detail: str) -> None:

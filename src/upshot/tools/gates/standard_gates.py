@@ -11,14 +11,15 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from upshot.contract.base.checks import nearest
-from upshot.contract.base.enums import DeniedReason, Role
+from upshot.contract.base.enums import DeniedReason, Effect, Role
 from upshot.contract.base.json_values import to_free_json
 from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import JsonObject
+from upshot.contract.effects import EffectClaim
 from upshot.contract.message import Message
 from upshot.contract.model_calls import ModelRequest, ModelResponse
 from upshot.contract.settings import Policy
-from upshot.contract.tool_calls import Coercion
+from upshot.contract.tool_calls import Coercion, EffectRef, ToolRecord
 from upshot.errors import Misuse
 from upshot.tools.arguments.argument_check import Refused
 from upshot.tools.arguments.schema_faults import cut_text
@@ -32,12 +33,14 @@ from upshot.tools.gates.pipeline import (
     Follow,
     Gate,
     GatePipeline,
+    Repeat,
     Rewind,
     StandardGate,
+    Verdict,
 )
 from upshot.tools.provenance.call_judge import act_of
 from upshot.tools.provenance.judgement import goes_to_known_hosts
-from upshot.tools.repetition import NO_PROGRESS
+from upshot.tools.repetition import NO_PROGRESS, repeated, repeated_output
 
 # ``Model.call`` is one.
 AskModel: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
@@ -502,6 +505,104 @@ def _duplicate(call_id: str) -> Denial:
     return Denial(DeniedReason.DUPLICATE, f"it was done already, as call {call_id}")
 
 
+class EffectGate(StandardGate):
+    """An effect is made once: not again in one reply, while it is unknown, or under its key."""
+
+    name = "effect"
+
+    def concerns(self, tool: Tool) -> bool:
+        """Whether a second call could double the effect."""
+        return tool.is_guarded
+
+    def check(self, call: CallState) -> Verdict | Awaitable[Verdict]:
+        """Repeat the outcome of an equal call, or deny; wait for one that is under way."""
+        if call.turn.identify is not None and call.known_tool.once is not None:
+            call.claim = call.turn.identify(call)
+        found = self._look(call)
+        if isinstance(found, CallState) or found is _RECHECK:
+            return self._wait(call, found)
+        return found
+
+    def _look(self, call: CallState) -> Verdict | CallState:
+        """The verdict, or the equal call to wait for."""
+        calls = call.turn.equal_calls
+        first = None if call.is_dry else calls.enter(call)
+        if first is not None:
+            if first.pending is not None:
+                return Follow(first.call_id)
+            return first if first.record is None else repeat_or_deny(first, call)
+        unknown = calls.unknown(call)
+        if unknown is None:
+            return None
+        return denied_as_unknown(unknown) if call.turn.recheck is None else _RECHECK
+
+    async def _wait(self, call: CallState, found: Verdict | CallState) -> Verdict:
+        while True:
+            if isinstance(found, CallState):
+                if found.ended is None:
+                    found.ended = asyncio.get_running_loop().create_future()
+                # Shielded: other calls wait for the same one.
+                await asyncio.shield(found.ended)
+            elif found is not _RECHECK:
+                return found
+            elif (verdict := await _recheck(call)) is not None:
+                return verdict
+            found = self._look(call)
+
+
+_RECHECK = Denial(DeniedReason.EFFECT_UNKNOWN)
+
+
+async def _recheck(call: CallState) -> Verdict:
+    """Ask once more about the unknown effect of an earlier call; None lets the call go on."""
+    calls, recheck = call.turn.equal_calls, call.turn.recheck
+    unknown = calls.unknown(call)
+    if unknown is None or recheck is None:
+        return None
+    settled = await recheck(call, unknown)
+    if settled is None:
+        return denied_as_unknown(unknown)
+    calls.forget_unknown(call)
+    if settled.effect is not Effect.APPLIED:
+        return None
+    ref = unknown.effect_ref
+    detail = f"call {unknown.call_id} made it, as was found out since"
+    return Repeat(repeated_output(None, ref, call), detail)
+
+
+def repeat_or_deny(first: CallState, call: CallState) -> Repeat | Denial:
+    """What a call gets whose effect another call of the run made, or was to make."""
+    record = first.record
+    assert record is not None
+    if first.claim is not None and call.claim is not None:
+        if first.claim.others != call.claim.others:
+            return denied_as_conflict(call.claim, first.claim.others, record.effect_ref)
+        if call.known_tool.on_repeat == "deny" and record.effect is Effect.APPLIED:
+            return _duplicate(first.call_id)
+    return Repeat(repeated(record, call), f"it is the same call as {first.call_id}")
+
+
+def denied_as_conflict(claim: EffectClaim, others: str, ref: EffectRef) -> Denial:
+    """The denial of a call that asks for an effect of the same key with other arguments."""
+    details = (
+        f"{claim.name} {claim.key} was asked for before with {others}, by call {ref.call_id} of "
+        f"run {ref.run_id}, and now with {claim.others}: one of them is wrong"
+    )
+    hint = "Say so instead of calling it."
+    return Denial(DeniedReason.CONFLICT, details, hint, repeats=ref)
+
+
+def denied_as_unknown(record: ToolRecord) -> Denial:
+    """The denial of a call that an earlier call of unknown effect may have made already."""
+    when = "" if record.started_at is None else f" at {record.started_at.isoformat()}"
+    details = (
+        f"call {record.call_id} of {record.tool_name} was made{when} for the same effect and may "
+        "have made it; it is not made again until that is known"
+    )
+    hint = "Say that it is being checked."
+    return Denial(DeniedReason.EFFECT_UNKNOWN, details, hint, repeats=record.effect_ref)
+
+
 GateChoice: TypeAlias = Iterable[Gate] | Callable[[tuple[Gate, ...]], Iterable[Gate]]
 
 _NEEDED = ("known_tool", "arguments")
@@ -545,7 +646,7 @@ _RATE, _PROGRESS = RateGate(), ProgressGate()
 _FIRST = (_CANCELLED, _DEADLINE, _BUDGET, KnownGate())
 _ON_TOOL = (BlockGate(), _RATE)
 _ARGUMENTS = ArgumentsGate()
-_ON_ARGUMENTS = (BlockKeyGate(), ReplayGate(), _PROGRESS)
+_ON_ARGUMENTS = (BlockKeyGate(), ReplayGate(), EffectGate(), _PROGRESS)
 _DEADLINE_AGAIN = DeadlineGate("deadline_again")
 
 # No choice of gates lifts a cancel or a limit.

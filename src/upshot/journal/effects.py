@@ -1,0 +1,233 @@
+"""Effects by identity: what the ledgers of all journals share.
+
+A journal keeps one row for each identity of an effect. A call claims it along with its
+``tool_started``, and its ``tool_settled`` ends the claim: both are written in the transaction of
+the event, so that the ledger costs no commit of its own. A claim that is refused does not fail the
+event: the session asks for the entry in its way, once the event is safe.
+
+The life of a row:
+    A claim makes it, begun; or takes one that certainly had no effect, or that was kept for long
+    enough after its end. The end of the call makes it applied, none or unknown. A begun row whose
+    run no process works on is unknown: readers see it so, and the next call that claims it writes
+    that down. An unknown one is settled by ``verify``, by a person or by the service itself, and
+    the first of them counts, unless the call itself reports later that it was made.
+
+A call without an identity whose effect is unknown has a row of its own, so that it can be settled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from datetime import datetime
+from functools import cache
+from typing import NamedTuple, Protocol, cast, get_args
+
+import msgspec
+
+from upshot.contract.base.checks import check_whole
+from upshot.contract.base.enums import Effect
+from upshot.contract.base.json_values import clean_text, to_json, without_nul
+from upshot.contract.codec import decode, decoder_of, encode
+from upshot.contract.effects import EffectClaim, EffectEntry, EffectState
+from upshot.contract.events import Event, ToolSettled, ToolStarted
+from upshot.contract.tool_calls import Settlement, ToolOutcome
+from upshot.errors import Misuse
+from upshot.journal.watching import Watcher, of_effect
+
+EFFECT_STATES: tuple[EffectState, ...] = get_args(EffectState)
+"""The states of a row; a table stores their places."""
+BEGUN, APPLIED, NONE, UNKNOWN = range(4)
+FIRST_CHECK_S = 1.0
+"""So long after the end of a call ``verify`` is asked about its effect for the first time."""
+# Nobody keeps a key for longer, and a number of microseconds stays one.
+_LONGEST_KEEP_S = 3.0e11
+
+
+def effect_event(event: Event) -> ToolStarted | ToolSettled | None:
+    """*event*, if it changes a row of the ledger."""
+    kind = type(event)
+    if kind is ToolStarted:
+        started = cast("ToolStarted", event)
+        return None if started.claim is None else started
+    if kind is ToolSettled:
+        settled = cast("ToolSettled", event)
+        record = settled.record
+        return settled if record.effect_id or record.effect is Effect.UNKNOWN else None
+    return None
+
+
+def call_number(call_id: str) -> int:
+    """Return 32 bits that stand for the id of a call among those of one run."""
+    digest = hashlib.sha256(call_id.encode(errors="surrogatepass")).digest()
+    return int.from_bytes(digest[:4], signed=True)
+
+
+def state_number(effect: Effect) -> int:
+    """The state of a row whose call ended with *effect*."""
+    return {Effect.APPLIED: APPLIED, Effect.NONE: NONE}.get(effect, UNKNOWN)
+
+
+def keep_us_of(claim: EffectClaim) -> int | None:
+    """For how many microseconds a key is kept after its end, None for good."""
+    keep_s = claim.keep_s
+    if keep_s is None or not 0 <= keep_s < _LONGEST_KEEP_S:
+        return None
+    return int(keep_s * 1_000_000)
+
+
+def column_text(text: str) -> str:
+    """*text* as every database can hold it."""
+    return without_nul(clean_text(text))
+
+
+def filled(
+    entry: EffectEntry, started: ToolStarted | None, settled: ToolSettled | None
+) -> EffectEntry:
+    """*entry* with what the events of its call say, as they are stored.
+
+    Args:
+        entry: Made of what stands in its row.
+        started: The start of the call, None if there is none in the log any more.
+        settled: Its end, None if there is none.
+    """
+    more: dict[str, object] = {}
+    if settled is not None:
+        record = settled.record
+        more = {"call_id": record.call_id}
+        more["idempotency_key"] = record.idempotency_key or entry.idempotency_key
+        more["approved_by"] = "" if record.approval is None else record.approval.by
+        more["ended_at"] = entry.ended_at or settled.time
+    if started is not None:
+        more["call_id"] = started.call_id
+        more["idempotency_key"] = started.idempotency_key or more.get("idempotency_key", "")
+        if started.claim is not None:
+            more |= {"scope": started.claim.scope, "others": started.claim.others}
+    return msgspec.structs.replace(entry, **more) if more else entry
+
+
+def named_outcome(entry: EffectEntry, event: Event | None) -> ToolOutcome | None:
+    """The outcome of the call of *entry*, if *event* is its end.
+
+    The log does not say again in an outcome which call it is of.
+    """
+    if not isinstance(event, ToolSettled) or event.call_id != entry.call_id:
+        return None
+    outcome = event.record.outcome
+    named = {"call_id": outcome.call_id or entry.call_id}
+    named["tool_name"] = outcome.tool_name or entry.tool_name
+    return msgspec.structs.replace(outcome, **named)
+
+
+def outcome_of(entry: EffectEntry) -> ToolOutcome | None:
+    """The outcome that stands in an entry itself; None if it has none that can be read."""
+    try:
+        return None if entry.output is None else decode(encode(entry.output), _outcomes())
+    except Misuse:
+        return None
+
+
+@cache
+def _outcomes() -> msgspec.json.Decoder[ToolOutcome]:
+    return decoder_of(ToolOutcome)
+
+
+class EffectQuery(NamedTuple):
+    """``EffectFilters`` with what was not given."""
+
+    state: EffectState | None = None
+    tool: str = ""
+    key: str = ""
+    run_id: str = ""
+    user: str = ""
+    tenant: str = ""
+    since: datetime | None = None
+    limit: int | None = None
+    after: str = ""
+
+    def check(self) -> None:
+        """Refuse a limit that is none, what is no state, and a moment of no zone."""
+        check_whole("limit", self.limit, least=1, none="all")
+        if self.state not in (None, *EFFECT_STATES):
+            raise Misuse(f"state is {self.state!r}: give one of {', '.join(EFFECT_STATES)}")
+        if self.since is not None and self.since.utcoffset() is None:
+            raise Misuse(
+                f"since is {self.since!r}: give an aware moment, such as datetime.now(UTC)"
+            )
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        """The keys that are wanted as they stand."""
+        return self.key, to_json(self.key).decode()
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """What follows the name of the argument in a key of only one that has the value."""
+        return f"{self.key}}}", f"{to_json(self.key).decode()}}}"
+
+    def holds(self, entry: EffectEntry) -> bool:
+        """Whether *entry* is one of those; limit and place are not looked at."""
+        return bool(
+            self.state in (None, entry.state)
+            and self.tool in ("", entry.tool_name, entry.name)
+            and (not self.key or self._is_key(entry.key))
+            and self.run_id in ("", entry.run_id)
+            and self._is_owned(entry)
+            and (self.since is None or (entry.started_at and entry.started_at >= self.since))
+        )
+
+    def _is_key(self, key: str) -> bool:
+        return key in self.keys or key.partition('":')[2] in self.ends
+
+    def _is_owned(self, entry: EffectEntry) -> bool:
+        # A user is named by both: one without a tenant is not of any.
+        if self.user:
+            return (entry.user, entry.tenant) == (self.user, self.tenant)
+        return self.tenant in ("", entry.tenant)
+
+
+def no_such_effect(id: str) -> Misuse:
+    """The exception for an effect that the journal does not know."""
+    return Misuse(f"the journal has no effect {id!r:.60}: `effects()` lists those that it has")
+
+
+def check_settlement(settlement: Settlement) -> None:
+    """Refuse a settlement that says nothing."""
+    if settlement.effect not in (Effect.APPLIED, Effect.NONE):
+        raise Misuse(
+            f"effect is {settlement.effect!s:.40}: an effect is settled as applied or none"
+        )
+
+
+def not_unknown(entry: EffectEntry) -> Misuse:
+    """The exception for an effect that cannot be settled."""
+    why = "its call is under way" if entry.state == "begun" else f"its call says {entry.state}"
+    return Misuse(f"the effect {entry} cannot be settled: {why}; only an unknown one can")
+
+
+class WatchedLedger(Protocol):
+    """A ledger that tells of changes."""
+
+    def watch(self, *topics: str) -> Watcher: ...
+    async def effect(self, id: str) -> EffectEntry | None: ...
+
+
+# So often it is looked whether the process of a call has ended, of which nobody tells.
+_LOOK_S = 1.0
+
+
+async def wait_for_change(ledger: WatchedLedger, entry: EffectEntry, timeout_s: float) -> None:
+    """Wait until *entry* may have changed; see ``EffectLedger.wait_for_effect``."""
+    known = _progress_of(entry)
+    until = time.monotonic() + timeout_s
+    with ledger.watch(of_effect(entry.id)) as watcher:
+        while True:
+            found = await ledger.effect(entry.id)
+            left_s = until - time.monotonic()
+            if found is None or _progress_of(found) != known or left_s <= 0:
+                return
+            await watcher.changed(min(left_s, _LOOK_S))
+
+
+def _progress_of(entry: EffectEntry) -> tuple[object, ...]:
+    return entry.state, entry.run_id, entry.call_id, entry.attempts

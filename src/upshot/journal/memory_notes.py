@@ -1,0 +1,78 @@
+"""What stands beside the logs of a MemoryJournal: notes, answers and stops, shared values."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, TypeVar
+
+from upshot.contract.protocols import Note
+from upshot.journal.shared import MemoryValues, SharedValues, Stop, Wish
+
+if TYPE_CHECKING:
+    from upshot.journal.memory_log import MemoryLog
+
+T = TypeVar("T")
+
+
+class MemoryNotes:
+    """What users and other sessions leave for a run; a part of MemoryJournal."""
+
+    def __init__(self) -> None:
+        # By run and question.
+        self._wishes: dict[str, dict[str, Wish]] = {}
+        self._stops: dict[str, dict[str, Stop]] = {}
+        # By run, and by name and person.
+        self._notes: dict[str, dict[tuple[str, str], Note]] = {}
+        self._values = MemoryValues()
+
+    if TYPE_CHECKING:
+
+        def _open(self) -> dict[str, MemoryLog]: ...
+
+    async def keep_note(self, note: Note) -> None:
+        """See ``SharedJournal.keep_note``."""
+        self._open()
+        kept, key = self._notes.setdefault(note.run_id, {}), (note.name, note.by)
+        kept.pop(key, None)
+        if note.value is not None:
+            kept[key] = note
+
+    async def notes(self, run_id: str) -> Sequence[Note]:
+        """See ``SharedJournal.notes``."""
+        self._open()
+        return [*self._notes.get(run_id, {}).values()]
+
+    async def value(self, name: str) -> str:
+        """See ``SharedJournal.value``."""
+        self._open()
+        return self._values.read(name)
+
+    async def wishes(self, run_id: str) -> Sequence[Wish]:
+        """See ``SharedJournal.wishes``."""
+        self._open()
+        return [*self._wishes.get(run_id, {}).values()]
+
+    async def stops(self, run_ids: Sequence[str]) -> Sequence[Stop]:
+        """See ``SharedJournal.stops``."""
+        return [stop for run_id in run_ids for stop in self._stops.get(run_id, {}).values()]
+
+    async def drop_stops(self, run_id: str) -> None:
+        """See ``SharedJournal.drop_stops``."""
+        self._stops.pop(run_id, None)
+
+    async def change_values(self, change: Callable[[SharedValues], T]) -> T:
+        """See ``SharedJournal.change_values``."""
+        self._open()
+        return self._values.change(change)
+
+    async def settle_claim(self, run_id: str) -> None:
+        """See ``SharedJournal.settle_claim``."""
+
+    def together(self) -> AbstractContextManager[None]:
+        """See ``SharedJournal.together``."""
+        return nullcontext()
+
+    def begin_change(self, change: Callable[[SharedValues], T]) -> Awaitable[T]:
+        """See ``SharedJournal.begin_change``."""
+        return self.change_values(change)

@@ -1,0 +1,141 @@
+"""The identity of an effect: which arguments of a call say that it is the same one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
+
+from upshot.contract.agent_spec import RunInfo
+from upshot.contract.base.json_values import canonical_json
+from upshot.contract.base.secrets import Secrets
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.effects import EffectClaim
+from upshot.errors import Misuse
+
+if TYPE_CHECKING:
+    from upshot.tools.definition.tool import Tool
+
+Once: TypeAlias = str | tuple[str, ...] | Callable[[JsonObject], str | None]
+"""What identifies an effect: arguments by name, or a pure function of all of them."""
+
+Scope: TypeAlias = Literal["journal", "tenant", "conversation", "run"]
+"""Where an effect is made once."""
+
+OnRepeat: TypeAlias = Literal["repeat", "deny"]
+OnUnknown: TypeAlias = Literal["tell", "ask", "stop"]
+
+SCOPES: tuple[str, ...] = get_args(Scope)
+ON_REPEAT: tuple[str, ...] = get_args(OnRepeat)
+ON_UNKNOWN: tuple[str, ...] = get_args(OnUnknown)
+
+# Longer ones are kept as a digest.
+_MOST_CHARS = 120
+
+
+def read_names(tool_name: str, option: str, given: object) -> tuple[str, ...]:
+    """The names of arguments that an option of a tool gives.
+
+    Raises:
+        Misuse: They are no names.
+    """
+    names = (given,) if isinstance(given, str) else given
+    if not isinstance(names, tuple | list) or not all(
+        isinstance(name, str) for name in cast("tuple[object, ...]", names)
+    ):
+        raise Misuse(
+            f"tool {tool_name!r}: {option} is {given!r:.60}: give the name of an argument, a tuple "
+            "of names" + (", or a function of the arguments" if option == "once" else "")
+        )
+    return tuple(cast("tuple[str, ...]", names))
+
+
+def check_identity(tool: Tool) -> None:
+    """Check what a tool declares of its identity.
+
+    Raises:
+        Misuse: It only reads, lacks an argument that is named, or an option has no meaning
+            without ``once``.
+    """
+    if tool.once is None:
+        for option in ("effect_name", "may_differ", "keep"):
+            if getattr(tool, option):
+                raise Misuse(f"tool {tool.name!r}: {option}= is for a tool with once= only")
+        return
+    if not tool.may_write:
+        raise Misuse(f"tool {tool.name!r}: once= is for tools that write, and its effect is read")
+    known = cast("Mapping[str, object]", tool.parameters.get("properties", {}))
+    named = () if callable(tool.once) else tool.once
+    for name in (*named, *tool.may_differ):
+        if name not in known:
+            have = ", ".join(known) or "none"
+            raise Misuse(f"tool {tool.name!r}: it has no argument {name!r}: it has {have}")
+    if not callable(tool.once) and not tool.once:
+        raise Misuse(f"tool {tool.name!r}: once is empty: name an argument")
+
+
+def claim_of(
+    tool: Tool, arguments: JsonObject, whose: RunInfo, secrets: Secrets | None
+) -> EffectClaim | None:
+    """The identity of the effect of a call, None if it has none.
+
+    Args:
+        tool: Its tool.
+        arguments: Its valid arguments, with defaults.
+        whose: The run that makes it.
+        secrets: Masked in what is shown of the key; None without secrets.
+
+    Raises:
+        Exception: What the tool's own function of the arguments raises.
+    """
+    if tool.once is None:
+        return None
+    named: tuple[str, ...] = ()
+    if callable(tool.once):
+        given: object = tool.once(arguments)
+        if given is None:
+            return None
+        if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # tools may be untyped
+            raise TypeError(f"once of {tool.name} gave {given!r:.60}: a text or None is due")
+        key = given
+    else:
+        named = cast("tuple[str, ...]", tool.once)
+        key = canonical_json({name: arguments.get(name) for name in named}).decode()
+    rest: dict[str, Json] = {
+        name: value
+        for name, value in arguments.items()
+        if name not in named and name not in tool.may_differ
+    }
+    name, scope = tool.effect_name or tool.name, _scope_of(tool.scope, whose)
+    said = canonical_json([scope, name, key])
+    others = canonical_json(rest).decode() if rest and not callable(tool.once) else ""
+    if len(others) > _MOST_CHARS:
+        others = f"sha256:{hashlib.sha256(others.encode()).hexdigest()[:16]}"
+    shown, others = (key, others) if secrets is None else secrets.mask((key, others))
+    return EffectClaim(
+        id=hashlib.sha256(said).hexdigest()[:32],
+        name=name,
+        tool=tool.name if tool.effect_name else "",
+        key=shown,
+        scope=scope,
+        others=others,
+        keep_s=None if tool.keep is None else tool.keep.total_seconds(),
+    )
+
+
+def _scope_of(scope: str, whose: RunInfo) -> str:
+    match scope:
+        case "journal":
+            return ""
+        case "tenant":
+            return f"tenant {whose.attributes.get('tenant', '')}"
+        case "conversation" if whose.context_id:
+            return f"conversation {whose.context_id}"
+        case _:
+            return f"run {whose.run_id}"
+
+
+def is_span(value: object) -> bool:
+    """Whether *value* is a time span above zero."""
+    return isinstance(value, timedelta) and value > timedelta(0)

@@ -1,0 +1,201 @@
+"""Claims the effect of a call, and finds out what came of an effect that is unknown."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+from upshot.contract.base.checks import kind_of
+from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode
+from upshot.contract.effects import EffectEntry, id_without_key
+from upshot.contract.events import ToolStarted
+from upshot.contract.tool_calls import (
+    Settlement,
+    ToolFailure,
+    ToolOutcome,
+    ToolRecord,
+    ToolTimeout,
+)
+from upshot.tools.call_state import CallState
+from upshot.tools.definition.body import is_async
+from upshot.tools.definition.tool_error import named
+from upshot.tools.definition.tool_options import UnknownEffect
+from upshot.tools.execution.executor import BodyEnd, BodyValue, Raised, run_body
+from upshot.tools.gates.pipeline import Denial, Repeat
+from upshot.tools.gates.standard_gates import denied_as_conflict
+from upshot.tools.repetition import CANCELLED, INTERRUPTED, repeated_output
+from upshot.tools.toolbox_state import ToolboxState
+
+VERIFY_TIMEOUT_S = 5.0
+_VERIFY_GRACE_S = 0.1
+# For a call that was cancelled, or whose turn is over.
+_LEAST_TIMEOUT_S = 0.25
+IN_PROGRESS = ErrorCode("in_progress")
+
+
+async def refused_by_ledger(
+    state: ToolboxState, call: CallState, started: ToolStarted
+) -> Denial | Repeat | None:
+    """Why a call whose start is logged is not made: its effect belongs to another call.
+
+    Returns:
+        None if the call has the claim on its effect, or needs none.
+    """
+    ledger, claim = state.ledger, started.claim
+    if ledger is None or claim is None:
+        return None
+    entry = ledger.refused_claim(state.identity.run_id, call.call_id)
+    until = state.clock.monotonic() + _wait_s(call)
+    while entry is not None:
+        if entry.others != claim.others:
+            return denied_as_conflict(claim, entry.others, entry.ref)
+        if entry.state == "applied":
+            return await _repeat(state, call, entry)
+        if entry.state == "unknown":
+            settled = await _settle(state, call, entry)
+            if settled is None:
+                return _denied_as_unknown(entry)
+        elif entry.state == "begun":
+            left_s = until - state.clock.monotonic()
+            if left_s <= 0:
+                return _in_progress(call, entry)
+            await ledger.wait_for_effect(entry, timeout_s=left_s)
+        entry = await ledger.claim_effect(started)
+    return None
+
+
+def _wait_s(call: CallState) -> float:
+    tool, left = call.known_tool, call.turn.remaining_s()
+    found = [tool.claim_wait_s, tool.timeout_s, call.turn.budget.tool_timeout_s]
+    own = next((one for one in found if one is not None), math.inf)
+    return own if left is None else max(0.0, min(own, left))
+
+
+async def _repeat(state: ToolboxState, call: CallState, entry: EffectEntry) -> Denial | Repeat:
+    place = _place_of(entry)
+    if call.known_tool.on_repeat == "deny":
+        said = f"{entry} was done already, by {place}"
+        return Denial(DeniedReason.DUPLICATE, said, repeats=entry.ref)
+    outcome = None if state.ledger is None else await state.ledger.effect_outcome(entry)
+    return Repeat(repeated_output(outcome, entry.ref, call), f"{place} did it already")
+
+
+def _denied_as_unknown(entry: EffectEntry) -> Denial:
+    details = (
+        f"{entry} may have been done, by {_place_of(entry)}; it is not made again until that is "
+        f"known. Settle it: upshot effects settle {entry.id}"
+    )
+    hint = "Say that it is being checked."
+    return Denial(DeniedReason.EFFECT_UNKNOWN, details, hint, repeats=entry.ref)
+
+
+def _in_progress(call: CallState, entry: EffectEntry) -> Repeat:
+    outcome = ToolFailure(
+        call.call_id,
+        call.tool_name,
+        error=f"{entry} is under way, by {_place_of(entry)}; it was not called a second time",
+        retryable=True,
+        effect=Effect.NONE,
+        code=IN_PROGRESS,
+        repeats=entry.ref,
+    )
+    return Repeat(outcome, "it is under way")
+
+
+def _place_of(entry: EffectEntry) -> str:
+    when = "" if entry.started_at is None else f" at {entry.started_at.isoformat('T', 'seconds')}"
+    return f"call {entry.call_id} of run {entry.run_id}{when}"
+
+
+# -- settling
+
+
+async def settlement_of(
+    state: ToolboxState, call: CallState, outcome: ToolFailure | ToolTimeout
+) -> Settlement | None:
+    """How the unknown effect of a call that has ended is settled, None if it is not."""
+    if state.ledger is not None and call.claim is not None and call.run_started is None:
+        # An earlier session made it; it may have been settled while the run waited.
+        entry = await state.ledger.effect(call.claim.id)
+        if entry is not None and entry.settled is not None:
+            return entry.settled
+    run_id, key = state.identity.run_id, call.idempotency_key
+    effect = await ask_verify(state, call, _question_of(call, call.call_id, run_id, key, outcome))
+    return None if effect is None else _found_by_verify(state, effect)
+
+
+async def recheck(state: ToolboxState, call: CallState, record: ToolRecord) -> Settlement | None:
+    """How the unknown effect of an earlier call of the run is settled by now, None if it is not."""
+    id = record.effect_id or id_without_key(record.run_id, record.call_id)
+    entry = None if state.ledger is None else await state.ledger.effect(id)
+    if entry is not None:
+        return entry.settled or await _settle(state, call, entry)
+    key, outcome = record.idempotency_key, record.outcome
+    asked = _question_of(call, record.call_id, record.run_id, key, outcome)
+    effect = await ask_verify(state, call, asked)
+    return None if effect is None else _found_by_verify(state, effect)
+
+
+async def _settle(state: ToolboxState, call: CallState, entry: EffectEntry) -> Settlement | None:
+    """Have the tool's ``verify`` settle an unknown effect of the ledger."""
+    ledger = state.ledger
+    if ledger is None or call.known_tool.verify is None:
+        return None
+    outcome = await ledger.effect_outcome(entry)
+    asked = _question_of(call, entry.call_id, entry.run_id, entry.idempotency_key, outcome)
+    effect = await ask_verify(state, call, asked)
+    if effect is None:
+        return None
+    return (await ledger.settle_effect(entry.id, _found_by_verify(state, effect))).settled
+
+
+def _found_by_verify(state: ToolboxState, effect: Effect) -> Settlement:
+    return Settlement(effect=effect, by="verify", at=state.clock.now())
+
+
+def _question_of(
+    call: CallState, call_id: str, run_id: str, key: str, outcome: ToolOutcome | None
+) -> UnknownEffect:
+    if not isinstance(outcome, ToolFailure | ToolTimeout):
+        said = "The process ended while this call ran."
+        outcome = ToolFailure(call_id, call.tool_name, error=said, code=INTERRUPTED)
+    return UnknownEffect(call_id, call.known_tool.name, call.arguments or {}, run_id, key, outcome)
+
+
+async def ask_verify(state: ToolboxState, call: CallState, asked: UnknownEffect) -> Effect | None:
+    """Ask the tool's ``verify`` hook; returns applied, none, or None while it is unknown."""
+    tool = call.known_tool
+    if tool.verify is None:
+        return None
+    left = call.turn.remaining_s()
+    timeout_s = VERIFY_TIMEOUT_S if left is None else min(VERIFY_TIMEOUT_S, left)
+    if asked.outcome.code == CANCELLED or timeout_s < _LEAST_TIMEOUT_S:
+        timeout_s = _LEAST_TIMEOUT_S
+    ending = await run_body(
+        functools.partial(tool.verify, asked),
+        is_async=is_async(tool.verify),
+        timeout_s=timeout_s,
+        workers=state.workers,
+        late=lambda: None,
+        grace_s=_VERIFY_GRACE_S,
+    )
+    match ending:
+        case BodyValue(value=True | "applied"):
+            return Effect.APPLIED
+        case BodyValue(value=False | "none"):
+            return Effect.NONE
+        case BodyValue(value=None | "unknown"):
+            return None
+        case _:
+            state.warn("verify_failed", f"verify of {tool.name} {_told(ending)}")
+            return None
+
+
+def _told(ending: BodyEnd) -> str:
+    match ending:
+        case Raised(error=error):
+            return f"failed: {named(error)}"
+        case BodyValue(value=value):
+            return f"answered with {kind_of(value)}; applied, none or None is due"
+        case _:
+            return "took too long"
