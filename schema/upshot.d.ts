@@ -3573,7 +3573,8 @@ export interface StepStarted {
 /** What first brought untrusted content into a run. */
 export interface TaintOrigin {
   /**
-   * The tool that returned it, or "an earlier run" if it came with the history.
+   * The tool that returned it, "the description of" a tool of an untrusted source, or "an earlier
+   * run" if it came with the history.
    * @defaultValue `""`
    */
   source?: string;

@@ -279,6 +279,10 @@ CUT = "cut"
 """Set in the metadata of a reply that was cut off when its run was stopped."""
 
 
+TAINTED = "tainted"
+"""Set in the metadata of a message that was made after untrusted words had reached its run."""
+
+
 class Message(_Said, frozen=True, kw_only=True, gc=False, metaclass=_MessageMeta):
     """One message of a conversation: ``Message("user", "Hello")``.
 
@@ -528,9 +532,29 @@ class Artifact(_Bundle, frozen=True, kw_only=True):
         check_types(self, "name")
 
 
+def mark_tainted(message: Message) -> Message:
+    """*message* as one that was made after untrusted words."""
+    if message.metadata.get(TAINTED):
+        return message
+    return msgspec.structs.replace(message, metadata={**message.metadata, TAINTED: True})
+
+
+def without_mark(message: Message) -> Message:
+    """*message* as it is where nothing untrusted was before it."""
+    metadata = message.metadata
+    if TAINTED not in metadata:
+        return message
+    left = {name: value for name, value in metadata.items() if name != TAINTED}
+    return msgspec.structs.replace(message, metadata=left)
+
+
 def is_untrusted(message: Message) -> bool:
-    """Whether *message* may hold untrusted content: a tool's, or what the caller marked so."""
+    """Whether *message* may hold untrusted content: a tool's, what the caller marked so, or
+    anything that was made after such content.
+    """
     content = message.content
+    if message.metadata and message.metadata.get(TAINTED):
+        return True
     if type(content) is str and message.role is not Role.TOOL:
         return False
     if message.role is Role.TOOL:

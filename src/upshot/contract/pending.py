@@ -26,7 +26,8 @@ class TaintOrigin(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """What first brought untrusted content into a run.
 
     Attributes:
-        source: The tool that returned it, or "an earlier run" if it came with the history.
+        source: The tool that returned it, "the description of" a tool of an untrusted source, or
+            "an earlier run" if it came with the history.
         call_id: The call of that tool, "" if it did not come from a call.
         run_id: The child run or parent run that read it, "" for the run itself.
     """

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, cast
 
 from msgspec.structs import force_setattr, replace
@@ -34,7 +35,7 @@ from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 from upshot.runs.plan import Plan, Seeder
 from upshot.runs.resumption import EARLIER, overlooking, starting_over
-from upshot.runs.run_context import RunContext, current_run
+from upshot.runs.run_context import RunContext, change_board, current_run
 from upshot.runs.services.run_tools import toolbox_of
 from upshot.state.board import Board
 from upshot.state.child_runs import bare_id
@@ -218,8 +219,9 @@ def take_board(context: RunContext, run: Run) -> None:
 
 def use_board(context: RunContext, board: Board) -> None:
     """Have the engine work on *board* from now on, and log what it changes."""
-    context.state.board = board
-    board.watch(context.recorder.emit, context.recorder.warn_of_losses)
+    state, change = context.state, partial(change_board, context)
+    state.board = board
+    board.watch(change, context.recorder.warn_of_losses, lambda: state.taint is not None)
 
 
 async def work_on(context: RunContext, run: Run, host: RunHost) -> None:

@@ -21,7 +21,8 @@ import msgspec
 from upshot.contract.agent_spec import RunInfo
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.codec import encode
-from upshot.contract.events import Event, RunReleased, RunStarted, Tainted
+from upshot.contract.events import BoardChanged, Event, RunReleased, RunStarted, Tainted
+from upshot.contract.message import is_untrusted
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import TaintOrigin
 from upshot.contract.run_control import Interrupt
@@ -30,11 +31,13 @@ from upshot.runs.budget import RunBudget
 from upshot.runs.plan import Plan
 from upshot.runs.recorder import Recorder
 from upshot.runs.redaction import Redaction, marks_for, name_marks
+from upshot.runs.resumption import EARLIER
 from upshot.runs.services.handoffs import Handoffs
 from upshot.runs.task_supervisor import ChildRun, TaskSupervisor
 from upshot.state.request_digests import RequestDigester
 from upshot.state.run_state import RunState, acts_in
 from upshot.tools.call_state import running_call
+from upshot.tools.catalog import foreign_words
 from upshot.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -385,3 +388,21 @@ def _redaction(plan: Plan, started: RunStarted | None) -> Redaction:
     name = plan.secret_marks if started is None else marks_for(plan.secrets, started)
     # A log never has one mark for two secrets.
     return Redaction(plan.secrets, name=name or name_marks())
+
+
+def inherit_taint(context: RunContext) -> None:
+    """Distrust what the parent run has read, whose words may be in the request, and what untrusted
+    sources say of the tools that they offer.
+    """
+    outer = None if context.parent is None else context.parent.context
+    if outer is not None and (taint := outer.state.taint) is not None:
+        context.distrust(taint.seen_from(outer.info.run_id))
+    if (words := foreign_words(context.plan.tools)) is not None:
+        context.distrust(words)
+
+
+def change_board(context: RunContext, event: BoardChanged) -> None:
+    """Log a change of the board, whose messages may come from another run."""
+    if context.state.taint is None and any(map(is_untrusted, event.messages)):
+        context.distrust(EARLIER)
+    context.recorder.emit(event)

@@ -58,7 +58,7 @@ from upshot.runs.redaction import COUNT_OPTION, in_order, marks_for
 from upshot.runs.release import hear, leave
 from upshot.runs.replay.recording import Recording
 from upshot.runs.resumption import changes_since, log_answers, taint_in
-from upshot.runs.run_context import RunContext, current_run
+from upshot.runs.run_context import RunContext, current_run, inherit_taint
 from upshot.runs.services import hooks
 from upshot.runs.services.hooks import (
     ACCEPTED,
@@ -511,7 +511,7 @@ class Session:
                 take_board(context, self._run)
             else:
                 await seed(context, attempt, self._feedback)
-            self._inherit_taint()
+            inherit_taint(context)
         except Exception as error:
             if recorder.is_lost:
                 raise
@@ -522,13 +522,6 @@ class Session:
             forget_way(error, __file__, seed.__code__.co_filename)
             return self._unprepared(Ending(status=Status.FAILED, error=failed, exception=error))
         return PREPARED
-
-    def _inherit_taint(self) -> None:
-        """Distrust what the parent run has read: its words may be in the request."""
-        parent = self.context.parent
-        outer = None if parent is None else parent.context
-        if outer is not None and (taint := outer.state.taint) is not None:
-            self.context.distrust(taint.seen_from(outer.info.run_id))
 
     def _unprepared(self, ending: Ending) -> Cue:
         self._ending = ending

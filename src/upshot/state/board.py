@@ -10,7 +10,13 @@ from upshot.contract.base.enums import Role
 from upshot.contract.base.json_values import UnserializableError, is_plain, to_free_json
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.events import BoardChanged
-from upshot.contract.message import MAIN_CHANNEL, Message, MessageList
+from upshot.contract.message import (
+    MAIN_CHANNEL,
+    Message,
+    MessageList,
+    mark_tainted,
+    without_mark,
+)
 from upshot.contract.protocols import Board as BoardRole
 from upshot.contract.run_control import BoardSnapshot, Compacted
 from upshot.contract.tool_calls import ToolCall
@@ -47,6 +53,7 @@ class Board:
     compacted: Compacted | None = None
     _on_loss: Callable[[str, tuple[str, ...]], None] | None = None
     _losses: Sequence[tuple[str, tuple[str, ...]]] = ()
+    _is_tainted: Callable[[], bool] | None = None
 
     def __init__(self, *, on_change: Callable[[BoardChanged], None] | None = None) -> None:
         self._channels: Channels = Channels()
@@ -118,6 +125,8 @@ class Board:
             added = self._without_known(added, channel)
         if self._is_handed_over:
             self._part()
+        if self._is_tainted is not None and self._is_tainted():
+            added = tuple(map(mark_tainted, added))
         self._channels[channel].extend(added)
         if self._on_change is not None and added:
             self._on_change(BoardChanged(channel=channel, messages=added))
@@ -340,6 +349,7 @@ class Board:
         self,
         on_change: Callable[[BoardChanged], None] | None,
         on_loss: Callable[[str, tuple[str, ...]], None] | None = None,
+        is_tainted: Callable[[], bool] | None = None,
     ) -> None:
         """From now on tell every change to *on_change*; None ends that.
 
@@ -347,8 +357,10 @@ class Board:
             on_change: Told of it.
             on_loss: Told what JSON could not hold of a value: what is meant, and the places in
                 it. What was lost before is told at once.
+            is_tainted: Whether untrusted words have reached the run: then messages are marked.
         """
         self._on_change, self._on_loss = on_change, on_loss
+        self._is_tainted = is_tainted
         if on_loss is not None:
             for name, lossy in self._losses:
                 on_loss(name, lossy)
@@ -362,7 +374,9 @@ class Board:
         for channel, messages in snapshot.channels.items():
             mine = self._channels[channel]
             common = 0
-            while common < min(len(mine), len(messages)) and mine[common] == messages[common]:
+            while common < min(len(mine), len(messages)) and _is_equal(
+                mine[common], messages[common]
+            ):
                 common += 1
             # Engines copy the messages that they are given and add theirs: only these are new.
             self.extend(messages[common:], channel)
@@ -434,7 +448,12 @@ def _is_again(message: Message, known: Message) -> bool:
     """
     if message.role is Role.TOOL and message.role is known.role:
         return message.tool_call_id == known.tool_call_id
-    return message == known
+    return _is_equal(message, known)
+
+
+def _is_equal(message: Message, known: Message) -> bool:
+    """Whether they are the same, but for the mark of what came before them."""
+    return message == known or without_mark(message) == without_mark(known)
 
 
 def _copy(value: Json) -> Json:

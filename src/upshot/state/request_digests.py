@@ -20,7 +20,7 @@ from typing import Any
 from msgspec.structs import force_setattr
 
 from upshot.contract.base.json_values import JSON, UnserializableError, to_free_json, to_json
-from upshot.contract.message import Message, MessageList
+from upshot.contract.message import Message, MessageList, without_mark
 from upshot.contract.model_calls import ModelRequest, RequestDigests
 from upshot.contract.tool_calls import FENCE_OPENING, ToolSpec
 
@@ -49,7 +49,7 @@ def chained(before: str, message: Message, *, is_named: bool) -> str:
     """
     content = message.content
     is_fenced = type(content) is str and content.startswith(FENCE_OPENING)
-    return _digest(message, before, is_named=is_named or is_fenced)
+    return _digest(without_mark(message), before, is_named=is_named or is_fenced)
 
 
 def chain_of(messages: Iterable[Message]) -> list[str]:
@@ -69,7 +69,7 @@ def digest_of_messages(messages: Iterable[Message], *, before: str = "") -> str:
     """
     last = before
     for message in messages:
-        last = _digest(message, last, is_named=False)
+        last = _digest(without_mark(message), last, is_named=False)
     return last
 
 

@@ -37,7 +37,17 @@ from upshot.contract.events import (
     ToolSettled,
     ToolStarted,
 )
-from upshot.contract.message import MAIN_CHANNEL, Artifact, Message, Part, Text, Unknown
+from upshot.contract.message import (
+    MAIN_CHANNEL,
+    TAINTED,
+    Artifact,
+    Message,
+    Part,
+    Text,
+    Unknown,
+    mark_tainted,
+    without_mark,
+)
 from upshot.contract.model_calls import (
     UNFINISHED,
     CountedCall,
@@ -603,7 +613,7 @@ def _is_of_reply(message: Message, reply: ModelResponse) -> bool:
     if message.content is parts and len(parts) and type(parts[0]) is not Text:
         is_unnamed = message.tool_call_id is None and not message.name
         return is_unnamed and _is_bare(message, paused=reply.paused)
-    return reply.to_message() == message
+    return reply.to_message() == without_mark(message)
 
 
 def _is_of_record(message: Message, record: ToolRecord, state: RunState, seq: int) -> bool:
@@ -612,9 +622,12 @@ def _is_of_record(message: Message, record: ToolRecord, state: RunState, seq: in
     return is_named and _is_bare(message) and message.content == _shown_text_of(state, record, seq)
 
 
+_MARKED: JsonObject = {TAINTED: True}
+
+
 def _is_bare(message: Message, *, paused: bool = False) -> bool:
     """Whether nothing was added to a message that upshot made."""
-    return message.paused == paused and not message.metadata
+    return message.paused == paused and message.metadata in ({}, _MARKED)
 
 
 def _resolved(state: RunState, event: BoardChanged) -> Event:
@@ -628,6 +641,9 @@ def _resolved(state: RunState, event: BoardChanged) -> Event:
             else _message_of(state, index.records[seq], seq)
             for seq in event.refs
         )
+        if state.taint is not None:
+            # As they were on the board: the log has no word of it.
+            messages = tuple(map(mark_tainted, messages))
     except KeyError as error:
         raise JournalError(
             f"event {event.seq} of run {event.run_id!r} shows what event {error} is, which is "

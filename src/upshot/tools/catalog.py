@@ -8,7 +8,8 @@ from types import FunctionType
 from typing import cast
 
 from upshot.contract.base.checks import check_tool_item, did_you_mean, two_tools
-from upshot.contract.tool_calls import ToolSpec
+from upshot.contract.pending import TaintOrigin
+from upshot.contract.tool_calls import UNTRUSTED, ToolSpec
 from upshot.errors import Misuse
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.definition.tool import Tool, tool
@@ -49,6 +50,17 @@ class ToolCatalog:
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as they are offered to a model, in order; always the same tuple."""
         return tuple(one.spec for one in self.tools.values())
+
+
+def foreign_words(tools: Iterable[Tool]) -> TaintOrigin | None:
+    """What is untrusted among the names, descriptions and schemas of *tools*, None for nothing.
+
+    A model reads them before it calls anything.
+    """
+    for one in tools:
+        if one.foreign and one.trust == UNTRUSTED:
+            return TaintOrigin(source=f"the description of {one.name}")
+    return None
 
 
 @lru_cache(maxsize=_KEPT)

@@ -56,7 +56,7 @@ from upshot.tools.call_resumption import (
     without_refused,
 )
 from upshot.tools.call_state import CallState, ReplayScope, TurnState, Withdrawn, running_call
-from upshot.tools.catalog import catalog_of, resolve_tools
+from upshot.tools.catalog import catalog_of, foreign_words, resolve_tools
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.batch import SLICE, Batch
 from upshot.tools.execution.effect_claim import recheck
@@ -380,6 +380,7 @@ class Toolbox:
             ),
         )
         self._state.turn.recheck = partial(recheck, self._state)
+        self._state.turn.tainted = foreign_words(resolved)
 
     def __repr__(self) -> str:
         return f"Toolbox({list(self._state.names_on_offer())})"

@@ -101,7 +101,7 @@ async def test_after_an_untrusted_result_writes_are_asked_about_and_reads_are_no
     )
     assert [outcome.call_id for outcome in outcomes] == ["l"]
     assert [pending.call_id for pending in box.pending] == ["m", "w"]
-    assert box.pending[0].reason == "the context holds an untrusted result of fetch"
+    assert box.pending[0].reason == "the context holds untrusted words: fetch"
 
 
 @pytest.mark.parametrize("taint", [{}, {"taint": True}, {"taint": "ask"}], ids=str)

@@ -106,6 +106,8 @@ class Tool(Generic[P, R_co]):
         trust: "untrusted" where its results may hold untrusted content; "trusted" where they are
             all your own system's words, so that its records say what the user's names mean; else
             "".
+        foreign: Whether its name, description and schema are its source's, as those of an MCP
+            server are: with ``trust="untrusted"`` a run is tainted as soon as it is offered.
         arguments: What each argument is to ``Policy(taint="values")``, such as "recipient" or
             ``ref("file")``; one that is left out is a "target".
         records: What its results are made of.
@@ -156,6 +158,7 @@ class Tool(Generic[P, R_co]):
     error_key: str | None = "error"
     concurrency: int | None = None
     trust: Trust = ""
+    foreign: bool = False
     arguments: Mapping[str, ArgumentWord] | None = None
     records: Record | Iterable[Record] = ()
     private: bool = False
@@ -346,6 +349,7 @@ class Tool(Generic[P, R_co]):
         timeout_s: float | None = None,
         error_key: str | None = "error",
         trust: Trust = "",
+        foreign: bool = False,
     ) -> Tool:
         """Make a tool of a JSON Schema.
 
@@ -379,6 +383,7 @@ class Tool(Generic[P, R_co]):
             timeout_s=timeout_s,
             error_key=error_key,
             trust=trust,
+            foreign=foreign,
         )
 
 

@@ -288,7 +288,7 @@ _TEXT = Allowed("a text or None", (str, *_NONE))
 _SECONDS = Allowed("seconds, at least 0, or None", _NONE, fits=is_amount)
 _ALLOWED = {
     **dict.fromkeys(("idempotent", "plain_text", "repeatable", "network"), _FLAG),
-    **dict.fromkeys(("repair", "private"), _FLAG),
+    **dict.fromkeys(("repair", "private", "foreign"), _FLAG),
     **dict.fromkeys(("approval", "retry_on_timeout"), _ANSWER),
     **dict.fromkeys(("about", "error_key"), _TEXT),
     **dict.fromkeys(("timeout_s", "approval_expires_s", "claim_wait_s"), _SECONDS),

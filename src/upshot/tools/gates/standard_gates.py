@@ -375,7 +375,7 @@ class TaintGate(StandardGate):
         if is_vouched:
             return
         call.is_distrusted = True
-        call.asks = call.asks or f"the context holds an untrusted result of {tainted}"
+        call.asks = call.asks or f"the context holds untrusted words: {tainted}"
 
 
 class ProgressGate(StandardGate):

@@ -381,6 +381,7 @@ class McpTools:
             timeout_s=terms.timeout_s,
             error_key=None,
             trust=terms.trust,
+            foreign=True,
         )
 
     async def _call(

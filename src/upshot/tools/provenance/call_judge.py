@@ -103,7 +103,8 @@ class CallJudge:
         """What names the write that a call is, "" for none."""
         if call.tool is None or call.arguments is None or not call.tool.may_write:
             return ""
-        return self._act_of(call.tool, call.arguments, "").key
+        self._facts.sayings = self._said()
+        return self._facts.name_act(self._act_of(call.tool, call.arguments, ""))
 
     def take(self, record: ToolRecord, tool: Tool, *, is_tainted: bool) -> None:
         """Learn from a settled call.

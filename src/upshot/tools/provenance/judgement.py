@@ -31,7 +31,17 @@ from upshot.contract.base.json_values import canonical_json, pointer_step
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.provenance import Argument, Doubt, Record, ToolDeclaration, Voucher
 from upshot.contract.settings import Policy
+from upshot.tools.provenance.acts import (
+    Names,
+    has_double,
+    is_same,
+    name_of,
+    named_groups,
+    things_in,
+)
+from upshot.tools.provenance.clauses import Reading
 from upshot.tools.provenance.saying import (
+    Number,
     Saying,
     Span,
     compact,
@@ -74,20 +84,6 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
     def word_of(self, name: str) -> Argument:
         """What the argument *name* is."""
         return self.declaration.arguments.get(name, _TARGET)
-
-    @property
-    def key(self) -> str:
-        """Names the act: the same one spelt otherwise has the same key."""
-        arguments = self.arguments if self.shown is None else self.shown
-        words = {name: self.word_of(name).word for name in arguments}
-        # Other words beside the same payment do not make it another one.
-        left_out = {"free", "content"} if "amount" in words.values() else {"free"}
-        said = {
-            name: _normal(value, words[name])
-            for name, value in arguments.items()
-            if words[name] not in left_out
-        }
-        return hashlib.sha256(canonical_json([self.tool_name, said])).hexdigest()
 
 
 class Verdict(NamedTuple):
@@ -159,11 +155,38 @@ class Facts:
 
     def begin(self, act: Act) -> None:
         """Take note of a write that is about to be made."""
-        self.acts.setdefault(act.key, set()).add(act.place)
+        self.acts.setdefault(self.name_act(act), set()).add(act.place)
 
     def drop(self, act: Act) -> None:
         """Take back a write that was not made."""
-        self.acts.get(act.key, set()).discard(act.place)
+        # It may have had fewer names when it was judged.
+        for places in self.acts.values():
+            places.discard(act.place)
+
+    def name_act(self, act: Act) -> str:
+        """The name of an act: the same one spelt otherwise has a name in common with it."""
+        return name_of(act.tool_name, self.things_in(act))
+
+    def things_in(self, act: Act) -> dict[str, tuple[Names, ...]]:
+        """What an act is about, with all names that are known of it."""
+        today = next((saying.today for saying in self.sayings if saying.today), None)
+        return things_in(act, self._aliases, today)
+
+    def was_done(self, act: Act, things: Mapping[str, tuple[Names, ...]]) -> bool:
+        """Whether the same act was made before, or is being made."""
+        name = name_of(act.tool_name, things)
+        return any(places - {act.place} and is_same(name, one) for one, places in self.acts.items())
+
+    def _aliases(self, kind: str, text: str) -> Iterator[str]:
+        """What a record that *text* may name is called otherwise."""
+        wanted = compact(fold(text))
+        for record in (*self.records, *self.made):
+            if kind and record.kind != kind:
+                continue
+            parts = () if kind else (part for name in record.names for part in name.split())
+            called = [_text_of(record.id), *record.names, *parts]
+            if any(compact(fold(one)) == wanted for one in called):
+                yield from called
 
     def take(
         self, act: Act, output: Json, *, call_id: str, is_trusted: bool, is_clean: bool
@@ -241,6 +264,10 @@ class _Found(NamedTuple):
 # A reason for a doubt is a text.
 _Answer: TypeAlias = _Found | str
 
+_UNSAID = "the user did not say it"
+_UNWANTED = "the user said it of what they do not want"
+_OF_ANOTHER = "the user said it of something else that they asked for"
+_SEVERAL = "the user said several amounts, and this one of something else"
 _CONTROLS = frozenset(("said", "record", "made", "user", "host"))
 
 
@@ -252,6 +279,8 @@ class _Judge:
         self._is_strict = is_strict
         self._users = {fold(name) for name in policy.user}
         self._name = ""
+        self._is_only: bool | None = None
+        self._has_amount = any(one.word == "amount" for one in act.declaration.arguments.values())
         # Where the user named whom or what the call is about.
         self._parties: list[tuple[Saying, Span]] = []
         self.doubts: list[Doubt] = []
@@ -263,8 +292,14 @@ class _Judge:
         self.judge_arguments()
         for reason in self._of_call():
             self.doubts.append(Doubt(path="", value=None, word="call", reason=reason))
-        if act.effect is not Effect.READ and facts.acts.get(act.key, set()) - {act.place}:
-            self.doubts.append(Doubt(path="", word="call", reason="it was done before in this run"))
+        if act.effect is not Effect.READ:
+            things = facts.things_in(act)
+            if facts.was_done(act, things):
+                reason = "it was done before in this run"
+                self.doubts.append(Doubt(path="", word="call", reason=reason))
+            if has_double(things, named_groups(act)):
+                reason = "it names the same one twice"
+                self.doubts.append(Doubt(path="", word="call", reason=reason))
         return Verdict(tuple(self.doubts), tuple(self.vouched))
 
     def _of_call(self) -> Iterator[str]:
@@ -281,12 +316,49 @@ class _Judge:
         return self._act.declaration.asked_by or (self._act.tool_name.partition("_")[0],)
 
     def _is_asked_for(self) -> bool:
-        return any(
-            saying.is_wanted(span)
-            for word in self._asked_by()
-            for saying in self._facts.sayings
-            for span in saying.find_verb(word)
-        )
+        return any(self._reading(saying).asks for saying in self._facts.sayings)
+
+    def _reading(self, saying: Saying) -> Reading:
+        """What the clauses of *saying* are to this act."""
+        asked_by = self._asked_by()
+        found = saying.readings.get(asked_by)
+        if not isinstance(found, Reading):
+            verbs = [span for word in asked_by for span in saying.find_verb(word)]
+            found = Reading(saying, filter(saying.is_wanted, verbs))
+            saying.readings[asked_by] = found
+        return found
+
+    def _is_only_act(self) -> bool:
+        """Whether the user asked for no other act to which a value may belong."""
+        if self._is_only is None:
+            readings = map(self._reading, self._facts.sayings)
+            self._is_only = not any(reading.asks_for_another for reading in readings)
+        return self._is_only
+
+    def _objection(
+        self, saying: Saying, span: Span, *, is_receiver: bool, is_moment: bool = False
+    ) -> str:
+        """Why what stands there does not vouch for this act, "" if it does."""
+        reading = self._reading(saying)
+        if reading.is_against(span):
+            return _UNWANTED
+        if self._act.effect is Effect.READ:
+            return ""
+        stance = reading.stance(span)
+        if is_receiver:
+            if saying.is_sender(span):
+                return "the user named it as a sender only"
+            if not reading.receives(span, has_amount=self._has_amount):
+                return "the user did not name it as the one who gets this"
+            is_meant = stance == "act" or self._is_only_act()
+        else:
+            readings = [self._reading(one) for one in self._facts.sayings]
+            is_meant = (
+                stance == "act"
+                or (stance == "stated" and (is_moment or not any(map(_names_things, readings))))
+                or (stance == "looked" and any(one.refers for one in readings))
+            )
+        return "" if is_meant else _OF_ANOTHER
 
     def judge_arguments(self) -> None:
         """Judge each argument; amounts last, for they belong to those who get them."""
@@ -373,18 +445,37 @@ class _Judge:
     # -- one leaf
 
     def _mentions(
-        self, find: Callable[[Saying], Iterable[Span]], *, is_sender_meant: bool = True
+        self,
+        find: Callable[[Saying], Iterable[Span]],
+        *,
+        is_receiver: bool = False,
+        is_content: bool = False,
+        is_moment: bool = False,
     ) -> _Answer:
-        """Where the user said a value, unless they said it of what they do not want."""
+        """Where the user said a value, of this act and not of what they do not want.
+
+        Args:
+            find: Finds it in a text.
+            is_receiver: Whether it has to stand where the one stands who gets something.
+            is_content: Whether words of any act will do.
+            is_moment: Whether it is a day, which may be said before the act is asked for.
+        """
         places = [(saying, span) for saying in self._facts.sayings for span in find(saying)]
         if not places:
-            return "the user did not say it"
+            return _UNSAID
         if any(saying.is_denied(span) for saying, span in places):
-            return "the user said it of what they do not want"
-        meant = [one for one in places if is_sender_meant or not one[0].is_sender(one[1])]
-        if not meant:
-            return "the user named it as a sender only"
-        return _Found("said", meant[0][0].source, meant[0])
+            return _UNWANTED
+        if is_content:
+            return _Found("said", places[0][0].source, places[0])
+        objections = [
+            self._objection(*one, is_receiver=is_receiver, is_moment=is_moment) for one in places
+        ]
+        if _UNWANTED in objections:
+            return _UNWANTED
+        if "" not in objections:
+            return objections[0]
+        saying, span = places[objections.index("")]
+        return _Found("said", saying.source, (saying, span))
 
     def _target(self, value: Json, word: Argument) -> _Answer:
         if word.format == "url":
@@ -394,7 +485,7 @@ class _Judge:
         if word.format == "account" and isinstance(value, str):
             if self._is_user(value):
                 return _Found("user", "policy")
-            return self._mentions(lambda saying: saying.find_account(value), is_sender_meant=False)
+            return self._mentions(lambda saying: saying.find_account(value), is_receiver=True)
         return self._named(value, ())
 
     def _named(self, value: Json, labels: tuple[str, ...]) -> _Answer:
@@ -444,7 +535,7 @@ class _Judge:
             return _Found("user", "policy")
         if "@" in text and not _is_address(text):
             return "it is more than one plain address"
-        found = self._mentions(lambda saying: saying.find(text), is_sender_meant=False)
+        found = self._mentions(lambda saying: saying.find(text), is_receiver=True)
         if isinstance(found, _Found) and not text.isdigit():
             return found
         return self._resolved(value, "", found if isinstance(found, str) else "it is a bare number")
@@ -482,7 +573,9 @@ class _Judge:
                 return "a write of this run may have put it there"
             for saying in facts.sayings:
                 for span, grade in _namings(record, saying, is_person=not kind):
-                    if saying.is_denied(span) or (not kind and saying.is_sender(span)):
+                    if saying.is_denied(span) or self._objection(
+                        saying, span, is_receiver=not kind
+                    ):
                         continue
                     if _is_ambiguous(record, alike, saying, span, grade, is_person=not kind):
                         return "there are several of that name"
@@ -493,22 +586,47 @@ class _Judge:
         wanted = parse_number(value)
         if wanted is None:
             return "it is not a plain number"
-        all_said = [(saying, one) for saying in self._facts.sayings for one in saying.amounts]
-        said = [(saying, one) for saying, one in all_said if one.value == wanted]
-        if not said:
+        said = [(saying, one) for saying in self._facts.sayings for one in saying.amounts]
+        places = [(saying, one.span) for saying, one in said if one.value == wanted]
+        if not places:
             return "the user did not say such an amount"
-        if any(saying.is_denied(one.span) for saying, one in said):
-            return "the user said it of what they do not want"
-        if len({one.value for _, one in all_said}) == 1:
-            return _Found("said", said[0][0].source)
-        # Of several amounts it is the one that stands beside those who get it.
-        beside: dict[tuple[int, int], set[Decimal]] = {}
-        for saying, one in all_said:
-            beside.setdefault((id(saying), saying.part(one.span[0])), set()).add(one.value)
+        if any(saying.is_denied(span) for saying, span in places):
+            return _UNWANTED
+        if self._act.effect is Effect.READ:
+            return _Found("said", places[0][0].source)
+        asked = [one for one in said if self._is_of_act(one[0], one[1].span)]
+        if wanted not in {one.value for _, one in asked}:
+            return _OF_ANOTHER
+        return self._beside_party(wanted, asked)
+
+    def _is_of_act(self, saying: Saying, span: Span) -> bool:
+        stance = self._reading(saying).stance(span)
+        return stance == "act" or (stance == "stated" and self._is_only_act())
+
+    def _beside_party(self, wanted: Decimal, asked: list[tuple[Saying, Number]]) -> _Answer:
+        """Whether the amount belongs to those whom the call is about."""
+        is_single = {one.value for _, one in asked} == {wanted}
+        if not self._parties:
+            saying = asked[0][0]
+            return _Found("said", saying.source) if is_single else _SEVERAL
         for saying, span in self._parties:
-            if beside.get((id(saying), saying.part(span[0]))) == {wanted}:
+            reading = self._reading(saying)
+            clause, part = reading.clause(span), saying.part(span[0])
+            own = [
+                one for its, one in asked if its is saying and reading.clause(one.span) == clause
+            ]
+            beside = {one.value for one in own if saying.part(one.span[0]) == part}
+            if beside == {wanted} or {one.value for one in own} == {wanted}:
                 return _Found("said", saying.source)
-        return "the user said several amounts, and this one of something else"
+            is_told = reading.stance(span) == "stated"
+            if not own and is_single and (is_told or all(self._is_loose(*one) for one in asked)):
+                return _Found("said", asked[0][0].source)
+        return _SEVERAL
+
+    def _is_loose(self, saying: Saying, amount: Number) -> bool:
+        """Whether nobody is named where an amount stands."""
+        reading = self._reading(saying)
+        return reading.names_nobody(reading.clause(amount.span))
 
     def _moment(self, value: Json, word: Argument) -> _Answer:
         if not isinstance(value, str):
@@ -521,10 +639,11 @@ class _Judge:
         source = ""
         if moment.day is not None:
             found = self._mentions(
-                lambda saying: (span for span, days in saying.days if moment.day in days)
+                lambda saying: (span for span, days in saying.days if moment.day in days),
+                is_moment=True,
             )
             if isinstance(found, str):
-                return "the user did not say that day"
+                return "the user did not say that day" if found == _UNSAID else found
             source = found.source
         if moment.minute is not None:
             minutes = {one for saying in sayings for _, one in saying.minutes}
@@ -556,7 +675,7 @@ class _Judge:
             return _Found("user", "policy")
         if self._facts.private:
             return f"the context holds private data of {self._facts.private}"
-        found = self._mentions(lambda saying: saying.find(text))
+        found = self._mentions(lambda saying: saying.find(text), is_content=True)
         if isinstance(found, _Found) or self._policy.words == "said":
             return found
         return _Found("open") if self._policy.words == "open" else self._without_links(text)
@@ -596,16 +715,20 @@ _RULES: Mapping[str, Callable[[_Judge, Json, Argument], _Answer]] = {
 }
 
 
+def _names_things(reading: Reading) -> bool:
+    return reading.names_things
+
+
 def suspects_in(text: str) -> list[str]:
     """What in *text* may be an address, a link, a number or an account, however it is spelt."""
     found: list[str] = []
     words = text.split()
-    cores = [word.strip(_EDGES) for word in words]
+    cores = [word.strip(_EDGES) or word for word in words]
     at = 0
     while at < len(words):
         end = at
         # What stands side by side may be one thing that was taken apart.
-        while end < len(words) and _is_suspect(cores, end):
+        while end < len(words) and (_is_suspect(cores, end) or _is_taken_apart(words, end)):
             end += 1
         if end > at:
             found.append(" ".join(cores[at:end]))
@@ -617,11 +740,24 @@ def suspects_in(text: str) -> list[str]:
 _MAX_REFERENCES = 5
 _EDGES = "\"'\u201c\u201d\u2018\u2019«»()[].,;:!?…\u2013\u2014-"
 _PLAIN = re.compile(r"[^\W\d_]+(?:['\u2019\u2013-][^\W\d_]+)*")
-_SPELT = frozenset(("dot", "punkt", "point", "at", "slash"))
+_SPELT = frozenset(("dot", "punkt", "point", "punto", "period", "at", "slash", "www", "http"))
+_MARKS = frozenset(
+    ("-", "--", "\u2013", "\u2014", "...", "\u2026", ":", "/", "&", "*", "\u2022", "+")
+)
+
+
+def _is_taken_apart(words: list[str], at: int) -> bool:
+    """Whether a dot stands there that may join what is beside it: "evil (.) io", "evil .io"."""
+    word, before = words[at], words[at - 1] if at else ""
+    is_end = before[-1:] == "." and before.count(".") == 1 and word[0].islower()
+    return is_end or (word[0] == "." and word[1:2].isalnum())
 
 
 def _is_suspect(cores: list[str], at: int) -> bool:
     core = cores[at]
+    if not any(map(str.isalnum, core)):
+        # A mark by itself; some are written so between words.
+        return core not in _MARKS and not core.isalpha()
     if core and (not _PLAIN.fullmatch(core) or has_lookalike(core)):
         return True
     if len(core) == 1:
@@ -707,21 +843,6 @@ def _text_of(value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return value if isinstance(value, str) else "" if value is None else str(value)
-
-
-def _normal(value: Json, word: str) -> Json:
-    """*value* as acts are compared: however it is spelt, in whatever order."""
-    if isinstance(value, list):
-        return sorted((_normal(item, word) for item in value), key=repr)
-    if isinstance(value, dict):
-        return {key: _normal(item, word) for key, item in value.items()}
-    if (number := parse_number(value)) is not None:
-        return str(number.normalize())
-    if word in ("day", "time") and isinstance(value, str):
-        moment = parse_moment(value, today=None)
-        if moment is not None:
-            return f"{moment.day} {moment.minute}"
-    return compact(fold(value)) if isinstance(value, str) else value
 
 
 def _whereabouts(value: Json, results: Iterable[Result]) -> str:

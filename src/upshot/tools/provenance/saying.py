@@ -10,7 +10,7 @@ import re
 import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Container, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, timedelta
 from decimal import Decimal
 from functools import cached_property
@@ -28,7 +28,8 @@ _WORD = re.compile(r"[^\s,;|]+@[^\s,;|]+|\S+")
 _NEGATION = re.compile(
     r"\b(?:not|never|no(?![.\s]*\d)|nor|neither|without|except|excluding|unless|avoid|cannot"
     r"|instead of|rather than|other than|apart from"
-    r"|nicht|kein\w*|nie|ohne|außer|statt|pas|jamais|sans|sauf|nunca|excepto)\b|n['\u2019]t\b",
+    r"|nicht|kein\w*|nie|ohne|außer|statt|pas|jamais|sans|sauf|nunca|excepto)\b(?! forget\b)"
+    r"|n['\u2019]t\b(?! forget\b)",
     re.IGNORECASE,
 )
 # Where a clause ends, so that what is denied before it is not denied after it.
@@ -112,6 +113,8 @@ _NUMBER = re.compile(
     rf"(?![\w@/:-]|[.,]\d)(?P<after>\s?(?:[$€£¥]|(?:{_MONEY})\b)|\s?%)?",
     re.IGNORECASE,
 )
+# "50 of the 900 euros": either may be meant.
+_SHARE = re.compile(r"\s+(?:out )?of\b", re.IGNORECASE)
 _LABELS = (
     *("id", "ids", "no", "nr", "number", "numbers", "#", "account", "invoice", "order", "room"),
     *("file", "ticket", "page", "version", "case", "reference", "code", "zip", "chapter"),
@@ -270,11 +273,16 @@ class Saying:
         text: As it was written.
         source: Where it stands, such as "request".
         today: The day on which it was written, for "tomorrow"; None if nobody knows.
+        readings: What its clauses are to an act, by the words that ask for that; kept by who
+            reads it so.
     """
 
     text: str
     source: str
     today: date | None = None
+    readings: dict[tuple[str, ...], object] = field(
+        default_factory=dict[tuple[str, ...], object], repr=False
+    )
 
     @cached_property
     def words(self) -> tuple[tuple[str, Span], ...]:
@@ -508,10 +516,10 @@ class Saying:
 
     @cached_property
     def amounts(self) -> list[Number]:
-        """Those of the numbers that may be amounts: money, where any of them is."""
+        """Those of the numbers that may be amounts: money, where any beside them is."""
         found = [one for one in self.numbers if not self.is_labelled(one.span)]
-        money = [one for one in found if one.is_money]
-        return money or found
+        money = {self.part(one.span[0]) for one in found if one.is_money}
+        return [one for one in found if one.is_money or self.part(one.span[0]) not in money]
 
     @cached_property
     def urls(self) -> list[tuple[Span, Address]]:
@@ -580,4 +588,5 @@ def _minutes_of(match: re.Match[str]) -> int:
 
 
 def _is_money(match: re.Match[str]) -> bool:
-    return bool(match["before"] or (match["after"] or "").strip("% "))
+    is_share = _SHARE.match(match.string, match.end()) is not None
+    return is_share or bool(match["before"] or (match["after"] or "").strip("% "))

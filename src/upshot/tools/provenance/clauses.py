@@ -1,0 +1,448 @@
+"""Which act of the user's request a value belongs to: the clauses of a text and their verbs.
+
+A text is cut into clauses, each with the verb that stands at its head. A value vouches for an act
+only where the user asked for that act: in a clause with the act's own verb, or in one that asks for
+nothing ("It is for Zoe."). Who gets something must also stand where English puts the receiver:
+right after the verb, or after "to" and the like. What is not understood belongs to no act, so the
+user is asked.
+
+Only closed classes of words are known (``vocabulary``). A word that is in none of them is taken as
+the verb of another act: that costs a question, and lets nothing pass.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import Literal, NamedTuple, TypeAlias
+
+from upshot.tools.provenance.saying import Saying, Span, is_taken, take
+from upshot.tools.provenance.vocabulary import (
+    ANDS,
+    APART,
+    BESIDE,
+    COPULAS,
+    DOERS,
+    FINITE,
+    GOES_TO,
+    JOINS,
+    LABELS,
+    LIGHT,
+    LOOKS,
+    MONEY,
+    NESTS,
+    NOT_TO,
+    ONWARD,
+    PASSED,
+    PAST,
+    PLAINLY,
+    REFERS,
+    SOCIAL,
+    SUBJECTS,
+    VERBS,
+)
+
+Stance: TypeAlias = Literal["act", "stated", "looked", "other"]
+"""What a clause is to an act: it asks for the act; it asks for nothing; it asks to look at
+something; it asks for another act."""
+
+ANSWER = "answer "
+"""Begins the source of a saying that answers a question."""
+
+_EDGES = "\"'`\u201c\u201d\u2018\u2019«»([{<)]}>*_~….,;:!?¿¡-\u2013\u2014"
+# What stands before the verb of a clause: "please go ahead and pay Ada" asks to pay.
+_FILLER = re.compile(
+    r"(?:please|pls|kindly|then|also|now|just|so|and|und|et|y|finally|first(?:ly)?|second(?:ly)?"
+    r"|third(?:ly)?|next|afterwards?|after that|if so|if yes|ok(?:ay)?|hi|hey|hello|there|well|yes"
+    r"|sure|directly|immediately|quickly|simply|bitte|dann|auch|por favor|s'il vous plaît"
+    r"|(?:can|could|would|will|may) you|you (?:can|could|should|must|may|need to|have to)"
+    r"|(?:i|we)(?:['\u2019]d| would) (?:like|love)(?: you)? to|(?:i|we) (?:want|need)(?: you)? to"
+    r"|(?:i|we) (?:can|could|should|must|need to|have to|will|shall)|make sure(?: to| that you)?"
+    r"|be sure to|remember to|(?:don['\u2019]t|do not) forget to|do not|don['\u2019]t|never|not"
+    r"|go ahead and|feel free to|start|help me(?: to)?|let['\u2019]s|let us"
+    r"|it(?:['\u2019]s| is) time to|your (?:task|job) is to|\d{1,2}[.)]|[-*\u2022])"
+    r"(?![\w'\u2019@.])[\s,:]*",
+    re.IGNORECASE,
+)
+_ENDS = re.compile(r"[.!?;][\"'\u201d\u2019)]*(?=\s|$)|\n")
+_AGAINST = re.compile(
+    r"\b(?:skip|block|ignor|refus|remov|exclud|omit|avoid|reject|ban|drop|leav(?:e|es|ing) out"
+    r"|left out|forget|unsubscrib|distrust|blacklist|mut|mistrust|hat|dislik|declin|revok|bar|fir"
+    r"|sack|beware of|keep away|stay away|spam|scam|fraud\w*|phish)"
+    r"(?:e|es|ed|s|d|ing|ped|ping|ted|ting|ned|ning|red|ring)?\b",
+    re.IGNORECASE,
+)
+# A quoted name, a file, an id.
+_THING = re.compile(r"^[\"'\u201c\u2018«]\w|\w\.\w|[^\W\d_]\d|\d[^\W\d_]|^#?\d+\W*$")
+_NO_VERBS = SUBJECTS | ONWARD | LABELS
+_NO_NAMES = VERBS | SUBJECTS | ONWARD | JOINS
+# How far back the word stands that governs a value, and how much may stand between.
+_MAX_BACK = 60
+_MAX_INNER = 200
+_AFTER_HEAD = 4
+
+
+class Clause(NamedTuple):
+    """A clause, as places among the words of a text.
+
+    Attributes:
+        start: Its first word.
+        end: Behind its last word.
+        head: Its verb, None where it asks for nothing.
+    """
+
+    start: int
+    end: int
+    head: int | None
+
+
+def clauses_of(saying: Saying) -> list[Clause]:
+    """The clauses of a text, in order."""
+    words, found = saying.words, list[Clause]()
+    # What answers a question may be a name alone.
+    is_whole = not saying.source.startswith(ANSWER)
+    ends = [match.end() for match in _ENDS.finditer(saying.text)]
+    start = 0
+    for at in range(1, len(words) + 1):
+        if at < len(words):
+            begin, until = words[at - 1][1][0], words[at][1][0]
+            # Whether a sentence ends between the two words.
+            if bisect_right(ends, until) == bisect_right(ends, begin):
+                continue
+        found += _parts_of(saying, start, at, is_whole=is_whole)
+        start = at
+    return found
+
+
+def _parts_of(saying: Saying, start: int, end: int, *, is_whole: bool) -> Iterator[Clause]:
+    """The clauses of the sentence from *start* to *end*."""
+    words = saying.words
+    begun, head = start, _head(saying, start, end, is_first=is_whole)
+    for at in range(start + 1, end):
+        before, word = words[at - 1][0], words[at][0]
+        is_joined = core(before) in JOINS or before[-1] in ",:(" or word[0] in "(-\u2013\u2014"
+        if not is_joined or core(word) in JOINS:
+            continue
+        verb = _head(saying, at, end, is_first=False)
+        if verb is not None or core(word) in SUBJECTS - ONWARD:
+            yield Clause(begun, at, head if head is None or head < at else None)
+            begun, head = at, verb
+    yield Clause(begun, end, head)
+
+
+def _head(saying: Saying, at: int, end: int, *, is_first: bool) -> int | None:
+    """The verb of what begins at *at*, None where that asks for nothing or goes on."""
+    text, words, begun = saying.text, saying.words, at
+    place, last = words[at][1][0], words[end - 1][1][1]
+    while (match := _FILLER.match(text, place, last)) is not None:
+        place = match.end()
+    while at < end and words[at][1][0] < place:
+        at += 1
+    if at >= end:
+        return None
+    word = words[at][0]
+    name = core(word)
+    if not name or is_value(word) or name in SOCIAL:
+        return None
+    if (name not in VERBS and name in _NO_VERBS) or (name in LABELS and word[-1] == ":"):
+        return None
+    after = {core(one) for one, _ in words[at + 1 : min(end, at + _AFTER_HEAD)]}
+    if is_first and begun == at and (after & FINITE or any(one.endswith("n't") for one in after)):
+        # "Order 7 was never delivered."
+        return None
+    if name in VERBS or is_first or _is_title(saying, begun):
+        return at
+    # A name, or the description that follows what it is about: "titled", "including".
+    is_described = name.endswith(("ed", "ing")) and not word[0].isupper()
+    return None if is_named(word) or is_described else at
+
+
+def _is_title(saying: Saying, at: int) -> bool:
+    """Whether a capital tells nothing there: "Pay Ada And Nudge Bob"."""
+    before = saying.words[at - 1][0] if at else ""
+    return before[:1].isupper() and core(before) in JOINS
+
+
+def core(word: str) -> str:
+    """*word* without what stands around it, in small letters."""
+    return word.strip(_EDGES).lower()
+
+
+def is_value(word: str) -> bool:
+    """Whether it can be no verb: an address, a number, something quoted."""
+    return "@" in word or word[0] in "\"'\u201c\u2018«$€£¥#<" or any(map(str.isdigit, word))
+
+
+def is_named(word: str) -> bool:
+    """Whether it is written as a name."""
+    bare = word.strip(_EDGES)
+    is_capital = bare[:1].isupper() and (len(bare) == 1 or not bare.isupper())
+    return is_capital and bare.lower() not in _NO_NAMES
+
+
+class Reading:
+    """What the clauses of a text are to one act.
+
+    Args:
+        saying: The text.
+        verbs: Where the verbs stand by which the user asks for the act.
+    """
+
+    def __init__(self, saying: Saying, verbs: Iterable[Span]) -> None:
+        self._saying = saying
+        self._words = saying.words
+        self._starts = [span[0] for _, span in saying.words]
+        self._clauses = clauses_of(saying)
+        self._firsts = [clause.start for clause in self._clauses]
+        self._verbs = {self._place(span[0]): self._place(span[1] - 1) for span in verbs}
+        self._nouns = sorted(self._verbs)
+        self._stances: list[Stance] = [self._stance_of(clause) for clause in self._clauses]
+
+    def _place(self, at: int) -> int:
+        """The word in which the character *at* is."""
+        return max(0, bisect_right(self._starts, at) - 1)
+
+    def _at(self, span: Span) -> tuple[Clause, Stance, int]:
+        place = self._place(span[0])
+        number = bisect_right(self._firsts, place) - 1
+        return self._clauses[number], self._stances[number], place
+
+    def _stance_of(self, clause: Clause) -> Stance:
+        if clause.head in self._verbs or self._is_gerund(clause):
+            return "act"
+        if clause.head is None:
+            return "stated"
+        name = core(self._words[clause.head][0])
+        next_noun = bisect_right(self._nouns, clause.head)
+        if name in LIGHT and next_noun < len(self._nouns):
+            noun = self._nouns[next_noun]
+            # "Make a payment to Ada", and not "get the mail for the payment".
+            before = {core(self._words[at][0]) for at in range(clause.head, min(noun, clause.end))}
+            if noun < clause.end and not before & (GOES_TO | {"for", "from", "of", "by", "in"}):
+                return "act"
+        return "looked" if name in LOOKS else "other"
+
+    def _is_gerund(self, clause: Clause) -> bool:
+        """Whether the act's own verb begins what asks for nothing: "Sharing it is fine"."""
+        return clause.start in self._verbs and core(self._words[clause.start][0]).endswith("ing")
+
+    @cached_property
+    def asks(self) -> bool:
+        """Whether the act is asked for."""
+        return "act" in self._stances
+
+    @cached_property
+    def asks_for_another(self) -> bool:
+        """Whether another act is asked for, or may be."""
+        return "other" in self._stances
+
+    @cached_property
+    def refers(self) -> bool:
+        """Whether the act is asked for with "it" or the like, which was looked at before."""
+        return any(
+            core(self._words[at][0]) in REFERS
+            for clause, stance in zip(self._clauses, self._stances, strict=True)
+            if stance == "act"
+            for at in range(clause.start, clause.end)
+        )
+
+    def stance(self, span: Span) -> Stance:
+        """What the clause in which *span* is says of the act."""
+        return self._at(span)[1]
+
+    def clause(self, span: Span) -> Clause:
+        """The clause in which *span* is."""
+        return self._at(span)[0]
+
+    def names_nobody(self, clause: Clause) -> bool:
+        """Whether no name and no address is in *clause*."""
+        first = clause.start if clause.head is None else clause.head + 1
+        dated = bytearray(len(self._saying.text))
+        for span, _ in self._saying.days:
+            take(dated, span)
+        return not any(
+            "@" in word or is_named(word) or (any(map(str.isdigit, word)) and word[0].isalpha())
+            for word, span in self._words[first : clause.end]
+            if not is_taken(dated, span)
+        )
+
+    @cached_property
+    def _against(self) -> frozenset[int]:
+        """The clauses that ask for nothing and speak against what is in them."""
+        text, words = self._saying.text, self._words
+        return frozenset(
+            clause.start
+            for clause, stance in zip(self._clauses, self._stances, strict=True)
+            if stance == "stated"
+            and _AGAINST.search(text, words[clause.start][1][0], words[clause.end - 1][1][1])
+        )
+
+    def is_against(self, span: Span) -> bool:
+        """Whether the user named it as what is left out, or speaks against it."""
+        clause, _, place = self._at(span)
+        if clause.start in self._against:
+            return True
+        for at in range(place - 1, max(clause.start, place - _MAX_BACK) - 1, -1):
+            word = self._words[at][0]
+            name = core(word)
+            if name in APART:
+                return True
+            if not (not name or name in PASSED or is_value(word) or is_named(word)):
+                return False
+        # What follows a "but" and is no new order: "all but Eve".
+        before = core(self._words[clause.start - 1][0]) if clause.start else ""
+        return before in APART and clause.head is None
+
+    def receives(self, span: Span, *, has_amount: bool) -> bool:
+        """Whether what stands there is who gets what the act gives.
+
+        Args:
+            span: Where it stands.
+            has_amount: Whether the act pays: then "with Bob" is no receiver.
+        """
+        clause, stance, place = self._at(span)
+        if self._is_owner(span) or self._is_subject(span, clause):
+            return False
+        if stance == "act":
+            return self._is_governed(clause, place, has_amount=has_amount)
+        return stance == "stated" and self._is_labelled(clause, place)
+
+    def _is_owner(self, span: Span) -> bool:
+        """Whether something of theirs is meant: "Bob's card"."""
+        word = self._words[self._place(span[1] - 1)][0].rstrip('.,;:!?)"\u201d')
+        return word.lower().endswith(("'s", "\u2019s")) and word[:1] not in "'\u2018"
+
+    def _is_subject(self, span: Span, clause: Clause) -> bool:
+        """Whether they do something themselves, or may not be meant: "the mail Eve wrote"."""
+        last = self._place(span[1] - 1)
+        while last + 1 < clause.end and self._words[last][0][-1] not in ",;:)":
+            # The rest of the name.
+            if not is_named(self._words[last + 1][0]):
+                break
+            last += 1
+        is_last = last + 1 >= clause.end or self._words[last][0][-1] in ",;:)"
+        if is_last or self._is_gerund(clause):
+            return False
+        name = core(self._words[last + 1][0])
+        return name in PAST or name in DOERS or name.endswith("ed")
+
+    def _is_governed(self, clause: Clause, place: int, *, has_amount: bool) -> bool:
+        """Whether the act's verb, or a "to" that belongs to it, stands before the value."""
+        ends = {self._verbs[at] for at in self._heads(clause)}
+        value, is_apart, is_beside = self._words[place][0], False, False
+        is_packed = (value[0], value.rstrip(".,;:")[-1]) in (("<", ">"), ("(", ")"))
+        for at in range(place - 1, max(clause.start, place - _MAX_BACK) - 1, -1):
+            word = self._words[at][0]
+            name = core(word)
+            if at in ends:
+                return True
+            if name in GOES_TO or (name == "at" and "@" in value):
+                is_joined = not (name == "with" and has_amount)
+                return is_joined and self._belongs(clause, at, has_amount=has_amount)
+            if is_beside and not is_packed and (word[-1] in ",;" or name in ANDS):
+                # "Pay Ada, Nudge bob@x.io": it may be a verb.
+                return False
+            is_apart = is_apart or word[-1] in ",;" or name in ANDS
+            if name in ANDS or name in BESIDE or not name:
+                continue
+            if not (is_value(word) or is_named(word) or name in MONEY):
+                return False
+            # Another one of a list, or the name beside its address.
+            is_beside = not is_apart and "@" in value and (is_named(word) or is_packed)
+            if not (is_apart or is_beside):
+                return False
+        return False
+
+    def _heads(self, clause: Clause) -> list[int]:
+        """Where the act's verb is one, and no noun: "the mail" asks for no mail."""
+        heads = [clause.start] if self._is_gerund(clause) else []
+        return [*heads, clause.head] if clause.head in self._verbs else heads
+
+    def _belongs(self, clause: Clause, at: int, *, has_amount: bool) -> bool:
+        """Whether the "to" there is the act's own, and not that of something inside it."""
+        heads = self._heads(clause)
+        first = self._verbs[heads[-1]] if heads else clause.start
+        if at - first > _MAX_INNER:
+            return False
+        inner = [core(self._words[one][0]) for one in range(first + 1, at)]
+        if any(name in NESTS or name in PAST for name in inner):
+            return False
+        if inner and (
+            inner[-1] in NOT_TO or (len(inner) > 1 and inner[-1].endswith(("ed", "ing")))
+        ):
+            return False
+        words = [self._words[one][0] for one in range(first + 1, at)]
+        if has_amount and not all(self._is_plain(word) for word in words):
+            # "Pay 50 euros for a gift to Bob"
+            return False
+        if core(self._words[at][0]) == "to" and self._has_direct(words):
+            # "Pay Ada 50 euros in reply to Bob"
+            return False
+        # Of two without an "and" between them one may belong to the other's thing.
+        for one in range(first + 1, at):
+            if core(self._words[one][0]) == "to" and self._is_somebody(one + 1):
+                between = self._words[one + 1 : at]
+                if not any(word[-1] == "," or core(word) in ANDS for word, _ in between):
+                    return False
+        return True
+
+    def _is_plain(self, word: str) -> bool:
+        """Whether it only says how much, or to whom."""
+        name = core(word)
+        return self._is_item(word) or name in BESIDE or name in GOES_TO or name in PLAINLY
+
+    def _has_direct(self, words: list[str]) -> bool:
+        """Whether somebody gets it already, right after the verb: "Pay Ada 50 euros"."""
+        bare = [word for word in words if core(word) not in ANDS]
+        while bare and core(bare[0]) in BESIDE:
+            del bare[0]
+        is_name = [is_named(word) or "@" in word for word in bare]
+        return bool(bare) and is_name[0] and not all(is_name)
+
+    def _is_somebody(self, at: int) -> bool:
+        word = self._words[at][0]
+        return is_value(word) or is_named(word) or core(word) in BESIDE
+
+    def _is_labelled(self, clause: Clause, place: int) -> bool:
+        """Whether it is said what it is: "Her address is ada@x.io", "Recipient: Ada"."""
+        if place - clause.start > _MAX_BACK:
+            return False
+        words = [self._words[at][0] for at in range(clause.start, place)]
+        names = [core(word) for word in words]
+        values = [
+            is_value(word) or (is_named(word) and name not in LABELS) or name in MONEY
+            for word, name in zip(words, names, strict=True)
+        ]
+        rest = [name for name, is_one in zip(names, values, strict=True) if name and not is_one]
+        if not all(self._is_item(word) for word, _ in self._words[place : clause.end]):
+            return False
+        if all(name in ANDS for name in rest):
+            # Nothing but values: the answer to a question, or whom an act that names nobody is for.
+            return self._saying.source.startswith(ANSWER) or all(
+                self.names_nobody(one)
+                for one, stance in zip(self._clauses, self._stances, strict=True)
+                if stance == "act"
+            )
+        is_said = any(name in COPULAS for name in names) or any(word[-1] == ":" for word in words)
+        return is_said and not values[0] and all(name in LABELS or name in ANDS for name in rest)
+
+    def _is_item(self, word: str) -> bool:
+        name = core(word)
+        return not name or is_value(word) or is_named(word) or name in MONEY or name in ANDS
+
+    @cached_property
+    def names_things(self) -> bool:
+        """Whether a clause that asks for the act says itself what it is about."""
+        text = self._saying
+        known = bytearray(len(text.text))
+        spans = [span for span, _ in (*text.days, *text.minutes, *text.durations)]
+        for span in (*spans, *(one.span for one in text.numbers)):
+            take(known, span)
+        return any(
+            _THING.search(word) is not None and not is_taken(known, span)
+            for clause, stance in zip(self._clauses, self._stances, strict=True)
+            if stance == "act"
+            for word, span in self._words[clause.start : clause.end]
+        )
