@@ -142,6 +142,17 @@ export interface AgentResult {
    */
   tool_records?: ToolRecord[];
   /**
+   * Each call that changed something outside, or may have done so, in this run and in `child_runs`.
+   * @defaultValue `[]`
+   */
+  effects?: RunEffect[];
+  /**
+   * The runs that it started, and those that handed the request over to it. The outcomes and
+   * records of their calls are in their own results.
+   * @defaultValue `[]`
+   */
+  child_runs?: ChildRun[];
+  /**
    * What was produced besides the answer.
    * @defaultValue `[]`
    */
@@ -990,6 +1001,22 @@ export interface CheckpointSaved {
   payload?: Json;
 }
 
+/** A run whose calls are part of a result, though their records are in its own result. */
+export interface ChildRun {
+  /**
+   * The run.
+   * @defaultValue `""`
+   */
+  run_id?: string;
+  /**
+   * Names of the tools that ran in it and in its own child runs.
+   * @defaultValue `[]`
+   */
+  tools?: string[];
+  /** The worst that it and its own child runs did. */
+  effect: Effect;
+}
+
 /** One argument that was changed to fit its schema. */
 export interface Coercion {
   /**
@@ -1582,6 +1609,7 @@ export type ErrorCode =
   | "rate_limit"
   | "refusal"
   | "server_error"
+  | "taken_over"
   | "timeout"
   | "worker_lost"
   | (string & {});
@@ -1655,6 +1683,11 @@ export interface ExecutionMetadata {
   partialContent?: string;
   /** What went wrong without failing the run, each with code, message and origin. */
   warnings?: JsonObject[];
+  /**
+   * Each call that changed something outside, or may have done so, in the run and in its child
+   * runs; missing if none did.
+   */
+  effects?: JsonObject[];
   /** What a parked run waits for. */
   pending?: JsonObject[];
   [key: string]: Json | undefined;
@@ -2853,6 +2886,40 @@ export interface RunCounts {
    * @defaultValue `[]`
    */
   cost_by_day?: DayCost[];
+}
+
+/** A call that changed something outside, or may have done so. */
+export interface RunEffect {
+  /**
+   * The tool as the model named it, "" for a step of an engine that failed.
+   * @defaultValue `""`
+   */
+  tool?: string;
+  /** "applied" or "unknown". */
+  state: Effect;
+  /**
+   * The run that made the call; its result has the record.
+   * @defaultValue `""`
+   */
+  run_id?: string;
+  /**
+   * The model's id of the call, "" for a step.
+   * @defaultValue `""`
+   */
+  call_id?: string;
+  /**
+   * The key of the step, or of the step in whose body the call was made; "" for none.
+   * @defaultValue `""`
+   */
+  step?: string;
+  /**
+   * The runs around `run_id`, from the result's own run down; empty for its own calls and for those
+   * of a run that handed the request over to it.
+   * @defaultValue `[]`
+   */
+  path?: string[];
+  /** Names the effect, whichever call makes it; null if the tool declares no identity. */
+  key?: string | null;
 }
 
 /** The identity of a run; the first argument of every hook. */

@@ -33,10 +33,14 @@ class JournalError(UpshotError):
     Attributes:
         run_id: The run that it concerns, "" for the whole log.
         seq: The last event known to be sound, None where that says nothing.
+        taken_over: Whether another session has claimed the run, so that it goes on there.
     """
 
-    def __init__(self, message: str, *, run_id: str = "", seq: int | None = None) -> None:
+    def __init__(
+        self, message: str, *, run_id: str = "", seq: int | None = None, taken_over: bool = False
+    ) -> None:
         super().__init__(message)
+        self.taken_over = taken_over
         self.run_id = run_id
         self.seq = seq
 

@@ -26,7 +26,7 @@ from upshot import (
     open_journal,
 )
 from upshot.contract.events import BoardChanged, ModelReplied, RunSettled, ToolSettled
-from upshot.contract.result import AttemptLine
+from upshot.contract.result import AttemptLine, ChildRun, RunEffect
 from upshot.journal.event_codec import DURABLE, read_event, to_entry
 from upshot.state.board import Board
 
@@ -41,6 +41,8 @@ WRITTEN: dict[type, Callable[[Any], Event]] = {
     ToolExecutionResult: lambda value: ToolSettled(record=ToolRecord(outcome=value)),
     ToolRecord: lambda value: ToolSettled(record=value),
     AgentResult: lambda value: RunSettled(result=value),
+    RunEffect: lambda value: RunSettled(result=AgentResult(effects=(value,))),
+    ChildRun: lambda value: RunSettled(result=AgentResult(child_runs=(value,))),
     AttemptLine: lambda value: RunSettled(result=AgentResult(attempt_log=(value,))),
 }
 UNSENT = {"BoardSnapshot", "ModelRequest", "RequestDigests", "RunInfo", "RunSummary"}

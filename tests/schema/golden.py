@@ -31,6 +31,7 @@ from upshot.contract import (
     BoardSnapshot,
     Budget,
     Checkpoint,
+    ChildRun,
     Coercion,
     Cost,
     Data,
@@ -56,6 +57,7 @@ from upshot.contract import (
     RequestConfig,
     RequestDigests,
     Retry,
+    RunEffect,
     RunWarning,
     ServerToolBlock,
     Skill,
@@ -203,6 +205,23 @@ COMPLETED = AgentResult(
     duration_ms=2_345,
     metadata={"ticket": 4711, "tags": ["order", None, True], "deep": {"price": 12.5}},
 )
+IN_DOUBT = AgentResult(
+    content="It is being checked.",
+    effects=(
+        RunEffect(
+            tool="refund",
+            state=Effect.UNKNOWN,
+            run_id="run-2",
+            call_id="call-3",
+            path=("run-1",),
+            key='refund ["7"]',
+        ),
+        RunEffect(tool="note", run_id="run-1", call_id="call-4", step="notes"),
+    ),
+    child_runs=(ChildRun(run_id="run-2", tools=("refund",), effect=Effect.UNKNOWN),),
+    warnings=(RunWarning(code="effect_unknown", message="refund", origin="tool"),),
+    run_id="run-1",
+)
 FAILED = AgentResult(
     status="failed",
     content="Let me look.",
@@ -334,6 +353,7 @@ EVENTS = (
 # By the name of the file: the kind, and where there are several of a kind, the state.
 GOLDEN: dict[str, Any] = {
     "agent_result.completed": COMPLETED,
+    "agent_result.in_doubt": IN_DOUBT,
     "agent_result.failed": FAILED,
     "agent_result.parked": PARKED,
     "agent_result.interrupted": AgentResult(

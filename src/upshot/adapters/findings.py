@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -16,7 +16,7 @@ from upshot.contract.forms.flat_form import status_of
 from upshot.contract.message import Message, Reasoning
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.pending import Pending, PendingApproval
-from upshot.contract.result import AgentResult, limited_by
+from upshot.contract.result import AgentResult, RunEffect, limited_by
 from upshot.contract.tool_calls import ToolCall, ToolOutcome, ToolRecord
 from upshot.contract.usage import Cost, RateLimitState, Usage
 from upshot.native.objects import (
@@ -128,6 +128,7 @@ class Findings:
             messages=tuple(self.messages),
             tool_outcomes=tuple(self.outcomes),
             tool_records=tuple(self._records()),
+            effects=tuple(self._effects()),
             pending=tuple(self.pending),
             usage=self.usage,
             cost=self.cost,
@@ -145,6 +146,13 @@ class Findings:
             seeded=tuple(self.seeded),
             local=Local(raw=self.raw),
         )
+
+    def _effects(self) -> Iterator[RunEffect]:
+        for one in self.outcomes:
+            if (effect := one.effect) is not Effect.NONE:
+                yield RunEffect(
+                    tool=one.tool_name, state=effect, run_id=self.run_id, call_id=one.call_id
+                )
 
     def _records(self) -> list[ToolRecord]:
         calls = (call for message in self.messages for call in message.tool_calls)

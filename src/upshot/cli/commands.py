@@ -36,14 +36,13 @@ from upshot.cli.report import Shown
 from upshot.cli.running import fork_run, replay_run, resume_agent, run_agent, stop_run
 from upshot.cli.terminal import EXIT_CODES, MISUSE, Terminal
 from upshot.contract.base.checks import nearest
-from upshot.contract.base.enums import Status
+from upshot.contract.base.enums import EFFECTS, Status
 from upshot.contract.codec import encode
 from upshot.contract.model_calls import Request
 from upshot.entry.api import run_in_own_loop
 from upshot.errors import JournalError, Misuse
 from upshot.journal.run_list import SORTS
 from upshot.sim.simulator import Simulator, serve_forever, until_signal
-from upshot.state.run_state import EFFECTS
 from upshot.version import __version__
 
 F = TypeVar("F", bound=Callable[..., int])

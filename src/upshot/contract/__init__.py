@@ -205,6 +205,8 @@ with lazy_imports(globals()):
         OUTPUT_VAR as OUTPUT_VAR,
         AgentResult as AgentResult,
         AttemptLine as AttemptLine,
+        ChildRun as ChildRun,
+        RunEffect as RunEffect,
     )
     from upshot.contract.run_control import (
         SPEC_VERSION as SPEC_VERSION,

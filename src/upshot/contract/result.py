@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, KeysView
+from collections.abc import Iterable, Iterator, KeysView
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from types import NoneType
@@ -14,11 +14,14 @@ from upshot.contract.agent_spec import HandoffEvent
 from upshot.contract.base.checks import has_own_output
 from upshot.contract.base.enums import (
     CauseField,
+    Effect,
     ErrorCode,
     FinishReason,
     InterruptCause,
+    Origin,
     Status,
     word,
+    worst_effect,
 )
 from upshot.contract.base.json_values import to_json
 from upshot.contract.base.structs import (
@@ -74,6 +77,9 @@ def to_flat_form(result: AgentResult[Any]) -> JsonObject:
         # A usage without token counts is falsy, but may still say how many calls there were.
         if value or (value is result.usage and value.api_calls):
             form[key] = plain(value)
+    if result.effects:
+        # The form has no key of its own for them.
+        form["metadata"] = plain({**result.metadata, "effects": result.effects})
     if (limits := limited_by(result.error, result.rate_limit)) is not None:
         form["rate_limit"] = plain(limits)
     return form
@@ -107,6 +113,8 @@ _SEQUENCES = (
     "seeded",
     "tool_outcomes",
     "tool_records",
+    "effects",
+    "child_runs",
     "artifacts",
     "pending",
     "attempt_log",
@@ -146,6 +154,61 @@ class AttemptLine(Value, frozen=True, kw_only=True, gc=False):
     feedback: str = ""
 
 
+class RunEffect(Value, frozen=True, kw_only=True, gc=False):
+    """A call that changed something outside, or may have done so.
+
+    Attributes:
+        tool: The tool as the model named it, "" for a step of an engine that failed.
+        state: "applied" or "unknown".
+        run_id: The run that made the call; its result has the record.
+        call_id: The model's id of the call, "" for a step.
+        step: The key of the step, or of the step in whose body the call was made; "" for none.
+        path: The runs around ``run_id``, from the result's own run down; empty for its own calls
+            and for those of a run that handed the request over to it.
+        key: Names the effect, whichever call makes it; None if the tool declares no identity.
+    """
+
+    tool: str = ""
+    state: Effect = written(Effect.APPLIED)
+    run_id: str = ""
+    call_id: str = ""
+    step: str = ""
+    path: tuple[str, ...] = ()
+    key: str | None = None
+
+
+class ChildRun(Value, frozen=True, kw_only=True, gc=False):
+    """A run whose calls are part of a result, though their records are in its own result.
+
+    Attributes:
+        run_id: The run.
+        tools: Names of the tools that ran in it and in its own child runs.
+        effect: The worst that it and its own child runs did.
+    """
+
+    run_id: str = ""
+    tools: tuple[str, ...] = ()
+    effect: Effect = written(Effect.NONE)
+
+
+def warning_of_unknown(effects: Iterable[RunEffect]) -> RunWarning | None:
+    """The warning that names each effect of which nobody knows; None if there are none."""
+    unknown = [one for one in effects if one.state is Effect.UNKNOWN]
+    if not unknown:
+        return None
+    message = (
+        f"it is not known whether {', '.join(map(_named, unknown))} took effect: check it before "
+        "you make the call again"
+    )
+    return RunWarning(code="effect_unknown", message=message, origin=Origin.TOOL)
+
+
+def _named(effect: RunEffect) -> str:
+    if not effect.tool:
+        return f"step {effect.step!r} of run {effect.run_id}"
+    return f"{effect.tool} (call {effect.call_id} of run {effect.run_id})"
+
+
 class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
     """The result of a run. It can also be read like a mapping with the keys of the flat contract.
 
@@ -159,6 +222,10 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
             what was handed over with it.
         tool_outcomes: One for every settled call, in the order of the calls within each reply.
         tool_records: The same calls with all their facts, in the same order.
+        effects: Each call that changed something outside, or may have done so, in this run and in
+            ``child_runs``.
+        child_runs: The runs that it started, and those that handed the request over to it. The
+            outcomes and records of their calls are in their own results.
         artifacts: What was produced besides the answer.
         pending: What a parked run waits for.
         usage: Tokens of all model calls, of all attempts and child runs.
@@ -196,6 +263,8 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
     seeded: tuple[Message, ...] = ()
     tool_outcomes: tuple[ToolOutcome, ...] = ()
     tool_records: tuple[ToolRecord, ...] = ()
+    effects: tuple[RunEffect, ...] = ()
+    child_runs: tuple[ChildRun, ...] = ()
     artifacts: tuple[Artifact, ...] = ()
     pending: tuple[Pending, ...] = ()
     usage: Usage = NO_USAGE
@@ -263,8 +332,21 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         return self.error is None
 
     @property
+    def effect(self) -> Effect:
+        """The worst of ``effects``: unknown, applied, or none if no call changed anything."""
+        return worst_effect(one.state for one in self.effects)
+
+    @property
     def tools_used(self) -> tuple[str, ...]:
-        """Names of the tools that ran, in the order of their first run; not of denied calls."""
+        """Names of the tools that ran; not of denied calls.
+
+        First those of the run itself, in the order of their first run, then those of its
+        ``child_runs``.
+        """
+        inside = [name for one in self.child_runs for name in one.tools]
+        return tuple(dict.fromkeys((*self._own_tools(), *inside)))
+
+    def _own_tools(self) -> tuple[str, ...]:
         ran = [r for r in self.tool_records if not isinstance(r.outcome, ToolDenied)]
         if self.tool_records and all(r.started_at is not None for r in ran):
             # Concurrent calls settle in another order than they start.

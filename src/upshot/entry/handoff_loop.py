@@ -35,7 +35,7 @@ from upshot.contract.message import Message, Text
 from upshot.contract.model_calls import Request, costs_of, counted_run
 from upshot.contract.pending import AnyAnswer
 from upshot.contract.protocols import Journal
-from upshot.contract.result import AgentResult
+from upshot.contract.result import AgentResult, ChildRun, RunEffect, warning_of_unknown
 from upshot.contract.run_control import Compacted
 from upshot.contract.settings import Budget
 from upshot.contract.tool_calls import UNTRUSTED
@@ -139,6 +139,8 @@ class HandoffChain(msgspec.Struct, kw_only=True):
         sees: Whether it is given what was said before the request.
         max_depth: How often the request may be handed over.
         budget: What is left of that of all.
+        effects: What their calls changed outside, or may have changed.
+        runs: The runs, with the tools that ran in them.
     """
 
     path: list[str] = []
@@ -148,6 +150,8 @@ class HandoffChain(msgspec.Struct, kw_only=True):
     sees: bool = True
     max_depth: float
     budget: Budget | None = None
+    effects: tuple[RunEffect, ...] = ()
+    runs: tuple[ChildRun, ...] = ()
 
     def add(self, agent_id: str, result: AgentResult[Any]) -> None:
         """Take note of a run that ended."""
@@ -155,14 +159,25 @@ class HandoffChain(msgspec.Struct, kw_only=True):
         used = counted_run(result.usage, result.cost)
         self.usage += used.usage
         self.costs = [*self.costs, *costs_of(used)]
+        self.effects += result.effects
+        done = ChildRun(run_id=result.run_id, tools=result.tools_used, effect=result.effect)
+        self.runs += (done,)
         if self.budget is not None:
             # Each run of the chain has a budget of its own, so what is left is passed on by hand.
             self.budget = _rest(self.budget, result)
 
     def sum_up(self, result: AgentResult[Any]) -> AgentResult[Any]:
-        """The last result, with the path, and with what all used."""
+        """The last result, with the path, and with what all used and did."""
         cost = Cost.of_calls(self.costs)
         state = {**result.state, "path": list(self.path)}
+        before = self.runs[:-1]
+        if before:
+            result = replace(
+                result,
+                effects=self.effects,
+                child_runs=(*before, *result.child_runs),
+                warnings=_with_unknown(result, self.effects),
+            )
         return replace(result, usage=self.usage, cost=cost, state=state)
 
     def whole(self, result: AgentResult[Any], *, has_log: bool) -> AgentResult[Any]:
@@ -182,6 +197,14 @@ class HandoffChain(msgspec.Struct, kw_only=True):
         if len(self.path) > self.max_depth:
             return f"The request was handed over more than {self.max_depth} times."
         return ""
+
+
+def _with_unknown(result: AgentResult[Any], effects: Iterable[RunEffect]) -> tuple[RunWarning, ...]:
+    """The warnings of the last result, with the one that names what is unknown in all runs."""
+    warning = warning_of_unknown(effects) if result.success else None
+    if warning is None:
+        return result.warnings
+    return (*(one for one in result.warnings if one.code != warning.code), warning)
 
 
 def chain_of(started: RunStarted) -> HandoffChain | None:

@@ -203,7 +203,11 @@ async def run_child(
             continue_stopped=outer is not None and outer.context.plan.continue_stopped,
         )
         async with going as live:
-            return live if isinstance(live, AgentResult) else await live.finish()
+            if not isinstance(live, AgentResult):
+                return await live.finish()
+            if outer is not None:
+                outer.note_effect(live.effect)
+            return live
 
 
 @asynccontextmanager

@@ -419,4 +419,5 @@ def epoch_error(run_id: str, epoch: int, current: int, last_seq: int | None = No
         f"run {run_id} is no longer held with epoch {epoch}: epoch {current} has taken it",
         run_id=run_id,
         seq=last_seq,
+        taken_over=True,
     )

@@ -11,12 +11,11 @@ from typing import NamedTuple, cast
 from unicodedata import normalize
 
 from upshot.contract.base.checks import check_whole
-from upshot.contract.base.enums import Status
+from upshot.contract.base.enums import EFFECTS, Status
 from upshot.contract.base.structs import Value
 from upshot.contract.protocols import DayCost, RunCounts, RunSummary
 from upshot.contract.usage import Cost, to_money
 from upshot.errors import JournalError, Misuse
-from upshot.state.run_state import EFFECTS
 
 PHASES = ("queued", "running", "due", "parked", "died", "ended")
 """What may be asked for in place of a status: each run is in one of them."""

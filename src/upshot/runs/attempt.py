@@ -23,9 +23,9 @@ from upshot.contract.message import CUT, MAIN_CHANNEL, Artifact, Message, Part, 
 from upshot.contract.model_calls import ModelResponse, Request, RequestConfig
 from upshot.contract.pending import PendingApproval
 from upshot.contract.protocols import Board as BoardRole
-from upshot.contract.result import OUTPUT_VAR, AgentResult
+from upshot.contract.result import OUTPUT_VAR, AgentResult, warning_of_unknown
 from upshot.contract.run_control import Compacted
-from upshot.errors import Misuse
+from upshot.errors import JournalError, Misuse
 from upshot.models.retry import FILTERED
 from upshot.native.returned import result_of_exception
 from upshot.runs.callbacks import Wait, blame, call, method
@@ -34,11 +34,13 @@ from upshot.runs.engine_api.exceptions import Failed, Signal, signal_of
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 from upshot.runs.plan import Plan, Seeder
-from upshot.runs.resumption import EARLIER, overlooking, starting_over
+from upshot.runs.resumption import EARLIER, overlooking, settle_cut_off_runs, starting_over
 from upshot.runs.run_context import RunContext, change_board, current_run
 from upshot.runs.services.run_tools import toolbox_of
 from upshot.state.board import Board
-from upshot.state.child_runs import bare_id
+from upshot.state.child_runs import bare_id, settled_step
+from upshot.state.run_effects import child_runs_in, effects_in
+from upshot.state.run_state import acts_in
 from upshot.state.stored_events import channel_artifacts, name_seed
 
 _WAITS_IN_VAIN = RunWarning(
@@ -383,6 +385,58 @@ def settle_cut_off(context: RunContext, run: Run) -> None:
         toolbox_of(context).give_up(left)
 
 
+def settle_lost_calls(context: RunContext) -> None:
+    """Settle the calls under way in a run whose log is lost: whoever has it judges them as unknown.
+
+    The log has been left, so that only the result and watchers are told.
+    """
+    begun = tuple(context.state.begun.values()) if context.recorder.is_lost else ()
+    if begun:
+        toolbox_of(context).give_up(begun)
+
+
+def settle_earlier(context: RunContext, run: Run, ending: Ending) -> None:
+    """Settle what earlier sessions began, and the engine has not come to again.
+
+    Raises:
+        JournalError: The log refuses events.
+    """
+    if ending.status is not Status.INPUT_REQUIRED:
+        settle_cut_off(context, run)
+    if not context.recorder.is_lost:
+        settle_cut_off_runs(context.state, context.recorder)
+
+
+def tell_parent(context: RunContext, result: AgentResult[Any]) -> None:
+    """Tell the parent run, if there is one, how a session ended and what was done in it.
+
+    After the barrier: the parent's log must not say more of this run than its own does.
+    """
+    if (parent := context.parent) is not None:
+        taint = context.state.taint
+        taint = None if taint is None else taint.seen_from(context.info.run_id)
+        tools, acts = context.budget.tool_calls, acts_in(context.state)
+        parent.tell(settled_step(result, tools, taint, acts))
+        parent.note_effect(result.effect)
+
+
+def facts_at_end(context: RunContext, result: AgentResult[Any]) -> dict[str, Any]:
+    """Warn of unknown effects in a completed run; returns what has changed in its result since."""
+    facts, effects = dict[str, Any](), result.effects
+    if result.status is not Status.INPUT_REQUIRED:
+        facts["attempt_log"] = tuple(context.state.lines)
+    if context.state.children:
+        # Hooks may have started runs since the result was built.
+        is_over = result.status is not Status.INPUT_REQUIRED
+        effects = effects_in(context.state, context.info.run_id, is_over=is_over)
+        facts |= {"effects": effects, "child_runs": child_runs_in(context.state)}
+    if effects and result.status is _COMPLETED:
+        warning = warning_of_unknown(effects)
+        if warning is not None and warning not in context.state.warnings:
+            context.recorder.warn(warning)
+    return {**facts, "warnings": tuple(context.state.warnings)}
+
+
 def ending_of(context: RunContext, host: RunHost, error: BaseException | None) -> Ending:
     """How a pass of the engine ended, or the run where it stands.
 
@@ -394,6 +448,11 @@ def ending_of(context: RunContext, host: RunHost, error: BaseException | None) -
     supervisor = context.supervisor
     if error is None and not supervisor.was_cut:
         return COMPLETED
+    if context.is_taken_over and not isinstance(error, JournalError):
+        run_id = context.info.run_id
+        error = JournalError(
+            f"another session has taken run {run_id}", run_id=run_id, taken_over=True
+        )
     return classify(
         error,
         stop=supervisor.stop,
@@ -571,11 +630,8 @@ def build_result(context: RunContext, ending: Ending) -> AgentResult[Any]:
 
 def _add_done(result: AgentResult[Any], context: RunContext, ending: Ending) -> None:
     """Add to a new result what was done beside the answer, where anything was."""
+    _add_calls(result, context, ending)
     state = context.state
-    if state.records:
-        records = tuple(state.records)
-        force_setattr(result, "tool_records", records)
-        force_setattr(result, "tool_outcomes", tuple([one.outcome for one in records]))
     if state.stored or context.plan.artifacts:
         found = channel_artifacts(state.board, context.plan.artifacts)
         force_setattr(result, "artifacts", (*found, *state.stored))
@@ -595,6 +651,20 @@ def _add_done(result: AgentResult[Any], context: RunContext, ending: Ending) -> 
     if ending.interrupt is not None:
         force_setattr(result, "cause", ending.interrupt.cause)
         force_setattr(result, "detail", ending.interrupt.detail)
+
+
+def _add_calls(result: AgentResult[Any], context: RunContext, ending: Ending) -> None:
+    """Add to a new result the calls of the run, and what was done in it and inside it."""
+    state = context.state
+    if state.records:
+        records = tuple(state.records)
+        force_setattr(result, "tool_records", records)
+        force_setattr(result, "tool_outcomes", tuple([one.outcome for one in records]))
+    is_over = ending.status is not Status.INPUT_REQUIRED and not context.is_left
+    if effects := effects_in(state, context.info.run_id, is_over=is_over):
+        force_setattr(result, "effects", effects)
+    if state.children:
+        force_setattr(result, "child_runs", child_runs_in(state))
 
 
 def _add_failure(result: AgentResult[Any], exception: BaseException) -> None:

@@ -97,9 +97,8 @@ def classify(
         case Failed(error=error, raised=raised):
             return Ending(status=Status.FAILED, error=error, exception=raised or exception)
         case JournalError():
-            error = AgentError(
-                ErrorCode.INTERNAL, str(exception), type="JournalError", origin=Origin.JOURNAL
-            )
+            code = ErrorCode.TAKEN_OVER if exception.taken_over else ErrorCode.INTERNAL
+            error = AgentError(code, str(exception), type="JournalError", origin=Origin.JOURNAL)
             return Ending(status=Status.FAILED, error=error, exception=exception)
         case _:
             return _stopped(exception, stop, interrupt, limit)

@@ -64,6 +64,7 @@ def release(
 
 def lose(session: Leavable) -> None:
     """Cancel the work, since another process has taken the run; the log takes no more of it."""
+    session.context.is_taken_over = True
     session.context.supervisor.tell_inside(CUT)
     session.context.supervisor.end("caller")
 

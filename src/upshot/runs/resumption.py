@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from upshot.clock import SYSTEM_CLOCK
-from upshot.contract.base.enums import Origin
+from upshot.contract.base.enums import ErrorCode, Origin
 from upshot.contract.base.structs import Json
-from upshot.contract.error import RunWarning
+from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import ApprovalAnswered, QuestionAnswered, ToolStarted
 from upshot.contract.message import is_untrusted
 from upshot.contract.model_calls import ModelResponse
@@ -24,8 +24,9 @@ from upshot.contract.tool_calls import ID_GATE, ToolCall, ToolDenied
 from upshot.runs.budget import RunBudget
 from upshot.runs.plan import ENGINE_OPTION, POLICY_OPTION, Plan
 from upshot.runs.recorder import Recorder
-from upshot.state.child_runs import Spent
-from upshot.state.run_state import RunState, acts_in, effect_in
+from upshot.state.child_runs import Spent, end_step
+from upshot.state.run_effects import effects_in
+from upshot.state.run_state import RunState, acts_in
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_resumption import EarlierCalls
 from upshot.tools.toolbox import KnownCall
@@ -82,13 +83,14 @@ def spent_in(past: RunState) -> Spent:
     run_id = "" if past.started is None else past.started.run_id
     taint = taint_in(past)
     taint = None if taint is None else taint.seen_from(run_id)
+    is_parked = past.last_settled is not None and not past.ended
     spent = Spent(
         *budget.total,
         tools,
         past.ended,
         taint,
         acts=acts_in(past),
-        effect=effect_in(past),
+        effects=effects_in(past, run_id, is_over=not is_parked, found=past.children_found),
     )
     if (last := past.last_call) is None:
         return spent
@@ -98,6 +100,21 @@ def spent_in(past: RunState) -> Spent:
         rate_limit=past.last_rate_limit,
         provider_data=last.provider_data,
     )
+
+
+def settle_cut_off_runs(state: RunState, recorder: Recorder) -> None:
+    """Log what child runs did that earlier sessions began and with which nobody has gone on.
+
+    Raises:
+        JournalError: The log refuses events.
+    """
+    for run_id, spent in tuple(state.children_found.items()):
+        if state.children.get(run_id) is None:
+            message = (
+                f"run {run_id} was cut off, and the run that started it has not gone on with it"
+            )
+            error = AgentError(ErrorCode.INTERRUPTED, message, origin=Origin.ENGINE)
+            recorder.emit(end_step(run_id, spent, error))
 
 
 def taint_in(past: RunState) -> TaintOrigin | None:

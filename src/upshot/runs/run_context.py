@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from upshot.contract.agent_spec import RunInfo
+from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.codec import encode
 from upshot.contract.events import BoardChanged, Event, RunReleased, RunStarted, Tainted
@@ -103,6 +104,11 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
             context.toolbox.distrust(origin)
         if context.state.taint is None:
             self.tell(Tainted(origin=origin))
+
+    def note_effect(self, effect: Effect) -> None:
+        """Tell the call in whose body this is what a run that it started did."""
+        if effect is not Effect.NONE and self.context.toolbox is not None:
+            self.context.toolbox.note_effect(effect)
 
     def follow(
         self,
@@ -255,6 +261,7 @@ class RunContext:
         opened: What that factory opened, and is left at the end of the session; None before.
         release: Why the run is left to another session, None if it is not.
         is_left: Whether it was.
+        is_taken_over: Whether another session has claimed the run.
         end_grace: Ends the time that steps in hand have.
         lost_before: How many models earlier sessions asked in vain.
         digester: Makes the digests of its requests, None until one is needed.
@@ -262,6 +269,7 @@ class RunContext:
 
     release: RunReleased | None = None
     is_left: bool = False
+    is_taken_over: bool = False
     end_grace: Callable[[], None] | None = None
     lost_before: int = 0
     digester: RequestDigester | None = None

@@ -39,9 +39,12 @@ from upshot.runs.attempt import (
     close_calls,
     conclude_board,
     ending_of,
+    facts_at_end,
     seed,
-    settle_cut_off,
+    settle_earlier,
+    settle_lost_calls,
     take_board,
+    tell_parent,
     tell_waits,
     warn_of_artifacts,
     work_on,
@@ -70,8 +73,8 @@ from upshot.runs.services.hooks import (
 from upshot.runs.services.model_caller import count_conversation
 from upshot.runs.services.run_tools import take_up
 from upshot.state.board import Board
-from upshot.state.child_runs import settled_step, step_of
-from upshot.state.run_state import RunState, acts_in, effect_in
+from upshot.state.child_runs import step_of
+from upshot.state.run_state import RunState
 
 
 class _Word(StrEnum):
@@ -420,6 +423,7 @@ class Session:
         elif recorder.is_lost or is_told:
             recorder.leave_journal()
         if not is_told:
+            settle_lost_calls(context)
             self._keep(build_result(context, ending_of(context, self._host, error)))
             return BROKEN
         if not is_cancel:
@@ -547,8 +551,8 @@ class Session:
         self._ending = ending = ending_of(context, self._host, error)
         if ending.status not in _WHOLE:
             await close_calls(context, self._run)
-        if self._is_resumed and ending.status is not _PARKED:
-            settle_cut_off(context, self._run)
+        if self._is_resumed:
+            settle_earlier(context, self._run, ending)
         if ending.interrupt is not None:
             self._note_interrupt(ending.interrupt)
             await hooks.tell(context, "on_interrupt", ending.interrupt)
@@ -688,10 +692,7 @@ class Session:
             context.toolbox.warn_of_leftovers()
         if self.plan.artifacts or self.plan.request.config is not None:
             warn_of_artifacts(context, self._result)
-        facts: dict[str, Any] = {"committed": self._committed, "warnings": tuple(state.warnings)}
-        if self._result.status is not _PARKED:
-            facts["attempt_log"] = tuple(state.lines)
-        self._amend(facts)
+        self._amend({"committed": self._committed, **facts_at_end(context, self._result)})
         if self._result.local is not None:
             # Whoever still has the engine's board changes it and nothing that was returned.
             self._result.local.values["last_board"] = state.board.hand_over()
@@ -724,13 +725,8 @@ class Session:
         except JournalError as error:
             # Watchers learn of the end all the same.
             cue = self._take_fault(error)
-        if context.parent is not None and released is None:
-            tools = context.budget.tool_calls
-            taint = context.state.taint
-            taint = None if taint is None else taint.seen_from(context.info.run_id)
-            # After the barrier: the parent's log must not say more of this run than its own does.
-            found = acts_in(context.state), effect_in(context.state)
-            context.parent.tell(settled_step(self._result, tools, taint, *found))
+        if released is None:
+            tell_parent(context, self._result)
         if self.plan.host is not None:
             await self._host.drain(context.supervisor.wait)
         return cue

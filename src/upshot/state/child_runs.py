@@ -16,7 +16,7 @@ from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import AgentError
 from upshot.contract.events import StepSettled
 from upshot.contract.pending import Pending, PendingApproval, TaintOrigin
-from upshot.contract.result import AgentResult
+from upshot.contract.result import AgentResult, RunEffect
 from upshot.contract.usage import Cost, RateLimitState, Usage
 
 FORKED_FROM = "forked_from"
@@ -43,7 +43,7 @@ class Spent(msgspec.Struct, frozen=True):
         rate_limit: Of its last reply that carried one.
         provider_data: Of its last model call.
         acts: The writes in it that a policy judged: the places of each, by what names it.
-        effect: The worst that it has done.
+        effects: Each call in it that changed something outside, or may have done so.
     """
 
     usage: Usage = Usage()
@@ -56,7 +56,7 @@ class Spent(msgspec.Struct, frozen=True):
     rate_limit: RateLimitState | None = None
     provider_data: JsonObject = {}
     acts: dict[str, tuple[str, ...]] = {}
-    effect: Effect = Effect.NONE
+    effects: tuple[RunEffect, ...] = ()
 
 
 def child_id(parent_run_id: str, key: str) -> str:
@@ -87,7 +87,6 @@ def settled_step(
     tools: Mapping[str, int],
     taint: TaintOrigin | None = None,
     acts: Mapping[str, tuple[str, ...]] = _NO_ACTS,
-    effect: Effect = Effect.NONE,
 ) -> StepSettled:
     """What the outer log keeps of a session that ended with *result*."""
     is_final = result.status is not Status.INPUT_REQUIRED
@@ -103,7 +102,7 @@ def settled_step(
         result.rate_limit,
         result.provider_data,
         dict(acts),
-        effect,
+        result.effects,
     )
     return end_step(result.run_id, spent, result.error if is_final else None)
 

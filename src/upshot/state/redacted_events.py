@@ -31,6 +31,7 @@ from upshot.contract.events import (
 from upshot.contract.message import Artifact, File, Message, Unknown
 from upshot.contract.model_calls import Request, RequestDigests
 from upshot.contract.provenance import Doubt, Voucher
+from upshot.contract.result import RunEffect
 from upshot.contract.tool_calls import Coercion
 from upshot.contract.usage import Cost
 from upshot.errors import Misuse
@@ -45,8 +46,8 @@ _FACTS = """
     run_id parent_run_id agent_id to_agent_id task_id context_id id by call_id tool_call_id
     interrupted_calls artifact_id idempotency_key key step channel path literal head digest sha256
     tool_version effect_id
-    name tool_name tools handoffs model engine provider media_type tool_choice gate decider purpose
-    mode trust
+    name tool tool_name tools handoffs model engine provider media_type tool_choice gate decider
+    purpose mode trust
     code type provider_code verdict decision scope rule
 """
 FACTS: frozenset[str] = frozenset(_FACTS.split())
@@ -55,7 +56,7 @@ _CONTENT = frozenset(
     (
         *((kind, "path") for kind in (Coercion, Voucher, Doubt)),
         *((kind, "name") for kind in (Message, File, Artifact)),
-        (EffectClaim, "key"),
+        *((kind, "key") for kind in (EffectClaim, RunEffect)),
     )
 )
 """But these are content: keys of arguments, names of speakers and of files, keys of effects."""

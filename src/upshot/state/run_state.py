@@ -77,8 +77,6 @@ from upshot.state.child_runs import Spent, bare_id, child_of, spent_of, told_apa
 
 CallAnswer: TypeAlias = Approve | Deny | Edit
 
-EFFECTS = (Effect.NONE, Effect.APPLIED, Effect.UNKNOWN)
-"""What a call may have done, the worst last."""
 STOPPED = (Status.INTERRUPTED, Status.CANCELED)
 """How a run ended that somebody outside has stopped, and that may go on."""
 COMPACTION_FAILED = "compaction_failed"
@@ -807,18 +805,6 @@ def item_of(state: RunState, asked: Pending) -> str:
         return asked.digest
     id = bare_id(asked)
     return f"{id} {state.times_answered.get(id, 0)}"
-
-
-def effect_in(state: RunState) -> Effect:
-    """The worst that a run and those inside it have done: what nobody knows, then what was applied.
-
-    Steps count where nobody knows: the nodes of a graph say that they write unless told otherwise.
-    """
-    effects = {record.effect for record in state.records}
-    effects.update(spent.effect for spent in state.children.values() if spent is not None)
-    if any(step.effect is Effect.UNKNOWN for step in state.steps_settled.values()):
-        effects.add(Effect.UNKNOWN)
-    return max(effects, key=EFFECTS.index, default=Effect.NONE)
 
 
 def acts_in(state: RunState) -> dict[str, tuple[str, ...]]:

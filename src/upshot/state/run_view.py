@@ -33,7 +33,8 @@ from upshot.contract.tool_calls import (
 from upshot.contract.usage import Cost, RateLimitState, Usage
 from upshot.state.activity import Activity, Step, Tone, ending_of, label_of
 from upshot.state.child_runs import bare_id, child_of
-from upshot.state.run_state import RunState, effect_in
+from upshot.state.run_effects import effect_in
+from upshot.state.run_state import RunState
 
 _MOST_CHARS = 4_000
 

@@ -75,7 +75,8 @@ from upshot.errors import JournalError
 from upshot.state.board import Board
 from upshot.state.child_runs import FORKED_FROM
 from upshot.state.request_digests import chain_of, digest_of_messages
-from upshot.state.run_state import LogIndex, RunState, effect_in, item_of
+from upshot.state.run_effects import child_runs_in, effects_in
+from upshot.state.run_state import LogIndex, RunState, item_of
 from upshot.state.summary import answer_text, tools_in
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -706,6 +707,8 @@ def _of_result(state: RunState, event: RunSettled) -> Derived:
         "output": board.copy_of(OUTPUT_VAR) if board.has(OUTPUT_VAR) else content,
         "tool_records": records,
         "tool_outcomes": tuple(record.outcome for record in records),
+        "effects": effects_in(state, event.run_id, is_over=status is not Status.INPUT_REQUIRED),
+        "child_runs": child_runs_in(state),
         "artifacts": (*channel_artifacts(board, _channels_of(state)), *state.stored),
         "state": state.state,
         "warnings": tuple(state.warnings),
@@ -742,7 +745,7 @@ def _listed_of(state: RunState, event: RunSettled) -> Derived:
     asks, time = _asks_in(state, event), event.time
     return {
         "asks": asks,
-        "effect": effect_in(state),
+        "effect": event.result.effect,
         "answer": answer_text(event.result),
         "tools": tools_in(state.records, asks) if state.records or asks else (),
         "took_s": 0.0 if time is None else state.time.worked_until(time),

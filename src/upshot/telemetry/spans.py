@@ -172,6 +172,7 @@ class SessionTelemetry:
         span = run.span
         span.set_attribute("upshot.run.status", str(result.status))
         span.set_attribute("upshot.run.attempts", result.attempts)
+        span.set_attribute("upshot.run.effect", str(result.effect))
         span.set_attributes({**source.conventional(), **_usage_of(result.usage)})
         if result.handoff is not None:
             span.set_attribute("upshot.handoff.to_agent_id", result.handoff.to_agent_id)

@@ -357,6 +357,7 @@ class CallState:
         redactions: How many secrets were masked in its output.
         trust: "untrusted" where its body has brought in untrusted content, whatever the tool
             declares; else "".
+        inside: The worst that agents did which its body has run.
     """
 
     call: ToolCall
@@ -419,6 +420,7 @@ class CallState:
     lossy: tuple[str, ...] = ()
     redactions: int = 0
     trust: str = ""
+    inside: Effect = Effect.NONE
 
     def __post_init__(self) -> None:
         call = self.call

@@ -55,7 +55,7 @@ _CUT_OFF = (
 
 def effect_after(tool: Tool, *, done: bool) -> Effect:
     """What a body that ran did outside; *done* says whether it came to its end."""
-    if not tool.may_write:
+    if not (tool.may_write and tool.reaches_outside):
         return Effect.NONE
     return Effect.APPLIED if done else Effect.UNKNOWN
 

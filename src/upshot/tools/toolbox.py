@@ -24,6 +24,7 @@ from upshot.contract.base.checks import (
     is_whole,
     shown,
 )
+from upshot.contract.base.enums import Effect, worst_effect
 from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.base.words import call_words
@@ -568,6 +569,12 @@ class Toolbox:
         turn.tainted = turn.tainted or origin
         if running is not None and running.turn is turn:
             running.trust = UNTRUSTED
+
+    def note_effect(self, effect: Effect) -> None:
+        """Tell the call whose body runs here what an agent did that the body has run."""
+        running = running_call.get()
+        if running is not None and running.turn is self._state.turn:
+            running.inside = worst_effect((running.inside, effect))
 
     def heed(self, withdrawn: Withdrawn) -> None:
         """Ask *withdrawn*, before a standing approval lets a call run, whether it stands still."""

@@ -12,6 +12,7 @@ status of a result, have the enum itself as their type.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar
 
@@ -114,6 +115,15 @@ class Effect(ClosedWord):
     UNKNOWN = "unknown"
 
 
+EFFECTS = (Effect.NONE, Effect.APPLIED, Effect.UNKNOWN)
+"""What a call may have done, the worst last."""
+
+
+def worst_effect(effects: Iterable[Effect]) -> Effect:
+    """The worst of *effects*: unknown, then applied, then none; none if there are none."""
+    return max(effects, key=EFFECTS.index, default=Effect.NONE)
+
+
 class Role(ClosedWord):
     """Who speaks in a message. Closed.
 
@@ -158,6 +168,7 @@ class ErrorCode(OpenWord):
     EMPTY_REPLY = "empty_reply"
     REFUSAL = "refusal"
     WORKER_LOST = "worker_lost"
+    TAKEN_OVER = "taken_over"
 
 
 class Origin(OpenWord):

@@ -19,7 +19,7 @@ import msgspec
 
 from upshot.contract.agent_spec import AgentCapabilities, AgentCard, Skill
 from upshot.contract.base.checks import has_own_output, kind_of
-from upshot.contract.base.enums import ErrorCode, InterruptCause, Origin, Role, Status
+from upshot.contract.base.enums import Effect, ErrorCode, InterruptCause, Origin, Role, Status
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.codec import decode, encode
 from upshot.contract.error import AgentError
@@ -38,7 +38,7 @@ from upshot.contract.message import (
 )
 from upshot.contract.model_calls import Request, RequestConfig
 from upshot.contract.pending import Pending
-from upshot.contract.result import AgentResult
+from upshot.contract.result import AgentResult, RunEffect
 from upshot.contract.tool_calls import ToolCall
 from upshot.contract.usage import Cost, Usage
 from upshot.errors import Misuse
@@ -285,8 +285,8 @@ def to_a2a(value: object) -> JsonObject:
 
     Returns:
         The object. Facts for which A2A has no field are under ``metadata["upshot"]``: a request's
-        inputs and run id; a result's ids, exact status, error, usage, cost, output and what it
-        waits for. Thoughts, tool records, raw provider data and facts of hooks are left out,
+        inputs and run id; a result's ids, exact status, error, usage, cost, effect, output and what
+        it waits for. Thoughts, tool records, raw provider data and facts of hooks are left out,
         because the receiver may be untrusted.
 
     Raises:
@@ -377,6 +377,8 @@ def _facts(result: AgentResult[Any]) -> JsonObject:
         "cause": str(result.cause),
         "detail": result.detail,
         "duration_ms": result.duration_ms or None,
+        # The names of tools are nothing for a stranger.
+        "effect": "" if result.effect is Effect.NONE else str(result.effect),
         "pending": [_plain(pending) for pending in result.pending],
     }
 
@@ -409,6 +411,13 @@ def _card(value: AgentCard | Skill | AgentCapabilities) -> JsonObject:
 # -- in
 
 
+def _effects_of(facts: JsonObject) -> tuple[RunEffect, ...]:
+    """The worst effect, without its call: more the form does not hold."""
+    if "effect" not in facts:
+        return ()
+    return (RunEffect(state=_read_as(facts["effect"], Effect), run_id=_text_in(facts, "run_id")),)
+
+
 def _result_of(data: JsonObject) -> AgentResult[Any]:
     metadata, facts = _metadata_of(data)
     told = _object_in(data, "status")
@@ -425,6 +434,7 @@ def _result_of(data: JsonObject) -> AgentResult[Any]:
         error=error,
         messages=tuple(_message_of(one) for one in _objects(data, "history")),
         artifacts=tuple(_artifact_of(one) for one in _objects(data, "artifacts")),
+        effects=_effects_of(facts),
         pending=tuple(_read_as(one, cast("Any", Pending)) for one in _objects(facts, "pending")),
         usage=_read_as(_object_in(facts, "usage"), Usage),
         cost=_read_as(facts["cost"], Cost) if "cost" in facts else None,

@@ -15,7 +15,7 @@ from upshot.contract.codec import decode, encode
 from upshot.contract.error import RunWarning
 from upshot.contract.message import Message
 from upshot.contract.pending import Pending
-from upshot.contract.result import AgentResult
+from upshot.contract.result import AgentResult, RunEffect
 from upshot.contract.usage import Cost, Usage, to_money
 from upshot.errors import Misuse
 
@@ -31,6 +31,7 @@ class ExecutionFacts(TypedDict, total=False):
     seeded: tuple[Message, ...]
     pending: tuple[Pending, ...]
     warnings: tuple[RunWarning, ...]
+    effects: tuple[RunEffect, ...]
     usage: Usage
     cost: Cost
     finish_reason: FinishReason
@@ -59,6 +60,7 @@ def read_execution_facts(data: Mapping[str, object]) -> ExecutionFacts:
         "messages": messages[asked:],
         "pending": _read(tuple[Pending, ...], metadata.get("pending")),
         "warnings": _read(tuple[RunWarning, ...], metadata.get("warnings")),
+        "effects": _read(tuple[RunEffect, ...], metadata.get("effects")),
         "usage": None if tokens is None else Usage(total_tokens=tokens),
         "cost": None if cost is None else Cost(total=to_money(cost)),
         "finish_reason": _read(FinishReason, metadata.get("finishReason")),
@@ -113,6 +115,8 @@ class ExecutionMetadata(TypedDict):
         agentId: The agent.
         partialContent: Text that came before a failure.
         warnings: What went wrong without failing the run, each with code, message and origin.
+        effects: Each call that changed something outside, or may have done so, in the run and in
+            its child runs; missing if none did.
         pending: What a parked run waits for.
     """
 
@@ -130,6 +134,7 @@ class ExecutionMetadata(TypedDict):
     agentId: NotRequired[str]
     partialContent: NotRequired[str]
     warnings: NotRequired[list[JsonObject]]
+    effects: NotRequired[list[JsonObject]]
     pending: NotRequired[list[JsonObject]]
 
 
@@ -208,6 +213,7 @@ def _metadata(result: AgentResult[Any]) -> ExecutionMetadata:
         "agentId": result.agent_id or None,
         "partialContent": None if result.success else result.content,
         "warnings": result.warnings or None,
+        "effects": result.effects or None,
         "pending": result.pending or None,
     }
     there = {name: value for name, value in known.items() if value is not None}

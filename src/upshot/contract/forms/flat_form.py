@@ -14,7 +14,7 @@ from upshot.contract.base.json_values import UnserializableError, clean_text, to
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.codec import decode, encode
 from upshot.contract.error import AgentError, RunWarning, is_retryable
-from upshot.contract.result import FLAT_KEYS, AgentResult, limited_by, to_flat_form
+from upshot.contract.result import FLAT_KEYS, AgentResult, RunEffect, limited_by, to_flat_form
 from upshot.contract.usage import Cost, RateLimitState, Usage, complete_rate_limit, measured
 from upshot.errors import Misuse
 
@@ -80,7 +80,7 @@ def from_contract(data: Mapping[str, object], *, now: float | None = None) -> Ag
         cost=_read_cost(form),
         error=error,
         rate_limit=limits_of(limits, error, now=now),
-        metadata=_read_object(form, "metadata"),
+        **_read_metadata(form),
         warnings=lossy_warnings(lossy),
         **_read_finish(form),
     )
@@ -106,6 +106,20 @@ def _read_usage(form: Mapping[str, object]) -> Usage:
 
 def _read_object(data: Mapping[str, object], key: str) -> JsonObject:
     return _read(cast("type[JsonObject]", dict), data, key) or {}
+
+
+def _read_metadata(form: Mapping[str, object]) -> dict[str, Any]:
+    """The metadata, and the effects that ``to_contract`` has put beside them."""
+    metadata = _read_object(form, "metadata")
+    if "effects" not in metadata:
+        return {"metadata": metadata}
+    try:
+        effects = decode(encode(metadata["effects"]), tuple[RunEffect, ...])
+    except Misuse:
+        # The caller's own word for something else.
+        return {"metadata": metadata}
+    others = {name: value for name, value in metadata.items() if name != "effects"}
+    return {"metadata": others, "effects": effects}
 
 
 def _without_nulls(value: object) -> object:

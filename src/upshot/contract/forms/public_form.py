@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.events import (
     AttemptStarted,
@@ -43,7 +44,8 @@ def to_public_event(event: Event, *, tools: Mapping[str, str] | None = None) -> 
     tool   ``id`` of the call, ``name`` as *tools* has it, ``state``: started, done, failed,
            or working with a ``text``, what the tool says of its progress
     end    ``status``; ``text``, the answer; ``error``, its code; ``questions``, and
-           ``waits_for_others`` where it waits for somebody else; a park is one too
+           ``waits_for_others`` where it waits for somebody else; ``effect`` where it is unknown
+           whether a call took effect; a park is one too
     ====== ============================================================================
 
     Only what the user of the run may answer is asked. A question is that of an approval (``kind``
@@ -109,6 +111,8 @@ def _end(result: AgentResult[Json], tools: Mapping[str, str]) -> JsonObject:
     # The run that waits for somebody has no fault.
     if result.error is not None and not result.pending:
         end["error"] = str(result.error.code)
+    if result.effect is Effect.UNKNOWN:
+        end["effect"] = "unknown"
     if found := [_question(one, tools) for one in result.pending if one.audience == "user"]:
         end["questions"] = [one for one in found if one is not None]
     if len(found) < len(result.pending):

@@ -191,7 +191,12 @@ class Taking:
         await self.ended.wait()
         refusal = self._refusal
         if refusal is not None:
-            raise JournalError(str(refusal), run_id=refusal.run_id, seq=refusal.seq)
+            raise JournalError(
+                str(refusal),
+                run_id=refusal.run_id,
+                seq=refusal.seq,
+                taken_over=refusal.taken_over,
+            )
 
 
 @dataclass(slots=True, eq=False)

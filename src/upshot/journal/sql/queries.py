@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from upshot.contract.base.enums import Status
+from upshot.contract.base.enums import EFFECTS, Status
 from upshot.contract.codec import encode
 from upshot.contract.protocols import DayCost, Note, RunCounts, RunSummary
 from upshot.contract.usage import NO_USAGE, Cost, Usage, to_money
@@ -40,7 +40,6 @@ from upshot.journal.sql.effect_rows import note_effects
 from upshot.journal.sql.inbox import keep_asks, take_in
 from upshot.journal.sql.sql_artifacts import insert_artifact, read_artifacts
 from upshot.journal.sql.writer import Worker, note_entries
-from upshot.state.run_state import EFFECTS
 from upshot.state.summary import NO_ASKS, RUNNING, asks_after
 
 T = TypeVar("T")

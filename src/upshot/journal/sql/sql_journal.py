@@ -843,7 +843,9 @@ class SqlJournal(SqlEffects):
             raise JournalError(f"the journal {self.path} may not be written: it is read-only")
         failure = writer.broken or writer.failed.get(run_id)
         if failure is not None:
-            raise type(failure)(str(failure), run_id=run_id, seq=failure.seq) from failure
+            raise type(failure)(
+                str(failure), run_id=run_id, seq=failure.seq, taken_over=failure.taken_over
+            ) from failure
 
     async def _settle(self, run_id: str) -> None:
         hold = self._holds.get(run_id)

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from upshot.contract.base.enums import Status
+from upshot.contract.base.enums import EFFECTS, Status
 from upshot.contract.effects import EffectEntry
 from upshot.errors import JournalError
 from upshot.journal.event_codec import Entry, epoch_error, gap_error, logger, to_micros
@@ -27,7 +27,6 @@ from upshot.journal.sql.inbox import keep_asks
 from upshot.journal.sql.own_lease import OwnLease
 from upshot.journal.sql.submissions import hand_over
 from upshot.journal.watching import Changes, Listener, of_run
-from upshot.state.run_state import EFFECTS
 from upshot.state.summary import SummaryChange
 
 _LISTED = "UPDATE runs SET last_seq = ? WHERE run_no = ?"

@@ -108,7 +108,7 @@ def _made_of(same: _Same) -> Tool:
     # One without a hook touches nothing outside: cut off by the end of its process, it is made
     # again. A second one in a turn is told that it is superseded, and not that it was done already.
     is_bare = handoff.on_invoke is None
-    return Tool.from_schema(
+    made = Tool.from_schema(
         tool_name_of(handoff),
         handoff.description or f"Hand the request over to {handoff.to_agent_id}.",
         _PARAMETERS,
@@ -120,6 +120,8 @@ def _made_of(same: _Same) -> Tool:
         approval=False,
         error_key=None,
     )
+    object.__setattr__(made, "reaches_outside", not is_bare)
+    return made
 
 
 def _ignore(handoff: Handoff, error: Exception) -> None:

@@ -29,7 +29,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from upshot.contract.agent_spec import AgentCard
-from upshot.contract.base.enums import ErrorCode, FinishReason, Status
+from upshot.contract.base.enums import Effect, ErrorCode, FinishReason, Status
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.message import Image, Message, Part, Text
 from upshot.contract.model_calls import Request
@@ -513,6 +513,12 @@ def _outcome_of(run: RunSummary, result: AgentResult[Json] | None) -> JsonObject
     return {"status": status, "error": error, "incomplete_details": cut and {"reason": cut}}
 
 
+def _metadata_of(result: AgentResult[Json] | None) -> JsonObject:
+    """That nobody knows what a call did, which the status does not say."""
+    is_unknown = result is not None and result.effect is Effect.UNKNOWN
+    return {"effect": "unknown"} if is_unknown else {}
+
+
 def _answer_in(result: AgentResult[Json]) -> str:
     said = result.output if result.content is None else result.content
     if said is None or not result.committed:
@@ -756,7 +762,7 @@ class Responses:
             "usage": None if result is None else _usage_of(result.usage),
             "conversation": {"id": named} if named else None,
             "instructions": None,
-            "metadata": {},
+            "metadata": _metadata_of(result),
             "parallel_tool_calls": True,
             "store": True,
             "temperature": None,

@@ -171,6 +171,8 @@ class Tool(Generic[P, R_co]):
     ask: Audience = "staff"
     public: Public = False
     public_name: str = ""
+    # No field: a hand-off waits in line like a write, and changes nothing outside of the run.
+    reaches_outside = True
 
     def __post_init__(self) -> None:
         check_tool(vars(self))

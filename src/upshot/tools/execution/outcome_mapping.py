@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast, get_args
+from typing import TypeAlias, cast, get_args
 
 import msgspec
 
-from upshot.contract.base.enums import Effect, ErrorCode, Origin
+from upshot.contract.base.enums import Effect, ErrorCode, Origin, worst_effect
 from upshot.contract.base.json_values import UnserializableError, clean_text, to_free_json
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import RunWarning
@@ -18,7 +18,6 @@ from upshot.contract.tool_calls import (
     ToolArtifactReference,
     ToolExecutionResult,
     ToolFailure,
-    ToolOutcome,
     ToolTimeout,
     outcome_to_model_content,
 )
@@ -51,12 +50,14 @@ from upshot.tools.repetition import (
 UNSERIALIZABLE = ErrorCode("unserializable_output")
 # They stand under "result" with their kind, so that a reader knows what they are.
 _PARTS = get_args(Part)
+# What a call has whose body ended.
+Ended: TypeAlias = ToolExecutionResult | ToolFailure | ToolTimeout
 
 
 def conclude(
     call: CallState, ending: BodyEnd, *, elapsed_ms: int, timeout_s: float | None, deadline_s: float
-) -> ToolOutcome:
-    """The outcome of a call whose body ended.
+) -> Ended:
+    """The outcome of a call whose body ended; its effect is at least that of agents in the body.
 
     Args:
         call: The call; what could not be kept of its value is noted in ``lossy``.
@@ -68,6 +69,26 @@ def conclude(
     Returns:
         A result, a failure or a timeout; a large output is stored later, by ``store_output``.
     """
+    outcome = _conclude_body(
+        call, ending, elapsed_ms=elapsed_ms, timeout_s=timeout_s, deadline_s=deadline_s
+    )
+    return outcome if call.inside is Effect.NONE else with_effect(call, outcome, call.inside)
+
+
+def with_effect(call: CallState, outcome: Ended, inside: Effect) -> Ended:
+    """*outcome* with at least the effect of what ran inside the body."""
+    effect = worst_effect((outcome.effect, inside))
+    if effect is outcome.effect:
+        return outcome
+    if isinstance(outcome, ToolExecutionResult):
+        return msgspec.structs.replace(outcome, effect=effect)
+    again = outcome.retryable and may_repeat(call.known_tool, effect)
+    return msgspec.structs.replace(outcome, effect=effect, retryable=again)
+
+
+def _conclude_body(
+    call: CallState, ending: BodyEnd, *, elapsed_ms: int, timeout_s: float | None, deadline_s: float
+) -> Ended:
     tool = call.known_tool
     match ending:
         case BodyValue(value=value, lossy=lossy):
@@ -141,7 +162,7 @@ def _cut_off(
     return _failure(call, told, elapsed_ms, retryable=again, effect=effect, code=code)
 
 
-def _conclude_value(call: CallState, value: object, elapsed_ms: int) -> ToolOutcome:
+def _conclude_value(call: CallState, value: object, elapsed_ms: int) -> Ended:
     tool = call.known_tool
     try:
         # Converted once, here: from now on the model, the log and the caller see the same value.

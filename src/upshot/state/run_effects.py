@@ -1,0 +1,89 @@
+"""What a run did outside, and the runs inside it: read from its state and from theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from msgspec.structs import replace
+
+from upshot.contract.base.enums import Effect, worst_effect
+from upshot.contract.result import ChildRun, RunEffect
+from upshot.state.child_runs import Spent
+from upshot.state.run_state import RunState
+
+_NONE_FOUND: Mapping[str, Spent] = {}
+
+
+def effects_in(
+    state: RunState,
+    run_id: str,
+    *,
+    is_over: bool,
+    found: Mapping[str, Spent] = _NONE_FOUND,
+) -> tuple[RunEffect, ...]:
+    """Each call that changed something outside, or may have done so.
+
+    Steps count only if they failed: the nodes of a graph say that they write unless told otherwise.
+
+    Args:
+        state: Of the run.
+        run_id: The run.
+        is_over: Whether nothing of it goes on, so that a write that began and has no outcome is
+            unknown.
+        found: What the logs of child runs say that were cut off, by their ids.
+    """
+    if not (state.records or state.children or state.steps_settled or (is_over and state.begun)):
+        return ()
+    inside = {**state.children, **found}
+    own = _own_effects(state, run_id, is_over=is_over)
+    return (*own, *_effects_inside(inside, run_id))
+
+
+def _own_effects(state: RunState, run_id: str, *, is_over: bool) -> Iterator[RunEffect]:
+    for record in state.records:
+        if (effect := record.effect) is not Effect.NONE:
+            yield RunEffect(
+                tool=record.tool_name,
+                state=effect,
+                run_id=record.run_id or run_id,
+                call_id=record.call_id,
+                step=record.step,
+            )
+    for start in state.begun.values() if is_over else ():
+        if start.effect is not Effect.READ:
+            yield RunEffect(
+                tool=start.call.name,
+                state=Effect.UNKNOWN,
+                run_id=run_id,
+                call_id=start.call.id,
+                step=start.step,
+            )
+    for step in state.steps_settled.values():
+        if step.effect is Effect.UNKNOWN:
+            yield RunEffect(state=Effect.UNKNOWN, run_id=run_id, step=step.key)
+
+
+def _effects_inside(inside: Mapping[str, Spent | None], run_id: str) -> Iterator[RunEffect]:
+    for spent in inside.values():
+        for one in () if spent is None else spent.effects:
+            yield replace(one, path=(run_id, *one.path))
+
+
+def effect_in(state: RunState) -> Effect:
+    """The worst that a run and those inside it have done so far."""
+    effects = effects_in(state, "", is_over=state.ended)
+    return worst_effect(one.state for one in effects)
+
+
+def child_runs_in(state: RunState) -> tuple[ChildRun, ...]:
+    """The child runs, in the order of their start, with what their logs say."""
+    return tuple(
+        ChildRun(run_id=one)
+        if spent is None
+        else ChildRun(
+            run_id=one,
+            tools=tuple(spent.tools),
+            effect=worst_effect(one.state for one in spent.effects),
+        )
+        for one, spent in state.children.items()
+    )
