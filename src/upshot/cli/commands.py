@@ -18,6 +18,7 @@ from upshot.cli.app_runs import serve_app, serve_mcp, submit_run, work_on_app
 from upshot.cli.approve import Given, answer_run
 from upshot.cli.chat import chat_with_agent
 from upshot.cli.documents import check_file, draw_file, schema_text
+from upshot.cli.effect_list import list_effects, settle_effect
 from upshot.cli.listing import (
     STATUSES,
     list_conversations,
@@ -626,6 +627,50 @@ def runs(*, conversations: bool, status: str | None, width: int | None, **option
 
 
 runs.params[2:2] = _FILTERS
+
+
+@upshot.group(
+    cls=Group, invoke_without_command=True, short_help="List what was done, and settle it."
+)
+@click.option("--unknown", is_flag=True, help="Only those of which nobody knows.")
+@click.option("--tool", default="", metavar="NAME", help="Only those of this tool.")
+@click.option("--key", default="", metavar="KEY", help='Such as 7, or \'{"order_id":"7"}\'.')
+@click.option("--run", "wanted", default="", metavar="RUN", help="Only those of this run.")
+@click.option(
+    "--limit",
+    type=number_from(0),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="At most so many, 0 for all.",
+)
+@JOURNAL
+@JSON
+@click.pass_context
+def effects(context: click.Context, **options: Any) -> int:
+    """List the effects that a log knows: the unknown ones first, with their age.
+
+    RUN is an id, a beginning of one, or last.
+    """
+    if context.invoked_subcommand is None:
+        return _run(list_effects, **options)
+    return 0
+
+
+@effects.command(short_help="Say whether an unknown effect was made.")
+@click.argument("wanted", metavar="ID|KEY")
+@click.option("--applied", is_flag=True, help="It was made.")
+@click.option("--none", is_flag=True, help="It was not made; its key is free again.")
+@click.option("--by", default="", metavar="NAME", help="Who found out. Default: the user.")
+@click.option("--note", default="", metavar="TEXT", help="What they saw.")
+@JOURNAL
+@JSON
+def settle(**options: Any) -> int:
+    """Say whether an unknown effect was made; the first answer counts.
+
+    ID is what effects lists, or its beginning; KEY is enough where only one unknown effect has it.
+    """
+    return _run(settle_effect, **options)
 
 
 @upshot.command(short_help="Remove runs from a log.")

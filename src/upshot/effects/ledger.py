@@ -20,11 +20,10 @@ from upshot.contract.agent_spec import RunInfo
 from upshot.contract.base.enums import DeniedReason
 from upshot.contract.base.json_values import UnserializableError, to_free_json
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.effects import EffectEntry, EffectFilters, EffectLedger, ledger_of
+from upshot.contract.effects import EffectEntry, EffectFilters, EffectLedger
 from upshot.contract.protocols import Journal
 from upshot.contract.settings import Budget
 from upshot.contract.tool_calls import (
-    Settlement,
     ToolCall,
     ToolDenied,
     ToolExecutionResult,
@@ -32,6 +31,7 @@ from upshot.contract.tool_calls import (
     ToolOutcome,
 )
 from upshot.contract.tool_context import ToolContext
+from upshot.effects.settling import needs_ledger, settle
 from upshot.errors import AlreadyDone, Conflict, EffectError, EffectUnknown, InProgress, Misuse
 from upshot.journal.opening import open_journal
 from upshot.tools.definition.body import is_async, read_body
@@ -117,12 +117,7 @@ class _Home:
 
     async def ledger(self) -> EffectLedger:
         """The ledger of the journal."""
-        journal = await self.journal()
-        ledger = ledger_of(journal)
-        if ledger is None:
-            kind = type(journal).__name__
-            raise Misuse(f"{kind} keeps no effects: give a file's path, a URL or a journal of ours")
-        return ledger
+        return needs_ledger(await self.journal())
 
     async def dispatch(self, tool: Tool, arguments: JsonObject, ticket: _Ticket) -> ToolOutcome:
         """Bring a call to its outcome; the caller runs the function when its ticket says so."""
@@ -361,21 +356,12 @@ class Ledger:
         Raises:
             Misuse: There is no such effect, or it is not unknown.
         """
-        from upshot.clock import SYSTEM_CLOCK
-        from upshot.contract.base.enums import Effect
-
         home = self._at_home()
-        settlement = Settlement(
-            effect=Effect.APPLIED if applied else Effect.NONE,
-            by=by,
-            at=SYSTEM_CLOCK.now(),
-            note=note,
-        )
 
-        async def settle() -> EffectEntry:
-            return await (await home.ledger()).settle_effect(id, settlement)
+        async def work() -> EffectEntry:
+            return await settle(await home.ledger(), id, applied=applied, by=by, note=note)
 
-        return await asyncio.wrap_future(home.submit(settle()))
+        return await asyncio.wrap_future(home.submit(work()))
 
     async def aclose(self) -> None:
         """Close the journal; calls that come later open it again."""

@@ -1,0 +1,160 @@
+"""Lists the effects of a journal, the unknown ones first, and settles one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from rich.text import Text
+
+from upshot.cli.approve import user_name
+from upshot.cli.listing import plain_table
+from upshot.cli.lookup import command_line, existing_journal, find_run
+from upshot.cli.report import UNKNOWN_STYLE
+from upshot.cli.terminal import Terminal
+from upshot.cli.timeline import fit
+from upshot.clock import SYSTEM_CLOCK
+from upshot.contract.base.words import clean, duration
+from upshot.contract.codec import encode
+from upshot.contract.effects import EffectEntry
+from upshot.contract.protocols import Journal
+from upshot.effects.settling import SHORT_ID_CHARS, find_effect, needs_ledger, settle
+from upshot.errors import Misuse
+from upshot.journal.opening import open_journal
+
+_HEADING = ("id", "state", "effect", "run", "call", "started (UTC)", "settled")
+# The first of the columns that go below the others where there is no room.
+_PLACE = 3
+_MAX_CHARS = 60
+
+
+async def list_effects(
+    terminal: Terminal,
+    *,
+    journal: str,
+    unknown: bool,
+    tool: str,
+    key: str,
+    wanted: str,
+    limit: int,
+    as_json: bool,
+) -> int:
+    """Print the effects of a journal: the unknown ones first, each group newest first."""
+    async with open_journal(existing_journal(journal), create=False) as log:
+        found = await needs_ledger(log).effects(
+            state="unknown" if unknown else None,
+            tool=tool,
+            key=key,
+            run_id=await _run_id(log, wanted),
+            # One more shows whether there are more.
+            limit=limit + 1 if limit else None,
+        )
+    shown = found[:limit] if limit else found
+    if as_json:
+        terminal.put_json(encode(list(shown)))
+        return 0
+    if not shown:
+        terminal.tell("no effect is unknown" if unknown else "there are no such effects")
+        return 0
+    terminal.say_rows(_rows(shown, SYSTEM_CLOCK.now(), terminal.free_width))
+    if len(found) > len(shown):
+        terminal.tell(f"there are more: --limit shows more than {limit}")
+    if shown[0].state == "unknown":
+        terminal.tell("Settle what may have happened, once you have looked:")
+        words = ("effects", "settle", _short(shown[0]), "--applied")
+        terminal.hint(command_line(*words, journal=journal))
+    return 0
+
+
+async def settle_effect(
+    terminal: Terminal,
+    *,
+    wanted: str,
+    journal: str,
+    applied: bool,
+    none: bool,
+    by: str,
+    note: str,
+    as_json: bool,
+) -> int:
+    """Settle an unknown effect, and print it as it stands; exits with 1 if another answer counts.
+
+    Raises:
+        Misuse: There is no such unknown effect, or it is not said whether it was made.
+    """
+    if applied == none:
+        raise Misuse("say whether the effect was made: give one of --applied and --none")
+    async with open_journal(existing_journal(journal), create=False) as log:
+        ledger = needs_ledger(log)
+        entry = await find_effect(ledger, wanted)
+        by = by or user_name()
+        known = await settle(ledger, entry.id, applied=applied, by=by, note=note)
+    if as_json:
+        terminal.put_json(encode(known))
+    else:
+        terminal.say(clean(f"{known} was settled as {known.state}{_settled(known)}"))
+    is_so = (known.state == "applied") == applied
+    if not is_so:
+        terminal.tell("the first answer counts: yours was not taken")
+    return 0 if is_so else 1
+
+
+async def _run_id(log: Journal, wanted: str) -> str:
+    """The run that is meant, which may have been removed since."""
+    if not wanted or await needs_ledger(log).effects(run_id=wanted, limit=1):
+        return wanted
+    return await find_run(log, wanted)
+
+
+def _rows(entries: Sequence[EffectEntry], now: datetime, width: int | None) -> Iterator[Text]:
+    """A line for each effect; where that is wider than *width*, its place and end below it."""
+    cells = [_cells(entry, now) for entry in entries]
+    lines = [*plain_table([_HEADING, *cells])]
+    is_wide = width is not None and max(line.cell_len for line in lines) > width
+    if is_wide:
+        lines = [*plain_table([row[:_PLACE] for row in (_HEADING, *cells)])]
+    yield lines[0]
+    for entry, row, line in zip(entries, cells, lines[1:], strict=True):
+        if entry.state == "unknown":
+            line.stylize(UNKNOWN_STYLE)
+        yield line
+        if is_wide:
+            below = ", ".join(filter(None, row[_PLACE:]))
+            yield Text(f"  {fit(below, max(1, (width or 0) - 2)).rstrip()}", no_wrap=True)
+
+
+def _cells(entry: EffectEntry, now: datetime) -> tuple[str, ...]:
+    started = entry.started_at
+    return (
+        _short(entry),
+        _state(entry, now),
+        _cut(str(entry)),
+        clean(entry.run_id),
+        clean(entry.call_id),
+        "" if started is None else f"{started:%Y-%m-%d %H:%M}",
+        _cut(_settled(entry).strip()),
+    )
+
+
+def _state(entry: EffectEntry, now: datetime) -> str:
+    """Its state; of an unknown one also since when that is so."""
+    since = entry.ended_at or entry.started_at
+    if entry.state != "unknown" or since is None:
+        return entry.state
+    return f"unknown for {duration((now - since).total_seconds())}"
+
+
+def _settled(entry: EffectEntry) -> str:
+    known = entry.settled
+    if known is None:
+        return ""
+    return f" by {known.by or 'nobody named'}{f': {known.note}' if known.note else ''}"
+
+
+def _cut(text: str) -> str:
+    text = clean(text)
+    return text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 3]}..."
+
+
+def _short(entry: EffectEntry) -> str:
+    return entry.id[:SHORT_ID_CHARS]

@@ -1,0 +1,150 @@
+"""The effects of a journal are listed, the unknown ones first, and settled by key or id."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Command
+from upshot import Agent, Request, ScriptedModel, ToolCall, open_journal, run, tool
+
+JOURNAL = ("--journal", "runs.db")
+
+
+@tool(effect="write", once="order_id", may_differ="cents")
+async def refund(order_id: str, cents: int = 1) -> str:
+    """Refund an order."""
+    if order_id != "1":
+        raise TimeoutError("the bank did not answer")
+    return "re_1"
+
+
+@tool(effect="write", once="order_id")
+async def ship(order_id: str) -> str:
+    """Ship an order."""
+    raise TimeoutError("the warehouse did not answer")
+
+
+@pytest.fixture
+def made(tmp_path: Path, command: Command) -> Command:
+    """A journal with one effect that was made, and three of which nobody knows."""
+
+    async def make() -> None:
+        async with open_journal("runs.db") as journal:
+            for name, order in (("refund", "1"), ("refund", "7"), ("refund", "8"), ("ship", "8")):
+                script = [ToolCall(f"c-{name}-{order}", name, {"order_id": order}), "Done."]
+                agent = Agent("desk", model=ScriptedModel(script), tools=[refund, ship])
+                await run(agent, Request("Go.", run_id=f"run-{name}-{order}"), journal=journal)
+
+    asyncio.run(make())
+    return command
+
+
+def listed(made: Command, *options: str) -> list[dict[str, Any]]:
+    code, out, err = made("effects", *JOURNAL, "--json", *options)
+    assert code == 0, err
+    return json.loads(out)
+
+
+def names(entries: list[dict[str, Any]]) -> list[str]:
+    return [f"{one['name']} {json.loads(one['key'])['order_id']}" for one in entries]
+
+
+def test_the_unknown_ones_come_first_with_their_age(
+    made: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    code, out, err = made("effects", *JOURNAL)
+    heading, *rows = out.splitlines()
+    assert code == 0
+    assert " ".join(heading.split()) == "id state effect run call started (UTC) settled"
+    assert ["unknown for" in row for row in rows] == [True, True, True, False]
+    assert 'refund {"order_id":"1"} run-refund-1 c-refund-1' in rows[-1]
+    first = listed(made)[0]["id"][:8]
+    assert rows[0].startswith(first)
+    assert f"upshot effects settle {first} --applied --journal runs.db" in err
+
+
+def test_a_narrow_terminal_has_two_lines_for_each(
+    made: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    heading, *rows = made("effects", *JOURNAL)[1].splitlines()
+    assert heading.split() == ["id", "state", "effect"]
+    assert rows[-2].split()[1:] == ["applied", "refund", '{"order_id":"1"}']
+    assert rows[-1].startswith("  run-refund-1, c-refund-1, 20")
+    assert len(rows) == 8
+
+
+def test_filters(made: Command) -> None:
+    assert names(listed(made)) == ["ship 8", "refund 8", "refund 7", "refund 1"]
+    assert names(listed(made, "--unknown")) == ["ship 8", "refund 8", "refund 7"]
+    assert names(listed(made, "--tool", "ship")) == ["ship 8"]
+    assert names(listed(made, "--key", "8")) == ["ship 8", "refund 8"]
+    assert names(listed(made, "--key", '{"order_id":"7"}')) == ["refund 7"]
+    assert names(listed(made, "--run", "refund-7")) == ["refund 7"]
+    assert names(listed(made, "--run", "last")) == ["ship 8"]
+    assert names(listed(made, "--limit", "1")) == ["ship 8"]
+    assert names(listed(made, "--limit", "0")) == names(listed(made))
+
+
+def test_a_limit_says_that_there_are_more(made: Command) -> None:
+    assert "there are more" in made("effects", *JOURNAL, "--limit", "2")[2]
+    assert "there are more" not in made("effects", *JOURNAL, "--limit", "4")[2]
+
+
+@pytest.mark.parametrize("wanted", ["7", '{"order_id":"7"}', "id", "short id"])
+def test_settled_by_key_or_id(made: Command, wanted: str) -> None:
+    (entry,) = listed(made, "--key", "7")
+    named = {"id": entry["id"], "short id": entry["id"][:8]}.get(wanted, wanted)
+    note = ("--note", "re_7 at the bank")
+    code, out, _ = made("effects", "settle", named, "--applied", "--by", "ann", *note, *JOURNAL)
+    assert code == 0
+    assert out == 'refund {"order_id":"7"} was settled as applied by ann: re_7 at the bank\n'
+    (known,) = listed(made, "--key", "7")
+    assert known["state"] == "applied"
+    assert (known["settled"]["by"], known["settled"]["note"]) == ("ann", "re_7 at the bank")
+    assert "by ann: re_7 at the bank" in made("effects", *JOURNAL, "--key", "7")[1]
+
+
+def test_the_first_answer_counts(made: Command) -> None:
+    assert made("effects", "settle", "7", "--none", "--by", "ann", *JOURNAL)[0] == 0
+    code, out, err = made("effects", "settle", "7", "--applied", "--by", "sue", *JOURNAL)
+    assert (code, out) == (1, 'refund {"order_id":"7"} was settled as none by ann\n')
+    assert "the first answer counts" in err
+
+
+def test_settled_by_the_user_unless_another_one_is_named(
+    made: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOGNAME", "kim")
+    _, out, _ = made("effects", "settle", "7", "--none", "--json", *JOURNAL)
+    assert json.loads(out)["settled"]["by"] == "kim"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("7",), "give one of --applied and --none"),
+        (("7", "--applied", "--none"), "give one of --applied and --none"),
+        (("9", "--applied"), "the journal has no unknown effect '9'"),
+        (("", "--applied"), "the journal has no unknown effect ''"),
+        (("8", "--applied"), "several effects are named '8'"),
+        (("1", "--applied"), "its call says applied; only an unknown one can"),
+    ],
+)
+def test_mistakes_are_one_sentence(made: Command, arguments: tuple[str, ...], said: str) -> None:
+    code, out, err = made("effects", "settle", *arguments, *JOURNAL)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert len(err.splitlines()) == 1
+    assert len(listed(made, "--unknown")) == 3
+
+
+def test_nothing_to_list(made: Command) -> None:
+    assert made("effects", "--tool", "mail", *JOURNAL)[2] == "there are no such effects\n"
+    assert made("effects", "--tool", "mail", "--unknown", *JOURNAL)[2] == "no effect is unknown\n"
