@@ -365,7 +365,7 @@ def test_every_option_of_a_run_can_be_submitted_or_says_where_to_give_it() -> No
             check_data({name: None})
     for name in AppOptions.__optional_keys__:
         with pytest.raises(Misuse, match=f"{name} must be"):
-            App([speaker()], **{name: 5})  # type: ignore[arg-type]
+            App([speaker()], **{name: -1})  # type: ignore[arg-type]
 
 
 async def test_a_run_has_the_quotas_of_its_app_and_those_it_was_submitted_with(

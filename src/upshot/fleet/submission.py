@@ -51,6 +51,7 @@ class AppOptions(TypedDict, total=False):
         on_pre_tool_use: Asked about each tool call with valid arguments.
         prices: What models cost, before the public table.
         tools: Where names in ``Agent.tools`` are found.
+        write_grace_s: Seconds that a call which writes may go on after its run was asked to stop.
     """
 
     approve: Approver | None
@@ -63,6 +64,7 @@ class AppOptions(TypedDict, total=False):
     on_pre_tool_use: PreToolHook | None
     prices: Prices | Mapping[str, Price] | None
     tools: Iterable[ToolItem]
+    write_grace_s: float
 
 
 class SubmitOptions(TypedDict, total=False):
