@@ -7,6 +7,8 @@ import inspect
 import os
 import threading
 from collections.abc import AsyncGenerator
+from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from upshot import (
     AlreadyDone,
     Conflict,
     EffectUnknown,
+    InProgress,
     Ledger,
     Misuse,
     NotDone,
@@ -208,3 +211,100 @@ async def test_an_open_journal_is_used_in_its_loop():
 def test_an_open_journal_needs_its_loop():
     with pytest.raises(Misuse, match="event loop"):
         Ledger(object())  # type: ignore[arg-type]
+
+
+async def test_a_repetition_is_no_loop(ledger: Ledger):
+    once = ledger.once("order_id")(pay)
+    assert [once("7") for _ in range(8)] == [{"paid": "7"}] * 8 and made == ["7"]
+
+
+async def test_a_key_is_free_after_its_time_in_the_same_process_too(ledger: Ledger):
+    once = ledger.once("order_id", keep=timedelta(microseconds=1))(pay)
+    for _ in range(3):
+        once("7")
+    assert made == ["7"] * 3
+
+
+async def test_a_call_waits_no_longer_than_it_wants(ledger: Ledger):
+    begun, go = threading.Event(), threading.Event()
+
+    def wait(order_id: str) -> str:
+        begun.set()
+        go.wait(30)
+        return order_id
+
+    once = ledger.once("order_id", wait_s=0.01)(wait)
+    first = asyncio.create_task(asyncio.to_thread(once, "7"))
+    await asyncio.to_thread(begun.wait, 30)
+    try:
+        with pytest.raises(InProgress):
+            await asyncio.to_thread(once, "7")
+    finally:
+        go.set()
+    assert await first == "7"
+
+
+async def test_a_function_may_call_itself(ledger: Ledger):
+    def count(down: int, to: int) -> int:
+        return once(down - 1, to) + 1 if down > to else 0
+
+    once = ledger.once("down", wait_s=0.01)(count)
+    assert once(3, 0) == 3
+
+    def again(order_id: str) -> str:
+        return same(order_id)
+
+    same = ledger.once("order_id", wait_s=0.01)(again)
+    with pytest.raises(InProgress):
+        same("7")
+
+
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_caller_that_is_cancelled_leaves_nothing_under_way(ledger: Ledger, turns: int):
+    once = ledger.once("order_id", wait_s=30)(pay_async)
+    task = asyncio.create_task(once("7"))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    with suppress(EffectUnknown):
+        assert await once("7") == {"paid": "7"}
+    assert made == ["7"]
+
+
+async def test_a_cancel_that_comes_with_the_end_does_not_undo_it(ledger: Ledger):
+    async def pay_last(order_id: str) -> str:
+        made.append(order_id)
+        asyncio.get_running_loop().call_soon(task.cancel)
+        return order_id
+
+    once = ledger.once("order_id")(pay_last)
+    task = asyncio.create_task(once("7"))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await once("7") == "7" and made == ["7"]
+
+
+async def test_a_codec_that_fails_leaves_the_effect_made(ledger: Ledger):
+    class Broken:
+        def encode(self, value: Any) -> Any:
+            raise ValueError("no code")
+
+        def decode(self, value: Any) -> Any:
+            return value
+
+    once = ledger.once("order_id", codec=Broken())(pay)
+    with pytest.raises(ValueError, match="no code"):
+        once("7")
+    with pytest.raises(AlreadyDone):
+        once("7")
+    assert made == ["7"]
+
+
+async def test_an_open_journal_and_a_plain_function_need_a_thread():
+    async with open_journal("memory:") as journal:
+        once = Ledger(journal).once("order_id")(pay)
+        with pytest.raises(Misuse, match="plain function"):
+            once("7")
+        assert await asyncio.to_thread(once, "7") == {"paid": "7"}

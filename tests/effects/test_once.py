@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,44 @@ async def test_a_run_without_a_journal_makes_it_once_and_says_so():
     result = await run(clerk({}, {"note": "again"}), "go")
     assert made == ["7"]
     assert [one.code for one in result.warnings] == ["no_ledger"]
+
+
+@PLACES
+async def test_a_call_out_of_the_body_that_makes_the_same_does_not_wait_for_it(
+    kind: str, tmp_path: Path
+):
+    found: list[Any] = []
+
+    @tool(effect="write", once="order_id")
+    async def refund(order_id: str) -> str:
+        """Refund an order through another agent, which asks for the same."""
+        made.append(order_id)
+        found.extend(await outcomes(journal, {}, tools=[refund]))
+        return "made"
+
+    async with open_journal(place(kind, tmp_path)) as journal:
+        (outer,) = await outcomes(journal, {}, tools=[refund])
+        assert outer.effect == "applied" and made == ["7"]
+        assert [one.code for one in found] == ["in_progress"]
+
+
+@PLACES
+@pytest.mark.parametrize("how", ["redacted", "removed"])
+async def test_a_key_outlives_the_words_of_its_run(kind: str, how: str, tmp_path: Path):
+    async with open_journal(place(kind, tmp_path)) as journal:
+        first = await run(clerk({}), "go", journal=journal, conversation="a")
+        if how == "redacted":
+            await journal.redact(conversation="a")
+        else:
+            await journal.remove_runs([first.run_id])
+        (second,) = await outcomes(journal, {})
+        assert second.repeats is not None and not isinstance(second, ToolDenied)
+        assert made == ["7"]
+
+
+@PLACES
+async def test_a_key_is_free_after_its_time_in_the_same_run(kind: str, tmp_path: Path):
+    short = refund.but(keep=timedelta(microseconds=1))
+    async with open_journal(place(kind, tmp_path)) as journal:
+        await outcomes(journal, {}, {}, tools=[short])
+        assert made == ["7", "7"]

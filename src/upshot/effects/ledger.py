@@ -8,9 +8,9 @@ import inspect
 import os
 import secrets
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from concurrent import futures
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -77,6 +77,28 @@ class _Ticket:
     verify: VerifyHook | None = None
     started: futures.Future[ToolContext] = field(default_factory=futures.Future[ToolContext])
     ended: futures.Future[JsonObject] = field(default_factory=futures.Future[JsonObject])
+
+    @contextmanager
+    def given_up(self) -> Generator[None]:
+        """Settle the call as not made where its caller is stopped before it may run."""
+        try:
+            yield
+        except BaseException:
+            self.ended.set_exception(NotDone("its caller was stopped before it ran"))
+            raise
+
+    @contextmanager
+    def kept(self, value: object, codec: Codec | None) -> Generator[None]:
+        """Settle the call as made; what the codec raises is raised once that is safe."""
+        try:
+            kept = _encoded(value, codec)
+        except BaseException:
+            self.ended.set_result({_LOST: type(value).__name__})
+            with suppress(Exception):
+                yield
+            raise
+        self.ended.set_result(kept)
+        yield
 
 
 @dataclass(eq=False)
@@ -177,13 +199,12 @@ class Ledger:
         self._place = journal
         self._loop: asyncio.AbstractEventLoop | None = None
         if not isinstance(journal, str | os.PathLike):
-            try:
-                self._loop = asyncio.get_running_loop()
-            except RuntimeError:
+            self._loop = _running_loop()
+            if self._loop is None:
                 raise Misuse(
                     "an open journal belongs to its event loop: make the Ledger there, or give "
                     "the place of the journal"
-                ) from None
+                )
         self._home: _Home | None = None
         self._lock = threading.Lock()
 
@@ -318,7 +339,8 @@ class Ledger:
         """
         home, ticket = self._at_home(), _Ticket(verify)
         outcome = home.submit(home.dispatch(_keyed_tool(), {_KEY: key}, ticket))
-        await asyncio.wrap_future(_first_of(ticket.started, outcome))
+        with ticket.given_up():
+            await asyncio.wrap_future(_first_of(ticket.started, outcome))
         if not ticket.started.done():
             settled = await asyncio.wrap_future(outcome)
             output = _output_of(settled, None)
@@ -331,7 +353,7 @@ class Ledger:
             await asyncio.shield(asyncio.wrap_future(outcome))
             raise
         block.end(ticket, None)
-        await asyncio.wrap_future(outcome)
+        await asyncio.shield(asyncio.wrap_future(outcome))
 
     # -- the ledger
 
@@ -376,8 +398,14 @@ class Ledger:
         self, tool: Tool, arguments: JsonObject, body: Callable[[], object], codec: Codec | None
     ) -> object:
         home, ticket = self._at_home(), _Ticket()
+        if _running_loop() is home.loop:
+            raise Misuse(
+                f"{tool.name} is a plain function, and would stop the event loop of the open "
+                "journal for ever: make it async, call it in a thread, or give the Ledger a place"
+            )
         outcome = home.submit(home.dispatch(tool, arguments, ticket))
-        _first_of(ticket.started, outcome).result()
+        with ticket.given_up():
+            _first_of(ticket.started, outcome).result()
         if not ticket.started.done():
             return _output_of(outcome.result(), codec)
         try:
@@ -386,8 +414,8 @@ class Ledger:
             ticket.ended.set_exception(_raised(error))
             outcome.result()
             raise
-        ticket.ended.set_result(_encoded(value, codec))
-        outcome.result()
+        with ticket.kept(value, codec):
+            outcome.result()
         return value
 
     async def _run_async(
@@ -399,7 +427,8 @@ class Ledger:
     ) -> object:
         home, ticket = self._at_home(), _Ticket()
         outcome = home.submit(home.dispatch(tool, arguments, ticket))
-        await asyncio.wrap_future(_first_of(ticket.started, outcome))
+        with ticket.given_up():
+            await asyncio.wrap_future(_first_of(ticket.started, outcome))
         if not ticket.started.done():
             return _output_of(await asyncio.wrap_future(outcome), codec)
         try:
@@ -409,8 +438,8 @@ class Ledger:
             # Waited for also by a task that is cancelled: the ledger knows what happened.
             await asyncio.shield(asyncio.wrap_future(outcome))
             raise
-        ticket.ended.set_result(_encoded(value, codec))
-        await asyncio.wrap_future(outcome)
+        with ticket.kept(value, codec):
+            await asyncio.shield(asyncio.wrap_future(outcome))
         return value
 
 
@@ -485,7 +514,7 @@ def _tool_of(
         effect="write",
         error_key=None,
     )
-    return made.but(once=once, claim_wait_s=wait_s)
+    return made.but(once=once, repeatable=True, claim_wait_s=wait_s)
 
 
 @functools.cache
@@ -499,7 +528,7 @@ def _keyed_tool() -> Tool:
         effect="write",
         error_key=None,
     )
-    return made.but(once=_text_key, verify=_verify_block)
+    return made.but(once=_text_key, repeatable=True, verify=_verify_block)
 
 
 def _text_key(arguments: JsonObject) -> str:
@@ -532,6 +561,12 @@ def _as_json(arguments: dict[str, Any], named: tuple[str, ...]) -> JsonObject:
                 "a number"
             )
     return kept
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    with suppress(RuntimeError):
+        return asyncio.get_running_loop()
+    return None
 
 
 # -- what a call gives

@@ -344,6 +344,7 @@ class CallState:
         attempts: How often the body was started.
         started_at: When it was started first.
         run_started: The same on the monotonic clock.
+        within: The call in whose body it was asked for, None for none.
         opened: When the call came in, on the monotonic clock.
         paused_s: Seconds for which the user was asked.
         place: Which gate of the pipeline is next.
@@ -409,6 +410,7 @@ class CallState:
     attempts: int = 0
     started_at: datetime | None = None
     run_started: float | None = None
+    within: CallState | None = None
     paused_s: float = 0.0
     place: int = 0
     noted: tuple[GateVerdict, ...] = ()

@@ -123,10 +123,15 @@ class EqualCalls:
     An equal call in the same reply, or one that comes while the first still runs, is the same
     call: it gets the outcome of the first. A call whose effect is unknown is not made again until
     that is settled, however long the run lives. Nor is one whose tool declares an identity, once
-    its effect was made.
+    its effect was made; where there is a ledger, that knows it.
+
+    Args:
+        before: Those of the turn before, None for none.
+        in_ledger: Whether a ledger keeps the calls that have an identity.
     """
 
-    def __init__(self, before: EqualCalls | None = None) -> None:
+    def __init__(self, before: EqualCalls | None = None, *, in_ledger: bool = False) -> None:
+        self._in_ledger = in_ledger if before is None else before._in_ledger
         self._firsts: dict[str, CallState] = {}
         self._made: dict[str, CallState] = {} if before is None else before._made
         self._unknown: dict[str, ToolRecord] = {} if before is None else before._unknown
@@ -151,7 +156,12 @@ class EqualCalls:
         first = self._firsts.get(call.identity)
         if first is not None and first is not call:
             is_over = first.record is not None or first.pending is not None
-            if not is_over or (first.reply == call.reply and _is_equal(first, call)):
+            if first.reply == call.reply:
+                stands = not is_over or _is_equal(first, call)
+            else:
+                # The ledger waits for what is under way, no longer than the tool wants.
+                stands = not is_over and not (self._in_ledger and call.claim is not None)
+            if stands:
                 return first
         self._firsts[call.identity] = call
         return None
@@ -169,7 +179,7 @@ class EqualCalls:
             return
         if is_unknown(outcome) and not outcome.retryable:
             self._unknown[call.identity] = record
-        elif call.claim is not None and outcome.effect is Effect.APPLIED:
+        elif not self._in_ledger and call.claim is not None and outcome.effect is Effect.APPLIED:
             self._made[call.identity] = call
         self._firsts.setdefault(call.identity, call)
         call.wake()

@@ -73,6 +73,7 @@ from upshot.tools.gates.standard_gates import (
 )
 from upshot.tools.provenance.call_judge import CallJudge, Said, said_of
 from upshot.tools.rate_limiter import ActiveTime
+from upshot.tools.repetition import EqualCalls
 from upshot.tools.toolbox_state import Barrier, Emit, JournalLog, Offered, ToolboxState
 
 
@@ -343,6 +344,7 @@ class Toolbox:
         self.records, self.known_outcomes = [], get("known_outcomes")
         self._scope: ReplayScope = get("replay_scope", "turn")
         self._batches = set[Batch]()
+        ledger = ledger_of(get("ledger", journal))
         self._state = ToolboxState(
             identity=whose,
             parent_run_id=get("parent_run_id", ""),
@@ -369,7 +371,7 @@ class Toolbox:
             dependencies=get("dependencies"),
             parallel=get("parallel", True),
             earlier_may_work=get("earlier_may_work", False),
-            ledger=ledger_of(get("ledger", journal)),
+            ledger=ledger,
             turn=TurnState(
                 clock,
                 get("budget") or _DEFAULT_BUDGET,
@@ -378,6 +380,7 @@ class Toolbox:
                 in_run=identity is not None,
                 spent_elsewhere=get("spent"),
                 call_judge=judging and _judge_of(judging, options, masks, clock, whose),
+                equal_calls=EqualCalls(in_ledger=ledger is not None),
             ),
         )
         self._state.turn.recheck = partial(recheck, self._state)

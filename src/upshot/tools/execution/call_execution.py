@@ -136,6 +136,7 @@ async def _run_once(state: ToolboxState, call: CallState) -> ToolOutcome:
         # Not started at all, so that the effect is none: of a body that is cut off it is unknown.
         ending: BodyEnd = Stopped(cancelled=False, started=False)
     else:
+        call.within = running_call.get()
         outer = running_call.set(call)
         try:
             ending = await _execute(state, call, timeout_s, deadline)

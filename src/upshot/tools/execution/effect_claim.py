@@ -8,7 +8,7 @@ import math
 from upshot.contract.base.checks import kind_of
 from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode
 from upshot.contract.effects import EffectEntry, id_without_key
-from upshot.contract.events import ToolStarted
+from upshot.contract.events import REDACTED, ToolStarted
 from upshot.contract.tool_calls import (
     Settlement,
     ToolFailure,
@@ -16,7 +16,7 @@ from upshot.contract.tool_calls import (
     ToolRecord,
     ToolTimeout,
 )
-from upshot.tools.call_state import CallState
+from upshot.tools.call_state import CallState, running_call
 from upshot.tools.definition.body import is_async
 from upshot.tools.definition.tool_error import named
 from upshot.tools.definition.tool_options import UnknownEffect
@@ -47,7 +47,8 @@ async def refused_by_ledger(
     entry = ledger.refused_claim(state.identity.run_id, call.call_id)
     until = state.clock.monotonic() + _wait_s(call)
     while entry is not None:
-        if entry.others != claim.others:
+        # What was redacted cannot be compared; that it is the same key still counts.
+        if entry.others not in (claim.others, REDACTED):
             return denied_as_conflict(claim, entry.others, entry.ref)
         if entry.state == "applied":
             return await _repeat(state, call, entry)
@@ -57,7 +58,7 @@ async def refused_by_ledger(
                 return _denied_as_unknown(entry)
         elif entry.state == "begun":
             left_s = until - state.clock.monotonic()
-            if left_s <= 0:
+            if left_s <= 0 or _is_within(entry):
                 return _in_progress(call, entry)
             await ledger.wait_for_effect(entry, timeout_s=left_s)
         entry = await ledger.claim_effect(started)
@@ -69,6 +70,14 @@ def _wait_s(call: CallState) -> float:
     found = [tool.claim_wait_s, tool.timeout_s, call.turn.budget.tool_timeout_s]
     own = next((one for one in found if one is not None), math.inf)
     return own if left is None else max(0.0, min(own, left))
+
+
+def _is_within(entry: EffectEntry) -> bool:
+    """Whether the call of an entry waits for the present one, in whose body this is asked for."""
+    outer = running_call.get()
+    while outer is not None and not entry.is_of(outer.run_id, outer.call_id):
+        outer = outer.within
+    return outer is not None
 
 
 async def _repeat(state: ToolboxState, call: CallState, entry: EffectEntry) -> Denial | Repeat:
