@@ -8,6 +8,7 @@ journal and returns; whoever takes it up works on it. The parts:
 - ``restate`` has Restate drive the runs of an App, on as many machines as there are services.
 - ``worker`` has ``Worker``, which takes up many due runs at once until it is told to end,
   and counts the deaths of the runs at which it dies.
+- ``verifier`` has a worker ask the ``verify`` of tools again about effects that are unknown.
 - ``submission`` makes of a request and its options what a journal can keep, and reads it back.
 
 The life of a submitted run: ``submit`` puts it into the list of runs as queued, under an id that

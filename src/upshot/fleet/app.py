@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack
 from datetime import datetime
 from inspect import signature
@@ -17,7 +25,9 @@ from upshot.contract.base.enums import ErrorCode, Origin, Status
 from upshot.contract.base.structs import Json
 from upshot.contract.codec import encode
 from upshot.contract.conversation import Conversation
+from upshot.contract.effects import EffectEntry
 from upshot.contract.error import RunWarning
+from upshot.contract.events import ToolSettled, ToolStarted
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import AnyAnswer, Outdated, Taken
@@ -63,6 +73,9 @@ from upshot.runs.plan import (
     check_run_id,
     to_request,
 )
+from upshot.runs.redaction import lift_secrets
+from upshot.state.stored_events import seeds_of, states
+from upshot.tools.definition.tool import Tool
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -580,6 +593,32 @@ class App:
         own = () if agent is None else (agent.tools or ())
         return (*own, *self._options.get("tools", ()))
 
+    def each_tool(self, agent_id: str) -> Iterator[Tool[..., Any]]:
+        """The tools among what runs of an agent are given, those of tool sets too."""
+        return _tools_in(self.tools_of(agent_id))
+
+    async def call_of(self, entry: EffectEntry) -> tuple[ToolStarted | None, ToolSettled | None]:
+        """The start and the end of the call of an effect, as the log of its run has them.
+
+        The App's secrets are put back for their marks.
+
+        Raises:
+            JournalError: The log is damaged or cannot be read.
+        """
+        journal = await self.open()
+        started: ToolStarted | None = None
+        last = max(entry.started_seq, entry.settled_seq)
+        read = lift_secrets(self._secrets, hides_others=False)
+        logged = journal.events(entry.run_id)
+        async for event, _ in states(logged, read=read, seeds=seeds_of(journal)):
+            if isinstance(event, ToolStarted) and event.call_id == entry.call_id:
+                started = event
+            if event.seq >= last:
+                if isinstance(event, ToolSettled) and event.call_id == entry.call_id:
+                    return started, event
+                break
+        return started, None
+
     def has_deciders(self, agent_id: str) -> bool:
         """Whether what an agent says may still be discarded or revised until its run ends."""
         agent = self.agents.get(agent_id)
@@ -735,6 +774,14 @@ class App:
         if new is None or new.version == self.version:
             return ""
         return f"it began with version {new.version}"
+
+
+def _tools_in(items: Iterable[object]) -> Iterator[Tool[..., Any]]:
+    for item in items:
+        if isinstance(item, Tool):
+            yield cast("Tool[..., Any]", item)
+        elif isinstance(item, Iterable) and not isinstance(item, str):
+            yield from _tools_in(cast("Iterable[object]", item))
 
 
 def _listed(agents: object) -> tuple[Agent[Any], ...]:

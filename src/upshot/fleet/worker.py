@@ -28,6 +28,7 @@ from upshot.entry.resume import read_begun
 from upshot.entry.session_setup import begin_to_end, go_on, run_child
 from upshot.errors import JournalError, Misuse
 from upshot.fleet.app import App
+from upshot.fleet.verifier import Verifier
 from upshot.journal.event_codec import logger
 from upshot.journal.lease_holder import LeaseHolder, RunHeld
 from upshot.journal.shared import DueRun, JournalAway, SharedValues, needs_shared
@@ -149,6 +150,7 @@ class Worker:
         """Take up runs of a journal while it can be reached."""
         with needs_shared(journal).watch(DUE) as watch:
             listening = asyncio.create_task(self._listen(watch))
+            verifying = asyncio.create_task(Verifier(self._app).work())
             try:
                 while not self._is_stopping:
                     self._wake.clear()
@@ -160,6 +162,7 @@ class Worker:
                     await self._wake.wait()
             finally:
                 listening.cancel()
+                verifying.cancel()
                 is_clean = await self.drain()
         return is_clean
 

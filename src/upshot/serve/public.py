@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Container, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, cast
 
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.events import (
@@ -20,7 +20,6 @@ from upshot.entry.run_handle import RunHandle
 from upshot.fleet.app import App
 from upshot.serve.permissions import Need
 from upshot.serve.users import Missing, User
-from upshot.tools.definition.tool import Tool
 
 if TYPE_CHECKING:
     from upshot.serve.site import Site
@@ -142,22 +141,13 @@ async def _view_of(app: App, event: Event, stream: Stream) -> _View:
     runs = await journal.runs(run_id=event.run_id)
     agent_id = runs[0].agent_id if runs else ""
     # Who is asked about a call sees what becomes of it.
-    found = _tools_in(app.tools_of(agent_id))
+    found = app.each_tool(agent_id)
     tools = [tool for tool in found if tool.public or tool.ask == "user"]
     return _View(
         {tool.name: tool.public_name or tool.name for tool in tools},
         {tool.name: tool.public for tool in tools if not isinstance(tool.public, bool)},
         stream == "checked" and app.has_deciders(agent_id),
     )
-
-
-def _tools_in(items: Iterable[object]) -> Iterable[Tool[..., Any]]:
-    """The tools among what an agent is given, those of tool sets too."""
-    for item in items:
-        if isinstance(item, Tool):
-            yield cast("Tool[..., Any]", item)
-        elif isinstance(item, Iterable) and not isinstance(item, str):
-            yield from _tools_in(cast("Iterable[object]", item))
 
 
 def _chosen(choose: Callable[[JsonObject], JsonObject], event: ToolStarted) -> Json:

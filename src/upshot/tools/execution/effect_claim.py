@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 
 from upshot.contract.base.checks import kind_of
 from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode
+from upshot.contract.base.structs import JsonObject
 from upshot.contract.effects import EffectEntry, id_without_key
 from upshot.contract.events import REDACTED, ToolStarted
 from upshot.contract.tool_calls import (
@@ -18,9 +20,17 @@ from upshot.contract.tool_calls import (
 )
 from upshot.tools.call_state import CallState, running_call
 from upshot.tools.definition.body import is_async
+from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_error import named
 from upshot.tools.definition.tool_options import UnknownEffect
-from upshot.tools.execution.executor import BodyEnd, BodyValue, Raised, run_body
+from upshot.tools.execution.executor import (
+    WORKERS,
+    BodyEnd,
+    BodyValue,
+    Raised,
+    Workers,
+    run_body,
+)
 from upshot.tools.gates.pipeline import Denial, Repeat
 from upshot.tools.gates.standard_gates import denied_as_conflict
 from upshot.tools.repetition import CANCELLED, INTERRUPTED, repeated_output
@@ -129,7 +139,9 @@ async def settlement_of(
         if entry is not None and entry.settled is not None:
             return entry.settled
     run_id, key = state.identity.run_id, call.idempotency_key
-    effect = await ask_verify(state, call, _question_of(call, call.call_id, run_id, key, outcome))
+    tool, arguments = call.known_tool, call.arguments or {}
+    asked = question_of(tool, arguments, call.call_id, run_id, key=key, outcome=outcome)
+    effect = await ask_verify(state, call, asked)
     return None if effect is None else _found_by_verify(state, effect)
 
 
@@ -140,7 +152,8 @@ async def recheck(state: ToolboxState, call: CallState, record: ToolRecord) -> S
     if entry is not None:
         return entry.settled or await _settle(state, call, entry)
     key, outcome = record.idempotency_key, record.outcome
-    asked = _question_of(call, record.call_id, record.run_id, key, outcome)
+    tool, arguments = call.known_tool, call.arguments or {}
+    asked = question_of(tool, arguments, record.call_id, record.run_id, key=key, outcome=outcome)
     effect = await ask_verify(state, call, asked)
     return None if effect is None else _found_by_verify(state, effect)
 
@@ -151,7 +164,8 @@ async def _settle(state: ToolboxState, call: CallState, entry: EffectEntry) -> S
     if ledger is None or call.known_tool.verify is None:
         return None
     outcome = await ledger.effect_outcome(entry)
-    asked = _question_of(call, entry.call_id, entry.run_id, entry.idempotency_key, outcome)
+    tool, arguments, key = call.known_tool, call.arguments or {}, entry.idempotency_key
+    asked = question_of(tool, arguments, entry.call_id, entry.run_id, key=key, outcome=outcome)
     effect = await ask_verify(state, call, asked)
     if effect is None:
         return None
@@ -162,29 +176,57 @@ def _found_by_verify(state: ToolboxState, effect: Effect) -> Settlement:
     return Settlement(effect=effect, by="verify", at=state.clock.now())
 
 
-def _question_of(
-    call: CallState, call_id: str, run_id: str, key: str, outcome: ToolOutcome | None
+def question_of(
+    tool: Tool,
+    arguments: JsonObject,
+    call_id: str,
+    run_id: str,
+    *,
+    key: str,
+    outcome: ToolOutcome | None,
 ) -> UnknownEffect:
+    """What ``verify`` is asked about a call; *outcome* is None if it has none."""
     if not isinstance(outcome, ToolFailure | ToolTimeout):
         said = "The process ended while this call ran."
-        outcome = ToolFailure(call_id, call.tool_name, error=said, code=INTERRUPTED)
-    return UnknownEffect(call_id, call.known_tool.name, call.arguments or {}, run_id, key, outcome)
+        outcome = ToolFailure(call_id, tool.name, error=said, code=INTERRUPTED)
+    return UnknownEffect(call_id, tool.name, arguments, run_id, key, outcome)
 
 
 async def ask_verify(state: ToolboxState, call: CallState, asked: UnknownEffect) -> Effect | None:
     """Ask the tool's ``verify`` hook; returns applied, none, or None while it is unknown."""
-    tool = call.known_tool
-    if tool.verify is None:
-        return None
     left = call.turn.remaining_s()
     timeout_s = VERIFY_TIMEOUT_S if left is None else min(VERIFY_TIMEOUT_S, left)
     if asked.outcome.code == CANCELLED or timeout_s < _LEAST_TIMEOUT_S:
         timeout_s = _LEAST_TIMEOUT_S
+    return await found_out(
+        call.known_tool, asked, state.warn, timeout_s=timeout_s, workers=state.workers
+    )
+
+
+async def found_out(
+    tool: Tool,
+    asked: UnknownEffect,
+    warn: Callable[[str, str], None],
+    *,
+    timeout_s: float = VERIFY_TIMEOUT_S,
+    workers: Workers = WORKERS,
+) -> Effect | None:
+    """What a tool's ``verify`` hook says: applied, none, or None while it is unknown.
+
+    Args:
+        tool: The tool; one without a hook says nothing.
+        asked: What it is asked.
+        warn: Told the code and text of a warning, if the hook cannot be used.
+        timeout_s: How long it may take.
+        workers: The threads for a plain one.
+    """
+    if tool.verify is None:
+        return None
     ending = await run_body(
         functools.partial(tool.verify, asked),
         is_async=is_async(tool.verify),
         timeout_s=timeout_s,
-        workers=state.workers,
+        workers=workers,
         late=lambda: None,
         grace_s=_VERIFY_GRACE_S,
     )
@@ -196,7 +238,7 @@ async def ask_verify(state: ToolboxState, call: CallState, asked: UnknownEffect)
         case BodyValue(value=None | "unknown"):
             return None
         case _:
-            state.warn("verify_failed", f"verify of {tool.name} {_told(ending)}")
+            warn("verify_failed", f"verify of {tool.name} {_told(ending)}")
             return None
 
 
