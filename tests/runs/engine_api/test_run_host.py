@@ -415,7 +415,7 @@ async def test_a_model_can_be_asked_in_short(asked: Any) -> None:
 async def test_a_refusal_is_told_in_a_warning() -> None:
     reply = ModelResponse(refusal="I will not.", finish_reason="stop")
     result = await run(Agent("a", model=ScriptedModel([reply])), "?")
-    assert (result.content, result.status) == (None, "completed")
+    assert (result.content, result.status) == ("I will not.", "completed")
     assert [(one.code, one.message, one.origin) for one in result.warnings] == [
         ("refusal", "I will not.", "model")
     ]
