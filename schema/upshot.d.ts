@@ -2918,7 +2918,7 @@ export interface RunEffect {
    * @defaultValue `[]`
    */
   path?: string[];
-  /** Names the effect, whichever call makes it; null if the tool declares no identity. */
+  /** The id of the effect in the ledger; null if the tool declares no identity. */
   key?: string | null;
 }
 

@@ -73,6 +73,16 @@ async def test_a_second_run_gets_the_output_of_the_first(kind: str, tmp_path: Pa
 
 
 @PLACES
+async def test_the_result_names_the_effect_that_it_made(kind: str, tmp_path: Path):
+    async with open_journal(place(kind, tmp_path)) as journal:
+        first = await run(clerk({}), "go", journal=journal)
+        second = await run(clerk({}), "go", journal=journal)
+        (entry,) = await journal.effects()
+        assert [one.key for one in first.effects] == [entry.id]
+        assert second.effects == () and second.effect == "none"
+
+
+@PLACES
 async def test_other_arguments_are_a_conflict(kind: str, tmp_path: Path):
     async with open_journal(place(kind, tmp_path)) as journal:
         await outcomes(journal, {"cents": 100})

@@ -165,7 +165,7 @@ class RunEffect(Value, frozen=True, kw_only=True, gc=False):
         step: The key of the step, or of the step in whose body the call was made; "" for none.
         path: The runs around ``run_id``, from the result's own run down; empty for its own calls
             and for those of a run that handed the request over to it.
-        key: Names the effect, whichever call makes it; None if the tool declares no identity.
+        key: The id of the effect in the ledger; None if the tool declares no identity.
     """
 
     tool: str = ""

@@ -48,6 +48,7 @@ def _own_effects(state: RunState, run_id: str, *, is_over: bool) -> Iterator[Run
                 run_id=record.run_id or run_id,
                 call_id=record.call_id,
                 step=record.step,
+                key=record.effect_id or None,
             )
     for start in state.begun.values() if is_over else ():
         if start.effect is not Effect.READ:
@@ -57,6 +58,7 @@ def _own_effects(state: RunState, run_id: str, *, is_over: bool) -> Iterator[Run
                 run_id=run_id,
                 call_id=start.call.id,
                 step=start.step,
+                key=None if start.claim is None else start.claim.id,
             )
     for step in state.steps_settled.values():
         if step.effect is Effect.UNKNOWN:
