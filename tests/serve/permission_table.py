@@ -28,6 +28,10 @@ NEEDS: dict[str, tuple[frozenset[str], str]] = {
         frozenset({"own", "answer", "staff"}),
         "the owner of the run, or `answer` for agent and tool",
     ),
+    "settle": (
+        frozenset({"answer", "operate", "staff"}),
+        "`answer` for agent and tool, or `operate`",
+    ),
     "answer for staff": (
         frozenset({"answer", "staff"}),
         "`answer` for agent and tool, in the console alone",
@@ -127,6 +131,7 @@ ROWS = [
     Row("GET", "/api/runs", "list"),
     Row("GET", "/api/inbox", "list"),
     Row("GET", "/api/grants", "list"),
+    Row("GET", "/api/effects", "list"),
     Row("GET", "/api/conversations", "list"),
     Row("GET", "/api/conversations/{id:path}", "see"),
     Row("POST", "/api/runs", "start", {"agent": "echo", "text": "Hi"}, ok=(201,)),
@@ -151,6 +156,7 @@ ROWS = [
     Row("POST", "/api/runs/{run}/replay", "operate", {}),
     Row("POST", "/api/runs/{run}/fork", "fork", {"at": 1}),
     Row("DELETE", "/api/grants/{id:path}", "answer"),
+    Row("POST", "/api/effects/{id}", "settle", {"applied": True, "note": "seen"}),
     Row("POST", "/ui/{agent}", "answer over a door", _UI, "an answer"),
     Row(
         "POST",

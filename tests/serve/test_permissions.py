@@ -70,8 +70,8 @@ def refund(order: int) -> str:
 
 @upshot.tool(effect="write", approval=True)
 def mail(to: str) -> str:
-    """Send a mail."""
-    return "sent"
+    """Send a mail; nobody knows whether it is sent."""
+    raise TimeoutError("the server did not answer")
 
 
 class Waiting(NamedTuple):
@@ -80,6 +80,7 @@ class Waiting(NamedTuple):
     run: str
     chat: str
     grant: str
+    effect: str
     p: str
     r: str
     token: str
@@ -113,7 +114,8 @@ class Desk:
         asked = {one.pending.id: one.pending for one in await self.app.inbox(run_id=handle.id)}
         digests = {id: getattr(one, "digest", "") for id, one in asked.items()}
         [grant] = [one.id for one in await self.app.grants() if one.run_id == handle.id]
-        return Waiting(handle.id, chat, grant, digests["p"], digests["r"], token)
+        [effect] = [one.id for one in await self.app.effects(run_id=handle.id)]
+        return Waiting(handle.id, chat, grant, effect, digests["p"], digests["r"], token)
 
     async def ask(
         self, method: str, path: str, body: Any = None, **headers: str
@@ -174,7 +176,8 @@ def filled(row: Row, run: Waiting) -> tuple[str, str, bytes | None]:
     named = {"{id:path}": run.grant if "grants" in path else run.chat, "{seq:int}": "1"}
     named |= {"{item:path}": "p", "{other}": run.run, "{agent}": "desk", "{chat}": run.chat}
     named |= {"{name}": "console.js", "{run}": run.run}
-    named["{id}"] = "a" if "artifacts" in path else run.run
+    ids = {"artifacts": "a", "effects": run.effect}
+    named["{id}"] = next((one for part, one in ids.items() if part in path), run.run)
     for place, value in named.items():
         path = path.replace(place, value)
     if row.body is None:
@@ -196,7 +199,7 @@ def outcome_of(row: Row, status: int, text: str) -> str:
     return "done" if status in row.ok else f"{status} {text[:200]}"
 
 
-NAMES = ("run ", "task ", "response ", "conversation ", "standing ")
+NAMES = ("run ", "task ", "response ", "conversation ", "standing ", "effect ")
 
 
 def expected(row: Row, user: User | None, relation: str) -> str:
@@ -246,8 +249,17 @@ async def test_each_user_may_do_on_each_route_what_the_table_says() -> None:
 
 
 # The needs of what is done to one run, and the lists that say what each run is about.
-NAMED = ("see", "operate", "fork", "note", "answer", "answer for staff", "answer over a door")
-LISTS = ("/api/runs", "/api/inbox", "/api/conversations")
+NAMED = (
+    "see",
+    "operate",
+    "fork",
+    "note",
+    "answer",
+    "settle",
+    "answer for staff",
+    "answer over a door",
+)
+LISTS = ("/api/runs", "/api/inbox", "/api/conversations", "/api/effects")
 
 
 def leaks(
@@ -261,7 +273,7 @@ def leaks(
 ) -> Iterator[str]:
     """What a response tells of runs that the user may not see, or a list leaves out."""
     for run, relation in zip(runs, relations, strict=True):
-        is_told = run.token in text
+        is_told = run.token in text or (row.path == "/api/effects" and run.run in text)
         if is_told and not relation:
             yield f"{case}: it tells of {run.token}"
         if row.need == "own" and is_told and relation != "own":
@@ -288,7 +300,7 @@ async def test_a_name_that_is_anothers_is_as_good_as_a_free_one() -> None:
             assert (status, json.loads(text)["conversation"]) == (200, {"id": "t"}), text
 
 
-NOTHING = Waiting("run-0000000000000000", "chat", "g", "p", "r", "")
+NOTHING = Waiting("run-0000000000000000", "chat", "g", "e", "p", "r", "")
 TEXTS = st.text(st.sampled_from("ab/~%"), min_size=1, max_size=4)
 OWNERS_OF = st.tuples(TEXTS, st.text(st.sampled_from("ab/~%"), max_size=3))
 

@@ -221,6 +221,8 @@ ROUTES = [
     ("POST", "/api/inbox/x/r/later"),
     ("POST", "/api/inbox/x/r/assign"),
     ("GET", "/api/grants"),
+    ("GET", "/api/effects"),
+    ("POST", "/api/effects/e"),
     ("DELETE", "/api/grants/g"),
     *((method, f"/api/runs/x{path}") for method, path, _ in OF_A_RUN),
 ]

@@ -25,7 +25,7 @@ from upshot.contract.base.enums import ErrorCode, Origin, Status
 from upshot.contract.base.structs import Json
 from upshot.contract.codec import encode
 from upshot.contract.conversation import Conversation
-from upshot.contract.effects import EffectEntry
+from upshot.contract.effects import EffectEntry, EffectFilters
 from upshot.contract.error import RunWarning
 from upshot.contract.events import ToolSettled, ToolStarted
 from upshot.contract.message import Message
@@ -34,6 +34,7 @@ from upshot.contract.pending import AnyAnswer, Outdated, Taken
 from upshot.contract.protocols import Journal, Model, RunCounts, RunFilters, RunSummary
 from upshot.contract.result import AgentResult
 from upshot.contract.settings import Policy, Quota
+from upshot.effects import settling
 from upshot.entry.answers import answer_run
 from upshot.entry.conversations import check_not_redacted, with_conversation
 from upshot.entry.grants import Grant, list_grants, withdraw_grant
@@ -380,6 +381,31 @@ class App:
             JournalError: The journal cannot be read or written.
         """
         await withdraw_grant(grant_id, await self.open(), by)
+
+    async def effects(self, **filters: Unpack[EffectFilters]) -> Sequence[EffectEntry]:
+        """Return the effects that match, the unknown ones first; see ``EffectFilters``.
+
+        Raises:
+            Misuse: A filter is wrong, or the journal keeps no effects.
+            JournalError: The journal cannot be read.
+        """
+        return await settling.needs_ledger(await self.open()).effects(**filters)
+
+    async def settle(self, id: str, *, applied: bool, by: str, note: str = "") -> EffectEntry:
+        """Settle an unknown effect; returns the entry as it stands: the first answer counts.
+
+        Args:
+            id: The id of one of ``effects``.
+            applied: Whether it was made. If not, its key is free again.
+            by: Who found out, such as "ann" or "webhook:stripe".
+            note: What they saw.
+
+        Raises:
+            Misuse: There is no such effect, it is not unknown, or nobody is named.
+            JournalError: The journal cannot be read or written.
+        """
+        ledger = settling.needs_ledger(await self.open())
+        return await settling.settle(ledger, id, applied=applied, by=by, note=note)
 
     async def redact(self, *, conversation: str, by: str) -> Sequence[str]:
         """Take out of the journal all that was said in a conversation, for good.

@@ -18,10 +18,13 @@ from starlette.routing import Route
 
 from upshot.contract.base.structs import Json, RunEvent
 from upshot.contract.codec import decode, encode
+from upshot.contract.effects import EffectEntry, EffectState
 from upshot.contract.events import Event, ToolSettled
 from upshot.contract.message import Unknown
 from upshot.contract.model_calls import ModelStarted
 from upshot.contract.pending import AnyAnswer, PendingApproval
+from upshot.contract.tool_calls import outcome_to_model_content
+from upshot.effects.settling import needs_ledger
 from upshot.entry.planning import known_of
 from upshot.entry.resume import fork_run
 from upshot.entry.run_handle import RunHandle
@@ -40,6 +43,8 @@ from upshot.serve.replies import (
     ConversationPage,
     EarlierDecision,
     EarlierDecisions,
+    EffectLine,
+    EffectPage,
     ForkDraft,
     GrantList,
     InboxEntry,
@@ -102,6 +107,11 @@ class _Later(msgspec.Struct, forbid_unknown_fields=True):
     until: datetime | None = None
 
 
+class _Settle(msgspec.Struct, forbid_unknown_fields=True):
+    applied: bool
+    note: str = ""
+
+
 class _Assign(msgspec.Struct, forbid_unknown_fields=True):
     to: str
 
@@ -120,6 +130,17 @@ class _Items(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     run_id: str = ""
     before: str = ""
     assignee: str = ""
+
+
+class _Effects(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """The filters of the list of effects, as a URL has them; see ``App.effects``."""
+
+    state: EffectState | None = None
+    tool: str = ""
+    key: str = ""
+    run_id: str = ""
+    since: datetime | None = None
+    after: str = ""
 
 
 def routes(site: Site) -> list[BaseRoute]:
@@ -153,6 +174,8 @@ def routes(site: Site) -> list[BaseRoute]:
         ("GET", "/api/runs/{run}/notes", console.notes),
         ("GET", "/api/grants", console.grants),
         ("DELETE", "/api/grants/{id:path}", console.withdraw),
+        ("GET", "/api/effects", console.effects),
+        ("POST", "/api/effects/{id}", console.settle),
         ("GET", "/api/conversations", console.conversations),
         ("GET", "/api/conversations/{id:path}", console.conversation),
     ]
@@ -507,6 +530,32 @@ class _Console:
         """Withdraw a standing approval."""
         await self._site.withdraw(user, request.path_params["id"])
         return to_json({})
+
+    async def effects(self, request: Request, user: User) -> Response:
+        named = {name: value for name, value in request.query_params.items() if value}
+        wanted = msgspec.convert(named, _Effects, strict=False)
+        given = msgspec.structs.asdict(wanted)
+        found = await self._site.effects_of(user, limit=_PAGE, **given)
+        lines = [await self._effect_line(user, entry) for entry in found]
+        after = found[-1].id if len(found) == _PAGE else None
+        return to_json(EffectPage(effects=tuple(lines), next=after))
+
+    async def settle(self, request: Request, user: User) -> Response:
+        """Say whether an unknown effect was made; the reply is what counts."""
+        given = decode(await request.body(), _Settle)
+        id = request.path_params["id"]
+        known = await self._site.settle(user, id, applied=given.applied, note=given.note)
+        return to_json(await self._effect_line(user, known))
+
+    async def _effect_line(self, user: User, entry: EffectEntry) -> EffectLine:
+        outcome = None
+        if entry.state == "unknown":
+            outcome = await needs_ledger(await self._app.open()).effect_outcome(entry)
+        return EffectLine(
+            **msgspec.structs.asdict(entry),
+            said="" if outcome is None else outcome_to_model_content(outcome),
+            settleable=self._site.may_settle(user, entry),
+        )
 
 
 async def _own(run: RunHandle) -> AsyncGenerator[Event]:

@@ -84,6 +84,11 @@ def may_answer(user: User, asked: Asked, *, door: str = "") -> bool:
     return may_reach and user.may_answer(asked.agent, asked.tool)
 
 
+def may_settle(user: User, owner: Owner | None, agent: str, tool: str) -> bool:
+    """Whether a user may say of an unknown effect whether it was made."""
+    return may_see(user, owner) and (user.may("operate") or user.may_answer(agent, tool))
+
+
 def may_note(user: User, owner: Owner | None, agent: str) -> bool:
     """Whether a user may keep notes of a run: the owner, an operator, or who answers for it."""
     answers = user.may("answer") and (not user.agents or agent in user.agents)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from upshot.contract.base.structs import Moment, Value
 from upshot.contract.conversation import ConversationSummary
+from upshot.contract.effects import EffectEntry
 from upshot.contract.message import Message
 from upshot.contract.protocols import Note, RunSummary
 from upshot.entry.grants import Grant
@@ -206,6 +207,30 @@ class GrantList(Value, frozen=True, kw_only=True):
     """
 
     grants: tuple[Grant, ...]
+
+
+class EffectLine(EffectEntry, frozen=True, kw_only=True):
+    """An effect, as one user sees it.
+
+    Attributes:
+        said: What the call said at last, of an unknown one; "" if it said nothing.
+        settleable: Whether the user may settle it.
+    """
+
+    said: str
+    settleable: bool
+
+
+class EffectPage(Value, frozen=True, kw_only=True):
+    """One page of the list of effects.
+
+    Attributes:
+        effects: The unknown ones first, each group newest first.
+        next: The ``after`` of the next page, None on the last one.
+    """
+
+    effects: tuple[EffectLine, ...]
+    next: str | None
 
 
 class NoteList(Value, frozen=True, kw_only=True):

@@ -29,6 +29,7 @@ from upshot.contract.codec import encode
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import AnyAnswer, Edit, Outdated, Pending, Taken
 from upshot.contract.protocols import RunCounts, RunSummary
+from upshot.effects.settling import needs_ledger
 from upshot.entry.answers import NotAsked
 from upshot.entry.run_handle import RunHandle
 from upshot.errors import JournalError, Misuse
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from upshot.contract.conversation import ConversationSummary
+    from upshot.contract.effects import EffectEntry
     from upshot.contract.message import Message
     from upshot.entry.grants import Grant
 
@@ -337,6 +339,31 @@ class Site:
                     raise Refused("that takes the role 'answer' for this agent and tool")
                 return await self.app.withdraw(id, by=user.id)
         raise Missing(f"there is no standing approval {id[:80]!r}")
+
+    async def effects_of(self, user: User, **filters: Any) -> Sequence[EffectEntry]:
+        """The effects of runs that a user may see; see ``App.effects``."""
+        given: dict[str, Any] = {**permissions.list_filters(user)}
+        return await self.app.effects(**filters, user=given.pop("owner", ""), **given)
+
+    async def settle(self, user: User, id: str, *, applied: bool, note: str) -> EffectEntry:
+        """Settle an unknown effect as a user; the first answer counts.
+
+        Raises:
+            Missing: There is no such effect, or its run is another's.
+            Refused: The user may see it and no more.
+            Misuse: As of ``App.settle``.
+        """
+        entry = await needs_ledger(await self.app.open()).effect(id)
+        if entry is None or not permissions.may_see(user, (entry.user, entry.tenant)):
+            raise Missing(f"there is no effect {id[:80]!r}")
+        if not self.may_settle(user, entry):
+            raise Refused("that takes the role 'answer' for this agent and tool, or 'operate'")
+        return await self.app.settle(id, applied=applied, by=user.id, note=note)
+
+    def may_settle(self, user: User, entry: EffectEntry) -> bool:
+        """Whether a user may settle an effect, once it is unknown."""
+        owner = (entry.user, entry.tenant)
+        return permissions.may_settle(user, owner, entry.agent_id, entry.tool_name)
 
     async def runs_of(
         self, user: User, status: str | None = None, *, limit: int | None = None, **filters: Any
