@@ -19,6 +19,7 @@ from upshot.contract.base.checks import nearest
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.protocols import Journal, RunSummary
 from upshot.entry.answers import open_wishes
+from upshot.entry.resume import with_settlements
 from upshot.errors import Misuse
 from upshot.journal.opening import SQLITE_MEMORY
 from upshot.journal.postgres.urls import shown_place
@@ -143,6 +144,8 @@ async def read_activity(journal: Journal, run_id: str) -> Activity:
     with uncollected():
         async for event, state in states(journal.events(run_id), seeds=seeds_of(journal)):
             activity.add(event, state)
+    if activity.result is not None:
+        activity.result = await with_settlements(activity.result, journal)
     # Nobody has gone on with the run since.
     for wish in await open_wishes(activity.state, run_id, journal):
         event = answered(wish.answer, activity.state)

@@ -233,14 +233,18 @@ def effect_lines(activity: Activity, *, is_dead: bool = False) -> Iterator[str]:
         activity: The run.
         is_dead: Whether nobody works on it, so that what has no outcome was cut off.
     """
-    yield from (_record_line(one) for one in activity.state.records if one.effect is Effect.UNKNOWN)
+    result = activity.result
+    records = activity.state.records if result is None else result.tool_records
+    for one in records:
+        if one.effect is Effect.UNKNOWN and one.outcome.settled is None:
+            yield _record_line(one)
     state = activity.state
     for key, settled in state.steps_settled.items():
         error = settled.error
         if settled.effect is Effect.UNKNOWN and not (error and error.code == _ASKS):
             yield _may_have_happened(_step(key), "" if error is None else error.message)
     for key, spent in state.children.items():
-        if spent is not None and spent.effect is Effect.UNKNOWN:
+        if spent is not None and any(one.state is Effect.UNKNOWN for one in spent.effects):
             run_id = child_of(key) or key
             yield _may_have_happened(f"something in the run {run_id}", "that run names it")
     if is_dead:

@@ -7,16 +7,17 @@ import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from secrets import token_hex
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 from msgspec.structs import replace
 
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.checks import did_you_mean, shown
-from upshot.contract.base.enums import DeniedReason, Role, Status
+from upshot.contract.base.enums import DeniedReason, Effect, Role, Status
 from upshot.contract.base.structs import Json
 from upshot.contract.codec import encode
+from upshot.contract.effects import ledger_of
 from upshot.contract.events import (
     ApprovalAnswered,
     Event,
@@ -62,6 +63,7 @@ from upshot.state.run_state import RunState
 from upshot.state.stored_events import read_event, seeds_of, with_seed
 from upshot.state.turns import PREPARED
 
+T = TypeVar("T")
 # The nearest id is looked for among this many of the newest runs.
 _MAX_NAMED = 1_000
 
@@ -107,6 +109,42 @@ async def read_on(
             past.show = shown_by(secrets, event)
         whole = await with_seed(read(event), seeds_of(journal), past)
         read_event(past, whole)
+
+
+async def with_settlements(result: AgentResult[T], journal: Journal) -> AgentResult[T]:
+    """*result*, which was read from a log, with what became known since of its unknown effects.
+
+    What the log says stays as it is: only ``settled`` of the outcomes is filled in.
+    """
+    records = await settled_since(result.tool_records, result.run_id, journal)
+    if records is result.tool_records:
+        return result
+    known = {one.call_id: one.outcome for one in records}
+    outcomes = tuple(known.get(one.call_id, one) for one in result.tool_outcomes)
+    return replace(result, tool_records=records, tool_outcomes=outcomes)
+
+
+async def settled_since(
+    records: tuple[ToolRecord, ...], run_id: str, journal: Journal
+) -> tuple[ToolRecord, ...]:
+    """*records* of a run, with what the ledger says of those whose effect was unknown."""
+    ledger = ledger_of(journal)
+    if ledger is None or not any(map(_is_open, records)):
+        return records
+    entries = await ledger.effects(run_id=run_id)
+    known = {one.call_id: one.settled for one in entries if one.settled is not None}
+    if known.keys().isdisjoint(one.call_id for one in records if _is_open(one)):
+        return records
+    return tuple(
+        replace(one, outcome=replace(one.outcome, settled=known.get(one.call_id)))
+        if _is_open(one)
+        else one
+        for one in records
+    )
+
+
+def _is_open(record: ToolRecord) -> bool:
+    return record.outcome.effect is Effect.UNKNOWN and record.outcome.settled is None
 
 
 async def read_children(past: RunState, journal: Journal) -> None:

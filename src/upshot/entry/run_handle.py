@@ -18,7 +18,7 @@ from upshot.contract.protocols import Journal, Note
 from upshot.contract.result import AgentResult
 from upshot.entry.answers import Allow, NotAsked, answer_run, open_wishes
 from upshot.entry.handoff_loop import following_run, whole_result
-from upshot.entry.resume import read_begun, read_on
+from upshot.entry.resume import read_begun, read_on, with_settlements
 from upshot.entry.session_setup import end_canceled, has_log
 from upshot.entry.stops import place_stop, stop_of
 from upshot.errors import Misuse
@@ -226,7 +226,9 @@ class RunHandle:
                 run_id = await _after(found, self._journal)
         except TimeoutError:
             return None
-        return None if (result := result_of(found)) is None else whole_result(found, result)
+        if (result := result_of(found)) is None:
+            return None
+        return whole_result(found, await with_settlements(result, self._journal))
 
     async def _settled(self, run_id: str, until: float | None) -> int:
         """Wait for the end of a run of the chain, or a park with something to answer; its seq.

@@ -39,6 +39,7 @@ from upshot.entry.resume import (
     read_children,
     read_on,
     read_past,
+    with_settlements,
 )
 from upshot.entry.run_lease import (
     RunLease,
@@ -299,6 +300,7 @@ async def go_on(
                     yield LiveRun(hold.give(await told_kept(session, opened)), watch=watch)
                     return
         if (result := result_of(past)) is not None:
+            result = await with_settlements(result, opened)
             if late := too_late(answers, run_id):
                 result = replace(result, warnings=(*result.warnings, *late))
             yield typed(result, to_agent(agent, options.get("engine")))
