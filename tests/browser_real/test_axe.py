@@ -26,8 +26,13 @@ async def test_axe_finds_nothing_serious_in_any_page(
     async with served(app, rate=100_000) as client:
         made = await fill(app, len(SCENES))
         page = await page_of(client.url, viewport=VIEWPORTS[size], color_scheme=scheme)
-        paths = ["/", "/?effect=unknown", "/inbox", "/conversations", "/chat/clerk"]
-        paths += ["/conversations/talk-1", "/runs/none", f"/runs/{made[0]}/compare/{made[5]}"]
+        paths = ["/", "/?effect=unknown", "/inbox", "/effects", "/conversations"]
+        paths += [
+            "/chat/clerk",
+            "/conversations/talk-1",
+            "/runs/none",
+            f"/runs/{made[0]}/compare/{made[5]}",
+        ]
         paths += [f"/runs/{made[at]}" for at in (0, 2, 3, 6, 7, 9)]
         found: Counter[str] = Counter()
         faults: list[str] = []

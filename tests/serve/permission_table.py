@@ -121,6 +121,7 @@ ROWS = [
     Row("GET", "/runs/{run}", "anyone"),
     Row("GET", "/runs/{run}/compare/{other}", "anyone"),
     Row("GET", "/inbox", "anyone"),
+    Row("GET", "/effects", "anyone"),
     Row("GET", "/conversations", "anyone"),
     Row("GET", "/conversations/{id:path}", "anyone"),
     Row("GET", "/chat/{agent}", "anyone"),

@@ -184,8 +184,8 @@ def routes(site: Site) -> list[BaseRoute]:
         for method, path, handler in table
     ]
     found.append(Route("/static/{name}", _static))
-    pages = ("/", "/runs/{run}", "/runs/{run}/compare/{other}", "/inbox", "/conversations")
-    pages += ("/conversations/{id:path}", "/chat/{agent}")
+    pages = ("/", "/runs/{run}", "/runs/{run}/compare/{other}", "/inbox", "/effects")
+    pages += ("/conversations", "/conversations/{id:path}", "/chat/{agent}")
     return [*found, *(Route(path, _page) for path in pages)]
 
 

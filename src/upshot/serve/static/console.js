@@ -7,6 +7,7 @@ import { BASE, handlers, api, closers, go, header, help, keepPlace, listeners, r
 import { runsPage } from "./runs.js";
 import { comparePage, runPage } from "./run.js";
 import { inboxPage } from "./inbox.js";
+import { effectsPage } from "./effects.js";
 import { chatPage, conversationsPage } from "./chat.js";
 
 routes.push(
@@ -14,6 +15,7 @@ routes.push(
   [/^\/runs\/([^/]+)$/, runPage],
   [/^\/runs\/([^/]+)\/compare\/([^/]+)$/, comparePage],
   [/^\/inbox$/, inboxPage],
+  [/^\/effects$/, effectsPage],
   [/^\/conversations$/, conversationsPage],
   [/^\/conversations\/([^/]+)$/, (page, id) => chatPage(page, { conversation: id })],
   [/^\/chat\/([^/]+)$/, (page, agent) => chatPage(page, { agent })],
@@ -48,7 +50,7 @@ addEventListener("keydown", (event) => {
   }
   if (chord && Date.now() - chord < 1500) {
     chord = 0;
-    const page = { r: "/", i: "/inbox", c: "/conversations" }[event.key];
+    const page = { r: "/", i: "/inbox", e: "/effects", c: "/conversations" }[event.key];
     if (page) {
       go(page);
       return;

@@ -221,6 +221,7 @@ export function header() {
     h("nav", { "aria-label": "Pages" },
       local("/", { "data-at": "/" }, "Runs"),
       local("/inbox", { "data-at": "/inbox" }, "Inbox", h("span", { id: "waits" })),
+      local("/effects", { "data-at": "/effects" }, "Effects"),
       isWorker && local("/conversations", { "data-at": "/c" }, "Chat")),
     h("span.grow"),
     h("span", { id: "line", hidden: true, role: "status" }, "Line lost; going on by itself"),
@@ -235,7 +236,7 @@ export function waits(n) {
   if (node) fill(node, n ? h("span.count", { "aria-label": `${n} wait` }, n > 99 ? "99+" : String(n)) : "");
 }
 
-const HELP = [["j, k", "next, previous row"], ["Enter", "open it"], ["g then r, i, c", "Runs, Inbox, Chat"], ["/", "search"],
+const HELP = [["j, k", "next, previous row"], ["Enter", "open it"], ["g then r, i, e, c", "Runs, Inbox, Effects, Chat"], ["/", "search"],
   ["a", "approve (inbox)"], ["d", "deny, with a reason"], ["e", "edit the arguments"], ["n", "not now"], ["f", "follow the run’s end (run)"], ["Esc", "close"]];
 
 export function help() {

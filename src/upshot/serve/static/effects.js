@@ -1,0 +1,114 @@
+// What was done, and what may have been: the list of effects, and a way to settle one.
+
+/** @import { EffectLine, EffectPage } from "api" */
+
+import { EFFECTS, ago, badge, effectBadge, fill, h, jsonNode, keyed, moment, say, when, whose } from "./nodes.js";
+import { api, confirmed, go, listQuery, live, local, rows, runPath } from "./site.js";
+
+const STATES = ["unknown", "applied", "none", "begun"];
+const FILTERS = ["state", "tool", "key", "run_id"];
+
+export async function effectsPage(page) {
+  page.title("Effects");
+  /** @type {Object<string, string>} */
+  const filter = {};
+  for (const name of [...FILTERS, "after"]) if (page.query.get(name)) filter[name] = page.query.get(name);
+  const { after, ...rest } = filter;
+  const doubts = h("div.asks", { "aria-label": "Unknown effects", role: "region" });
+  const done = h("ul.effects", { "aria-label": "What was done" });
+  const heading = h("h2", { hidden: true }, "What was done");
+  const empty = h("p.empty", { hidden: true }, Object.keys(filter).length ? "No effect matches." : "No effects yet.");
+  const more = h("nav.paging", { "aria-label": "Pages of the list" });
+  const typed = () => Object.fromEntries([...new FormData(form)].map(([name, value]) => [name, String(value).trim()]));
+  const send = () => go("/effects" + listQuery({ ...rest, ...typed() }));
+  const form = h("form.filters", { role: "search", "aria-label": "Filter", onsubmit: (event) => {
+    event.preventDefault();
+    send();
+  } },
+  h("label.wide", h("span", "Key, such as 7"), h("input", { name: "key", type: "search", value: rest.key ?? "" })),
+  h("label", h("span", "Tool"), h("input", { name: "tool", value: rest.tool ?? "" })),
+  h("label", h("span", "State"), h("select", { name: "state", onchange: send }, ["", ...STATES].map((one) => h("option", { value: one, selected: (rest.state ?? "") === one }, one || "any")))),
+  h("button", "Filter"));
+  const chip = rest.run_id && h("div.chips", local("/effects" + listQuery({ ...rest, run_id: "" }), { class: "chip on" }, `run: ${rest.run_id} ×`));
+  const load = async () => {
+    const found = /** @type {EffectPage} */ (await api("/api/effects" + listQuery(filter)));
+    if (!page.isThere()) return;
+    const unknown = found.effects.filter((one) => one.state === "unknown");
+    // One that somebody is about to settle stays as it is until the next look.
+    const isBusy = doubts.contains(document.activeElement) && document.activeElement?.matches("input, button");
+    if (!isBusy) keyed(doubts, unknown, (one) => one.id, (one) => doubtNode(one, load));
+    const known = found.effects.filter((one) => one.state !== "unknown");
+    keyed(done, known, (one) => one.id, effectLine);
+    heading.hidden = !known.length;
+    empty.hidden = found.effects.length > 0;
+    fill(more, after && local("/effects" + listQuery(rest), { class: "button" }, "To the first page"),
+      found.next && local("/effects" + listQuery({ ...rest, after: found.next }), { class: "button", rel: "next" }, "Next 100"));
+  };
+  await load();
+  if (!page.isThere()) return;
+  fill(page.main, h("h1", "Effects"), form, chip, doubts, heading, done, empty, more);
+  rows(page, () => [...doubts.querySelectorAll(".ask"), ...done.querySelectorAll("li")]);
+  if (!after) live(page, load);
+}
+
+/** JSON as it was kept, else the text. */
+function kept(text) {
+  try {
+    return jsonNode(JSON.parse(text));
+  } catch {
+    return jsonNode(text);
+  }
+}
+
+/** @param {EffectLine} one */
+const from = (one) => [one.run_id && local(runPath(one.run_id), null, one.run_id), one.agent_id, whose({ owner: one.user, tenant: one.tenant }), one.scope].filter(Boolean).map((part, at) => [at ? ", " : "", part]);
+
+const fact = (name, value) => (value ? h("div", h("dt", name), h("dd", value)) : null);
+
+/**
+ * One of which nobody knows: all that helps to find out, and the ways to say it.
+ * @param {EffectLine} one
+ * @param {() => Promise<void>} changed
+ */
+function doubtNode(one, changed) {
+  const since = one.ended_at ?? one.started_at;
+  const result = h("div.result", { role: "status" });
+  const note = h("input", { name: "note", autocomplete: "off", "aria-label": "What you saw", placeholder: "What you saw, such as re_123 at the bank" });
+  const settle = async (/** @type {boolean} */ applied) => {
+    if (!applied && !(await confirmed(`${one.name} did not happen? Its key is free then, and it may be made.`, "It did not happen"))) return;
+    const buttons = node.querySelectorAll("button");
+    buttons.forEach((button) => (button.disabled = true));
+    try {
+      const known = /** @type {EffectLine} */ (await api(`/api/effects/${encodeURIComponent(one.id)}`, { method: "POST", body: { applied, note: note.value.trim() } }));
+      const isSo = (known.state === "applied") === applied;
+      const text = isSo ? `Settled: ${words(applied)}.` : `${known.settled?.by || "Somebody"} was first: ${words(known.state === "applied")}. Your answer was not taken.`;
+      say(text);
+      /** @type {HTMLElement} */ (document.activeElement)?.blur();
+      await changed();
+    } catch (error) {
+      buttons.forEach((button) => (button.disabled = false));
+      fill(result, h("p.error", error.message));
+      say(error.message);
+    }
+  };
+  const node = h("article.ask", { tabindex: 0, "aria-label": `${one.name}: did this happen?` },
+    h("header", h("h2", "Did this happen? ", h("code", one.name)), effectBadge("unknown"), h("span.grow"), since && h("span.quiet", { title: moment(since, { long: true }) }, `unknown for ${ago(since)}`)),
+    one.key ? h("div.arguments", { "aria-label": "Key", role: "group" }, kept(one.key)) : null,
+    h("dl.json", fact("other arguments", one.others && kept(one.others)), fact("began", when(one.started_at)), fact("ended", when(one.ended_at)),
+      fact("attempts", one.attempts > 1 && String(one.attempts)), fact("the tool said", one.said && kept(one.said)), fact("idempotency key", one.idempotency_key && h("code", one.idempotency_key)),
+      fact("approved by", one.approved_by), fact("call", one.call_id && h("code", one.call_id)), fact("from", from(one))),
+    one.settleable ? h("form", { onsubmit: (event) => event.preventDefault() }, note, h("button.primary", { type: "button", onclick: () => settle(true) }, "It happened"), h("button", { type: "button", onclick: () => settle(false) }, "It did not happen"))
+      : h("p.quiet", "Others settle this."),
+    result);
+  return node;
+}
+
+const words = (/** @type {boolean} */ applied) => (applied ? "it happened" : "it did not happen");
+
+/** @param {EffectLine} one */
+function effectLine(one) {
+  const known = one.settled;
+  return h("li", { tabindex: 0 }, one.state === "begun" ? badge("under way", "live") : one.state in EFFECTS ? effectBadge(one.state) : badge(one.state ?? ""), h("code", one.name), one.key ? h("span.key", one.key) : null,
+    h("span.quiet", when(one.started_at), " ", from(one)),
+    known ? h("span.quiet", `settled by ${known.by || "somebody"} `, when(known.at), known.note ? `: ${known.note}` : "") : null);
+}
