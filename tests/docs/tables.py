@@ -1,4 +1,5 @@
-"""Tables of the pages that are made from the source: ``python -m tests.docs.tables`` writes them.
+"""Tables of the pages that are made from the source: ``python -m tests.docs.tables`` writes them,
+and the stubs of ``tests.docs.stubs``.
 
 On a page a table stands between ``<!-- table NAME -->`` and ``<!-- end -->``.
 """
@@ -18,6 +19,7 @@ import msgspec
 
 import upshot
 import upshot.contract.base.enums as word_field
+from tests.docs.stubs import write_stubs
 from tests.docs.test_pages import ROOT
 from tests.serve.permission_table import rows_of_page
 from upshot.contract import DELTAS
@@ -214,3 +216,4 @@ def words_of(text: str, heading: str) -> Iterator[str]:
 if __name__ == "__main__":
     for page in PAGES:
         page.write_text(filled(page.read_text("utf-8")), "utf-8")
+    write_stubs()

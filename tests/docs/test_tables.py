@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import upshot
+from tests.docs.stubs import STUBS, stub_of
 from tests.docs.tables import PAGES, TABLE, attributes_of, filled, words_of
 from tests.docs.test_pages import ROOT
 from upshot import (
@@ -39,6 +40,21 @@ def test_the_tables_of_a_page_are_those_of_the_source(page: Path) -> None:
     text = page.read_text("utf-8")
     assert TABLE.search(text)
     assert filled(text) == text, "write them anew: .venv/bin/python -m tests.docs.tables"
+
+
+@pytest.mark.parametrize("name", STUBS)
+def test_the_stub_of_a_module_names_the_options_of_the_source(name: str) -> None:
+    written = STUBS[name].read_text("utf-8")
+    assert written == stub_of(name), "write them anew: .venv/bin/python -m tests.docs.tables"
+
+
+def test_a_stub_explains_each_option_of_a_run() -> None:
+    text = STUBS["upshot.entry.api"].read_text("utf-8")
+    begun = text.partition("async def run(")[2].partition("def run_sync(")[0]
+    for name in {**ResumeOptions.__annotations__, **RunOptions.__annotations__}:
+        assert re.search(rf"^    {name}: .* = \.\.\.,$", begun, re.MULTILINE)
+        assert re.search(rf"^        {name}: \S", begun, re.MULTILINE)
+    assert "Unpack" not in text
 
 
 def test_every_name_of_the_package_stands_on_the_page_of_names() -> None:

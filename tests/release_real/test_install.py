@@ -87,6 +87,7 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
         names = opened.namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"upshot", "upshot_agents"}
     assert {"upshot/py.typed", "upshot/serve/static/console.js"} <= set(names)
+    assert {"upshot/entry/api.pyi", "upshot/fleet/app.pyi"} <= set(names)
     sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*.py")}
     assert {name for name in names if name.endswith(".py")} == sources
     size = wheel.stat().st_size

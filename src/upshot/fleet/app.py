@@ -602,7 +602,7 @@ class App:
         except ModuleNotFoundError as error:
             raise Misuse(need_of_extra("App.asgi", "serve")) from error
         site = Site(
-            self,
+            self,  # pyright: ignore[reportArgumentType]  # the stub's App is this one
             user=user,
             hosts=hosts,
             origins=origins,
