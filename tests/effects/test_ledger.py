@@ -308,3 +308,16 @@ async def test_an_open_journal_and_a_plain_function_need_a_thread():
         with pytest.raises(Misuse, match="plain function"):
             once("7")
         assert await asyncio.to_thread(once, "7") == {"paid": "7"}
+
+
+async def test_a_closed_ledger_leaves_no_thread_and_opens_again(tmp_path: Path):
+    ledger = Ledger(tmp_path / "effects.db")
+    once = ledger.once("order_id")(pay)
+    before = set(threading.enumerate())
+    for _ in range(2):
+        assert once("7") == {"paid": "7"}
+        (thread,) = {one for one in threading.enumerate() if one.name == "upshot-ledger"} - before
+        await ledger.aclose()
+        thread.join(30)
+        assert not thread.is_alive()
+    assert made == ["7"]

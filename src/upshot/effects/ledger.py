@@ -51,7 +51,8 @@ _NO_LIMITS = Budget(max_turns=None, max_depth=None, tool_timeout_s=None)
 # A log of its own for so many calls: what a Toolbox remembers grows with each.
 _CALLS_A_LOG = 1_000
 _KEY = "key"
-_VALUE = "value"
+# As of a tool that returns no object: the output of one may be that of the other.
+_VALUE = "result"
 _LOST = "not_kept"
 _NAME_CHARS = 64
 # The hook of a call whose tool is shared by all keys.
@@ -120,11 +121,17 @@ class _Home:
         self._journal: asyncio.Task[Journal] | None = None
         self._logs: dict[Tool, _Log] = {}
         self._is_own = loop is None
+        self.is_closed = threading.Event()
         self.loop = loop or asyncio.new_event_loop()
         if self._is_own:
-            threading.Thread(
-                target=self.loop.run_forever, name="upshot-ledger", daemon=True
-            ).start()
+            threading.Thread(target=self._live, name="upshot-ledger", daemon=True).start()
+
+    def _live(self) -> None:
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.close()
+            self.is_closed.set()
 
     def submit(self, work: Coroutine[Any, Any, T]) -> futures.Future[T]:
         """Start *work* in the loop; returns at once."""
@@ -178,6 +185,8 @@ class _Home:
         await self._stack.aclose()
         if self._is_own:
             self.loop.call_soon(self.loop.stop)
+        else:
+            self.is_closed.set()
 
 
 class Ledger:
@@ -391,6 +400,7 @@ class Ledger:
             home, self._home = self._home, None
         if home is not None and home.pid == os.getpid():
             await asyncio.wrap_future(home.submit(home.close()))
+            await asyncio.to_thread(home.is_closed.wait)
 
     # -- inside
 
@@ -594,8 +604,9 @@ def _output_of(outcome: ToolOutcome, codec: Codec | None) -> Any:
     """
     ref = outcome.repeats
     match outcome:
-        case ToolExecutionResult(output=output) if _VALUE in output:
-            value = output[_VALUE]
+        case ToolExecutionResult(output=output) if output and _LOST not in output:
+            # Of a tool, it may be an object of its own.
+            value = output[_VALUE] if output.keys() == {_VALUE} else output
             return value if codec is None else codec.decode(value)
         case ToolExecutionResult(output=output):
             kind = output.get(_LOST, "its output")
