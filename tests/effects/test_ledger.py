@@ -151,6 +151,15 @@ async def test_a_codec_turns_the_output_into_json_and_back(ledger: Ledger):
     assert once("a") == once("a") == b"a"
 
 
+async def test_a_large_output_is_returned_whole_again(tmp_path: Path):
+    place, large = tmp_path / "effects.db", "x" * 50_000
+    for _ in range(2):
+        ledger = Ledger(place)
+        once = ledger.once("name")(lambda name: large)
+        assert once("a") == once("a") == large
+        await ledger.aclose()
+
+
 async def test_arguments_that_json_cannot_hold_may_be_passed_on(ledger: Ledger):
     def use(order_id: str, connection: object) -> str:
         made.append(order_id)

@@ -32,6 +32,7 @@ from upshot.models import (
     TransportError,
     aclose_transports,
     call_with_retry,
+    decode_body,
     default_transport,
     missing_key,
     name_of,
@@ -84,12 +85,17 @@ async def asking() -> None:
     await aclose_transports()
 
 
+async def _pieces() -> AsyncIterator[bytes]:
+    yield b""
+
+
 def own_server() -> Model:
     provider = Provider("ours", "http://localhost:8000/v1")
     assert_type(PROVIDERS["openai"], Provider)
     endpoint = Endpoint(provider, api_key=KEY)
     transport = AiohttpTransport(proxy="http://localhost:3128")
     assert_type(default_transport(), AiohttpTransport)
+    assert_type(decode_body(_pieces(), "gzip"), AsyncIterator[bytes])
     return HttpModel("small", endpoint, transport=transport, timeouts=Timeouts(read_s=5))
 
 

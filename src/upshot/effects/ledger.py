@@ -172,7 +172,13 @@ class _Home:
         identity = RunInfo(agent_id="ledger", run_id=f"ledger-{secrets.token_hex(8)}")
         body = read_body(tool.name, tool.description, tool.parameters, self._wait_for_caller)
         made = tool.but(body=body)
-        return Toolbox([made], journal=journal, identity=identity, budget=_NO_LIMITS)
+        return Toolbox(
+            [made],
+            journal=journal,
+            identity=identity,
+            budget=_NO_LIMITS,
+            keeps_outputs=True,
+        )
 
     async def _wait_for_caller(self, context: ToolContext, arguments: JsonObject) -> JsonObject:
         """The body of every tool: the caller runs the function, and says how it ended."""

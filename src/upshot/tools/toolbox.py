@@ -189,6 +189,14 @@ def _check_options(options: Mapping[str, object]) -> None:
 _DEFAULT_BUDGET = Budget()
 
 
+def _policy_of(options: ToolboxOptions) -> Policy | None:
+    """The rules on tools, with what ``web_mode`` forbids."""
+    policy = options.get("policy")
+    if options.get("web_mode", True):
+        return policy
+    return msgspec.structs.replace(policy or Policy(taint="off"), network=False)
+
+
 def _judge_of(
     policy: Policy,
     options: ToolboxOptions,
@@ -233,6 +241,8 @@ class ToolboxOptions(TypedDict, total=False):
         replay_scope: How long a success denies its repetition: "turn", or as long as the
             Toolbox lives and what ``restore`` brings in ("run", "context").
         journal: Where events are logged when no run does that.
+        keeps_outputs: Whether outputs stay whole in the log, however large, because no model reads
+            them.
         ledger: The journal that knows which effects were made, by their identity; None is
             ``journal``.
         clock: Time for deadlines and durations; bodies themselves run in real time.
@@ -275,6 +285,7 @@ class ToolboxOptions(TypedDict, total=False):
     repair: AskModel | None
     replay_scope: ReplayScope
     journal: Journal | None
+    keeps_outputs: bool
     ledger: Journal | None
     clock: Clock | None
     identity: RunInfo | None
@@ -325,13 +336,11 @@ class Toolbox:
             Misuse: A tool, a gate or an option cannot be used.
         """
         get = options.get
-        is_checked = get("is_checked")
-        resolved = cast("tuple[Tool, ...]", tools) if is_checked else resolve_tools(tools)
-        if not is_checked:
+        is_new = not get("is_checked")
+        resolved = resolve_tools(tools) if is_new else cast("tuple[Tool, ...]", tools)
+        if is_new:
             _check_options(options)
-        policy, secrets, identity = get("policy"), get("secrets", ()), get("identity")
-        if not get("web_mode", True):
-            policy = msgspec.structs.replace(policy or Policy(taint="off"), network=False)
+        policy, secrets, identity = _policy_of(options), get("secrets", ()), get("identity")
         clock, attempt, repair = get("clock") or SYSTEM_CLOCK, get("attempt", 0), get("repair")
         whose = identity if identity and identity.run_id else _of_box(identity)
         count = attempt if callable(attempt) else lambda: attempt

@@ -144,6 +144,7 @@ class ToolboxState:
         offers_reader: Whether ``read_artifact`` is offered: from the first stored output on.
         held: What a call waits for before it starts, None for nothing.
         ledger: The effects that the journal knows; None where it keeps none.
+        keeps_outputs: Whether outputs stay whole, however large.
         told: Warnings that were given already.
         made: How often a call with the same id and arguments was made.
         asked: What the user was asked about calls that are not settled, by call id.
@@ -177,6 +178,7 @@ class ToolboxState:
     offers_reader: bool = False
     held: asyncio.Event | None = None
     ledger: EffectLedger | None = None
+    keeps_outputs: bool = False
     told: set[str] = field(default_factory=set[str])
     made: Counter[str] = field(default_factory=Counter[str])
     asked: dict[str, PendingApproval] = field(default_factory=dict[str, PendingApproval])

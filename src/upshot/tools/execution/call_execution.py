@@ -287,7 +287,7 @@ async def _deliver(state: ToolboxState, call: CallState, outcome: ToolOutcome) -
     if not isinstance(outcome, ToolExecutionResult):
         return outcome
     call.content = outcome_to_model_content(outcome)
-    if len(call.content) <= TOOL_MESSAGE_MAX_CHARS:
+    if len(call.content) <= TOOL_MESSAGE_MAX_CHARS or state.keeps_outputs:
         return outcome
     call.content = None
     if call.tool_name == READER_NAME:
