@@ -33,6 +33,7 @@ from upshot.contract import (
     EffectClaim,
     Message,
     Outdated,
+    Settlement,
     Taken,
     Text,
     ToolExecutionResult,
@@ -151,6 +152,8 @@ def test_just_what_is_never_left_out_is_required(kind: Any) -> None:
         needed["answer"] = Deny("c1")
     if kind is EffectClaim:
         needed["id"] = "0" * 32
+    if kind is Settlement:
+        needed["effect"] = "none"
     given = [f.name for f in msgspec.structs.fields(kind) if f.required]
     least = as_json(kind(**{name: needed.get(name, "") for name in given}))
     assert set(SCHEMA["$defs"][kind.__name__].get("required", ())) == set(least)

@@ -8,7 +8,14 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict, Unpack, cast
 
-from upshot.contract.base.structs import JsonObject, Moment, Value, settle_moments
+from upshot.contract.base.structs import (
+    CheckedMeta,
+    JsonObject,
+    Moment,
+    Value,
+    check_types,
+    settle_moments,
+)
 from upshot.contract.tool_calls import EffectRef, Settlement, ToolOutcome
 from upshot.errors import Misuse
 
@@ -49,7 +56,7 @@ class EffectClaim(Value, frozen=True, kw_only=True):
             raise Misuse(f"the id of an effect is 32 hex digits in lower case, got {self.id!r:.60}")
 
 
-class EffectEntry(Value, frozen=True, kw_only=True):
+class EffectEntry(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """What the ledger of a journal knows of one effect.
 
     Attributes:
@@ -104,6 +111,7 @@ class EffectEntry(Value, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         settle_moments(self, "started_at", "ended_at", "check_at")
+        check_types(self, "state")
 
     @property
     def ref(self) -> EffectRef:

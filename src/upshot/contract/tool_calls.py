@@ -150,7 +150,7 @@ ID_GATE = "call_id"
 """The gate in the record of a call that was denied because another call has its id."""
 
 
-class EffectRef(Value, frozen=True, kw_only=True):
+class EffectRef(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """The call that made an effect, or may have.
 
     Attributes:
@@ -169,7 +169,7 @@ class EffectRef(Value, frozen=True, kw_only=True):
         settle_moments(self, "at")
 
 
-class Settlement(Value, frozen=True, kw_only=True):
+class Settlement(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """How an unknown effect became known.
 
     Attributes:

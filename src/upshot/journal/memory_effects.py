@@ -64,7 +64,7 @@ class MemoryEffects:
         self._count = 0
         self._refused: dict[tuple[str, str], EffectEntry] = {}
         # Runs that were let go before they settled, and not taken since.
-        self._left: set[str] = set()
+        self._abandoned: set[str] = set()
 
     if TYPE_CHECKING:
         _logs: dict[str, MemoryLog]
@@ -307,7 +307,7 @@ class MemoryEffects:
         if kept.entry.state != "begun":
             return False
         log = self._logs.get(run_id)
-        if log is None or log.is_over or run_id in self._left:
+        if log is None or log.is_over or run_id in self._abandoned:
             return True
         return kept.loop is not None and not kept.loop.is_running()
 

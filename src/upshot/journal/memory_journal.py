@@ -183,7 +183,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
             log.ends = {**log.ends, log.epoch: len(log.events)}
         log.epoch += 1
         log.loop = None
-        self._left.discard(run_id)
+        self._abandoned.discard(run_id)
         self._due.pop(run_id, None)
         return log.epoch
 
@@ -245,7 +245,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         log = self._logs.get(run_id)
         if log is not None and log.epoch == epoch:
             log.loop = None
-            self._left.add(run_id)
+            self._abandoned.add(run_id)
             if run_id in self._submissions and not log.is_over:
                 self._make_due(run_id, "released")
 
@@ -768,7 +768,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
             self._keep_effects(gone, effects=effects)
             for run_id in gone:
                 del logs[run_id]
-                self._left.discard(run_id)
+                self._abandoned.discard(run_id)
                 self._wishes.pop(run_id, None)
                 self._notes.pop(run_id, None)
                 self._values.forget(*withdrawals_of(run_id))

@@ -21,6 +21,7 @@ import msgspec
 
 from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode
 from upshot.contract.base.structs import JsonObject
+from upshot.contract.effects import EffectClaim
 from upshot.contract.tool_calls import (
     EffectRef,
     Settlement,
@@ -117,6 +118,28 @@ def not_retryable_if_unknown(tool: Tool, outcome: ToolOutcome) -> ToolOutcome:
     return msgspec.structs.replace(outcome, retryable=False)
 
 
+@dataclass(frozen=True, slots=True)
+class MadeCall:
+    """What is kept of a guarded call that has its outcome.
+
+    Attributes:
+        record: All facts of it.
+        reply: What the calls of its reply have in common.
+        claim: The identity of its effect, None if it has none.
+        pending: None: it waits for nobody.
+    """
+
+    record: ToolRecord
+    reply: object
+    claim: EffectClaim | None
+    pending: None = None
+
+    @property
+    def call_id(self) -> str:
+        """The model's id of the call."""
+        return self.record.call_id
+
+
 class EqualCalls:
     """The calls of guarded tools that a turn made, by identity.
 
@@ -132,8 +155,9 @@ class EqualCalls:
 
     def __init__(self, before: EqualCalls | None = None, *, in_ledger: bool = False) -> None:
         self._in_ledger = in_ledger if before is None else before._in_ledger
-        self._firsts: dict[str, CallState] = {}
-        self._made: dict[str, CallState] = {} if before is None else before._made
+        # Of a call that has ended not the whole state is kept, which leads back to here.
+        self._firsts: dict[str, CallState | MadeCall] = {}
+        self._made: dict[str, MadeCall] = {} if before is None else before._made
         self._unknown: dict[str, ToolRecord] = {} if before is None else before._unknown
 
     def following(self) -> EqualCalls:
@@ -148,7 +172,7 @@ class EqualCalls:
         """Let a call pass whose earlier one certainly had no effect."""
         self._unknown.pop(call.identity, None)
 
-    def enter(self, call: CallState) -> CallState | None:
+    def enter(self, call: CallState) -> CallState | MadeCall | None:
         """Register a call that is about to run; returns the first of its equals if that stands."""
         made = self._made.get(call.identity)
         if made is not None:
@@ -177,15 +201,17 @@ class EqualCalls:
         outcome = record.outcome
         if isinstance(outcome, ToolDenied) or outcome.repeats is not None:
             return
+        made = MadeCall(record, call.reply, call.claim)
         if is_unknown(outcome) and not outcome.retryable:
             self._unknown[call.identity] = record
         elif not self._in_ledger and call.claim is not None and outcome.effect is Effect.APPLIED:
-            self._made[call.identity] = call
-        self._firsts.setdefault(call.identity, call)
+            self._made[call.identity] = made
+        if self._firsts.get(call.identity) in (None, call):
+            self._firsts[call.identity] = made
         call.wake()
 
 
-def _is_equal(first: CallState, call: CallState) -> bool:
+def _is_equal(first: CallState | MadeCall, call: CallState) -> bool:
     """Whether a call asks for the same as the first; with an identity others may differ."""
     same = first.claim is None or call.claim is None or first.claim.others == call.claim.others
     return same or (first.record is not None and first.record.effect is not Effect.NONE)

@@ -60,7 +60,7 @@ from upshot.tools.call_state import CallState, ReplayScope, TurnState, Withdrawn
 from upshot.tools.catalog import catalog_of, foreign_words, resolve_tools
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.batch import SLICE, Batch
-from upshot.tools.execution.effect_claim import recheck
+from upshot.tools.execution.effect_claim import recheck_by
 from upshot.tools.execution.executor import WORKERS, Workers
 from upshot.tools.gates.approval_gate import Approver, PreToolHook
 from upshot.tools.gates.standard_gates import (
@@ -353,7 +353,6 @@ class Toolbox:
         self.records, self.known_outcomes = [], get("known_outcomes")
         self._scope: ReplayScope = get("replay_scope", "turn")
         self._batches = set[Batch]()
-        ledger = ledger_of(get("ledger", journal))
         self._state = ToolboxState(
             identity=whose,
             parent_run_id=get("parent_run_id", ""),
@@ -380,7 +379,8 @@ class Toolbox:
             dependencies=get("dependencies"),
             parallel=get("parallel", True),
             earlier_may_work=get("earlier_may_work", False),
-            ledger=ledger,
+            ledger=(ledger := ledger_of(get("ledger", journal))),
+            keeps_outputs=get("keeps_outputs", False),
             turn=TurnState(
                 clock,
                 get("budget") or _DEFAULT_BUDGET,
@@ -392,7 +392,7 @@ class Toolbox:
                 equal_calls=EqualCalls(in_ledger=ledger is not None),
             ),
         )
-        self._state.turn.recheck = partial(recheck, self._state)
+        self._state.turn.recheck = recheck_by(self._state)
         self._state.turn.tainted = foreign_words(resolved)
 
     def __repr__(self) -> str:

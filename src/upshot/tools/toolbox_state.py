@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Container
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
+from weakref import ref
 
 import msgspec
 from msgspec.structs import force_setattr
@@ -118,7 +119,7 @@ class JournalLog:
         await until_safe(self._journal, self._run_id, self._seq, epoch=self._epoch)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class ToolboxState:
     """What all calls of a Toolbox share.
 
@@ -194,7 +195,14 @@ class ToolboxState:
     _specs: tuple[tuple[str, ...], tuple[ToolSpec, ...]] = ((), ())
 
     def __post_init__(self) -> None:
-        self.turn.identify = self.identify
+        # Weak, so that the turn does not lead back here and need the garbage collector.
+        state = ref(self)
+
+        def identify(call: CallState) -> EffectClaim | None:
+            found = state()
+            return None if found is None else found.identify(call)
+
+        self.turn.identify = identify
 
     # -- tools on offer
 

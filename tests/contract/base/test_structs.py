@@ -59,7 +59,7 @@ def test_every_field_is_described(kind: Any) -> None:
 def test_only_what_a_value_is_about_has_no_default(kind: Any) -> None:
     required = {field.name for field in msgspec.structs.fields(kind) if field.required}
     told = {"call_id", "tool_name", "id", "name", "role", "message", "exec_id", "step"}
-    assert required <= told | {"outcome", "record", "result", "answer", "reason"}
+    assert required <= told | {"outcome", "record", "result", "answer", "reason", "effect"}
 
 
 def test_kinds_are_not_used_twice() -> None:

@@ -20,6 +20,7 @@ ENTRY = st.builds(
     time=st.none() | NUMBER,
     body=st.binary(),
     change=st.none(),
+    effect=st.none(),
 )
 
 

@@ -321,7 +321,7 @@ async def test_a_hook_whose_process_ended_under_it_is_not_called_again() -> None
     failure, denial = result.tool_outcomes
     assert isinstance(failure, ToolFailure)
     assert isinstance(denial, ToolDenied)
-    assert (failure.code, denial.reason) == ("interrupted", DeniedReason.BLOCKED)
+    assert (failure.code, denial.reason) == ("interrupted", DeniedReason.EFFECT_UNKNOWN)
 
 
 async def test_a_second_hand_off_to_the_same_agent_is_superseded() -> None:

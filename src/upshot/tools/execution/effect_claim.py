@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from weakref import ref
 
 from upshot.contract.base.checks import kind_of
 from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode
@@ -143,6 +144,19 @@ async def settlement_of(
     asked = question_of(tool, arguments, call.call_id, run_id, key=key, outcome=outcome)
     effect = await ask_verify(state, call, asked)
     return None if effect is None else _found_by_verify(state, effect)
+
+
+def recheck_by(
+    state: ToolboxState,
+) -> Callable[[CallState, ToolRecord], Awaitable[Settlement | None]]:
+    """Return ``recheck`` for a Toolbox, without keeping that alive."""
+    known = ref(state)
+
+    async def ask(call: CallState, record: ToolRecord) -> Settlement | None:
+        found = known()
+        return None if found is None else await recheck(found, call, record)
+
+    return ask
 
 
 async def recheck(state: ToolboxState, call: CallState, record: ToolRecord) -> Settlement | None:

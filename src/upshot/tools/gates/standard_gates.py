@@ -40,7 +40,7 @@ from upshot.tools.gates.pipeline import (
 )
 from upshot.tools.provenance.call_judge import act_of
 from upshot.tools.provenance.judgement import goes_to_known_hosts
-from upshot.tools.repetition import NO_PROGRESS, repeated, repeated_output
+from upshot.tools.repetition import NO_PROGRESS, MadeCall, repeated, repeated_output
 
 # ``Model.call`` is one.
 AskModel: TypeAlias = Callable[[ModelRequest], Awaitable[ModelResponse]]
@@ -530,7 +530,9 @@ class EffectGate(StandardGate):
         if first is not None:
             if first.pending is not None:
                 return Follow(first.call_id)
-            return first if first.record is None else repeat_or_deny(first, call)
+            if isinstance(first, CallState) and first.record is None:
+                return first
+            return repeat_or_deny(first, call)
         unknown = calls.unknown(call)
         if unknown is None:
             return None
@@ -570,7 +572,7 @@ async def _recheck(call: CallState) -> Verdict:
     return Repeat(repeated_output(None, ref, call), detail)
 
 
-def repeat_or_deny(first: CallState, call: CallState) -> Repeat | Denial:
+def repeat_or_deny(first: CallState | MadeCall, call: CallState) -> Repeat | Denial:
     """What a call gets whose effect another call of the run made, or was to make."""
     record = first.record
     assert record is not None
