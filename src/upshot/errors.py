@@ -67,9 +67,9 @@ class EffectError(UpshotError):
 
     def __init__(self, message: str, ref: _Ref | None = None) -> None:
         super().__init__(message)
-        self.effect_id = "" if ref is None else ref.effect_id
-        self.run_id = "" if ref is None else ref.run_id
-        self.call_id = "" if ref is None else ref.call_id
+        self.effect_id: str = "" if ref is None else ref.effect_id
+        self.run_id: str = "" if ref is None else ref.run_id
+        self.call_id: str = "" if ref is None else ref.call_id
 
 
 class EffectUnknown(EffectError):

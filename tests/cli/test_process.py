@@ -168,7 +168,7 @@ def test_ctrl_c_twice_cancels_at_once(folder: Path) -> None:
     process = spawn(*RUN, *JOURNAL, "--progress", "lines", "--json", folder=folder)
     until(process, b"run-1")
     process.send_signal(signal.SIGINT)
-    until(process, b"once more stops at once")
+    until(process, b"Ctrl-C again stops at once")
     process.send_signal(signal.SIGINT)
     code, out, _ = finished(process)
     assert (code, json.loads(out)["status"]) == (5, "canceled")

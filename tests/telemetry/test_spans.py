@@ -79,6 +79,7 @@ async def test_a_run_says_who_worked_on_what(sight: Sight) -> None:
         "gen_ai.response.model": "gpt-5",
         "upshot.run.id": result.run_id,
         "upshot.run.status": "completed",
+        "upshot.run.effect": "applied",
         "upshot.run.attempts": 1,
     }
     assert (span.kind, span.status.status_code) == (SpanKind.INTERNAL, StatusCode.UNSET)
@@ -132,8 +133,12 @@ async def test_of_a_fallback_the_model_that_answered_is_named(sight: Sight) -> N
     first = ScriptedModel([AgentError("server_error", "Down.")], name="openai:gpt-5")
     second = ScriptedModel(["Hi"], name="anthropic:claude")
     await run(Agent("a", model=Fallback(first, second)), "Hi")
-    said = facts(sight.span("chat"))
+    assert sight.span("chat claude")
+    failed, said = map(facts, sight.spans("chat"))
+    assert (failed["gen_ai.provider.name"], failed["gen_ai.request.model"]) == ("openai", "gpt-5")
+    assert failed["error.type"] == "server_error"
     assert (said["gen_ai.provider.name"], said["gen_ai.request.model"]) == ("anthropic", "claude")
+    assert "error.type" not in said
 
 
 async def test_every_try_of_a_model_call_is_a_span_and_the_wait_is_none(sight: Sight) -> None:

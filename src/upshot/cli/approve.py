@@ -167,6 +167,10 @@ class Waiting:
             if number in self.items:
                 return number, self.items[number]
             raise Misuse(f"{number} is answered already: what waits is {listed}")
+        waiting = {key_of(one) for one in self.items.values()}
+        if any(name in (key[1], f"{key[0]}/{key[1]}") for key in self._numbers.keys() - waiting):
+            # It may be how the id of a later question begins: "c" is not "c_2".
+            raise Misuse(f"{clean(name, 60)} is answered already: what waits is {listed}")
         begun = [n for n, one in self.items.items() if name and one.id.startswith(name)]
         if len(begun) > 1:
             raise Misuse(f"several that wait begin with {name}: {', '.join(self._listed(begun))}")

@@ -197,7 +197,7 @@ class Unpacker:
     def __init__(self) -> None:
         self._stream = None
         self._packed = b""
-        self.is_over = True
+        self.is_over: bool = True
 
     def feed(self, packed: bytes) -> None:
         """Add packed bytes; then call ``take`` until it returns b""."""

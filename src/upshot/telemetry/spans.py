@@ -192,13 +192,16 @@ class SessionTelemetry:
     def _retry_call(self, event: ModelRetried) -> None:
         self._finish_call(event)
         # No event will say that the next try begins, so its span starts at the end of the wait.
-        self._open_call(event, _moment(event) + round(event.wait_s * 1e6) * 1000)
+        following = ModelStarted(
+            model=event.next_model or event.model, turn=event.turn, attempt=event.attempt
+        )
+        self._open_call(following, _moment(event) + round(event.wait_s * 1e6) * 1000)
 
     def _end_call(self, event: ModelReplied) -> None:
         self._model = event.model
         self._finish_call(event)
 
-    def _open_call(self, event: ModelStarted | ModelRetried, began: int) -> None:
+    def _open_call(self, event: ModelStarted, began: int) -> None:
         source = source_of(event.model)
         attributes: Attributes = {"gen_ai.operation.name": "chat", **source.conventional()}
         if self._plan.request.context_id:

@@ -321,9 +321,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
     async def test_money_of_one_currency_is_never_held_against_that_of_another(
         self, journal: Journal
     ) -> None:
-        """There is one sum for each currency, and an order by cost for each; a page may end between
-        two of them.
-        """
+        """Each currency has its own sum and order by cost; a page may end between two of them."""
         spent = [("USD", "0.1"), ("EUR", "9"), ("USD", "0.3"), ("EUR", "0.2"), ("USD", "0")]
         for n, (currency, total) in enumerate(spent):
             journal.append(_started(f"run-{n}", _START + timedelta(minutes=n)))

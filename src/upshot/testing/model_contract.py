@@ -14,6 +14,7 @@ from upshot.contract.model_calls import (
     ModelInput,
     ModelRequest,
     ModelResponse,
+    ModelRetried,
     ReasoningDelta,
     TextDelta,
     ToolCallDelta,
@@ -22,7 +23,7 @@ from upshot.contract.protocols import Model
 from upshot.contract.usage import Usage
 from upshot.testing.suite import Role, Suite, value_of
 
-_PIECES = (TextDelta, ReasoningDelta, ToolCallDelta, Usage)
+_PIECES = (TextDelta, ReasoningDelta, ToolCallDelta, Usage, ModelRetried)
 # After how many turns of the loop a call is taken back: in its first waits.
 _TURNS = (1, 2, 4)
 
@@ -64,14 +65,19 @@ class ModelContract(Suite[Model]):
         await self._ask(self._request)
 
     async def test_a_stream_ends_in_its_response(self) -> None:
-        """The response comes last and once; the deltas before it are its text."""
+        """The response comes last and once; the deltas after any ``ModelRetried`` are its text."""
         async with self._streaming() as model:
             items = [item async for item in _stream(model, self._request)]
         kinds = [type(item).__name__ for item in items]
         assert items and isinstance(items[-1], ModelResponse), f"the stream gave {kinds}"
-        *deltas, last = items
-        assert all(isinstance(item, _PIECES) for item in deltas), f"the stream gave {kinds}"
-        deltas_say = "".join(item.text for item in deltas if isinstance(item, TextDelta))
+        *pieces, last = items
+        assert all(isinstance(item, _PIECES) for item in pieces), f"the stream gave {kinds}"
+        deltas_say = ""
+        for item in pieces:
+            if isinstance(item, ModelRetried):
+                deltas_say = ""
+            elif isinstance(item, TextDelta):
+                deltas_say += item.text
         text = _good(last).content
         assert deltas_say == text, f"its deltas say {deltas_say!r}, and its response says {text!r}"
 
