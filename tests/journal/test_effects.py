@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,21 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
+_started: list[subprocess.Popen[str]] = []
+
+
+@pytest.fixture(autouse=True)
+def _closed_processes() -> Iterator[None]:
+    """End every process of a test, and close its pipes."""
+    yield
+    while _started:
+        process = _started.pop()
+        process.kill()
+        process.communicate()
+
+
 def start(code: str, *arguments: object) -> subprocess.Popen[str]:
-    return watched(
+    process = watched(
         subprocess.Popen(
             [sys.executable, "-c", code, *map(str, arguments)],
             stdin=subprocess.PIPE,
@@ -70,6 +84,8 @@ def start(code: str, *arguments: object) -> subprocess.Popen[str]:
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )
     )
+    _started.append(process)
+    return process
 
 
 def read_line(process: subprocess.Popen[str]) -> str:

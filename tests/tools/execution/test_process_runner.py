@@ -44,8 +44,13 @@ def is_alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     # A zombie has ended; whoever is its parent may not have been told yet.
-    stat = Path(f"/proc/{pid}/stat")
-    return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return Path("/proc").exists() is False
+    except ProcessLookupError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def wait_until_gone(pids: list[int]) -> bool:
