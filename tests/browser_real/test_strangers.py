@@ -26,6 +26,7 @@ NOWHERE = {"run": "run-0000000000000000", "id": "none", "item": "none", "other":
 # What a request changes something with, where its body must be right before its ids are looked at.
 BODIES: dict[str, Any] = {
     "answer": {"answers": []},
+    "{id}": {"applied": False},
     "fork": {"at": 1},
     "replay": {},
     "later": {},
@@ -90,14 +91,19 @@ async def place(tmp_path: Path) -> AsyncGenerator[Place]:
         assert (await oz.post(f"/api/runs/{run}/answer", {"answers": [answer]}))[0] == 200
         item = (await asked(run, "delete_customer")).id
         (grant,) = await app.grants()
+        await submit("Send customer 7 the invoice again.")
+        while not (doubts := await app.effects(state="unknown")):
+            await asyncio.sleep(0.01)
         hers = {"run": run, "other": ended, "item": item, "agent": "clerk"}
         ids = {"run": hers, "grant": {"id": grant.id}, "talk": {"id": f"talk-{MARK}"}}
+        ids["effect"] = {"id": doubts[0].id}
         yield Place(app, client, ids, list(routes_of(app)), reached)
 
 
 def filled(place: Place, path: str) -> tuple[str, str]:
     """A path with ids of hers, and the same with ids of nothing."""
-    kind = "grant" if "grants" in path else "talk" if "conversations" in path else "run"
+    kinds = {"grants": "grant", "conversations": "talk", "effects": "effect"}
+    kind = next((kinds[word] for word in path.split("/") if word in kinds), "run")
     hers = {**NOWHERE, "seq": "1", "name": "console.js", "agent": "clerk", "chat": "none"}
     return path.format(**{**hers, **place.ids["run"], **place.ids[kind]}), path.format(**hers)
 
@@ -122,7 +128,8 @@ async def facts(place: Place) -> Any:
     """What a stranger could have changed."""
     runs = await place.app.runs(limit=None)
     seqs = [(await (await place.app.run(run.run_id)).state()).seq for run in runs]
-    return [run.run_id for run in runs], seqs, await place.app.grants(), await place.app.inbox()
+    known = await place.app.grants(), await place.app.inbox(), await place.app.effects()
+    return [run.run_id for run in runs], seqs, known
 
 
 @pytest.mark.parametrize("name", ["ben", "una", "tia"])

@@ -106,9 +106,11 @@ class TransportContract(Suite[Transport]):
         """A reply that is not read is not paid for."""
         async with self._against(_answer_with(b"", then="wait")) as (transport, server):
             task = asyncio.ensure_future(_fetch(transport, server.url))
-            await _until(server.received)
-            task.cancel()
-            await asyncio.wait((task,))
+            try:
+                await _until(server.received)
+            finally:
+                task.cancel()
+                await asyncio.wait((task,))
             assert task.cancelled(), "the cancellation was swallowed"
             await _until(server.closed)
 
@@ -300,20 +302,17 @@ class _Server:
 @contextmanager
 def _serving(answer: _Answer) -> Generator[_Server]:
     """Serve in a thread of its own, so that the client's loop may be blocked."""
-    server, ready, loop = _Server(), threading.Event(), asyncio.new_event_loop()
+    server, ready, runner = _Server(), threading.Event(), asyncio.Runner()
+    loop, over = runner.get_loop(), asyncio.Event()
 
     async def serve() -> None:
         async with _listening(server, answer):
             ready.set()
-            await asyncio.Event().wait()
-
-    task = loop.create_task(serve())
+            await over.wait()
 
     def run() -> None:
-        try:
-            loop.run_until_complete(task)
-        except asyncio.CancelledError:
-            loop.close()
+        with runner:
+            runner.run(serve())
 
     thread = threading.Thread(target=run, daemon=True, name="upshot-transport-check")
     thread.start()
@@ -321,16 +320,21 @@ def _serving(answer: _Answer) -> Generator[_Server]:
     try:
         yield server
     finally:
-        loop.call_soon_threadsafe(task.cancel)
+        loop.call_soon_threadsafe(over.set)
         thread.join()
+        # No thread of a check that ran out of patience waits on for what cannot come.
+        server.received.set()
+        server.closed.set()
 
 
 @asynccontextmanager
 async def _listening(server: _Server, answer: _Answer) -> AsyncGenerator[None]:
-    tasks: set[asyncio.Task[Any]] = set()
+    talks: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        talks[asyncio.ensure_future(talk(reader, writer))] = writer
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tasks.add(asyncio.current_task())  # pyright: ignore[reportArgumentType]  # it is in a task
         try:
             early: bytes | None = b""
             while early is not None:
@@ -342,15 +346,19 @@ async def _listening(server: _Server, answer: _Answer) -> AsyncGenerator[None]:
             await asyncio.wait((asyncio.ensure_future(writer.wait_closed()),))
             server.closed.set()
 
-    listener = await asyncio.start_server(talk, "127.0.0.1", 0, limit=2**24)
+    listener = await asyncio.start_server(accept, "127.0.0.1", 0, limit=2**24)
     server.url = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
     try:
         yield
     finally:
         listener.close()
-        for task in tasks:
+        for task in talks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*talks, return_exceptions=True)
+        for writer in talks.values():
+            # One that was cancelled before it began has closed nothing.
+            writer.transport.abort()
+        await asyncio.sleep(0)
 
 
 async def _answer_one(
