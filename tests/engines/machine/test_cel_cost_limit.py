@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engines.machine_kit import engine_of, go
-from upshot.engines.machine.cel import MAX_ITEMS, ItemCount, Variables, guarded
 from upshot.engines.machine.document import Mark
 from upshot.engines.machine.expressions import Expression
+from upshot.engines.machine.variables import Variables
 from upshot.runs.engine_api.exceptions import Failed
+from upshot.tools.definition.cel import MAX_ITEMS, ItemCount, guarded
 
 TEN = "[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]"
 

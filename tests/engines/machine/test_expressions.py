@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from upshot import AgentError, AgentResult, Failed, RateLimitState, RateLimitWindow, Status, Usage
-from upshot.engines.machine.cel import Variables
 from upshot.engines.machine.document import Mark
-from upshot.engines.machine.expressions import MAX_EXPRESSION_CHARS, BadExpression, Expression
+from upshot.engines.machine.expressions import Expression
+from upshot.engines.machine.variables import Variables
+from upshot.tools.definition.cel import MAX_EXPRESSION_CHARS, BadExpression
 
 CONTEXT = {
     "n": 1,

@@ -67,6 +67,24 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     return f"did you mean {near[0]!r}?" if near else otherwise
 
 
+def expected(word: str, known: Iterable[str], what: str) -> str:
+    """What is expected instead of *word*: the nearest names, else those there are.
+
+    Args:
+        word: What was found.
+        known: All names that would do.
+        what: What they are, such as "a state".
+    """
+    names = list(known)
+    near = nearest(word, names, count=3)
+    if near:
+        return f"{what}; did you mean {' or '.join(map(repr, near))}?"
+    if not names:
+        return f"{what}; there are none"
+    listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+    return f"{what}: one of {listed}"
+
+
 class Allowed(NamedTuple):
     """What an argument may be: an object of one of the types, or with the methods.
 

@@ -20,7 +20,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
-from upshot.contract.base.checks import nearest
 from upshot.contract.base.structs import Json
 from upshot.errors import Misuse, need_of_extra
 
@@ -28,7 +27,6 @@ Severity = Literal["fault", "warning"]
 
 # More would only bury the first.
 _MOST_TOLD = 50
-_TELLING = 3
 _MAX_SHOWN = 60
 
 
@@ -94,24 +92,6 @@ class BrokenMachine(Misuse):
 
     def __reduce__(self) -> tuple[type[BrokenMachine], tuple[tuple[MachineFault, ...]]]:
         return type(self), (self.faults,)
-
-
-def expected(word: str, known: Iterable[str], what: str) -> str:
-    """What is expected instead of *word*: the nearest names, else those there are.
-
-    Args:
-        word: What was found.
-        known: All names that would do.
-        what: What they are, such as "a state".
-    """
-    names = list(known)
-    near = nearest(word, names, count=_TELLING)
-    if near:
-        return f"{what}; did you mean {' or '.join(map(repr, near))}?"
-    if not names:
-        return f"{what}; there are none"
-    listed = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-    return f"{what}: one of {listed}"
 
 
 MAX_BYTES = 1_000_000

@@ -15,7 +15,7 @@ from typing import Any, cast
 import msgspec
 
 from upshot.contract.agent import Agent
-from upshot.contract.base.checks import kind_of
+from upshot.contract.base.checks import expected, kind_of
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.settings import ModelSettings
 from upshot.engines.machine.document import (
@@ -27,14 +27,12 @@ from upshot.engines.machine.document import (
     Piece,
     Scalar,
     Table,
-    expected,
     plain,
     read_data,
     read_yaml,
     shown,
 )
 from upshot.engines.machine.expressions import (
-    BadExpression,
     Constant,
     Expression,
     Fields,
@@ -44,6 +42,7 @@ from upshot.engines.machine.expressions import (
 from upshot.engines.machine.machine import Each, Machine, Retrying, State, Task, Transition
 from upshot.engines.machine.machine_schema import SPEC, TASKS, check_form
 from upshot.errors import Misuse
+from upshot.tools.definition.cel import BadExpression
 
 # Reads the machine that a text names, as seen from the place where it stands.
 _Inner = Callable[[str, Mark], Machine | None]

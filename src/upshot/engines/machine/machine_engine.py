@@ -25,11 +25,11 @@ from upshot.contract.result import OUTPUT_VAR, AgentResult
 from upshot.contract.run_control import Checkpoint
 from upshot.engines.common import ask_about, asked_in, hand_over, warn_of_unread
 from upshot.engines.graph.branches import Change
-from upshot.engines.machine.cel import Variables
 from upshot.engines.machine.machine import Machine, Retrying, State, Task
 from upshot.engines.machine.machine_hooks import MachineContext, MachineHooks
 from upshot.engines.machine.resolver import MachineAgent, Resolver
 from upshot.engines.machine.state_outcome import NOTHING, Outcome, Unhandled, summed
+from upshot.engines.machine.variables import Variables
 from upshot.engines.walk import Visits, Walk, together
 from upshot.errors import Misuse
 from upshot.native.returned import coerce_result

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
+from upshot.contract.base.checks import expected
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.engines.machine.document import (
     Listing,
@@ -18,7 +19,6 @@ from upshot.engines.machine.document import (
     Mark,
     Piece,
     Table,
-    expected,
     plain,
     shown,
 )

@@ -10,14 +10,13 @@ from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 import msgspec
 
 from upshot.contract.agent import Agent
-from upshot.contract.base.checks import kind_of
+from upshot.contract.base.checks import expected, kind_of
 from upshot.contract.base.enums import Status
 from upshot.contract.base.json_values import UnserializableError, to_free_json
 from upshot.contract.base.structs import Json
 from upshot.contract.model_calls import ModelResponse, Request
 from upshot.contract.protocols import Engine
 from upshot.engines.common import check_models, lent_options
-from upshot.engines.machine.document import expected
 from upshot.engines.machine.machine import Machine, Task
 from upshot.engines.machine.state_outcome import Outcome
 from upshot.engines.walk import Walk

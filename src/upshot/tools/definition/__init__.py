@@ -8,6 +8,8 @@ ProcessLimits), the table that checks options, and where another process finds a
 ``start`` (run it). ``annotations`` turns each annotation into a JSON Schema and into a builder that
 makes the typed value of JSON.
 
+``cel`` compiles a condition in CEL and evaluates it on JSON.
+
 ``tool_error`` is what a body may raise (ToolError); what it is given, a ToolContext, is a value
 of the contract.
 

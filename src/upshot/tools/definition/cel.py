@@ -1,0 +1,516 @@
+"""Conditions and values in CEL, the Common Expression Language.
+
+``compile_condition`` makes a condition of a text; machines evaluate the same programs.
+
+The library has no cost limit: macros inside macros multiply, and hold up the whole process while
+they run. So what a macro does for an item is written into a list of one, and a function that
+counts is asked for its index. One item too many, or one too late, and there is nothing at that
+index. Functions that the library gets wrong are replaced by ones as the language defines them.
+
+Source:
+    Language definition of the Common Expression Language, "List of Standard Definitions", read on
+    2026-11-21: the size of a text is its number of code points, and ``string`` takes truth values.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import re
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sized
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias, cast
+
+from upshot.contract.base.checks import expected, kind_of, nearest
+from upshot.contract.base.structs import JsonObject
+from upshot.errors import Misuse, need_of_extra
+
+# The parser calls itself for each operator, and has no limit of its own.
+MAX_EXPRESSION_CHARS = 2_000
+_MAX_SAID = 300
+MAX_ITEMS = 50_000
+# The library copies what map and filter have so far for each item, so that time is counted too.
+MAX_S = 1.0
+# What the function is called; no expression can name it, since it is none of the known ones.
+COUNTER = "upshot_count_item"
+_TOO_MUCH = f"it goes through more than {MAX_ITEMS} items in all, or computes for over {MAX_S:g} s"
+
+_MARK = re.compile(
+    r"//[^\n]*"
+    r'|[rR][bB]?(?:"""(?s:.*?)"""|\'\'\'(?s:.*?)\'\'\'|"[^"\n]*"|\'[^\'\n]*\')'
+    r'|"""(?s:.*?)"""|\'\'\'(?s:.*?)\'\'\'|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
+    r"|(?P<macro>\.\s*(?:all|exists|exists_one|existsOne|filter|map)\s*\()"
+    r"|(?P<mark>[()\[\]{},])"
+)
+
+_AT = re.compile(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
+# Names were looked at before, so what it does not find is a form of the function.
+_MISFIT = re.compile(r"Undefined variable or function: '(\w+)'")
+# What the parser's generator says, in plain words.
+_PARSER_WORDS = (
+    (re.compile(r"token recognition error at: '([\"'].*)'"), "a text is not closed"),
+    (re.compile(r"token recognition error at: (.*)"), "{} means nothing here"),
+    (re.compile(r"extraneous input (.*)"), "{} is too much"),
+    (re.compile(r"mismatched input (.*)"), "{} cannot stand here"),
+    (re.compile(r"no viable alternative at input (.*)"), "it cannot be read on from {}"),
+    (re.compile(r"missing (.*) at (.*)"), "{} is missing before {}"),
+)
+# As other languages call them.
+_MEANT = {
+    "count": "size", "includes": "contains", "len": "size", "length": "size",
+    "lower": "lowerAscii", "toLowerCase": "lowerAscii", "toUpperCase": "upperAscii",
+    "upper": "upperAscii",
+}  # fmt: skip
+_RAISED = re.compile(
+    r"^Function '\w+' error: Python function call failed: \w+: |"
+    r" Check function arguments and their types\.$"
+)
+# fmt: off
+_NATIVE = frozenset((
+    "all", "bytes", "double", "duration", "dyn", "endsWith", "exists", "exists_one", "filter",
+    "getDate", "getDayOfMonth", "getDayOfWeek", "getDayOfYear", "getFullYear", "getHours",
+    "getMilliseconds", "getMinutes", "getMonth", "getSeconds", "has", "int", "map", "matches",
+    "size", "startsWith", "string", "timestamp", "type", "uint",
+))
+# fmt: on
+# Types are values, and can be compared with what type() gives.
+TYPES = frozenset(
+    ("bool", "bytes", "double", "dyn", "int", "list", "map", "null_type", "string", "type", "uint")
+)
+# It makes a list of any length out of a number.
+_LEFT_OUT = frozenset(("lists.range",))
+LIBRARIES = frozenset(("math", "strings", "sets", "lists", "base64"))
+
+Path: TypeAlias = tuple[str, ...]
+NAME = r"[A-Za-z_][A-Za-z0-9_]*"
+_TOKEN = re.compile(
+    r"//[^\n]*|"
+    # In a raw text a backslash is one, also before its end.
+    r"(?:[rR][bB]?|[bB][rR])(?!\"\"\"|''')(?:\"[^\"\n]*\"|'[^'\n]*')|"
+    r'[rRbB]{0,2}(?:"""(?s:.*?)"""|\'\'\'(?s:.*?)\'\'\'|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')'
+    rf"|(?P<path>{NAME}(?:\s*\.\s*{NAME})*)(?P<call>\s*\()?"
+    r"|[0-9][\w.]*|(?P<other>\S)"
+)
+_BOUND = re.compile(
+    rf"\.\s*(?:all|exists|exists_one|existsOne|map|filter)\s*\(\s*({NAME})\s*,(?:\s*({NAME})\s*,)?"
+)
+# Not names but values and operators.
+_WORDS = frozenset(("true", "false", "null", "in"))
+
+
+class BadExpression(Exception):
+    """A text is not a valid expression, or it reads a name that does not exist.
+
+    Attributes:
+        found: What is wrong with it.
+        expected: What should stand there.
+        line: In the text, from 1.
+        column: In the line, from 1.
+    """
+
+    def __init__(self, found: str, expected: str, line: int = 1, column: int = 1) -> None:
+        super().__init__(f"{found}: expected {expected}")
+        self.found = found
+        self.expected = expected
+        self.line = line
+        self.column = column
+
+
+class Program:
+    """One expression, parsed, with its cost limited.
+
+    Args:
+        source: Its text.
+        needed_by: What needs it, for the message if the library is missing.
+        extra: The extra that brings the library.
+
+    Attributes:
+        source: Its text.
+        is_counted: Whether it goes through items.
+
+    Raises:
+        BadExpression: It cannot be parsed, or calls a function that does not exist.
+        Misuse: The extra is not installed.
+    """
+
+    __slots__ = ("_functions", "_program", "is_counted", "source")
+
+    def __init__(self, source: str, needed_by: str, extra: str) -> None:
+        self.source: str = source
+        if len(source) > MAX_EXPRESSION_CHARS:
+            found = f"an expression of {len(source)} characters"
+            raise BadExpression(found, f"at most {MAX_EXPRESSION_CHARS}: split it")
+        _cel(needed_by, extra)
+        self._program = _parse(source)
+        self._functions = _check_functions(self._program, source)
+        counted = guarded(source)
+        self.is_counted: bool = counted != source
+        mended = with_calls(counted, INSTEAD)
+        if mended != source:
+            self._program = _parse(mended)
+
+    @property
+    def calls_functions(self) -> bool:
+        """Whether it calls more than the library's own functions."""
+        return bool(self._functions)
+
+    def execute(self, names: JsonObject) -> Any:
+        """Evaluate it; raises what the library raises, which ``said_of`` puts in words.
+
+        Raises:
+            KeyError: A name is not there.
+            OverflowError: It goes through too many items, or takes too long.
+        """
+        if self.is_counted:
+            return self._count(names)
+        if not self._functions:
+            return self._program.execute(names)
+        return self._program.execute(_cel().Context(names, self._functions))
+
+    def _count(self, names: JsonObject) -> Any:
+        count = ItemCount()
+        context = _cel().Context(names, {**self._functions, COUNTER: count})
+        try:
+            return self._program.execute(context)
+        finally:
+            if count.is_spent:
+                # In place of what the library says of it, or does not say: "or" takes errors in.
+                raise OverflowError(_TOO_MUCH)
+
+
+class ConditionError(Exception):
+    """A condition cannot be evaluated on the values that it was given, or is not true or false."""
+
+
+class Condition:
+    """A condition in CEL, made by ``compile_condition``.
+
+    Attributes:
+        text: The expression.
+        reads: The names that it reads.
+    """
+
+    __slots__ = ("_program", "reads", "text")
+
+    def __init__(self, text: str, program: Program, reads: frozenset[str]) -> None:
+        self.text: str = text
+        self.reads: frozenset[str] = reads
+        self._program = program
+
+    def holds(self, values: JsonObject) -> bool:
+        """Return whether it is true of *values*, which give each name that it reads a value.
+
+        Raises:
+            ConditionError: A name has no value, types do not fit, it costs too much, or the result
+                is not true or false.
+        """
+        names = {name: values[name] for name in self.reads if name in values}
+        try:
+            value = self._program.execute(names)
+        except Exception as error:
+            # The boundary to the library: whatever it raises says why there is no answer.
+            raise self._error(said_of(error)) from error
+        if not isinstance(value, bool):
+            raise self._error(f"it gives {shown_value(value)}, not true or false")
+        return value
+
+    def _error(self, why: str) -> ConditionError:
+        return ConditionError(f"the condition {self.text.strip()!r:.200} has no answer: {why}")
+
+    def __repr__(self) -> str:
+        return f"Condition({self.text!r})"
+
+
+def compile_condition(text: str, *, names: Collection[str] | None = None) -> Condition:
+    """Parse a condition in CEL, such as ``cents > 5000 && currency == "EUR"``.
+
+    Args:
+        text: The expression; it must give true or false.
+        names: The names that it may read; None for any.
+
+    Raises:
+        Misuse: It cannot be parsed, calls an unknown function, reads a name that is not in *names*,
+            or the extra ``cel`` is not installed.
+    """
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise Misuse(f"a condition must be a string in CEL, got {kind_of(text)}")
+    try:
+        program = Program(text, "a condition in CEL", "cel")
+        reads: set[str] = set()
+        for root, line, column in roots_of(text):
+            if names is not None and root not in names:
+                raise BadExpression(
+                    f"the name {root!r}",
+                    expected(root, names, "a name that is there"),
+                    line,
+                    column,
+                )
+            reads.add(root)
+    except BadExpression as error:
+        raise Misuse(f"the condition {text.strip()!r:.200} is broken: {error}") from error
+    return Condition(text, program, frozenset(reads))
+
+
+class ItemCount:
+    """Counts the items of one evaluation, and the time that it computes.
+
+    Args:
+        clock: Gives seconds; by default those that this thread has computed.
+
+    Attributes:
+        is_spent: Whether it was more than it may be.
+    """
+
+    __slots__ = ("_clock", "_end", "_left", "is_spent")
+
+    def __init__(self, clock: Callable[[], float] = time.thread_time) -> None:
+        self._clock = clock
+        self._left = MAX_ITEMS
+        self._end = clock() + MAX_S
+        self.is_spent: bool = False
+
+    def __call__(self) -> int:
+        """Count an item: 0, and 1 for one too many."""
+        self._left -= 1
+        if self._left < 0 or self._clock() > self._end:
+            self.is_spent = True
+        return int(self.is_spent)
+
+
+class _Open(NamedTuple):
+    """A bracket that is open: whether it is that of a macro, and the commas in it so far."""
+
+    is_macro: bool
+    commas: int = 0
+
+
+def guarded(source: str) -> str:
+    """*source* with its items counted; as it is where it has no macro.
+
+    Args:
+        source: An expression that can be parsed.
+    """
+    parts: list[str] = []
+    done = 0
+    for place, text in _insertions(source):
+        parts += (source[done:place], text)
+        done = place
+    return "".join((*parts, source[done:]))
+
+
+def _insertions(source: str) -> Iterator[tuple[int, str]]:
+    """What is written where, in order."""
+    opened: list[_Open] = []
+    for found in _MARK.finditer(source):
+        mark = found["mark"]
+        if found["macro"] is not None:
+            opened.append(_Open(is_macro=True))
+        elif mark is None:
+            continue
+        elif mark in "([{":
+            opened.append(_Open(is_macro=False))
+        elif opened:
+            top = opened.pop()
+            # After the first comma stands what is done for each item.
+            if top.is_macro and top.commas == 1:
+                yield found.start(), f"][{COUNTER}()]"
+            if mark == ",":
+                if top.is_macro and top.commas == 0:
+                    yield found.end(), "["
+                opened.append(_Open(top.is_macro, top.commas + 1))
+
+
+INSTEAD: Mapping[str, str] = {"size": "upshot_size"}
+"""What is called in place of a function that the library has, and that cannot be replaced by name.
+
+No expression can name them, since they are none of the known ones.
+"""
+
+
+def functions_for(called: Collection[str]) -> Mapping[str, Callable[[Any], Any]]:
+    """What an expression needs that calls the functions *called*, by the name that it calls."""
+    return {INSTEAD.get(name, name): _MADE[name] for name in called if name in _MADE}
+
+
+def _size(value: Any) -> int:
+    """The library counts the bytes of a text."""
+    if isinstance(value, str | bytes | list | dict):
+        return len(cast(Sized, value))
+    raise TypeError(f"size() takes a text, a list or a mapping, {_not(value)}")
+
+
+def _string(value: Any) -> str:
+    """Called only for values that the library does not take."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    raise TypeError(f"string() takes a number, a text, a truth value or a time, {_not(value)}")
+
+
+def _not(value: object) -> str:
+    return "not null" if value is None else f"not {kind_of(value)}"
+
+
+_MADE: Mapping[str, Callable[[Any], Any]] = {"size": _size, "string": _string}
+
+
+def paths_of(source: str) -> Iterator[tuple[Path, int, int]]:
+    """The chains of names in *source* that begin with a name, with their places."""
+    before = ""
+    for token in _TOKEN.finditer(source):
+        found = token["path"]
+        if found is not None and before != ".":
+            path = tuple(part.strip() for part in found.split("."))
+            if token["call"] is not None:
+                path = path[:-1]
+            if path and path[0] not in _WORDS:
+                yield path, *position(source, token.start())
+        before = token["other"] or ""
+
+
+def roots_of(source: str) -> Iterator[tuple[str, int, int]]:
+    """The names that *source* reads and does not bind itself, with their places."""
+    bound = bound_names(source)
+    for path, line, column in paths_of(source):
+        root = path[0]
+        if root not in bound and root not in TYPES and root not in LIBRARIES:
+            yield root, line, column
+
+
+def position(source: str, at: int) -> tuple[int, int]:
+    """Line and column of the character *at*, both from 1."""
+    line = source.count("\n", 0, at) + 1
+    return line, at - (source.rfind("\n", 0, at) + 1) + 1
+
+
+def with_calls(source: str, names: Mapping[str, str]) -> str:
+    """*source* with other functions called.
+
+    Args:
+        source: An expression that can be parsed.
+        names: What to call in place of what, by the last part of its name.
+    """
+    parts: list[str] = []
+    done = 0
+    for token in _TOKEN.finditer(source):
+        path = token["path"]
+        called = re.split(r"[\s.]+", path)[-1] if path and token["call"] else ""
+        if called in names:
+            end = token.end("path")
+            parts += (source[done : end - len(called)], names[called])
+            done = end
+    return "".join((*parts, source[done:]))
+
+
+def bound_names(source: str) -> set[str]:
+    """The names that macros such as ``map`` bind in *source*."""
+    return {name for pair in _BOUND.findall(source) for name in pair if name}
+
+
+@cache
+def _cel(needed_by: str = "an expression in CEL", extra: str = "cel") -> Any:
+    try:
+        # Not an import statement: it is an extra, and loading it takes its time.
+        cel = importlib.import_module("cel")
+    except ImportError as error:
+        raise Misuse(need_of_extra(needed_by, extra)) from error
+    # What it says of functions that fail stands in the error, and not on the terminal too.
+    logging.getLogger("cel").addHandler(logging.NullHandler())
+    return cel
+
+
+@cache
+def _library() -> Mapping[str, Any]:
+    _cel()
+    library: Mapping[str, Any] = importlib.import_module("cel.stdlib").STDLIB_FUNCTIONS
+    return {name: made for name, made in library.items() if name not in _LEFT_OUT}
+
+
+@cache
+def _short_names() -> frozenset[str]:
+    return frozenset(name.rpartition(".")[2] for name in _library())
+
+
+def _parse(source: str) -> Any:
+    try:
+        return _cel().compile(source)
+    except ValueError as error:
+        faults = _AT.findall(str(error))
+        line, column, said = faults[0] if faults else ("1", "1", str(error))
+        raise BadExpression(
+            f"the broken expression {source.strip()!r:.120} ({_short(said)})",
+            "an expression in CEL, such as context.count < 3",
+            int(line),
+            int(column),
+        ) from error
+
+
+def _short(said: str) -> str:
+    """What the parser says without the list of all that could stand there."""
+    short = " ".join(said.partition(" expecting ")[0].split())[:_MAX_SAID]
+    if "'<EOF>'" in short:
+        return "it ends too soon"
+    for form, words in _PARSER_WORDS:
+        if found := form.fullmatch(short):
+            return words.format(*found.groups())
+    return short
+
+
+def _check_functions(program: Any, source: str) -> Mapping[str, Any]:
+    """The functions of the library that it needs."""
+    # Operators have names between underscores or after an @.
+    named = [name for name in program.functions() if name.isidentifier() and name[0] != "_"]
+    native = functions_for(named)
+    called = [name for name in named if name not in _NATIVE]
+    if not called:
+        return native
+    known = _short_names()
+    for name in called:
+        if name not in known:
+            wanted = _nearest_function(name, _NATIVE | known)
+            line, column = _place_of(source, name)
+            raise BadExpression(f"the function {name!r}", wanted, line, column)
+    return {**_of_library(called), **native}
+
+
+def _nearest_function(name: str, known: frozenset[str]) -> str:
+    """What is expected instead of the function *name*, also where it has another name elsewhere."""
+    meant = nearest(name, _MEANT, cutoff=0.8)
+    if meant and _MEANT[meant[0]] in known:
+        return f"a function of CEL; did you mean {_MEANT[meant[0]]!r}?"
+    return expected(name, sorted(known), "a function of CEL")
+
+
+def _of_library(called: Collection[str]) -> Mapping[str, Any]:
+    library = _library().items()
+    return {name: made for name, made in library if name.rpartition(".")[2] in called}
+
+
+def _place_of(source: str, name: str) -> tuple[int, int]:
+    found = re.search(rf"\b{re.escape(name)}\b", source)
+    return (1, 1) if found is None else position(source, found.start())
+
+
+def said_of(error: Exception) -> str:
+    """What the library says of an evaluation that failed, in plain words."""
+    if isinstance(error, KeyError):
+        return f"there is no {error.args[0] if error.args else 'such key'!r}"
+    said = " ".join(str(error).split())
+    if (misfit := _MISFIT.match(said)) is not None:
+        return f"{misfit[1]}() does not take what it is given here"
+    said = _RAISED.sub("", said)
+    return said.partition(". CEL does not coerce")[0][:_MAX_SAID] or type(error).__name__
+
+
+def shown_value(value: object) -> str:
+    """The kind of *value* for a message, and a number itself."""
+    names: dict[type, str] = {
+        bool: "a truth value",
+        str: "a text",
+        dict: "a mapping",
+        list: "a list",
+    }
+    if value is None:
+        return "null"
+    kind = "number" if isinstance(value, int | float) else type(value).__name__
+    return names.get(type(value), f"the {kind} {value!r:.40}")
