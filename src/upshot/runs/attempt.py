@@ -415,8 +415,9 @@ def tell_parent(context: RunContext, result: AgentResult[Any]) -> None:
     if (parent := context.parent) is not None:
         taint = context.state.taint
         taint = None if taint is None else taint.seen_from(context.info.run_id)
-        tools, acts = context.budget.tool_calls, acts_in(context.state)
-        parent.tell(settled_step(result, tools, taint, acts))
+        budget, acts = context.budget, acts_in(context.state)
+        step = settled_step(result, budget.tool_calls, taint, acts, budget.unmeasured_answers)
+        parent.tell(step)
         parent.note_effect(result.effect)
 
 

@@ -24,6 +24,7 @@ from upshot.contract.protocols import Clock
 from upshot.contract.settings import Budget
 from upshot.contract.usage import NO_USAGE, Cost, Usage
 from upshot.runs.ending import StopReason
+from upshot.state.child_runs import Spent
 from upshot.tools.rate_limiter import ActiveTime
 
 _ZERO = Decimal(0)
@@ -58,6 +59,7 @@ class RunBudget:
         elsewhere: Tokens and money that other runs of the conversation used, where the budget is
             of all of them; those of the runs round this one count there.
         look_elsewhere: Finds that out anew; None where no budget asks for it.
+        unmeasured_answers: Replies that came without their usage, those of child runs included.
     """
 
     # On the class, so that a run that sets none of them pays for none.
@@ -128,10 +130,7 @@ class RunBudget:
         call = counted(response)
         self._add(call)
         if response.error is None and call.cost is None and call.usage.unmeasured_calls:
-            budget: RunBudget | None = self
-            while budget is not None:
-                budget.unmeasured_answers += 1
-                budget = budget._parent
+            self._add_unmeasured(1)
 
     def since_mark(self) -> tuple[Usage, Cost | None]:
         """Usage and cost since the last call of this, or since the start."""
@@ -146,10 +145,11 @@ class RunBudget:
         """Count a model call that was cut off before it answered."""
         self._add(UNFINISHED)
 
-    def add_spent(self, usage: Usage, cost: Cost | None, tools: Mapping[str, int]) -> None:
-        """Count what a run inside this one used in earlier sessions."""
-        self._add(counted_run(usage, cost))
-        for name, calls in tools.items():
+    def add_spent(self, spent: Spent) -> None:
+        """Count what a child run used, as the log says."""
+        self._add(counted_run(spent.usage, spent.cost))
+        self._add_unmeasured(spent.unmeasured_answers)
+        for name, calls in spent.tools.items():
             self.count_tool(name, calls)
 
     def count_tool(self, name: str, calls: int = 1) -> None:
@@ -166,6 +166,11 @@ class RunBudget:
             self.tell(call.usage.with_cost(call.cost))
         if self._parent is not None and not self.is_known:
             self._parent._add(call)
+
+    def _add_unmeasured(self, answers: int) -> None:
+        self.unmeasured_answers += answers
+        if self._parent is not None and not self.is_known:
+            self._parent._add_unmeasured(answers)
 
     def left(self) -> dict[str, Any]:
         """What it and the runs round it leave to a run inside, by the names of a Budget's fields.

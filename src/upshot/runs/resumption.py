@@ -91,6 +91,7 @@ def spent_in(past: RunState) -> Spent:
         taint,
         acts=acts_in(past),
         effects=effects_in(past, run_id, is_over=not is_parked, found=past.children_found),
+        unmeasured_answers=budget.unmeasured_answers,
     )
     if (last := past.last_call) is None:
         return spent
@@ -132,7 +133,7 @@ def _add_children(budget: RunBudget, past: RunState, *, earlier: bool) -> None:
     for run_id, logged in past.children.items():
         spent = past.children_found.get(run_id, logged)
         if spent is not None and (run_id in past.children_before) is earlier:
-            budget.add_spent(spent.usage, spent.cost, spent.tools)
+            budget.add_spent(spent)
 
 
 # A step, a call id and a tool.

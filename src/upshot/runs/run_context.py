@@ -321,6 +321,8 @@ class RunContext:
             parent=None if outer is None else outer.budget,
             spent_s=self.state.time.spent_until(clock.now()) if past is not None else 0.0,
         )
+        if recording is not None:
+            recording.budget = self.budget
         own_time = None if budget.working_s is None else self.budget.working
         self.supervisor: Final = TaskSupervisor(
             clock, self.budget.deadline, working=own_time, write_grace_s=plan.write_grace_s

@@ -44,6 +44,7 @@ class Spent(msgspec.Struct, frozen=True):
         provider_data: Of its last model call.
         acts: The writes in it that a policy judged: the places of each, by what names it.
         effects: Each call in it that changed something outside, or may have done so.
+        unmeasured_answers: Replies that came without their usage.
     """
 
     usage: Usage = Usage()
@@ -57,6 +58,7 @@ class Spent(msgspec.Struct, frozen=True):
     provider_data: JsonObject = {}
     acts: dict[str, tuple[str, ...]] = {}
     effects: tuple[RunEffect, ...] = ()
+    unmeasured_answers: int = 0
 
 
 def child_id(parent_run_id: str, key: str) -> str:
@@ -87,6 +89,7 @@ def settled_step(
     tools: Mapping[str, int],
     taint: TaintOrigin | None = None,
     acts: Mapping[str, tuple[str, ...]] = _NO_ACTS,
+    unmeasured_answers: int = 0,
 ) -> StepSettled:
     """What the outer log keeps of a session that ended with *result*."""
     is_final = result.status is not Status.INPUT_REQUIRED
@@ -103,6 +106,7 @@ def settled_step(
         result.provider_data,
         dict(acts),
         result.effects,
+        unmeasured_answers,
     )
     return end_step(result.run_id, spent, result.error if is_final else None)
 

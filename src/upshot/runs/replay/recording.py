@@ -22,6 +22,7 @@ from upshot.contract.events import (
     StepStarted,
     ToolSettled,
     ToolStarted,
+    UsageReported,
 )
 from upshot.contract.message import Message
 from upshot.contract.model_calls import ModelResponse, ModelStarted
@@ -29,12 +30,13 @@ from upshot.contract.pending import PendingApproval
 from upshot.contract.result import AttemptLine
 from upshot.contract.run_control import Compacted
 from upshot.contract.tool_calls import ToolCall
+from upshot.runs.budget import RunBudget
 from upshot.runs.engine_api.exceptions import Aborted, Failed
 from upshot.runs.engine_api.steps import Steps
 from upshot.runs.recorder import Recorder
 from upshot.runs.redaction import lift_secrets
 from upshot.runs.resumption import read_arguments
-from upshot.state.child_runs import child_of
+from upshot.state.child_runs import Spent, child_of
 from upshot.state.run_state import RunState
 from upshot.tools.toolbox import KnownCall, KnownOutcomes
 
@@ -133,7 +135,10 @@ class Recording:
         children: Ids of the runs inside it, in the order in which they began.
         waiting: Calls that wait for somebody's word, as far as they were made.
         beyond: What was asked for that the record does not have, "" while nothing was.
+        budget: Of the run that is replayed, which is set with it.
     """
+
+    budget: RunBudget
 
     def __init__(self, events: Iterable[Event], secrets: Sequence[str] = ()) -> None:
         self.past: RunState = RunState()
@@ -151,6 +156,9 @@ class Recording:
         # Between which events each step was under way, and those that are not done again.
         self._spans: dict[str, tuple[int, int | None]] = {}
         self._left_out: set[int] = set()
+        # What was used that nothing in a replay uses again, by the event that says so.
+        self._used: dict[int, Spent | ModelResponse] = {}
+        self._settled: dict[str, int] = {}
         self._line: AttemptLine | None = None
         self._now = _Attempt(self.past)
         read = lift_secrets(secrets, hides_others=False)
@@ -180,7 +188,9 @@ class Recording:
             replies.popleft()
         if not replies:
             self.miss(f"a reply of {model}")
-        return replies.popleft()[1]
+        seq, response = replies.popleft()
+        self._count_until(seq)
+        return response
 
     def call(self, call: ToolCall) -> KnownCall | None:
         """What came of *call*; None where it waits for somebody's word.
@@ -194,6 +204,7 @@ class Recording:
         said = self._shown(call.arguments)
         record = found[0].record if found else None
         if found and record is not None and self._shown(record.arguments_given) == said:
+            self._count_until(found[0].events[-1].seq)
             return found.popleft()
         if call.id not in self.past.asked:
             self.miss(f"a call {call.id!r} of {call.name} with {said}")
@@ -217,10 +228,12 @@ class Recording:
         """
         if run_id in self.children:
             self.children.remove(run_id)
-            return run_id
-        if not self.children:
+        elif self.children:
+            run_id = self.children.popleft()
+        else:
             self.miss("a run inside")
-        return self.children.popleft()
+        self._count_until(self._settled.get(run_id, 0))
+        return run_id
 
     def miss(self, what: str) -> NoReturn:
         """Note that *what* was asked for and is not in the record.
@@ -254,11 +267,34 @@ class Recording:
             return
         start, end = span
         # A step without an end is the one in which the attempt ended: all that follows is of it.
-        self._left_out.update(range(start + 1, end or self.past.seq + 1))
+        self._pass_over(range(start + 1, end or self.past.seq + 1))
+        self._count_until(end or self.past.seq)
 
     def _skip(self, key: str) -> None:
         """Pass over what was done in the body of a step."""
-        self._left_out.update(self._now.done_in(key))
+        self._pass_over(self._now.done_in(key))
+        self._count_until(self._spans.get(key, (0, None))[1] or 0)
+
+    def _pass_over(self, seqs: Iterable[int]) -> None:
+        """Leave the events *seqs* out, and count the model calls among them."""
+        self._left_out.update(seqs)
+        for replies in self._replies.values():
+            for asked in [one for one in replies if self.is_left_out(one[0])]:
+                replies.remove(asked)
+                self.budget.turns += 1
+                self.budget.add(asked[1])
+
+    def _count_until(self, seq: int) -> None:
+        """Count what was used until the event *seq* and nothing in a replay uses again.
+
+        The budget then refuses a call where it refused it in the run.
+        """
+        for at in [one for one in self._used if one <= seq]:
+            match self._used.pop(at):
+                case Spent() as spent:
+                    self.budget.add_spent(spent)
+                case ModelResponse() as response:
+                    self.budget.add(response)
 
     def _end_in(self, key: str) -> None:
         """Fail as the attempt did where it ended within a step, which then has no outcome.
@@ -320,9 +356,16 @@ class Recording:
                 # well.
                 start, _ = self._spans.get(event.key, (event.seq, None))
                 self._spans[event.key] = start, None
-            case StepSettled() if child_of(event.key) is None:
+            case StepSettled() if (child := child_of(event.key)) is not None:
+                # Each settlement of a child run says what all of its sessions used.
+                self._used.pop(self._settled.get(child, 0), None)
+                if (spent := self.past.children[child]) is not None:
+                    self._settled[child], self._used[event.seq] = event.seq, spent
+            case StepSettled():
                 start, _ = self._spans.get(event.key, (event.seq, None))
                 self._spans[event.key] = start, event.seq
+            case UsageReported(number=0):
+                self._used[event.seq] = event.response
             case _:
                 pass
 

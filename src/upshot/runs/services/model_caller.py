@@ -138,12 +138,13 @@ async def call_model(
     recording = context.recording
     response = await call.ask() if recording is None else recording.reply(name, step)
     response = context.state.call_ids.make_unique(response)
-    budget.add(response)
     response = judge_answer(
         response,
         allow_filtered=context.plan.agent.allow_filtered,
         is_typed=request.output_schema is not None,
     )
+    # As it is logged: a resumed run counts the logged one.
+    budget.add(response)
     tries = call.failed_tries + 1
     replied = ModelReplied(model=name, turn=turn, tries=tries, response=response, purpose=purpose)
     recorder.emit(replied)
