@@ -1339,6 +1339,7 @@ export type DeniedReason =
   | "circuit_open"
   | "conflict"
   | "deadline"
+  | "deny_condition"
   | "duplicate"
   | "effect_unknown"
   | "policy"

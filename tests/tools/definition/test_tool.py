@@ -188,7 +188,7 @@ def test_what_can_never_work_is_refused_at_definition(function: Any):
         ({"repeatable": 1}, "repeatable must be True or False, got 1"),
         ({"network": "no"}, "network must be True or False"),
         ({"repair": None}, "repair must be True or False, got None"),
-        ({"approval": "always"}, "approval must be True, False or None"),
+        ({"approval": "always"}, "approval must be True, False, a plain function"),
         ({"retry_on_timeout": 0}, "retry_on_timeout must be True, False or None, got 0"),
         ({"verify": 5}, "verify must be a function or None"),
         ({"rate": 5}, "rate must be a Rate or None"),

@@ -26,6 +26,8 @@ async def trace_of(used: Tool, **options: Any) -> list[str]:
         ("rate", {"circuit": Circuit()}, {}),
         ("replay", {"idempotent": True}, {}),
         ("blocked_key", {"block_scope": "key"}, {}),
+        ("conditions", {"deny": True}, {}),
+        ("conditions", {"approval": bool}, {}),
         ("taint", {"effect": "write"}, {"policy": Policy(taint=True)}),
         ("taint", {"network": True}, {"policy": Policy()}),
         ("policy", {"network": True}, {"policy": Policy(network=False)}),

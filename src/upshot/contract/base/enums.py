@@ -225,6 +225,7 @@ class DeniedReason(OpenWord):
         SUPERSEDED: This attempt has made a hand-off already; only the first one counts.
         EFFECT_UNKNOWN: An equal call may have taken effect; it is not known yet.
         CONFLICT: The same effect was claimed with other arguments.
+        DENY_CONDITION: The tool's own ``deny=`` forbids it.
     """
 
     DUPLICATE = "duplicate"
@@ -242,6 +243,7 @@ class DeniedReason(OpenWord):
     SUPERSEDED = "superseded"
     EFFECT_UNKNOWN = "effect_unknown"
     CONFLICT = "conflict"
+    DENY_CONDITION = "deny_condition"
 
 
 class InterruptCause(OpenWord):

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from upshot.tools.definition.tool_options import (
         Address,
         Circuit,
+        Predicate,
         ProcessLimits,
         Rate,
         VerifyHook,
@@ -75,7 +76,10 @@ class Tool(Generic[P, R_co]):
         network: Whether it reaches the network.
         resources: What it touches: names, or a function of the arguments that gives them.
             None is undeclared and counts as everything.
-        approval: Whether the user is asked before it runs; None asks for destructive ones.
+        approval: Whether the user is asked before it runs: True, False, or a pure function of the
+            arguments that says so; None asks for destructive ones. A function that raises asks.
+        deny: Whether its calls are denied: True, False, or a pure function of the arguments that
+            says so. A function that raises has the user asked.
         once: What identifies its effect, which is made once, whoever asks for it: an argument, a
             tuple of arguments, or a pure function of all arguments that returns a text, or None
             for a call without identity. None is no identity.
@@ -138,7 +142,8 @@ class Tool(Generic[P, R_co]):
     repeatable: bool = False
     network: bool = False
     resources: Resources | None = None
-    approval: bool | None = None
+    approval: bool | Predicate | None = None
+    deny: bool | Predicate = False
     once: Once | None = None
     effect_name: str = ""
     scope: Scope = "journal"
@@ -267,7 +272,7 @@ class Tool(Generic[P, R_co]):
     @cached_property
     def always_asks(self) -> bool:
         """Whether the user is asked about each call of it, whatever else asks for that."""
-        return self.effect is Effect.DESTRUCTIVE if self.approval is None else self.approval
+        return self.effect is Effect.DESTRUCTIVE if self.approval is None else self.approval is True
 
     @property
     def is_deduplicated(self) -> bool:
@@ -347,7 +352,8 @@ class Tool(Generic[P, R_co]):
         repeatable: bool = False,
         network: bool = False,
         resources: Resources | None = None,
-        approval: bool | None = None,
+        approval: bool | Predicate | None = None,
+        deny: bool | Predicate = False,
         timeout_s: float | None = None,
         error_key: str | None = "error",
         trust: Trust = "",
@@ -382,6 +388,7 @@ class Tool(Generic[P, R_co]):
             network=network,
             resources=resources,
             approval=approval,
+            deny=deny,
             timeout_s=timeout_s,
             error_key=error_key,
             trust=trust,
@@ -401,7 +408,8 @@ def tool(
     repeatable: bool = False,
     network: bool = False,
     resources: Resources | None = None,
-    approval: bool | None = None,
+    approval: bool | Predicate | None = None,
+    deny: bool | Predicate = False,
     once: Once | None = None,
     effect_name: str = "",
     scope: Scope = "journal",

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, cast, get_args
 
 from upshot.contract.base.checks import (
     Allowed,
@@ -18,12 +18,14 @@ from upshot.contract.base.checks import (
     is_amount,
     is_whole,
     nearest,
+    shown,
     whole_number,
 )
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.provenance import Record, ToolDeclaration, read_arguments
 from upshot.errors import Misuse
+from upshot.tools.definition.body import is_async
 from upshot.tools.definition.identity import ON_REPEAT, SCOPES, is_span
 
 if TYPE_CHECKING:
@@ -62,6 +64,50 @@ VerifyHook: TypeAlias = Callable[[UnknownEffect], VerifyAnswer | Awaitable[Verif
 Plain ones run in a thread, and all have five seconds, or what the turn has left. One that
 raises, takes longer or answers anything else leaves the effect unknown, with a warning.
 """
+
+
+class Condition(Protocol):
+    """A condition on arguments that is written as text, such as one of ``compile_condition``."""
+
+    @property
+    def text(self) -> str:
+        """The condition as it was written."""
+        ...
+
+    def holds(self, values: JsonObject, /) -> bool:
+        """Whether it is true of these arguments."""
+        ...
+
+
+Predicate: TypeAlias = Callable[[JsonObject], bool] | Condition
+"""A pure function of all arguments of a call, valid and with defaults, or a ``Condition``."""
+
+
+def ask_predicate(predicate: Predicate, arguments: JsonObject) -> bool:
+    """Return whether *predicate* is true of a call.
+
+    Raises:
+        TypeError: It gave neither True nor False.
+        Exception: What it raises.
+    """
+    answer: object = predicate(arguments) if callable(predicate) else predicate.holds(arguments)
+    if not isinstance(answer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # functions may be untyped
+        raise TypeError(f"it gave {shown(answer)}: True or False is due")
+    return answer
+
+
+def predicate_text(predicate: Predicate) -> str:
+    """What a log calls *predicate*: its text, or the name of the function."""
+    text = getattr(predicate, "text", None)
+    if isinstance(text, str):
+        return text
+    return str(getattr(predicate, "__name__", type(predicate).__name__))
+
+
+def _is_predicate(value: object) -> bool:
+    if callable(getattr(value, "holds", None)):
+        return not isinstance(value, type)
+    return callable(value) and not is_async(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,11 +331,14 @@ _NONE = (type(None),)
 _FLAG = Allowed("True or False", (bool,))
 _ANSWER = Allowed("True, False or None", (bool, *_NONE))
 _TEXT = Allowed("a text or None", (str, *_NONE))
+_RULE = "True, False, a plain function of the arguments, or a compiled condition"
 _SECONDS = Allowed("seconds, at least 0, or None", _NONE, fits=is_amount)
 _ALLOWED = {
     **dict.fromkeys(("idempotent", "plain_text", "repeatable", "network"), _FLAG),
     **dict.fromkeys(("repair", "private", "foreign"), _FLAG),
-    **dict.fromkeys(("approval", "retry_on_timeout"), _ANSWER),
+    "retry_on_timeout": _ANSWER,
+    "approval": Allowed(f"{_RULE}, or None", (bool, *_NONE), fits=_is_predicate),
+    "deny": Allowed(_RULE, (bool,), fits=_is_predicate),
     **dict.fromkeys(("about", "error_key"), _TEXT),
     **dict.fromkeys(("timeout_s", "approval_expires_s", "claim_wait_s"), _SECONDS),
     "min_useful_s": Allowed("seconds, at least 0", fits=is_amount),

@@ -43,6 +43,17 @@ class Denial:
 
 
 @dataclass(frozen=True, slots=True)
+class Pass:
+    """The call goes on to the next gate, and the trace says why.
+
+    Attributes:
+        detail: Why.
+    """
+
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Park:
     """The call waits for an answer of the user, and holds nothing meanwhile.
 
@@ -89,7 +100,7 @@ class Rewind:
 
 
 # None lets the call pass.
-Verdict: TypeAlias = Denial | Park | Follow | Repeat | Rewind | None
+Verdict: TypeAlias = Denial | Pass | Park | Follow | Repeat | Rewind | None
 
 
 class Gate(Protocol):
@@ -243,7 +254,9 @@ class GatePipeline:
         _deny(call, "cancelled", denial)
 
     def _goes_on(self, call: CallState, gate: Gate, verdict: Verdict) -> bool:
-        """Note a verdict that is no pass; returns whether gates are to be asked on."""
+        """Note a verdict that says something; returns whether gates are to be asked on."""
+        if isinstance(verdict, Pass):
+            return _note_pass(call, gate.name, verdict)
         call.release()
         match verdict:
             case Denial() | Repeat():
@@ -285,6 +298,13 @@ def _deny(call: CallState, gate: str, denial: Denial) -> ToolOutcome:
         repeats=denial.repeats,
     )
     return denied
+
+
+def _note_pass(call: CallState, gate: str, verdict: Pass) -> bool:
+    _trace(call, gate, "pass", verdict.detail)
+    # The pass is noted already, so that it is not among those that say no more.
+    call.place = call.passed_from = call.place + 1
+    return True
 
 
 def _trace(call: CallState, gate: str, verdict: str, detail: str) -> None:

@@ -27,12 +27,15 @@ from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_state import CallState, call_digest
 from upshot.tools.definition.annotations import BuildError
 from upshot.tools.definition.tool import Tool
+from upshot.tools.definition.tool_error import named
+from upshot.tools.definition.tool_options import Predicate, ask_predicate, predicate_text
 from upshot.tools.gates.approval_gate import ApprovalGate, Approver, HookGate, PreToolHook
 from upshot.tools.gates.pipeline import (
     Denial,
     Follow,
     Gate,
     GatePipeline,
+    Pass,
     Repeat,
     Rewind,
     StandardGate,
@@ -196,6 +199,51 @@ def _denial(refused: Refused) -> Denial:
 
 
 _WHY = "an earlier call failed for good"
+
+
+class ConditionsGate(StandardGate):
+    """A tool's own ``deny=`` denies, and its ``approval=`` has the user asked.
+
+    Both are asked, so that the log holds what each of them answered.
+    """
+
+    name = "conditions"
+
+    def concerns(self, tool: Tool) -> bool:
+        """Whether the tool has conditions."""
+        return tool.deny is not False or not isinstance(tool.approval, bool | None)
+
+    def check(self, call: CallState) -> Denial | Pass:
+        """Deny where ``deny=`` is true; ask where ``approval=`` is, or one of them fails."""
+        tool, told = call.known_tool, list[str]()
+        denied, failed = _is_true("deny", call, told, condition=tool.deny)
+        if denied:
+            return Denial(DeniedReason.DENY_CONDITION, told[0], "Do not call it like that.")
+        asks = False
+        if not isinstance(tool.approval, bool | None):
+            asks, unclear = _is_true("approval", call, told, condition=tool.approval)
+            failed = failed or unclear
+        if asks or failed:
+            call.asks = call.asks or failed or predicate_text(cast("Predicate", tool.approval))
+        return Pass("; ".join(told))
+
+
+def _is_true(
+    option: str, call: CallState, told: list[str], *, condition: bool | Predicate
+) -> tuple[bool, str]:
+    """Whether a condition is true, and how it failed; notes its answer in *told*."""
+    if isinstance(condition, bool):
+        if condition:
+            told.append(f"{option}: every call of {call.tool_name}")
+        return condition, ""
+    text, failed, answer = predicate_text(condition), "", False
+    try:
+        answer = ask_predicate(condition, call.arguments or {})
+        told.append(f"{option}: {text} is {str(answer).lower()}")
+    except Exception as error:  # whatever it raises has the user asked, who can judge the call
+        failed = f"{option}: {text} failed: {named(error)}"
+        told.append(failed)
+    return answer, failed
 
 
 class BlockGate(StandardGate):
@@ -648,7 +696,7 @@ _RATE, _PROGRESS = RateGate(), ProgressGate()
 _FIRST = (_CANCELLED, _DEADLINE, _BUDGET, KnownGate())
 _ON_TOOL = (BlockGate(), _RATE)
 _ARGUMENTS = ArgumentsGate()
-_ON_ARGUMENTS = (BlockKeyGate(), ReplayGate(), EffectGate(), _PROGRESS)
+_ON_ARGUMENTS = (ConditionsGate(), BlockKeyGate(), ReplayGate(), EffectGate(), _PROGRESS)
 _DEADLINE_AGAIN = DeadlineGate("deadline_again")
 
 # No choice of gates lifts a cancel or a limit.
