@@ -9,6 +9,9 @@ DEMO := .venv/.ready-demo
 # What the adapters read is installed apart, so that no check can lean on it.
 ADAPTERS := .venv-adapters
 NATIVE := $(ADAPTERS)/.ready
+# CrewAI asks for older packages than the others.
+CREW := .venv-crewai
+CREWS := $(CREW)/.ready
 # So are the MCP servers of others.
 MCP := .venv-mcp
 SERVERS := $(MCP)/.ready
@@ -115,9 +118,11 @@ unit: $(DEV) $(TYPESCRIPT)
 	@echo tests
 	@$(BIN)/pytest -q -n $(WORKERS)
 
-adapters: $(NATIVE) ## read native objects made by the real packages of other agents
+adapters: $(NATIVE) $(CREWS) ## try the adapters, the guard and Ledger.once with the real packages of other agents
 	@UPSHOT_REAL_ADAPTERS=1 $(ADAPTERS)/bin/pytest -q --confcutdir=tests/adapters_real \
 	  -o filterwarnings=ignore tests/adapters_real
+	@UPSHOT_REAL_ADAPTERS=1 $(CREW)/bin/pytest -q --confcutdir=tests/adapters_real \
+	  -o filterwarnings=ignore tests/adapters_real/test_once_in_frameworks.py
 
 mcp: $(SERVERS) ## use four real MCP servers from the package registries
 	@UPSHOT_REAL_MCP=1 $(MCP)/bin/pytest -q --confcutdir=tests/mcp_real \
@@ -213,6 +218,10 @@ $(DEV): pyproject.toml
 $(NATIVE): pyproject.toml Makefile
 	$(call environment,$(ADAPTERS),-e '.[adapters]',@mariozechner/pi-ai)
 	@touch $(NATIVE)
+
+$(CREWS): pyproject.toml Makefile
+	$(call environment,$(CREW),-e . crewai==1.15.30)
+	@touch $(CREWS)
 
 $(SERVERS): pyproject.toml Makefile
 	$(call environment,$(MCP),-e '.[mcp]' mcp-server-time mcp-server-git,$(NODE_SERVERS))
