@@ -212,7 +212,8 @@ async def test_a_long_conversation_says_that_there_are_earlier_turns(
     monkeypatch.setattr(console, "_PAGE", 5)
     for number in range(8):
         await app.submit("clerk", f"Hello {number}", conversation="long", attributes={"user": "oz"})
-    await settled(app, client)
+        # Turns that wait for one another are taken in no order.
+        await settled(app, client)
     page = await page_of(client.url + "/conversations/long")
     await expect(page.locator(".turn")).to_have_count(5)
     await page.get_by_role("button", name="Earlier turns").click()

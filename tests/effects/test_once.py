@@ -222,3 +222,43 @@ async def test_a_key_is_free_after_its_time_in_the_same_run(kind: str, tmp_path:
     async with open_journal(place(kind, tmp_path)) as journal:
         await outcomes(journal, {}, {}, tools=[short])
         assert made == ["7", "7"]
+
+
+@PLACES
+async def test_nobody_is_asked_about_an_effect_that_is_known(kind: str, tmp_path: Path):
+    asked: list[str] = []
+
+    def approve(request: Any) -> bool:
+        asked.append(request.call_id)
+        return True
+
+    careful = refund.but(approval=True)
+    async with open_journal(place(kind, tmp_path)) as journal:
+
+        async def ask_for(**arguments: Any) -> Any:
+            agent = clerk(arguments, tools=[careful])
+            result = await run(agent, "go", journal=journal, approve=approve)
+            return result.tool_outcomes[0]
+
+        first, second = await ask_for(), await ask_for()
+        assert (first.effect, second.repeats.run_id != "") == ("applied", True)
+        assert (await ask_for(cents=100)).reason == "conflict"
+        await ask_for(order_id="8", note="raise")
+        assert len(asked) == 2
+        assert (await ask_for(order_id="8")).reason == "effect_unknown"
+        await ask_for(order_id="9", note="nothing")
+        await ask_for(order_id="9")
+        # The first of each of the three, and the one after a call that certainly did nothing.
+        assert (len(asked), made) == (4, ["7", "8", "9", "9"])
+
+
+async def test_a_question_about_a_key_that_is_free_again_is_asked(tmp_path: Path):
+    careful = refund.but(approval=True, keep=timedelta(microseconds=1))
+    async with open_journal(str(tmp_path / "runs.db")) as journal:
+        await outcomes_of(journal, careful, approve=lambda _: True)
+        again = await run(clerk({}, tools=[careful]), "go", journal=journal)
+        assert [one.tool_name for one in again.pending] == ["refund"]
+
+
+async def outcomes_of(journal: Any, one: Any, **given: Any) -> Any:
+    return (await run(clerk({}, tools=[one]), "go", journal=journal, **given)).tool_outcomes

@@ -124,6 +124,12 @@ class EffectEntry(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
         """Whether the last call that was made for it is this one."""
         return (self.run_id, self.call_id) == (run_id, call_id)
 
+    def is_free(self, now: datetime, keep_s: float | None) -> bool:
+        """Whether a call may make it: it was not made, or its key was kept for long enough."""
+        if self.state == "none" or keep_s is None or self.ended_at is None:
+            return self.state == "none"
+        return (now - self.ended_at).total_seconds() >= keep_s
+
     def __str__(self) -> str:
         """Its name with what identifies it, such as ``refund {"order_id":"7"}``."""
         return f"{self.name} {self.key}" if self.key else f"{self.name} (call {self.call_id})"

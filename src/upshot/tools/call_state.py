@@ -46,7 +46,7 @@ from upshot.tools.repetition import (
 )
 
 if TYPE_CHECKING:
-    from upshot.tools.gates.pipeline import GatePipeline
+    from upshot.tools.gates.pipeline import Denial, GatePipeline, Repeat
     from upshot.tools.provenance.call_judge import CallJudge
 
 
@@ -143,6 +143,7 @@ class TurnState:
         identify: Returns the identity of the effect of a call; None where no tool declares one.
         recheck: Returns how the unknown effect of an earlier call was settled meanwhile, for a
             call that would make it again; None where that cannot be found out.
+        made_before: Returns what a call gets whose effect the ledger knows; None without a ledger.
     """
 
     clock: Clock
@@ -167,6 +168,7 @@ class TurnState:
     equal_calls: EqualCalls = field(default_factory=EqualCalls)
     identify: Callable[[CallState], EffectClaim | None] | None = None
     recheck: Callable[[CallState, ToolRecord], Awaitable[Settlement | None]] | None = None
+    made_before: Callable[[CallState], Awaitable[Denial | Repeat | None]] | None = None
 
     def __post_init__(self) -> None:
         budget = self.budget
@@ -200,6 +202,7 @@ class TurnState:
             equal_calls=self.equal_calls.following(),
             identify=self.identify,
             recheck=self.recheck,
+            made_before=self.made_before,
         )
         # An answer of the user is final, and what the model has read stays read. Made here where
         # it is not yet: calls of this turn that still run share it with those of the next.

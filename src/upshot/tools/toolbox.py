@@ -60,7 +60,7 @@ from upshot.tools.call_state import CallState, ReplayScope, TurnState, Withdrawn
 from upshot.tools.catalog import catalog_of, foreign_words, resolve_tools
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.batch import SLICE, Batch
-from upshot.tools.execution.effect_claim import recheck_by
+from upshot.tools.execution.effect_claim import connect
 from upshot.tools.execution.executor import WORKERS, Workers
 from upshot.tools.gates.approval_gate import Approver, PreToolHook
 from upshot.tools.gates.standard_gates import (
@@ -392,7 +392,7 @@ class Toolbox:
                 equal_calls=EqualCalls(in_ledger=ledger is not None),
             ),
         )
-        self._state.turn.recheck = recheck_by(self._state)
+        connect(self._state)
         self._state.turn.tainted = foreign_words(resolved)
 
     def __repr__(self) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from weakref import ref
 
 from upshot.contract.base.checks import kind_of
 from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode
 from upshot.contract.base.structs import JsonObject
-from upshot.contract.effects import EffectEntry, id_without_key
+from upshot.contract.effects import EffectClaim, EffectEntry, id_without_key
 from upshot.contract.events import REDACTED, ToolStarted
 from upshot.contract.tool_calls import (
     Settlement,
@@ -58,22 +58,41 @@ async def refused_by_ledger(
     entry = ledger.refused_claim(state.identity.run_id, call.call_id)
     until = state.clock.monotonic() + _wait_s(call)
     while entry is not None:
-        # What was redacted cannot be compared; that it is the same key still counts.
-        if entry.others not in (claim.others, REDACTED):
-            return denied_as_conflict(claim, entry.others, entry.ref)
-        if entry.state == "applied":
-            return await _repeat(state, call, entry)
-        if entry.state == "unknown":
-            settled = await _settle(state, call, entry)
-            if settled is None:
-                return _denied_as_unknown(entry)
-        elif entry.state == "begun":
+        if (verdict := await _judge(state, call, claim, entry)) is not None:
+            return verdict
+        if entry.state == "begun":
             left_s = until - state.clock.monotonic()
             if left_s <= 0 or _is_within(entry):
                 return _in_progress(call, entry)
             await ledger.wait_for_effect(entry, timeout_s=left_s)
         entry = await ledger.claim_effect(started)
     return None
+
+
+async def made_before(state: ToolboxState, call: CallState) -> Denial | Repeat | None:
+    """Why nobody has to be asked about a call: it would not be made, whatever the answer."""
+    ledger, claim = state.ledger, call.claim
+    entry = None if ledger is None or claim is None else await ledger.effect(claim.id)
+    if claim is None or entry is None or entry.is_free(state.clock.now(), claim.keep_s):
+        return None
+    return await _judge(state, call, state.mask(claim), entry)
+
+
+async def _judge(
+    state: ToolboxState, call: CallState, claim: EffectClaim, entry: EffectEntry
+) -> Denial | Repeat | None:
+    """What a call gets whose effect is that of *entry*; None if that is not known yet."""
+    # What was redacted cannot be compared; that it is the same key still counts.
+    if entry.others not in (claim.others, REDACTED):
+        return denied_as_conflict(claim, entry.others, entry.ref)
+    if entry.state == "applied":
+        return await _repeat(state, call, entry)
+    if entry.state != "unknown":
+        return None
+    settled = await _settle(state, call, entry)
+    if settled is None:
+        return _denied_as_unknown(entry)
+    return await _repeat(state, call, entry) if settled.effect is Effect.APPLIED else None
 
 
 def _wait_s(call: CallState) -> float:
@@ -146,17 +165,21 @@ async def settlement_of(
     return None if effect is None else _found_by_verify(state, effect)
 
 
-def recheck_by(
-    state: ToolboxState,
-) -> Callable[[CallState, ToolRecord], Awaitable[Settlement | None]]:
-    """Return ``recheck`` for a Toolbox, without keeping that alive."""
+def connect(state: ToolboxState) -> None:
+    """Let the gates ask the ledger of a Toolbox, without keeping that alive."""
     known = ref(state)
 
     async def ask(call: CallState, record: ToolRecord) -> Settlement | None:
         found = known()
         return None if found is None else await recheck(found, call, record)
 
-    return ask
+    async def look(call: CallState) -> Denial | Repeat | None:
+        found = known()
+        return None if found is None else await made_before(found, call)
+
+    state.turn.recheck = ask
+    if state.ledger is not None:
+        state.turn.made_before = look
 
 
 async def recheck(state: ToolboxState, call: CallState, record: ToolRecord) -> Settlement | None:

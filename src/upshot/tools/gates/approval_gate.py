@@ -15,7 +15,7 @@ from upshot.contract.provenance import Doubt, Voucher
 from upshot.contract.tool_calls import ApprovalRecord
 from upshot.tools.call_state import CallState, RememberedApprovals, Withdrawn
 from upshot.tools.definition.tool_error import named
-from upshot.tools.gates.pipeline import Denial, Park, Rewind, StandardGate
+from upshot.tools.gates.pipeline import Denial, Park, Repeat, Rewind, StandardGate, Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class ApprovalGate(StandardGate):
         self._approve = approve
         self._expires_s = expires_s
 
-    def check(self, call: CallState) -> Denial | Park | Awaitable[Denial | Park | None] | None:
+    def check(self, call: CallState) -> Verdict | Awaitable[Verdict]:
         """Ask, or park the call where there is no answer at once."""
         if call.granted and call.granted in (call.digest, ANY_ARGUMENTS):
             return None
@@ -185,9 +185,9 @@ class ApprovalGate(StandardGate):
                 return self._use(call, grant, approvals)
         if not is_asked:
             return None
-        if self._approve is None or call.is_dry:
-            return self._park(call)
-        return self._ask(call, self._approve)
+        if call.claim is not None and call.turn.made_before is not None and not call.is_dry:
+            return self._ask_about_new(call, call.turn.made_before)
+        return self._ask_or_park(call)
 
     def failed(self, error: BaseException) -> Denial:
         """An approver that raises denies the call."""
@@ -195,7 +195,7 @@ class ApprovalGate(StandardGate):
 
     def _use(
         self, call: CallState, grant: ApprovalRecord, approvals: RememberedApprovals
-    ) -> Awaitable[Denial | Park | None] | None:
+    ) -> Awaitable[Verdict] | None:
         """Let a call run that a standing approval covers, unless that was withdrawn."""
         if call.turn.withdrawn is not None:
             return self._look(call, grant, approvals, call.turn.withdrawn)
@@ -208,7 +208,7 @@ class ApprovalGate(StandardGate):
         grant: ApprovalRecord,
         approvals: RememberedApprovals,
         withdrawn: Withdrawn,
-    ) -> Denial | Park | None:
+    ) -> Verdict:
         try:
             gone = await withdrawn()
         except Exception as error:  # a log that cannot be read denies: the yes may be withdrawn
@@ -220,6 +220,22 @@ class ApprovalGate(StandardGate):
         # Another one may cover the call, and else it is asked about.
         verdict = self.check(call)
         return await verdict if inspect.isawaitable(verdict) else verdict
+
+    async def _ask_about_new(
+        self, call: CallState, made_before: Callable[[CallState], Awaitable[Denial | Repeat | None]]
+    ) -> Denial | Park | Repeat | None:
+        """Ask, unless the ledger knows already what the call gets."""
+        if (found := await made_before(call)) is not None:
+            return found
+        verdict = self._ask_or_park(call)
+        return await verdict if inspect.isawaitable(verdict) else verdict
+
+    def _ask_or_park(
+        self, call: CallState
+    ) -> Denial | Park | Awaitable[Denial | Park | None] | None:
+        if self._approve is None or call.is_dry:
+            return self._park(call)
+        return self._ask(call, self._approve)
 
     def _ask(
         self, call: CallState, approve: Approver
