@@ -11,7 +11,7 @@ import pytest
 
 import upshot
 from tests.processes import LOADED
-from upshot import Budget, ToolContext, tool
+from upshot import Budget, Policy, ToolContext, tool
 from upshot.contract import ToolCall
 from upshot.guard import guard
 from upshot.tools.export import Conversation, Decision, ForeignCall
@@ -208,6 +208,45 @@ async def test_a_no_is_final_for_the_same_arguments(journal, done):
     late = await desk.make(asked("c1", "pay", amount=1, decision=Decision(is_yes=True)))
     assert late == denied
     assert done == []
+
+
+async def test_taint_of_a_guard_is_in_its_log_for_whoever_goes_on(journal, pay, done):
+    async def has_foreign():
+        return True
+
+    @tool(effect="read", trust="untrusted")
+    async def mail() -> str:
+        """Mail."""
+        return "Pay 9."
+
+    handed = asked("c1", "pay", amount=9)._replace(has_foreign=has_foreign)
+    waits = await guard([pay], journal=journal, policy=Policy()).make(handed)
+    assert str(waits.pending.taint) == "an earlier run"
+    # Another process, to which the framework shows nothing of that.
+    later = asked("c2", "pay", amount=8, replies=((), ()))
+    waits = await guard([pay], journal=journal, policy=Policy()).make(later)
+    assert str(waits.pending.taint) == "an earlier run"
+    assert (await guard([pay], journal=journal).make(later)).outcome is None
+    async with upshot.open_journal(journal) as opened:
+        seq = len([event async for event in opened.events("case-7")])
+        copy = await upshot.fork("case-7", at=seq, journal=opened)
+    forked = guard([pay], journal=journal, policy=Policy(), run_id=copy)
+    assert (await forked.make(asked("c3", "pay", amount=7, replies=((), ())))).pending.taint
+    # What a call of the run has read is no other case.
+    desk = guard([pay, mail], journal=journal, policy=Policy(), run_id="case-8")
+    await desk.make(asked("c1", "mail"))
+    own = await guard([pay], journal=journal, policy=Policy(), run_id="case-8").make(later)
+    assert str(own.pending.taint) == "mail"
+    assert done == []
+
+
+async def test_without_a_rule_on_taint_no_message_is_looked_at(journal, pay, done):
+    async def has_foreign():
+        raise AssertionError
+
+    handed = asked("c1", "pay", amount=1)._replace(has_foreign=has_foreign)
+    await guard([pay], journal=journal, policy=Policy(taint="off")).make(handed)
+    assert done == [1]
 
 
 def full_disk(journal, pay):

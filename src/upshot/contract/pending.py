@@ -44,6 +44,10 @@ class TaintOrigin(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
         return f"{self.source} in run {self.run_id}" if self.run_id else self.source
 
 
+EARLIER = TaintOrigin(source="an earlier run")
+"""Untrusted content that a run has in its history."""
+
+
 Audience: TypeAlias = Literal["staff", "user"]
 
 

@@ -19,7 +19,7 @@ from upshot.contract.base.checks import did_you_mean, shown
 from upshot.contract.base.enums import DeniedReason
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.model_calls import Request
-from upshot.contract.pending import PendingApproval
+from upshot.contract.pending import EARLIER, PendingApproval
 from upshot.contract.protocols import ArtifactStore, Clock, Journal
 from upshot.contract.result import AgentResult
 from upshot.contract.settings import Budget, Policy
@@ -37,6 +37,7 @@ from upshot.runs.engine_api.run_view import Run
 from upshot.runs.plan import ResumeOptions, RunOptions, ToolItem, Where, check_options
 from upshot.runs.release import release
 from upshot.runs.resumption import read_arguments
+from upshot.runs.run_context import current_run
 from upshot.runs.session import Session
 from upshot.state.board import Board
 from upshot.tools.catalog import catalog_of, resolve_tools
@@ -47,6 +48,7 @@ from upshot.tools.export import (
     Decision,
     ForeignCall,
     Handed,
+    brings_taint,
     to_langchain,
     to_pydantic_ai,
 )
@@ -616,6 +618,9 @@ class _Calls:
             waiting.error = error
 
     async def _make(self, asked: ForeignCall, conversation: Conversation) -> Handed:
+        link = current_run.get()
+        if link is not None and await brings_taint(asked, self._tools):
+            link.context.distrust(EARLIER)
         call, tool = asked.call, self._tools.find(asked.call.name)
         writes = tool is None or tool.may_write
         entry = self._ledger.find(call, conversation, writes=writes)

@@ -21,7 +21,7 @@ from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import BoardChanged, QuestionAsked
 from upshot.contract.message import CUT, MAIN_CHANNEL, Artifact, Message, Part, Text, is_untrusted
 from upshot.contract.model_calls import ModelResponse, Request, RequestConfig
-from upshot.contract.pending import PendingApproval
+from upshot.contract.pending import EARLIER, PendingApproval
 from upshot.contract.protocols import Board as BoardRole
 from upshot.contract.result import OUTPUT_VAR, AgentResult, warning_of_unknown
 from upshot.contract.run_control import Compacted
@@ -34,7 +34,7 @@ from upshot.runs.engine_api.exceptions import Failed, Signal, signal_of
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 from upshot.runs.plan import Plan, Seeder
-from upshot.runs.resumption import EARLIER, overlooking, settle_cut_off_runs, starting_over
+from upshot.runs.resumption import overlooking, settle_cut_off_runs, starting_over
 from upshot.runs.run_context import RunContext, change_board, current_run
 from upshot.runs.services.run_tools import toolbox_of
 from upshot.state.board import Board

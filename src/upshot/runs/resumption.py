@@ -16,7 +16,7 @@ from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import ApprovalAnswered, QuestionAnswered, ToolStarted
 from upshot.contract.message import is_untrusted
 from upshot.contract.model_calls import ModelResponse
-from upshot.contract.pending import Answer, AnyAnswer, TaintOrigin
+from upshot.contract.pending import EARLIER, Answer, AnyAnswer, TaintOrigin
 from upshot.contract.protocols import Engine
 from upshot.contract.run_control import Checkpoint
 from upshot.contract.settings import Budget, Policy
@@ -30,9 +30,6 @@ from upshot.state.run_state import RunState, acts_in
 from upshot.tools.artifacts import READER_NAME
 from upshot.tools.call_resumption import EarlierCalls
 from upshot.tools.toolbox import KnownCall
-
-EARLIER = TaintOrigin(source="an earlier run")
-"""Untrusted content that a run has in its history."""
 
 
 def log_answers(answers: Iterable[AnyAnswer], recorder: Recorder) -> None:

@@ -25,14 +25,13 @@ from upshot.contract.codec import encode
 from upshot.contract.events import BoardChanged, Event, RunReleased, RunStarted, Tainted
 from upshot.contract.message import is_untrusted
 from upshot.contract.model_calls import Request
-from upshot.contract.pending import TaintOrigin
+from upshot.contract.pending import EARLIER, TaintOrigin
 from upshot.contract.run_control import Interrupt
 from upshot.errors import JournalError
 from upshot.runs.budget import RunBudget
 from upshot.runs.plan import Plan
 from upshot.runs.recorder import Recorder
 from upshot.runs.redaction import Redaction, marks_for, name_marks
-from upshot.runs.resumption import EARLIER
 from upshot.runs.services.handoffs import Handoffs
 from upshot.runs.task_supervisor import ChildRun, TaskSupervisor
 from upshot.state.request_digests import RequestDigester

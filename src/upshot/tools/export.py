@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from importlib import import_module
 from typing import Any, NamedTuple, Protocol, cast
@@ -21,7 +21,7 @@ import msgspec
 
 from upshot.contract.base.enums import FinishReason
 from upshot.contract.base.structs import JsonObject
-from upshot.contract.pending import Approve, Deny, Edit, PendingApproval
+from upshot.contract.pending import EARLIER, Approve, Deny, Edit, PendingApproval, TaintOrigin
 from upshot.contract.tool_calls import (
     ToolCall,
     ToolDenied,
@@ -71,6 +71,10 @@ class Decision(NamedTuple):
     by: str = ""
 
 
+async def _has_none() -> bool:
+    return False
+
+
 class ForeignCall(NamedTuple):
     """A call as a framework makes it.
 
@@ -79,12 +83,15 @@ class ForeignCall(NamedTuple):
         decision: What a person said about it; None where nobody was asked yet.
         context: Gives what the framework's own context object is, for who names runs by it.
         conversation: Reads the conversation.
+        has_foreign: Finds whether an assistant's or a tool's message in the conversation was made
+            elsewhere, so that nobody knows what had been read before it.
     """
 
     call: ToolCall
     decision: Decision | None = None
     context: object = None
     conversation: Callable[[], Conversation] = Conversation
+    has_foreign: Callable[[], Awaitable[bool]] = _has_none
 
 
 class Handed(NamedTuple):
@@ -134,6 +141,20 @@ class Box(Protocol):
         """Calls that wait for the user."""
         ...
 
+    @property
+    def tainted(self) -> TaintOrigin | None:
+        """What brought untrusted content into the context."""
+        ...
+
+    @property
+    def asks_after_taint(self) -> bool:
+        """Whether untrusted content changes what needs approval."""
+        ...
+
+    def distrust(self, origin: TaintOrigin) -> None:
+        """Tell that untrusted content is in the context."""
+        ...
+
     def schemas(self) -> Sequence[ToolSpec]:
         """The tools on offer."""
         ...
@@ -172,6 +193,7 @@ def to_pydantic_ai(desk: Desk) -> list[Any]:
                 Decision(is_yes=True, by="pydantic-ai") if is_yes else None,
                 context,
                 lambda: _pydantic_conversation(context),
+                lambda: _has_foreign_pydantic(context),
             )
             handed = await desk.make(asked)
             if handed.outcome is None:
@@ -204,6 +226,28 @@ def _pydantic_conversation(context: Any) -> Conversation:
             said += [str(one.content) for one in parts if one.part_kind == "user-prompt"]
     last = said[-1] if said else ""
     return Conversation(context.conversation_id or "", last, len(said), tuple(replies))
+
+
+async def _has_foreign_pydantic(context: Any) -> bool:
+    """Whether a reply or the return of a tool is of another conversation, or of none.
+
+    The framework names in each message the conversation in which it was made, and joins requests
+    that follow each other, so the return of a tool is judged by the reply that asked for it.
+    """
+    own: set[str] = set()
+    for message in context.messages:
+        is_own = message.conversation_id == context.conversation_id
+        if message.kind == "response":
+            if not is_own:
+                return True
+            own.update(one.tool_call_id for one in message.parts if one.part_kind == "tool-call")
+        elif any(
+            part.tool_call_id not in own if part.part_kind == "tool-return" else not is_own
+            for part in message.parts
+            if part.part_kind not in ("user-prompt", "system-prompt")
+        ):
+            return True
+    return False
 
 
 def _settled(calls: Sequence[ToolCall], finish: str | None) -> tuple[ToolCall, ...]:
@@ -257,15 +301,20 @@ def to_langchain(desk: Desk) -> list[Any]:
     # What runs a graph brings it along.
     types = _load("langgraph.types", "langgraph") if desk.is_durable else None
 
-    async def call(name: str, arguments: JsonObject) -> tuple[str, object]:
+    async def call(name: str, arguments: JsonObject, *, in_loop: bool = True) -> tuple[str, object]:
         config = _langchain_config()
-        made = ToolCall(_CALL_ID.get() or _new_id(), name, arguments)
-        asked = ForeignCall(made, None, config, lambda: _langgraph_conversation(config))
+        asked = ForeignCall(
+            ToolCall(_CALL_ID.get() or _new_id(), name, arguments),
+            None,
+            config,
+            lambda: _langgraph_conversation(config),
+            lambda: _has_foreign_langgraph(config, in_loop=in_loop),
+        )
         handed = await desk.make(asked)
         while handed.outcome is None and types is not None and _is_in_graph(config):
             # It raises, which parks the graph, until somebody has resumed that with a value.
             said = types.interrupt(_shown(handed.pending))
-            decision = _read_decision(said, made.id, config)
+            decision = _read_decision(said, asked.call.id, config)
             handed = await desk.make(asked._replace(decision=decision))
         outcome = handed.outcome
         return handed.content, None if outcome is None else _told(outcome)
@@ -290,19 +339,24 @@ def _is_in_graph(config: Mapping[str, Any]) -> bool:
     return "__pregel_scratchpad" in config.get("configurable", {})
 
 
-def _langgraph_conversation(config: Mapping[str, Any]) -> Conversation:
-    placed = config.get("configurable", {})
-    thread, read = str(placed.get("thread_id", "")), placed.get("__pregel_read")
+def _langgraph_messages(config: Mapping[str, Any]) -> list[Any] | None:
+    """The messages of a graph as the step that makes the call found them."""
+    read = config.get("configurable", {}).get("__pregel_read")
     try:
-        # The state of the graph as the step that makes the call found it.
         messages: Any = None if read is None else read("messages")
     except Exception:  # a state of another form, in which nothing is looked for
-        messages = None
-    if not isinstance(messages, list):
+        return None
+    return cast("list[Any]", messages) if isinstance(messages, list) else None
+
+
+def _langgraph_conversation(config: Mapping[str, Any]) -> Conversation:
+    thread = str(config.get("configurable", {}).get("thread_id", ""))
+    messages = _langgraph_messages(config)
+    if messages is None:
         return Conversation(thread)
     said: list[str] = []
     replies: list[tuple[ToolCall, ...]] = []
-    for message in cast("list[Any]", messages):
+    for message in messages:
         kind = getattr(message, "type", "")
         if kind == "human":
             said.append(str(message.content))
@@ -311,6 +365,58 @@ def _langgraph_conversation(config: Mapping[str, Any]) -> Conversation:
             made = [ToolCall(one["id"], one["name"], one["args"]) for one in calls]
             replies.append(_settled(made, read_langchain_message(message).finish_reason))
     return Conversation(thread, said[-1] if said else "", len(said), tuple(replies))
+
+
+async def _has_foreign_langgraph(config: Mapping[str, Any], *, in_loop: bool) -> bool:
+    """Whether a reply or the output of a tool came into the graph from outside.
+
+    Its messages do not say where they were made, but its checkpoints hold what it was invoked
+    with. Without all of these, whatever stands before the user's last words may be from outside.
+    """
+    messages, told = _langgraph_messages(config), config.get("metadata", {})
+    if messages is None:
+        return False
+    kinds = [getattr(message, "type", "") for message in messages]
+    users = [at for at, kind in enumerate(kinds) if kind == "human"]
+    since = users[-1] + 1 if users else 0
+    is_inner = "|" in str(told.get("langgraph_checkpoint_ns", ""))
+    # Each step before this one may have made a reply; those of an outer graph are not known here.
+    if not is_inner and kinds[since:].count("ai") >= told.get("langgraph_step", 0):
+        return True
+    if _USERS.issuperset(kinds[:since]):
+        return False
+    taken = await _inputs_of(config, in_loop=in_loop)
+    if not any(one.metadata.get("step") == -1 for one in taken):
+        return True
+    convert = import_module("langchain_core.messages").convert_to_messages
+    for one in taken:
+        values: Mapping[str, Any] = one.checkpoint["channel_values"]
+        given: object = values.get("__start__")
+        if not isinstance(given, dict):
+            continue
+        new: Any = cast("dict[str, Any]", given).get("messages", ())
+        known: Any = values.get("messages") or ()
+        found = convert(new if isinstance(new, list) else [new])
+        if any(message.type not in _USERS and message not in known for message in found):
+            return True
+    return False
+
+
+# The types of messages that neither a model nor a tool has made.
+_USERS = {"human", "system", "remove"}
+
+
+async def _inputs_of(config: Mapping[str, Any], *, in_loop: bool) -> list[Any]:
+    """The checkpoints of what a thread was invoked with."""
+    placed = config.get("configurable", {})
+    saver: Any = placed.get("__pregel_checkpointer")
+    if saver is None:
+        return []
+    thread = {"configurable": {"thread_id": placed.get("thread_id"), "checkpoint_ns": ""}}
+    inputs = {"source": "input"}
+    if in_loop:
+        return [one async for one in saver.alist(thread, filter=inputs)]
+    return list(saver.list(thread, filter=inputs))
 
 
 INBOX = "inbox"
@@ -382,7 +488,14 @@ class BoxDesk:
 
     async def make(self, asked: ForeignCall) -> Handed:
         """Make a call, or say that it waits."""
+        if await brings_taint(asked, self._box):
+            self._box.distrust(EARLIER)
         return await self._counter.serve(asked.call, asked.decision)
+
+
+async def brings_taint(asked: ForeignCall, box: Box) -> bool:
+    """Whether a call is made after messages of which nobody knows what had been read before."""
+    return box.asks_after_taint and box.tainted is None and await asked.has_foreign()
 
 
 class Counter:
@@ -457,7 +570,7 @@ def _claim_of(tool: Tool | None, arguments: JsonObject | str) -> Claim:
 
 def _make_langchain_kind(
     base: type[Any],
-    call: Callable[[str, JsonObject], Coroutine[Any, Any, object]],
+    call: Callable[..., Coroutine[Any, Any, object]],
     *,
     is_durable: bool,
 ) -> Callable[..., object]:
@@ -482,7 +595,7 @@ def _make_langchain_kind(
     def work_here(self: Any, config: Any = None, run_manager: Any = None, **arguments: Any) -> Any:
         if not is_durable:
             raise NotImplementedError(f"{self.name} is async: use ainvoke")
-        return asyncio.run(call(self.name, arguments))
+        return asyncio.run(call(self.name, arguments, in_loop=False))
 
     ways = {"arun": arun, "run": run, "_arun": work, "_run": work_here}
     return type("UpshotTool", (base,), ways)

@@ -350,9 +350,9 @@ class Toolbox:
             emit, barrier = log.emit, log.barrier
         masks = None if secrets == () else Secrets(secrets) or None
         judging = policy if policy is not None and policy.taint == "values" else None
-        self.records, self.known_outcomes = [], get("known_outcomes")
+        self._asks_after_taint = policy is not None and policy.taint != "off"
+        self.records, self.known_outcomes, self._batches = [], get("known_outcomes"), set[Batch]()
         self._scope: ReplayScope = get("replay_scope", "turn")
-        self._batches = set[Batch]()
         self._state = ToolboxState(
             identity=whose,
             parent_run_id=get("parent_run_id", ""),
@@ -431,6 +431,11 @@ class Toolbox:
     def tainted(self) -> TaintOrigin | None:
         """What brought untrusted content into the context, None for nothing."""
         return self._state.turn.tainted
+
+    @property
+    def asks_after_taint(self) -> bool:
+        """Whether untrusted content changes what needs approval: ``Policy.taint`` is not off."""
+        return self._asks_after_taint
 
     def depend_on(self, dependencies: object) -> None:
         """Give tools other *dependencies*, from the next call on."""

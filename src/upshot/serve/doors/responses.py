@@ -31,7 +31,7 @@ from starlette.routing import Route
 from upshot.contract.agent_spec import AgentCard
 from upshot.contract.base.enums import Effect, ErrorCode, FinishReason, Status
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.message import Image, Message, Part, Text
+from upshot.contract.message import Image, Message, Part, Text, mark_tainted
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import (
     Answer,
@@ -182,10 +182,11 @@ def _message_of(
     if not isinstance(parts, list) or not parts:
         raise _Fault("the content of a message must be a text or a list of parts", param="input")
     trust = UNTRUSTED if is_past else ""
-    return Message(
+    message = Message(
         "assistant" if role == "assistant" else "user",
         [_part_of(part, trust, card) for part in cast("list[object]", parts)],
     )
+    return mark_tainted(message) if is_past else message
 
 
 def _part_of(part: object, trust: str, card: AgentCard) -> Part:
@@ -226,7 +227,8 @@ def _answers_of(
     items: Sequence[Mapping[str, Any]], asked: Sequence[PendingApproval | PendingQuestion]
 ) -> list[AnyAnswer]:
     """The answers in an input; a text answers where one question is asked."""
-    if not any(map(_is_answer, items)) and [*map(type, asked)] == [PendingQuestion]:
+    is_said = all(item.get("role") == "user" for item in items)
+    if is_said and [*map(type, asked)] == [PendingQuestion]:
         return [Answer(asked[0].id, "\n".join(_message_of(item).text for item in items))]
     return [_answer_of(item, asked) for item in items]
 
