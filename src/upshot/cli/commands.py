@@ -7,10 +7,9 @@ hand all of theirs on.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stdout
-from functools import wraps
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import click
 
@@ -18,7 +17,7 @@ from upshot.cli.app_runs import serve_app, serve_mcp, submit_run, work_on_app
 from upshot.cli.approve import Given, answer_run
 from upshot.cli.chat import chat_with_agent
 from upshot.cli.documents import check_file, draw_file, schema_text
-from upshot.cli.effect_list import list_effects, settle_effect
+from upshot.cli.effect_commands import effects
 from upshot.cli.listing import (
     STATUSES,
     list_conversations,
@@ -31,185 +30,37 @@ from upshot.cli.listing import (
     show_health,
     show_run,
 )
-from upshot.cli.loading import Asked
-from upshot.cli.lookup import DEFAULT_JOURNAL, check_run_id, read_inputs, standard_input
+from upshot.cli.options import (
+    AGENT,
+    ANSWER,
+    APP,
+    JOURNAL,
+    JOURNAL_OF_APP,
+    JSON,
+    MARKDOWN,
+    PATH,
+    PROGRESS,
+    RUN,
+    STREAM,
+    TAKE_OVER,
+    TOOLS,
+    F,
+    Group,
+    asks,
+    names_agent,
+    number_from,
+    run_command,
+    shows_run,
+)
 from upshot.cli.report import Shown
 from upshot.cli.running import fork_run, replay_run, resume_agent, run_agent, stop_run
 from upshot.cli.terminal import EXIT_CODES, MISUSE, Terminal
-from upshot.contract.base.checks import nearest
 from upshot.contract.base.enums import EFFECTS, Status
 from upshot.contract.codec import encode
-from upshot.contract.model_calls import Request
-from upshot.entry.api import run_in_own_loop
 from upshot.errors import JournalError, Misuse
 from upshot.journal.run_list import SORTS
 from upshot.sim.simulator import Simulator, serve_forever, until_signal
 from upshot.version import __version__
-
-F = TypeVar("F", bound=Callable[..., int])
-
-
-class Group(click.Group):
-    """The commands by name; for an unknown one the nearest is suggested."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that *args* begin with."""
-        name = args[0]
-        if not name.startswith("-") and self.get_command(ctx, name) is None:
-            names = self.list_commands(ctx)
-            near = " or ".join(nearest(name, names, count=3))
-            hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}"
-            raise click.UsageError(f"there is no command {name!r}: {hint}", ctx)
-        return super().resolve_command(ctx, args)
-
-
-def number_from(least: int, most: int | None = None) -> Callable[[str], int]:
-    """The type of an option that takes a whole number."""
-    bounds = f"from {least}" + (" on" if most is None else f" to {most}")
-
-    def number(text: str) -> int:
-        try:
-            read = int(text)
-        except ValueError:
-            read = least - 1
-        if read < least or (most is not None and read > most):
-            raise click.BadParameter(f"{text} is not a whole number {bounds}")
-        return read
-
-    return number
-
-
-# Nothing is checked of it here: it makes a shell complete the names of files.
-PATH = click.Path()
-RUN = click.argument("wanted", metavar="RUN")
-AGENT = click.argument("target", metavar="[FILE.py:AGENT]", default="", type=PATH)
-TOOLS = click.option(
-    "--tools",
-    multiple=True,
-    type=PATH,
-    metavar="FILE.py",
-    help="Where the tools, functions and agents are that a file names; may be given again.",
-)
-JOURNAL = click.option(
-    "--journal",
-    default=DEFAULT_JOURNAL,
-    type=PATH,
-    metavar="FILE|URL",
-    envvar="UPSHOT_JOURNAL",
-    show_default=True,
-    show_envvar=True,
-    help="The log of runs: a file, or postgresql://user@host/database.",
-)
-APP = click.argument("target", metavar="FILE.py[:APP]")
-JOURNAL_OF_APP = click.option(
-    "--journal",
-    default="",
-    type=PATH,
-    metavar="FILE|URL",
-    envvar="UPSHOT_JOURNAL",
-    show_envvar=True,
-    help=f"The log of runs. Default: that of the App, else {DEFAULT_JOURNAL}.",
-)
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
-ANSWER = click.option(
-    "--answer", multiple=True, type=(str, str), metavar="ID TEXT", help="Answer a question."
-)
-STREAM = click.option("--stream", is_flag=True, help="Print text as it comes.")
-MARKDOWN = click.option("--markdown", is_flag=True, help="Lay the answer out on a terminal.")
-TAKE_OVER = click.option(
-    "--take-over", is_flag=True, help="Take the run even from another process that is alive."
-)
-PROGRESS = click.option(
-    "--progress",
-    type=click.Choice(["auto", "live", "lines", "none"]),
-    default="auto",
-    help="Report on stderr what is done. Default: live on a terminal, else none.",
-)
-
-
-def names_agent(work: F) -> F:
-    """Add the options that say what agent a run has; with the target they come as ``asked``."""
-
-    @click.option(
-        "--model",
-        default="",
-        metavar="NAME",
-        help="provider:model; sim:FILE plays a scenario, scripted:FILE a list of replies. "
-        "Default: the agent's own.",
-    )
-    @click.option(
-        "--base-url",
-        default="",
-        metavar="URL",
-        help="Another server that speaks the provider's API.",
-    )
-    @TOOLS
-    @click.option(
-        "--dependencies",
-        default="",
-        type=PATH,
-        metavar="FILE.py:NAME",
-        help="What its tools get as context.dependencies: a value, or a function that makes it.",
-    )
-    @click.option(
-        "--write-grace",
-        "write_grace_s",
-        type=click.FloatRange(min=0),
-        default=None,
-        metavar="SECONDS",
-        help="How long a write that has begun may go on after Ctrl-C. Default: 10.",
-    )
-    @wraps(work)
-    def command(**options: Any) -> int:
-        said = {name: options.pop(name) for name in Asked.__dataclass_fields__}
-        return work(asked=Asked(**said), **options)
-
-    return cast("F", command)
-
-
-def asks(work: F) -> F:
-    """Hand on what is asked, with its inputs and the id of the run, as ``request``."""
-
-    @click.option(
-        "--input",
-        "inputs",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="A variable that the run starts with; VALUE is JSON, or else a text. May be given "
-        "again.",
-    )
-    @click.option("--run-id", default="", metavar="ID", help="The id of the run.")
-    @wraps(work)
-    def command(*, text: str, inputs: tuple[str, ...], run_id: str, **options: Any) -> int:
-        check_run_id(run_id)
-        # Read here: within the event loop Ctrl-C would not end it.
-        text = standard_input() if text == "-" else text
-        request = Request(text, inputs=read_inputs(inputs), run_id=run_id)
-        return work(request=request, **options)
-
-    return cast("F", command)
-
-
-def shows_run(work: F) -> F:
-    """Hand on the options that say how a run is shown as ``shown``."""
-
-    @wraps(work)
-    def command(
-        *,
-        as_json: bool,
-        progress: str,
-        stream: bool = False,
-        markdown: bool = False,
-        **others: Any,
-    ) -> int:
-        if stream and as_json:
-            raise click.UsageError("--stream and --json exclude each other")
-        shown = Shown(as_json=as_json, stream=stream, markdown=markdown, progress=progress)
-        return work(shown=shown, **others)
-
-    return cast("F", command)
 
 
 def invoke(arguments: Sequence[str]) -> int:
@@ -263,7 +114,7 @@ def run(**options: Any) -> int:
     JSON or YAML. REQUEST - reads it from stdin; a machine, or an agent with an engine of its own,
     needs none. The log makes the run resumable; --journal memory: keeps none.
     """
-    return _run(run_agent, **options)
+    return run_command(run_agent, **options)
 
 
 @upshot.command(short_help="Talk with an agent, line by line.")
@@ -285,7 +136,7 @@ def chat(*, markdown: bool, progress: Any, **options: Any) -> int:
     awaited, ends the chat; Ctrl-C in a turn stops the turn.
     """
     shown = Shown(as_json=False, stream=True, markdown=markdown, progress=progress)
-    return _run(chat_with_agent, shown=shown, **options)
+    return run_command(chat_with_agent, shown=shown, **options)
 
 
 @upshot.command(short_help="Go on with a run that died or waits.")
@@ -314,8 +165,8 @@ def resume(*, answer: tuple[tuple[str, str], ...], continue_stopped: bool, **opt
     if answer:
         if continue_stopped:
             raise Misuse("a run that was stopped waits for no --answer: leave one of the two out")
-        return _run(answer_run, given=Given(answer=answer), goes_on=True, **options)
-    return _run(resume_agent, continue_stopped=continue_stopped, **options)
+        return run_command(answer_run, given=Given(answer=answer), goes_on=True, **options)
+    return run_command(resume_agent, continue_stopped=continue_stopped, **options)
 
 
 @upshot.command(short_help="Stop a run, whoever works on it.")
@@ -330,7 +181,7 @@ def stop(**options: Any) -> int:
     RUN is an id, a beginning of one, or last. With --now it is ended as canceled: also one that
     is queued or parked, or whose process died. A turn of a conversation is in the way no more.
     """
-    return _run(stop_run, **options)
+    return run_command(stop_run, **options)
 
 
 @upshot.command("submit", short_help="Have a run worked on by whoever takes it up.")
@@ -349,7 +200,7 @@ def submit(**options: Any) -> int:
 
     FILE.py means its app, else its only App or agent. REQUEST - reads it from stdin.
     """
-    return _run(submit_run, **options)
+    return run_command(submit_run, **options)
 
 
 def notifies(command: F) -> F:
@@ -406,7 +257,7 @@ def work(**options: Any) -> int:
     Then nothing new is taken, steps in hand may end, and the rest is left to other workers. The
     exit code is 0 if every run was given back.
     """
-    return _run(work_on_app, **options)
+    return run_command(work_on_app, **options)
 
 
 @upshot.command(short_help="Serve the console and the protocols of an App.")
@@ -438,7 +289,7 @@ def serve(**options: Any) -> int:
     It prints a link that signs its first reader in, in this browser for 30 days, or until
     --sign-out.
     """
-    return _run(serve_app, **options)
+    return run_command(serve_app, **options)
 
 
 @upshot.command(short_help="Serve the agents of an App as MCP tools.")
@@ -451,7 +302,7 @@ def mcp(**options: Any) -> int:
     It is started by an MCP client, and ends when that closes the input. Runs that are under way
     then stay in the journal, and go on when it is started again.
     """
-    return _run(serve_mcp, **options)
+    return run_command(serve_mcp, **options)
 
 
 @upshot.command(short_help="Begin a new run from a point of another one.")
@@ -466,7 +317,7 @@ def fork(**options: Any) -> int:
 
     RUN is an id, a beginning of one, or last.
     """
-    return _run(fork_run, **options)
+    return run_command(fork_run, **options)
 
 
 @upshot.command(short_help="Try an agent against the record of a run.")
@@ -482,7 +333,7 @@ def replay(**options: Any) -> int:
     model is asked, no tool is called, and nothing is written. The exit code is 1 where there is
     a difference.
     """
-    return _run(replay_run, **options)
+    return run_command(replay_run, **options)
 
 
 @upshot.command()
@@ -518,7 +369,7 @@ def approve(**options: Any) -> int:
     Without answers here they are asked for on a terminal.
     """
     given = Given(**{field: options.pop(field) for field in Given.__dataclass_fields__})
-    return _run(answer_run, given=given, **options)
+    return run_command(answer_run, given=given, **options)
 
 
 @click.command(short_help="List what waits for answers, and answer it.")
@@ -537,7 +388,7 @@ def inbox(*, wanted: str, conversation: str, limit: int, **options: Any) -> int:
         context = click.get_current_context()
         return context.invoke(approve, wanted=wanted, **options)
     given = {name: options[name] for name in ("journal", "as_json")}
-    return _run(list_inbox, conversation=conversation, limit=limit, **given)
+    return run_command(list_inbox, conversation=conversation, limit=limit, **given)
 
 
 # The same options as those of approve, and where those come from.
@@ -568,7 +419,7 @@ def show(**options: Any) -> int:
     when. With --html it writes one file that any browser opens. RUN is an id, a beginning of one,
     or last.
     """
-    return _run(show_run, **options)
+    return run_command(show_run, **options)
 
 
 # Each as journal.runs() takes it, but for moments.
@@ -619,58 +470,17 @@ def runs(*, conversations: bool, status: str | None, width: int | None, **option
     given = {option: (name, value) for option, (name, value) in found.items() if value}
     if not conversations:
         filters = dict(given.values())
-        return _run(list_runs, status=status, width=width, filters=filters, **options)
+        return run_command(list_runs, status=status, width=width, filters=filters, **options)
     own = {"--status": status, "--width": width}
     for option in (*(name for name, value in own.items() if value is not None), *given):
         raise click.UsageError(f"{option} is of a run: leave it out with --conversations")
-    return _run(list_conversations, **options)
+    return run_command(list_conversations, **options)
 
 
 runs.params[2:2] = _FILTERS
 
 
-@upshot.group(
-    cls=Group, invoke_without_command=True, short_help="List what was done, and settle it."
-)
-@click.option("--unknown", is_flag=True, help="Only those of which nobody knows.")
-@click.option("--tool", default="", metavar="NAME", help="Only those of this tool.")
-@click.option("--key", default="", metavar="KEY", help='Such as 7, or \'{"order_id":"7"}\'.')
-@click.option("--run", "wanted", default="", metavar="RUN", help="Only those of this run.")
-@click.option(
-    "--limit",
-    type=number_from(0),
-    default=50,
-    show_default=True,
-    metavar="N",
-    help="At most so many, 0 for all.",
-)
-@JOURNAL
-@JSON
-@click.pass_context
-def effects(context: click.Context, **options: Any) -> int:
-    """List the effects that a log knows: the unknown ones first, with their age.
-
-    RUN is an id, a beginning of one, or last.
-    """
-    if context.invoked_subcommand is None:
-        return _run(list_effects, **options)
-    return 0
-
-
-@effects.command(short_help="Say whether an unknown effect was made.")
-@click.argument("wanted", metavar="ID|KEY")
-@click.option("--applied", is_flag=True, help="It was made.")
-@click.option("--none", is_flag=True, help="It was not made; its key is free again.")
-@click.option("--by", default="", metavar="NAME", help="Who found out. Default: the user.")
-@click.option("--note", default="", metavar="TEXT", help="What they saw.")
-@JOURNAL
-@JSON
-def settle(**options: Any) -> int:
-    """Say whether an unknown effect was made; the first answer counts.
-
-    ID is what effects lists, or its beginning; KEY is enough where only one unknown effect has it.
-    """
-    return _run(settle_effect, **options)
+upshot.add_command(effects)
 
 
 @upshot.command(short_help="Remove runs from a log.")
@@ -695,7 +505,7 @@ def prune(**options: Any) -> int:
     conversation still reads stays. So do their effects, without --effects: a call with the same key
     is given the outcome of the first.
     """
-    return _run(prune_runs, **options)
+    return run_command(prune_runs, **options)
 
 
 @upshot.command(short_help="Take out what was said in a conversation.")
@@ -708,7 +518,7 @@ def redact(**options: Any) -> int:
 
     What it cost and did, and who approved what and when, stays. Its runs must have ended.
     """
-    return _run(redact_conversation, **options)
+    return run_command(redact_conversation, **options)
 
 
 @upshot.command(short_help="Save what can be read of a damaged log.")
@@ -736,7 +546,7 @@ def init(url: str) -> int:
     URL is postgresql://user@host:port/database. Whoever runs this may create a schema; the users
     that work on runs need only use it.
     """
-    return _run(make_journal, url=url)
+    return run_command(make_journal, url=url)
 
 
 @upshot.command(short_help="Tell whether a journal can be used.")
@@ -747,7 +557,7 @@ def health(**options: Any) -> int:
 
     Exit code 1 where it cannot be written.
     """
-    return _run(show_health, **options)
+    return run_command(show_health, **options)
 
 
 @upshot.command(short_help="Report all that is wrong with a machine.")
@@ -808,7 +618,7 @@ def sim(**options: Any) -> int:
 
     It serves until Ctrl-C or SIGTERM.
     """
-    return _run(_serve, **options)
+    return run_command(_serve, **options)
 
 
 async def _serve(
@@ -858,14 +668,6 @@ def schema(*, as_json: bool, **wanted: bool) -> int:
     else:
         Terminal().put(text)
     return 0
-
-
-def _run(work: Callable[..., Coroutine[Any, Any, int]], **options: Any) -> int:
-    """Carry a command out in an event loop of its own."""
-    terminal = Terminal()
-    # What an agent's file or its tools print must not get between the answers.
-    with redirect_stdout(sys.stderr):
-        return run_in_own_loop(lambda: work(terminal, **options))
 
 
 def _asked_for(arguments: Sequence[str]) -> str:

@@ -1,0 +1,54 @@
+"""The subcommands of ``upshot effects``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from upshot.cli.effect_list import list_effects, settle_effect
+from upshot.cli.options import JOURNAL, JSON, Group, number_from, run_command
+
+
+@click.group(
+    cls=Group, invoke_without_command=True, short_help="List what was done, and settle it."
+)
+@click.option("--unknown", is_flag=True, help="Only those of which nobody knows.")
+@click.option("--tool", default="", metavar="NAME", help="Only those of this tool.")
+@click.option("--key", default="", metavar="KEY", help='Such as 7, or \'{"order_id":"7"}\'.')
+@click.option("--run", "wanted", default="", metavar="RUN", help="Only those of this run.")
+@click.option(
+    "--limit",
+    type=number_from(0),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="At most so many, 0 for all.",
+)
+@JOURNAL
+@JSON
+@click.pass_context
+def effects(context: click.Context, **options: Any) -> int:
+    """List the effects that a log knows: the unknown ones first, with their age.
+
+    RUN is an id, a beginning of one, or last.
+    """
+    if context.invoked_subcommand is None:
+        return run_command(list_effects, **options)
+    return 0
+
+
+@effects.command(short_help="Say whether an unknown effect was made.")
+@click.argument("wanted", metavar="ID|KEY")
+@click.option("--applied", is_flag=True, help="It was made.")
+@click.option("--none", is_flag=True, help="It was not made; its key is free again.")
+@click.option("--by", default="", metavar="NAME", help="Who found out. Default: the user.")
+@click.option("--note", default="", metavar="TEXT", help="What they saw.")
+@JOURNAL
+@JSON
+def settle(**options: Any) -> int:
+    """Say whether an unknown effect was made; the first answer counts.
+
+    ID is what effects lists, or its beginning; KEY is enough where only one unknown effect has it.
+    """
+    return run_command(settle_effect, **options)

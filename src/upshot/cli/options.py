@@ -1,0 +1,192 @@
+"""What the commands share: options that several take, and how they are carried out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import redirect_stdout
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import click
+
+from upshot.cli.loading import Asked
+from upshot.cli.lookup import DEFAULT_JOURNAL, check_run_id, read_inputs, standard_input
+from upshot.cli.report import Shown
+from upshot.cli.terminal import Terminal
+from upshot.contract.base.checks import nearest
+from upshot.contract.model_calls import Request
+from upshot.entry.api import run_in_own_loop
+
+F = TypeVar("F", bound=Callable[..., int])
+
+
+class Group(click.Group):
+    """The commands by name; for an unknown one the nearest is suggested."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that *args* begin with."""
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            names = self.list_commands(ctx)
+            near = " or ".join(nearest(name, names, count=3))
+            hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}"
+            raise click.UsageError(f"there is no command {name!r}: {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+def number_from(least: int, most: int | None = None) -> Callable[[str], int]:
+    """The type of an option that takes a whole number."""
+    bounds = f"from {least}" + (" on" if most is None else f" to {most}")
+
+    def number(text: str) -> int:
+        try:
+            read = int(text)
+        except ValueError:
+            read = least - 1
+        if read < least or (most is not None and read > most):
+            raise click.BadParameter(f"{text} is not a whole number {bounds}")
+        return read
+
+    return number
+
+
+# Nothing is checked of it here: it makes a shell complete the names of files.
+PATH = click.Path()
+RUN = click.argument("wanted", metavar="RUN")
+AGENT = click.argument("target", metavar="[FILE.py:AGENT]", default="", type=PATH)
+TOOLS = click.option(
+    "--tools",
+    multiple=True,
+    type=PATH,
+    metavar="FILE.py",
+    help="Where the tools, functions and agents are that a file names; may be given again.",
+)
+JOURNAL = click.option(
+    "--journal",
+    default=DEFAULT_JOURNAL,
+    type=PATH,
+    metavar="FILE|URL",
+    envvar="UPSHOT_JOURNAL",
+    show_default=True,
+    show_envvar=True,
+    help="The log of runs: a file, or postgresql://user@host/database.",
+)
+APP = click.argument("target", metavar="FILE.py[:APP]")
+JOURNAL_OF_APP = click.option(
+    "--journal",
+    default="",
+    type=PATH,
+    metavar="FILE|URL",
+    envvar="UPSHOT_JOURNAL",
+    show_envvar=True,
+    help=f"The log of runs. Default: that of the App, else {DEFAULT_JOURNAL}.",
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
+ANSWER = click.option(
+    "--answer", multiple=True, type=(str, str), metavar="ID TEXT", help="Answer a question."
+)
+STREAM = click.option("--stream", is_flag=True, help="Print text as it comes.")
+MARKDOWN = click.option("--markdown", is_flag=True, help="Lay the answer out on a terminal.")
+TAKE_OVER = click.option(
+    "--take-over", is_flag=True, help="Take the run even from another process that is alive."
+)
+PROGRESS = click.option(
+    "--progress",
+    type=click.Choice(["auto", "live", "lines", "none"]),
+    default="auto",
+    help="Report on stderr what is done. Default: live on a terminal, else none.",
+)
+
+
+def names_agent(work: F) -> F:
+    """Add the options that say what agent a run has; with the target they come as ``asked``."""
+
+    @click.option(
+        "--model",
+        default="",
+        metavar="NAME",
+        help="provider:model; sim:FILE plays a scenario, scripted:FILE a list of replies. "
+        "Default: the agent's own.",
+    )
+    @click.option(
+        "--base-url",
+        default="",
+        metavar="URL",
+        help="Another server that speaks the provider's API.",
+    )
+    @TOOLS
+    @click.option(
+        "--dependencies",
+        default="",
+        type=PATH,
+        metavar="FILE.py:NAME",
+        help="What its tools get as context.dependencies: a value, or a function that makes it.",
+    )
+    @click.option(
+        "--write-grace",
+        "write_grace_s",
+        type=click.FloatRange(min=0),
+        default=None,
+        metavar="SECONDS",
+        help="How long a write that has begun may go on after Ctrl-C. Default: 10.",
+    )
+    @wraps(work)
+    def command(**options: Any) -> int:
+        said = {name: options.pop(name) for name in Asked.__dataclass_fields__}
+        return work(asked=Asked(**said), **options)
+
+    return cast("F", command)
+
+
+def asks(work: F) -> F:
+    """Hand on what is asked, with its inputs and the id of the run, as ``request``."""
+
+    @click.option(
+        "--input",
+        "inputs",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="A variable that the run starts with; VALUE is JSON, or else a text. May be given "
+        "again.",
+    )
+    @click.option("--run-id", default="", metavar="ID", help="The id of the run.")
+    @wraps(work)
+    def command(*, text: str, inputs: tuple[str, ...], run_id: str, **options: Any) -> int:
+        check_run_id(run_id)
+        # Read here: within the event loop Ctrl-C would not end it.
+        text = standard_input() if text == "-" else text
+        request = Request(text, inputs=read_inputs(inputs), run_id=run_id)
+        return work(request=request, **options)
+
+    return cast("F", command)
+
+
+def shows_run(work: F) -> F:
+    """Hand on the options that say how a run is shown as ``shown``."""
+
+    @wraps(work)
+    def command(
+        *,
+        as_json: bool,
+        progress: str,
+        stream: bool = False,
+        markdown: bool = False,
+        **others: Any,
+    ) -> int:
+        if stream and as_json:
+            raise click.UsageError("--stream and --json exclude each other")
+        shown = Shown(as_json=as_json, stream=stream, markdown=markdown, progress=progress)
+        return work(shown=shown, **others)
+
+    return cast("F", command)
+
+
+def run_command(work: Callable[..., Coroutine[Any, Any, int]], **options: Any) -> int:
+    """Carry a command out in an event loop of its own."""
+    terminal = Terminal()
+    # What an agent's file or its tools print must not get between the answers.
+    with redirect_stdout(sys.stderr):
+        return run_in_own_loop(lambda: work(terminal, **options))
