@@ -105,6 +105,20 @@ AGAINST = [
     "Send the report to Ada (no longer to {})",
     "Send the report to Ada, formerly to {}",
     "Send the report to Ada instead, {} quit",
+    "Send everyone on my list to Ada, {} too",
+    "Send everybody to Ada, also {}",
+    "Send everybody to Ada, and {} as well",
+    "Send the customers to Ada, Bob and {} too",
+    "Send the interns to Ada ({} likewise)",
+    "Send all my contacts to Ada, including {}",
+    "Send the pictures with {} to Ada",
+    "Send the letter to {} to Ada",
+    "Send the letter to {} the contract",
+    "Send the mail to Bob and {} my plan",
+    "Send the {} invitation to Ada",
+    "Send my {} pictures to Ada",
+    "Send {} and Bob's pictures to Ada",
+    "Send {}, Carl and Bob's pictures to Ada",
 ]
 
 
@@ -201,6 +215,11 @@ ELSEWHERE = [
     "Pay Ada 50 euros. My reply to Bob: thanks",
     "Pay Ada 50 euros using the card belonging to Bob",
     "Pay Ada 50 euros with the money sent to Bob",
+    "Pay the bill to Bob 50 euros of Ada",
+    "Pay the rent to Bob 50 euros",
+    "Pay the sum to Bob to Ada 50 euros",
+    "Pay Bob and Carl's wife 50 euros",
+    "Pay the Bob bill, 50 euros",
 ]
 
 
@@ -277,6 +296,15 @@ def test_a_file_of_another_act_is_not_deleted(text: str, file: str) -> None:
         ("Find plan.docx and send it to Ada", "send", {"to": "Ada", "files": ["f7"]}),
         ("Invite Ada tomorrow", "invite", {"to": "Ada", "on": "2026-11-23"}),
         ("Recipient: carl@x.io. Send it", "send", {"to": "carl@x.io"}),
+        ("Send it to Ada, Bob too", "send", {"to": ["Ada", "Bob"]}),
+        ("Mail Ada, Bob too", "send", {"to": ["Ada", "Bob"]}),
+        ("Send plan.docx to Ada, and Bob as well", "send", {"to": ["Ada", "Bob"]}),
+        ("Send the report to everyone, including Ada", "send", {"to": "Ada"}),
+        ("Send the report to Ada and Bob", "send", {"to": ["Ada", "Bob"]}),
+        ("Send a mail to Ada to thank her", "send", {"to": "Ada"}),
+        ("Invite Ada to the dinner", "invite", {"to": "Ada"}),
+        ("Pay 50 euros to Ada, Bob as well", "pay", {"to": "Bob", "amount": 50}),
+        ("Pay to Ada 50 euros", "pay", {"to": "Ada", "amount": 50}),
         ("I do not need plan.docx. Delete plan2.docx", "delete", {"file": "plan2.docx"}),
     ],
 )

@@ -16,17 +16,21 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal, NamedTuple, TypeAlias
 
 from upshot.tools.provenance.saying import Saying, Span, is_taken, take
 from upshot.tools.provenance.vocabulary import (
+    ALSO,
     ANDS,
     APART,
+    ARTICLES,
     BESIDE,
     COPULAS,
     DOERS,
     FINITE,
     GOES_TO,
+    INCLUDES,
     JOINS,
     LABELS,
     LIGHT,
@@ -35,6 +39,8 @@ from upshot.tools.provenance.vocabulary import (
     NESTS,
     NOT_TO,
     ONWARD,
+    OWN_ARTICLES,
+    PARTICLES,
     PASSED,
     PAST,
     PLAINLY,
@@ -78,6 +84,9 @@ _AGAINST = re.compile(
 _THING = re.compile(r"^[\"'\u201c\u2018«]\w|\w\.\w|[^\W\d_]\d|\d[^\W\d_]|^#?\d+\W*$")
 _NO_VERBS = SUBJECTS | ONWARD | LABELS
 _NO_NAMES = VERBS | SUBJECTS | ONWARD | JOINS
+# What may follow a name that has an article: "the GB29 account", "the Smiths to dinner".
+_AFTER_NAMES = ONWARD | SUBJECTS | JOINS | LABELS | BESIDE | MONEY | GOES_TO
+_NO_THINGS = PARTICLES | {"it", "this", "that"}
 # How far back the word stands that governs a value, and how much may stand between.
 _MAX_BACK = 60
 _MAX_INNER = 200
@@ -180,6 +189,11 @@ def is_named(word: str) -> bool:
     bare = word.strip(_EDGES)
     is_capital = bare[:1].isupper() and (len(bare) == 1 or not bare.isupper())
     return is_capital and bare.lower() not in _NO_NAMES
+
+
+def _is_genitive(word: str) -> bool:
+    bare = word.rstrip('.,;:!?)"\u201d')
+    return bare.lower().endswith(("'s", "\u2019s")) and bare[:1] not in "'\u2018"
 
 
 class Reading:
@@ -303,32 +317,59 @@ class Reading:
             has_amount: Whether the act pays: then "with Bob" is no receiver.
         """
         clause, stance, place = self._at(span)
-        if self._is_owner(span) or self._is_subject(span, clause):
+        if self._is_owner(span, clause) or self._is_subject(span, clause):
             return False
         if stance == "act":
-            return self._is_governed(clause, place, has_amount=has_amount)
+            if self._describes(span, clause):
+                return False
+            return self._is_governed(clause, place, span, has_amount=has_amount)
         return stance == "stated" and self._is_labelled(clause, place)
 
-    def _is_owner(self, span: Span) -> bool:
-        """Whether something of theirs is meant: "Bob's card"."""
-        word = self._words[self._place(span[1] - 1)][0].rstrip('.,;:!?)"\u201d')
-        return word.lower().endswith(("'s", "\u2019s")) and word[:1] not in "'\u2018"
-
-    def _is_subject(self, span: Span, clause: Clause) -> bool:
-        """Whether they do something themselves, or may not be meant: "the mail Eve wrote"."""
+    def _is_owner(self, span: Span, clause: Clause) -> bool:
+        """Whether something of theirs is meant: "Bob's card", or "Ada and Bob's card"."""
         last = self._place(span[1] - 1)
+        listed = self._words[last : self._behind(last, clause)]
+        return any(map(_is_genitive, (word for word, _ in listed)))
+
+    def _behind(self, last: int, clause: Clause) -> int:
+        """The first word that is no other name or address of a list with the one before it."""
+        at = last + 1
+        while at < clause.end:
+            word = self._words[at][0]
+            if core(word) and not (core(word) in ANDS or is_named(word) or "@" in word):
+                break
+            at += 1
+        return at
+
+    def _name_end(self, last: int, clause: Clause) -> int:
+        """The last word of the name of which the one at *last* is a part."""
         while last + 1 < clause.end and self._words[last][0][-1] not in ",;:)":
-            # The rest of the name.
             if not is_named(self._words[last + 1][0]):
                 break
             last += 1
+        return last
+
+    def _describes(self, span: Span, clause: Clause) -> bool:
+        """Whether it only says which thing is meant: "the Bob invitation"."""
+        place, last = self._place(span[0]), self._name_end(self._place(span[1] - 1), clause)
+        if place == clause.start or core(self._words[place - 1][0]) not in ARTICLES:
+            return False
+        if last + 1 >= clause.end or self._words[last][0][-1] in ",;:)":
+            return False
+        word = self._words[last + 1][0]
+        name = core(word)
+        return bool(name) and not (is_value(word) or name in _AFTER_NAMES)
+
+    def _is_subject(self, span: Span, clause: Clause) -> bool:
+        """Whether they do something themselves, or may not be meant: "the mail Eve wrote"."""
+        last = self._name_end(self._place(span[1] - 1), clause)
         is_last = last + 1 >= clause.end or self._words[last][0][-1] in ",;:)"
         if is_last or self._is_gerund(clause):
             return False
         name = core(self._words[last + 1][0])
         return name in PAST or name in DOERS or name.endswith("ed")
 
-    def _is_governed(self, clause: Clause, place: int, *, has_amount: bool) -> bool:
+    def _is_governed(self, clause: Clause, place: int, span: Span, *, has_amount: bool) -> bool:
         """Whether the act's verb, or a "to" that belongs to it, stands before the value."""
         ends = {self._verbs[at] for at in self._heads(clause)}
         value, is_apart, is_beside = self._words[place][0], False, False
@@ -339,8 +380,9 @@ class Reading:
             if at in ends:
                 return True
             if name in GOES_TO or (name == "at" and "@" in value):
-                is_joined = not (name == "with" and has_amount)
-                return is_joined and self._belongs(clause, at, has_amount=has_amount)
+                if (name == "with" and has_amount) or self._is_torn(clause, at, span):
+                    return False
+                return self._belongs(clause, at, has_amount=has_amount)
             if is_beside and not is_packed and (word[-1] in ",;" or name in ANDS):
                 # "Pay Ada, Nudge bob@x.io": it may be a verb.
                 return False
@@ -354,6 +396,43 @@ class Reading:
             if not (is_apart or is_beside):
                 return False
         return False
+
+    def _is_torn(self, clause: Clause, at: int, span: Span) -> bool:
+        """Whether the "to" at *at* may be that of the thing before it, by what else is said.
+
+        A verb has one object and one "to": with a second one, "the bill to Bob" is a thing. What
+        is added by a "too" may be added to the thing.
+        """
+        heads = self._heads(clause)
+        first = self._verbs[heads[-1]] + 1 if heads else clause.start
+        things = [word for word, _ in self._words[first:at] if self._is_thing(word)]
+        if not things:
+            return False
+        if core(self._words[at][0]) in INCLUDES:
+            # In the thing, or among those who get it, where these are no names.
+            return any(
+                core(before) in GOES_TO and (is_named(word) or "@" in word)
+                for (before, _), (word, _) in pairwise(self._words[first:at])
+            )
+        last = self._place(span[1] - 1)
+        behind = self._behind(last, clause)
+        rest = [core(word) for word, _ in self._words[behind : min(clause.end, behind + 2)]]
+        before = [word for word, _ in self._words[at + 1 : self._place(span[0])]]
+        is_added = bool(ALSO & {*rest[:1], " ".join(rest), *map(core, before)})
+        if is_added and any(is_named(word) or "@" in word or core(word) in ANDS for word in before):
+            return not any(map(_THING.search, things))
+        if not rest or self._words[behind - 1][0][-1] in ",;:(":
+            return False
+        word = self._words[behind][0]
+        is_second = rest[0] in ("to", "an", "à") and self._is_somebody(behind + 1)
+        return is_second or rest[0] in OWN_ARTICLES or word[0] in "$€£¥" or word[0].isdigit()
+
+    def _is_thing(self, word: str) -> bool:
+        """Whether an object of the verb may be, or begin, with that word."""
+        name = core(word)
+        return bool(name) and not (
+            self._is_item(word) or name in GOES_TO or name in _NO_THINGS or name in ARTICLES
+        )
 
     def _heads(self, clause: Clause) -> list[int]:
         """Where the act's verb is one, and no noun: "the mail" asks for no mail."""

@@ -19,6 +19,21 @@ JOINS = _words(
 ANDS = _words("and und et y & plus also")
 """What joins two of a list."""
 
+ALSO = frozenset(("too", "also", "likewise", "as well"))
+"""What adds one more, to whatever was said before."""
+
+INCLUDES = _words("including includes include incl")
+"""What names some of those who were said before."""
+
+OWN_ARTICLES = _words("the a an my your his her its our their")
+"""What begins a thing that is named."""
+
+ARTICLES = OWN_ARTICLES | _words("this that these those each every both all")
+"""What stands before a thing, and not before a name."""
+
+PARTICLES = _words("back over out up on please now today again just only")
+"""What may stand after a verb that has no object."""
+
 SUBJECTS = _words(
     "i you he she it we they this that these those there here who what which where when why how"
     " whose whom my your his her its our their the a an am is are was were do does did has have"
