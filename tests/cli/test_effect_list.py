@@ -148,3 +148,49 @@ def test_mistakes_are_one_sentence(made: Command, arguments: tuple[str, ...], sa
 def test_nothing_to_list(made: Command) -> None:
     assert made("effects", "--tool", "mail", *JOURNAL)[2] == "there are no such effects\n"
     assert made("effects", "--tool", "mail", "--unknown", *JOURNAL)[2] == "no effect is unknown\n"
+
+
+def exported(made: Command, *options: str) -> list[str]:
+    code, out, err = made("effects", "export", *JOURNAL, *options)
+    assert code == 0, err
+    return out.splitlines(keepends=True)
+
+
+def test_receipts_are_printed_and_found_whole(made: Command, tmp_path: Path) -> None:
+    lines = exported(made, "--anchor", "head.txt")
+    asked, *effects, head = map(json.loads, lines)
+    assert asked["receipts"] == 1 and len(effects) == head["count"] == 4
+    Path("file.jsonl").write_text("".join(lines))
+    for anchor in ((), ("--anchor", "head.txt")):
+        code, out, _ = made("effects", "export", "--verify", "file.jsonl", *anchor)
+        assert (code, head["head"] in out) == (0, True)
+
+
+def test_receipts_that_were_made_anew_are_not_those_of_the_anchor(made: Command) -> None:
+    exported(made, "--anchor", "head.txt")
+    made("effects", "settle", "7", "--applied", *JOURNAL)
+    Path("file.jsonl").write_text("".join(exported(made)))
+    code, _, err = made("effects", "export", "--verify", "file.jsonl", "--anchor", "head.txt")
+    assert code == 1 and "head.txt has another head" in err
+
+
+def test_a_receipt_that_was_changed_is_named(made: Command) -> None:
+    lines = exported(made)
+    lines[2] = lines[2].replace('"unknown"', '"applied"').replace('"applied"', '"none"', 1)
+    Path("file.jsonl").write_text("".join(lines))
+    code, _, err = made("effects", "export", "--verify", "file.jsonl")
+    assert code == 1 and "file.jsonl: line 3 was changed" in err
+
+
+def test_receipts_begin_with_a_day(made: Command) -> None:
+    assert len(exported(made, "--since", "2020-01-01")) == 6
+    assert len(exported(made, "--since", "2999-01-01")) == 2
+    code, _, err = made("effects", "export", "--since", "monday", *JOURNAL)
+    assert code == 2 and "--since is 'monday': give a moment such as" in err
+
+
+def test_a_file_that_is_not_there_is_named(made: Command) -> None:
+    code, _, err = made("effects", "export", "--verify", "none.jsonl")
+    assert code == 2 and "--verify none.jsonl cannot be used: No such file or directory" in err
+    code, _, err = made("effects", "export", "--verify", "none.jsonl", "--since", "2020-01-01")
+    assert code == 2 and "exclude each other" in err

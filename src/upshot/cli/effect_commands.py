@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from upshot.cli.effect_list import list_effects, settle_effect
-from upshot.cli.options import JOURNAL, JSON, Group, number_from, run_command
+from upshot.cli.effect_list import export_effects, list_effects, settle_effect
+from upshot.cli.options import JOURNAL, JSON, PATH, Group, number_from, run_command
 
 
 @click.group(
@@ -52,3 +52,26 @@ def settle(**options: Any) -> int:
     ID is what effects lists, or its beginning; KEY is enough where only one unknown effect has it.
     """
     return run_command(settle_effect, **options)
+
+
+@effects.command(short_help="Print receipts of effects, or check a file of them.")
+@click.option(
+    "--since", default="", metavar="DAY", help="Only effects from this day or moment on, in UTC."
+)
+@click.option(
+    "--verify", default="", type=PATH, metavar="FILE", help="Check these receipts; print none."
+)
+@click.option(
+    "--anchor",
+    default="",
+    type=PATH,
+    metavar="FILE",
+    help="Add the head to this file; with --verify, look for it there.",
+)
+@JOURNAL
+def export(**options: Any) -> int:
+    """Print a line of JSON for each effect, each with the digest of the one before it.
+
+    With --verify it exits with 1 if a line was changed, moved, left out or put in.
+    """
+    return run_command(export_effects, **options)

@@ -1,23 +1,28 @@
-"""Lists the effects of a journal, the unknown ones first, and settles one."""
+"""Lists the effects of a journal, the unknown ones first, settles one, and makes receipts."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
+from typing import TextIO, cast
 
 from rich.text import Text
 
 from upshot.cli.approve import user_name
 from upshot.cli.listing import plain_table
-from upshot.cli.lookup import command_line, existing_journal, find_run
+from upshot.cli.lookup import command_line, existing_journal, find_run, read_moment
 from upshot.cli.report import UNKNOWN_STYLE
 from upshot.cli.terminal import Terminal
 from upshot.cli.timeline import fit
 from upshot.clock import SYSTEM_CLOCK
-from upshot.contract.base.words import clean, duration
+from upshot.contract.base.structs import JsonObject
+from upshot.contract.base.words import clean, count, duration
 from upshot.contract.codec import encode
 from upshot.contract.effects import EffectEntry
 from upshot.contract.protocols import Journal
+from upshot.effects.receipts import BrokenReceipts, check_receipts, receipts
 from upshot.effects.settling import SHORT_ID_CHARS, find_effect, needs_ledger, settle
 from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
@@ -97,6 +102,57 @@ async def settle_effect(
     if not is_so:
         terminal.tell("the first answer counts: yours was not taken")
     return 0 if is_so else 1
+
+
+async def export_effects(
+    terminal: Terminal, *, journal: str, since: str, verify: str, anchor: str
+) -> int:
+    """Print the receipts of effects, or check a file of them; exits with 1 if it is broken.
+
+    Raises:
+        Misuse: A file cannot be read or written, or *since* is no moment.
+    """
+    if verify:
+        if since:
+            raise Misuse("--since and --verify exclude each other: a file says since when it is")
+        return _verify(terminal, verify, anchor)
+    moment = read_moment(since, "--since") if since else None
+    async with open_journal(existing_journal(journal), create=False) as log:
+        ledger = needs_ledger(log)
+        entries = await (ledger.effects(since=moment) if moment else ledger.effects())
+    line: JsonObject = {}
+    for line in receipts(entries, at=SYSTEM_CLOCK.now(), since=moment):
+        terminal.put_json(encode(line))
+    if anchor:
+        with _opened("--anchor", anchor, "a") as file:
+            file.write(f"{encode(line).decode()}\n")
+    return 0
+
+
+def _verify(terminal: Terminal, path: str, anchor: str) -> int:
+    with _opened("--verify", path) as file:
+        try:
+            head = check_receipts(file)
+        except BrokenReceipts as error:
+            terminal.tell(f"{path}: {error}")
+            return 1
+    if anchor:
+        with _opened("--anchor", anchor) as file:
+            is_kept = any(f'"{head.digest}"' in line for line in file)
+        if not is_kept:
+            terminal.tell(f"{path}: {anchor} has another head: lines were cut off, or made anew")
+            return 1
+    terminal.say(f"{count(head.total, 'receipt')}, all as made", f"head {head.digest}")
+    return 0
+
+
+@contextmanager
+def _opened(option: str, path: str, mode: str = "r") -> Generator[TextIO]:
+    try:
+        with Path(path).open(mode, encoding="utf-8", errors="replace") as file:
+            yield cast("TextIO", file)
+    except OSError as error:
+        raise Misuse(f"{option} {path} cannot be used: {error.strerror}") from None
 
 
 async def _run_id(log: Journal, wanted: str) -> str:

@@ -1,0 +1,131 @@
+"""Receipts: effects of a ledger as lines of JSON that vouch for each other.
+
+The first line says what was asked for. Each that follows has an effect, the digest of the line
+before it (``after``) and its own (``digest``): SHA-256 over the canonical JSON of the line without
+its digest. The last one has the digest of the line before it, which is the head, and how many
+effects there are. Whoever keeps the head elsewhere finds that the end was cut off, or that the
+lines were made anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import NamedTuple, cast
+
+from upshot.contract.base.json_values import canonical_json
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.codec import encode
+from upshot.contract.effects import EffectEntry
+
+_FORMAT = 1
+
+
+class Head(NamedTuple):
+    """The end of a chain of receipts.
+
+    Attributes:
+        digest: SHA-256 of the last receipt, in hexadecimal.
+        total: How many effects there are.
+    """
+
+    digest: str
+    total: int
+
+
+class BrokenReceipts(Exception):
+    """Receipts are not as they were made; the text says where, and how that shows."""
+
+
+def receipts(
+    entries: Iterable[EffectEntry], *, at: datetime, since: datetime | None = None
+) -> Iterator[JsonObject]:
+    """Yield the lines for effects: what was asked for, each effect, and the head.
+
+    Args:
+        entries: The effects; they come out by the moment of their start.
+        at: When they were read.
+        since: From when on they were asked for, None for all.
+    """
+    started = sorted(entries, key=_place)
+    line: JsonObject = {"receipts": _FORMAT, "at": at.isoformat(), "since": _moment(since)}
+    digest = _digest(line)
+    yield {**line, "digest": digest}
+    for entry in started:
+        line = {"effect": json.loads(encode(entry)), "after": digest}
+        digest = _digest(line)
+        yield {**line, "digest": digest}
+    yield _end(Head(digest, len(started)))
+
+
+def check_receipts(lines: Iterable[str]) -> Head:
+    """Return the head of receipts that are as they were made.
+
+    Args:
+        lines: The lines of a file that ``receipts`` made.
+
+    Raises:
+        BrokenReceipts: A line was changed, moved, left out or put in, or the end is missing.
+    """
+    before, count, number, head = "", 0, 0, None
+    for number, text in enumerate(lines, start=1):
+        line = _read(text, number)
+        if head is not None:
+            raise BrokenReceipts(f"line {number} stands after the end")
+        if "head" in line:
+            head = Head(before, count)
+            if line != _end(head):
+                raise BrokenReceipts(f"line {number} is the end of other receipts")
+            continue
+        said, digest = line.pop("digest", None), _digest(line)
+        if digest != said:
+            raise BrokenReceipts(f"line {number} was changed: its digest is that of other words")
+        if line.get("after", "") != before:
+            raise BrokenReceipts(
+                f"line {number} does not follow the line before it: one was moved, left out or "
+                "put in"
+            )
+        before, count = digest, count + ("effect" in line)
+    if head is None:
+        raise BrokenReceipts(f"the end is missing: line {number} is the last one, and no head")
+    return head
+
+
+def _read(text: str, number: int) -> JsonObject:
+    try:
+        line = json.loads(text, object_pairs_hook=_object)
+    except (ValueError, RecursionError):
+        line = None
+    if not isinstance(line, dict):
+        raise BrokenReceipts(f"line {number} is no receipt: an object of JSON is due")
+    return cast("JsonObject", line)
+
+
+def _object(pairs: list[tuple[str, Json]]) -> JsonObject:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        # One program would read the first, and another the last.
+        raise ValueError("a name stands there twice")
+    return made
+
+
+def _digest(line: JsonObject) -> str:
+    try:
+        return hashlib.sha256(canonical_json(line)).hexdigest()
+    except (ValueError, OverflowError, RecursionError):
+        # No receipt has what cannot be written.
+        return ""
+
+
+def _end(head: Head) -> JsonObject:
+    return {"head": head.digest, "count": head.total}
+
+
+def _place(entry: EffectEntry) -> tuple[bool, str, str]:
+    return entry.started_at is not None, _moment(entry.started_at) or "", entry.id
+
+
+def _moment(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()
