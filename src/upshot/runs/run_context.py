@@ -297,9 +297,8 @@ class RunContext:
             attributes=deepcopy(plan.attributes) if plan.attributes else {},
             resumed=past is not None,
         )
-        self.depth: int = 0 if outer is None else outer.depth + 1
-        if started is not None:
-            self.depth = started.depth
+        depth = 0 if outer is None else outer.depth + 1
+        self.depth: int = depth if started is None else started.depth
         self.redaction: Final = _redaction(plan, started) if plan.secrets else None
         self.state: Final = RunState() if past is None else past
         self.state.is_live = True
