@@ -90,7 +90,7 @@ endef
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: fuzz chaos whole beside kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
+.PHONY: fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
   fleet postgres release restate protocols chromium browser bench schema format clean
 
 help: ## list the targets
@@ -200,6 +200,10 @@ beside: $(NATIVE) ## kill support desks of pydantic-ai and LangGraph COUNT=200 t
 
 kills: $(DEV) ## kill runs with SIGKILL COUNT=10000 times at random moments until they end
 	@$(BIN)/python -m kills $(or $(COUNT),10000)
+
+duplicates: $(DEV) ## ask for the same refunds from four processes that are killed COUNT=3000 times, stopped and cut off
+	@$(BIN)/python -m kills.duplicates $(or $(COUNT),3000)
+	@$(BIN)/python -m kills.duplicates $$(($(or $(COUNT),3000) / 3)) --postgres
 
 setup: $(DEV) ## make .venv with everything for development
 
