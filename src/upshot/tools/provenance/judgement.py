@@ -22,6 +22,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -119,7 +120,8 @@ class Known(NamedTuple):
     source: str
 
 
-class Result(NamedTuple):
+@dataclass(eq=False)
+class Result:
     """What a call gave, to be able to say where a value stands.
 
     Attributes:
@@ -129,6 +131,11 @@ class Result(NamedTuple):
 
     tool_name: str
     output: Json
+
+    @cached_property
+    def texts(self) -> list[list[str]]:
+        """The lines of each text in it, as they are compared; read once for all doubts."""
+        return [list(map(fold, _text_of(leaf).splitlines())) for leaf in leaves(self.output)]
 
 
 @dataclass(slots=True)
@@ -850,9 +857,9 @@ def _whereabouts(value: Json, results: Iterable[Result]) -> str:
     wanted, places = fold(_text_of(value)), dict[str, None]()
     whole = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)")
     for result in results if wanted else ():
-        for leaf in leaves(result.output):
-            for number, line in enumerate(_text_of(leaf).splitlines(), 1):
-                if whole.search(fold(line)):
+        for text in result.texts:
+            for number, line in enumerate(text, 1):
+                if wanted in line and whole.search(line):
                     places.setdefault(f"the result of {result.tool_name}, line {number}")
                     break
     shown = list(places)[:3]

@@ -301,6 +301,15 @@ class Saying:
     def _folded_forms(self) -> tuple[frozenset[str], ...]:
         return tuple(frozenset(map(fold, forms)) for forms in self._forms)
 
+    @cached_property
+    def _places(self) -> dict[str, list[int]]:
+        """In which words each form stands."""
+        return _places_of(self._forms)
+
+    @cached_property
+    def _folded_places(self) -> dict[str, list[int]]:
+        return _places_of(self._folded_forms)
+
     def find(self, value: str, *, is_exact: bool = False) -> list[Span]:
         """Where *value* stands as whole words, not as a part of longer ones.
 
@@ -311,9 +320,12 @@ class Saying:
         is_exact = is_exact or has_lookalike(value)
         wanted = value.split() if is_exact else fold(value).split()
         forms = self._forms if is_exact else self._folded_forms
+        begins = self._places if is_exact else self._folded_places
         count, places = len(wanted), list[Span]()
-        for at in range(len(forms) - count + 1 if wanted else 0):
-            if all(wanted[step] in forms[at + step] for step in range(count)):
+        for at in begins.get(wanted[0], ()) if wanted else ():
+            if at + count <= len(forms) and all(
+                wanted[step] in forms[at + step] for step in range(1, count)
+            ):
                 places.append((self.words[at][1][0], self.words[at + count - 1][1][1]))
         return places
 
@@ -539,6 +551,14 @@ def _forms_of(word: str) -> frozenset[str]:
     forms = {word[start:end] for start in range(before + 1) for end in ends}
     forms |= {form.removesuffix("'s").removesuffix("\u2019s") for form in forms}
     return frozenset(forms | {form.lstrip("#@") for form in forms} - {""})
+
+
+def _places_of(forms: Iterable[Iterable[str]]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for at, those in enumerate(forms):
+        for form in those:
+            found.setdefault(form, []).append(at)
+    return found
 
 
 def _is_group(groups: list[str], at: int) -> bool:
