@@ -537,10 +537,15 @@ export interface Argument {
    */
   own?: string;
   /**
-   * The values of a choice that are harmless. Raises:
+   * The values that are harmless; null is every empty one: null, [] and {}.
    * @defaultValue `[]`
    */
-  choices?: (string | number | number | boolean)[];
+  choices?: (string | number | number | boolean | null)[];
+  /**
+   * The words by which a user asks for other values. Raises:
+   * @defaultValue `[]`
+   */
+  meanings?: Meaning[];
 }
 
 /** What a run produced besides its answer. */
@@ -1953,6 +1958,20 @@ export interface Lagged {
    * @defaultValue `0`
    */
   missed?: number;
+}
+
+/** The words by which a user asks for a value: `true` by "every month". */
+export interface Meaning {
+  /**
+   * The value.
+   * @defaultValue `""`
+   */
+  value?: string | number | number | boolean;
+  /**
+   * Any of these asks for it, as whole words and in whichever case.
+   * @defaultValue `[]`
+   */
+  words?: string[];
 }
 
 /** One message of a conversation: `Message("user", "Hello")`. */

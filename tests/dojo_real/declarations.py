@@ -27,6 +27,9 @@ OWN_FILE = ref("file", own="owner")
 WEB_PAGE = target(format="url")
 # Only people of the company read these; other channels have to be named.
 CHANNELS = ("general", "random", "private")
+# What a model writes there where the user gave no words for it.
+SUBJECT = choice({"", "Payment", "Refund", "Transfer"}, of="content")
+RECURRING = choice({False, None}, words={True: ("recurring", "every month", "monthly")})
 
 
 def _write(asked_by: tuple[str, ...] = (), **arguments: object) -> Declared:
@@ -77,7 +80,11 @@ TOOLS: dict[str, Declared] = {
     # drive, of workspace: a new file is nobody's else, an old one may be shared
     "create_file": {**_write(content="free"), "records": FILE},
     "delete_file": _write(file_id=OWN_FILE),
-    "share_file": _write(file_id=OWN_FILE, email="recipient", permission=choice({"r"})),
+    "share_file": _write(
+        file_id=OWN_FILE,
+        email="recipient",
+        permission=choice({"r"}, words={"rw": ("read and write", "write", "edit")}),
+    ),
     "append_to_file": _write(("append", "add"), file_id=OWN_FILE, content="content"),
     "get_file_by_id": FILES,
     "list_files": FILES,
@@ -118,19 +125,24 @@ TOOLS: dict[str, Declared] = {
         ("send", "pay", "transfer", "refund"),
         recipient="recipient",
         amount="amount",
-        subject="content",
+        subject=SUBJECT,
         date="day",
     ),
     "schedule_transaction": _write(
-        recipient="recipient", amount="amount", subject="content", date="day"
+        recipient="recipient",
+        amount="amount",
+        subject=SUBJECT,
+        date="day",
+        recurring=RECURRING,
     ),
     "update_scheduled_transaction": _write(
         ("update", "adjust"),
         id=ref("transaction"),
         recipient="recipient",
         amount="amount",
-        subject="content",
+        subject=SUBJECT,
         date="day",
+        recurring=RECURRING,
     ),
     "update_password": _write(password="secret"),
     "update_user_info": _write(),

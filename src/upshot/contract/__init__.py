@@ -194,6 +194,7 @@ with lazy_imports(globals()):
     )
     from upshot.contract.provenance import (
         Argument as Argument,
+        Meaning as Meaning,
         Doubt as Doubt,
         Record as Record,
         Voucher as Voucher,

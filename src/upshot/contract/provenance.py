@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias, cast, get_args
 
+from msgspec.structs import replace
+
 from upshot.contract.base.checks import nearest
 from upshot.contract.base.json_values import settle_json
 from upshot.contract.base.structs import CheckedMeta, Json, Value, check_types, freeze
@@ -21,6 +23,22 @@ Scalar: TypeAlias = str | int | float | bool
 WORDS: tuple[str, ...] = get_args(Word)
 
 
+class Meaning(Value, frozen=True, kw_only=True):
+    """The words by which a user asks for a value: ``True`` by "every month".
+
+    Attributes:
+        value: The value.
+        words: Any of these asks for it, as whole words and in whichever case.
+    """
+
+    value: Scalar = ""
+    words: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        freeze(self, "words")
+        check_types(self)
+
+
 class Argument(Value, frozen=True, kw_only=True):
     """What one argument of a tool is to ``Policy(taint="values")``.
 
@@ -32,7 +50,8 @@ class Argument(Value, frozen=True, kw_only=True):
         format: How a target is compared: "email", "url", "account", or "" for any text.
         record_kind: The kind of ``Record`` that a ref names.
         own: The field of such a record that says whose it is; "" if that does not matter.
-        choices: The values of a choice that are harmless.
+        choices: The values that are harmless; None is every empty one: null, [] and {}.
+        meanings: The words by which a user asks for other values.
 
     Raises:
         Misuse: A field has the wrong type, or says something of another word.
@@ -42,10 +61,11 @@ class Argument(Value, frozen=True, kw_only=True):
     format: Format = ""
     record_kind: str = ""
     own: str = ""
-    choices: tuple[Scalar, ...] = ()
+    choices: tuple[Scalar | None, ...] = ()
+    meanings: tuple[Meaning, ...] = ()
 
     def __post_init__(self) -> None:
-        freeze(self, "choices")
+        freeze(self, "choices", "meanings")
         check_types(self)
 
     def __str__(self) -> str:
@@ -75,15 +95,45 @@ def ref(kind: str, *, own: str = "") -> Argument:
     return Argument(word="ref", record_kind=kind, own=own)
 
 
-def choice(values: Iterable[Scalar]) -> Argument:
+def choice(
+    values: Iterable[Scalar | None] = (),
+    *,
+    words: Mapping[Scalar, str | Iterable[str]] | None = None,
+    of: ArgumentWord = "choice",
+) -> Argument:
     """An argument with harmless values; any other must be the user's.
 
     Args:
-        values: The harmless ones.
+        values: The harmless ones, such as those that a model fills in where the user said nothing.
+            None is every empty value: null, [] and {}.
+        words: For values that a user asks for in other words, these words:
+            ``{"rw": ("edit", "write"), True: "every month"}``.
+        of: What the argument is otherwise: ``choice({"Payment"}, of="content")``.
+
+    Raises:
+        Misuse: *values* or *words* has another form, or there is no such word as *of*.
     """
     if isinstance(values, str):
         raise Misuse(f"choice({values!r}): give a set of values, such as choice({{{values!r}}})")
-    return Argument(word="choice", choices=tuple(sorted(values, key=repr)))
+    harmless = tuple(sorted(values, key=repr))
+    meanings = tuple(_meaning(value, said) for value, said in (words or {}).items())
+    if isinstance(of, Argument):
+        return replace(of, choices=harmless, meanings=meanings)
+    if of not in (*_PLAIN_WORDS, "choice"):
+        raise Misuse(
+            f"choice(of={of!r:.60}): give {', '.join(_PLAIN_WORDS)}, target(...), ref(...)"
+        )
+    return Argument(word=of, choices=harmless, meanings=meanings)
+
+
+def _meaning(value: Scalar, words: str | Iterable[str]) -> Meaning:
+    texts = (words,) if isinstance(words, str) else tuple(words)
+    if not texts or not all(isinstance(one, str) and one.strip() for one in texts):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+        raise Misuse(
+            f"the words for {value!r:.60} are {words!r:.60}: give texts, such as "
+            '{"rw": ("edit", "write")}'
+        )
+    return Meaning(value=value, words=texts)
 
 
 class _OfKind(Value, frozen=True, kw_only=False):

@@ -22,7 +22,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from functools import cached_property
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -30,7 +29,14 @@ import msgspec
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.json_values import canonical_json, pointer_step
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.provenance import Argument, Doubt, Record, ToolDeclaration, Voucher
+from upshot.contract.provenance import (
+    Argument,
+    Doubt,
+    Meaning,
+    Record,
+    ToolDeclaration,
+    Voucher,
+)
 from upshot.contract.settings import Policy
 from upshot.tools.provenance.acts import (
     Names,
@@ -53,6 +59,13 @@ from upshot.tools.provenance.saying import (
     parse_number,
     parse_url,
     take,
+)
+from upshot.tools.provenance.whereabouts import (
+    Result,
+    leaves,
+    said_beside,
+    text_of,
+    whereabouts,
 )
 
 MAX_SAID = 20_000
@@ -120,24 +133,6 @@ class Known(NamedTuple):
     source: str
 
 
-@dataclass(eq=False)
-class Result:
-    """What a call gave, to be able to say where a value stands.
-
-    Attributes:
-        tool_name: The tool.
-        output: Its output.
-    """
-
-    tool_name: str
-    output: Json
-
-    @cached_property
-    def texts(self) -> list[list[str]]:
-        """The lines of each text in it, as they are compared; read once for all doubts."""
-        return [list(map(fold, _text_of(leaf).splitlines())) for leaf in leaves(self.output)]
-
-
 @dataclass(slots=True)
 class Facts:
     """What vouches for values: a fold of what was said and of the calls that settled.
@@ -191,7 +186,7 @@ class Facts:
             if kind and record.kind != kind:
                 continue
             parts = () if kind else (part for name in record.names for part in name.split())
-            called = [_text_of(record.id), *record.names, *parts]
+            called = [text_of(record.id), *record.names, *parts]
             if any(compact(fold(one)) == wanted for one in called):
                 yield from called
 
@@ -226,7 +221,7 @@ class Facts:
             self.made += found
         else:
             shown = act.arguments if act.shown is None else act.shown
-            self.unclean.extend(fold(_text_of(leaf)) for leaf in leaves(shown))
+            self.unclean.extend(fold(text_of(leaf)) for leaf in leaves(shown))
 
 
 def judge(act: Act, facts: Facts, policy: Policy) -> Verdict:
@@ -382,7 +377,7 @@ class _Judge:
             path = f"/{pointer_step(name)}"
             if "default" in schema and schema["default"] == value:
                 self._vouch(path, value, _Found("default", "schema"))
-            elif value in ([], {}, None):
+            elif value in ([], {}, None) and not _is_harmless(value, word):
                 self._doubt(path, value, word, "it is empty, which may mean all")
             else:
                 self._judge(path, value, word, schema)
@@ -392,8 +387,8 @@ class _Judge:
         return _CONTENT if self._is_strict and word.word == "free" else word
 
     def _judge(self, path: str, value: Json, word: Argument, schema: JsonObject) -> None:
-        if word.word == "free":
-            self._vouch(path, value, _Found("free"))
+        if word.word == "free" or (value in ([], {}, None) and _is_harmless(value, word)):
+            self._vouch(path, value, _Found("free" if word.word == "free" else "choice"))
         elif isinstance(value, list):
             for at, item in enumerate(value):
                 self._judge(f"{path}/{at}", item, word, self._inside(schema, "items"))
@@ -425,7 +420,10 @@ class _Judge:
         return {}
 
     def _judge_leaf(self, path: str, value: Json, word: Argument) -> None:
-        found = _RULES[word.word](self, value, word)
+        found = self._worded(value, word)
+        if isinstance(found, str):
+            said = _RULES[word.word](self, value, word)
+            found = said if isinstance(said, _Found) else found or said
         if isinstance(found, str):
             self._doubt(path, value, word, found)
         else:
@@ -444,8 +442,8 @@ class _Judge:
                 value=value,
                 word=str(word),
                 reason=reason,
-                found=_whereabouts(value, self._facts.results),
-                said=", ".join(_beside(word, self._facts.sayings)),
+                found=whereabouts(value, self._facts.results),
+                said=", ".join(said_beside(word, self._facts.sayings)),
             )
         )
 
@@ -484,6 +482,23 @@ class _Judge:
         saying, span = places[objections.index("")]
         return _Found("said", saying.source, (saying, span))
 
+    def _worded(self, value: Json, word: Argument) -> _Answer:
+        """A harmless value, or one that the user said in the words for it; "" where none are."""
+        if _is_harmless(value, word):
+            return _Found("choice")
+        if not any(_is_equal(one.value, value) for one in word.meanings):
+            return ""
+        for saying in self._facts.sayings:
+            for one, span in _meant_in(saying, word):
+                is_other = not _is_equal(one.value, value) and not saying.is_denied(span)
+                if is_other and not self._objection(saying, span, is_receiver=False):
+                    return "the user said words for several of its values"
+        return self._mentions(
+            lambda saying: (
+                span for one, span in _meant_in(saying, word) if _is_equal(one.value, value)
+            )
+        )
+
     def _target(self, value: Json, word: Argument) -> _Answer:
         if word.format == "url":
             return self._url(value)
@@ -499,7 +514,7 @@ class _Judge:
         """A name or an id: whole words, and a bare number only after a word for what it is."""
         if isinstance(value, bool) or value is None:
             return "the user did not say it"
-        text = _text_of(value)
+        text = text_of(value)
         if not any(char.isalnum() for char in text):
             return "it is not a word that a user could have said"
         if not text.replace(".", "").isdigit():
@@ -537,7 +552,7 @@ class _Judge:
         return found if isinstance(found, _Found) else f"{found} as a whole"
 
     def _recipient(self, value: Json, word: Argument) -> _Answer:
-        text = _text_of(value)
+        text = text_of(value)
         if self._is_user(text):
             return _Found("user", "policy")
         if "@" in text and not _is_address(text):
@@ -554,27 +569,27 @@ class _Judge:
             found = self._resolved(value, kind, found)
         if isinstance(found, str) or not word.own:
             return found
-        text = fold(_text_of(value))
+        text = fold(text_of(value))
         named = [
             one
             for one in (*self._facts.records, *self._facts.made)
-            if one.kind == kind and text in (fold(_text_of(one.id)), *map(fold, one.names))
+            if one.kind == kind and text in (fold(text_of(one.id)), *map(fold, one.names))
         ]
         if not named and found.rule != "made":
             return f"nobody trusted says whose {kind} it is"
         others = [one.fields for one in named if one not in self._facts.made]
-        owners = {fold(_text_of(fields.get(word.own))) for fields in others}
+        owners = {fold(text_of(fields.get(word.own))) for fields in others}
         return found if owners <= self._users else f"there is such a {kind} of others"
 
     def _resolved(self, value: Json, kind: str, reason: str) -> _Answer:
         """What the user named otherwise, as a trusted record says; *reason* where nothing does."""
-        facts, text = self._facts, fold(_text_of(value))
+        facts, text = self._facts, fold(text_of(value))
         for made in facts.made:
-            if kind == made.kind and kind and text == fold(_text_of(made.id)):
+            if kind == made.kind and kind and text == fold(text_of(made.id)):
                 return _Found("made", made.source)
         alike = [one for one in facts.records if not kind or one.kind == kind]
         for record in alike:
-            if text != fold(_text_of(record.id)) or has_lookalike(_text_of(value)):
+            if text != fold(text_of(record.id)) or has_lookalike(text_of(value)):
                 continue
             if any(text in taken for taken in facts.unclean):
                 return "a write of this run may have put it there"
@@ -666,16 +681,14 @@ class _Judge:
         return _Found("said", source)
 
     def _secret(self, value: Json, word: Argument) -> _Answer:
-        text = _text_of(value)
+        text = text_of(value)
         return self._mentions(lambda saying: saying.find(text, is_exact=True))
 
     def _choice(self, value: Json, word: Argument) -> _Answer:
-        # True is no 1 here.
-        is_harmless = any(type(one) is type(value) and one == value for one in word.choices)
-        return _Found("choice") if is_harmless else self._named(value, ())
+        return self._named(value, ())
 
     def _content(self, value: Json, word: Argument) -> _Answer:
-        text = _text_of(value)
+        text = text_of(value)
         if not text.strip():
             return _Found("default")
         if self._is_to_user() and not self._is_strict:
@@ -692,7 +705,7 @@ class _Judge:
         words = self._act.declaration.arguments
         named = [name for name, word in words.items() if word.word == "recipient"]
         given = [self._act.arguments.get(name) for name in named]
-        gets = [_text_of(leaf) for value in given for leaf in leaves(value) if leaf]
+        gets = [text_of(leaf) for value in given for leaf in leaves(value) if leaf]
         # A tool that has recipients and is given none tells nobody else.
         return all(map(self._is_user, gets)) if gets else bool(named)
 
@@ -720,6 +733,31 @@ _RULES: Mapping[str, Callable[[_Judge, Json, Argument], _Answer]] = {
     "choice": _Judge._choice,  # pyright: ignore[reportPrivateUsage]
     "content": _Judge._content,  # pyright: ignore[reportPrivateUsage]
 }
+
+
+def _is_equal(one: object, value: Json) -> bool:
+    # True is no 1 here.
+    return type(one) is type(value) and one == value
+
+
+def _is_harmless(value: Json, word: Argument) -> bool:
+    is_empty = value in ([], {}, None)
+    return any(one is None if is_empty else _is_equal(one, value) for one in word.choices)
+
+
+def _meant_in(saying: Saying, word: Argument) -> list[tuple[Meaning, Span]]:
+    """Where words for a value stand; "read and write" is not "read"."""
+    found = [
+        (one, span) for one in word.meanings for text in one.words for span in saying.find(text)
+    ]
+    return [
+        (one, span)
+        for one, span in found
+        if not any(
+            start <= span[0] and span[1] <= end and (start, end) != span
+            for _, (start, end) in found
+        )
+    ]
 
 
 def _names_things(reading: Reading) -> bool:
@@ -784,7 +822,7 @@ def _is_address(text: str) -> bool:
 def _namings(record: Known, saying: Saying, *, is_person: bool) -> Iterator[tuple[Span, int]]:
     """Where the user calls *record* by a name: 2 by a whole one, 1 by a part of it."""
     if not is_person:
-        for name in dict.fromkeys((*record.names, _text_of(record.id))):
+        for name in dict.fromkeys((*record.names, text_of(record.id))):
             for span in saying.find_part(name):
                 yield span, 1
     for name in record.names:
@@ -832,58 +870,3 @@ def _records_in(value: Json, record: Record, source: str) -> Iterator[Known]:
             yield Known(record.record_kind, id, names, value, source)
         for key, item in value.items():
             yield from _records_in(item, record, f"{source}/{pointer_step(key)}")
-
-
-def leaves(value: Json | Mapping[str, Json]) -> Iterator[Json]:
-    """All that is in a JSON value and is neither a list nor an object."""
-    if isinstance(value, Mapping):
-        for item in cast("Mapping[str, Json]", value).values():
-            yield from leaves(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from leaves(item)
-    else:
-        yield value
-
-
-def _text_of(value: object) -> str:
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return value if isinstance(value, str) else "" if value is None else str(value)
-
-
-def _whereabouts(value: Json, results: Iterable[Result]) -> str:
-    """Where a value in doubt stands among the results."""
-    wanted, places = fold(_text_of(value)), dict[str, None]()
-    whole = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)")
-    for result in results if wanted else ():
-        for text in result.texts:
-            for number, line in enumerate(text, 1):
-                if wanted in line and whole.search(line):
-                    places.setdefault(f"the result of {result.tool_name}, line {number}")
-                    break
-    shown = list(places)[:3]
-    if not shown:
-        return "nowhere"
-    return ("only in " if len(places) == 1 else "in ") + " and ".join(shown)
-
-
-_MAX_BESIDE = 5
-
-
-def _beside(word: Argument, sayings: Iterable[Saying]) -> list[str]:
-    """What the user said of the same kind."""
-    found: dict[str, None] = {}
-    for saying in sayings:
-        spans: Iterable[Span] = ()
-        if word.word == "recipient" or word.format == "email":
-            spans = [span for part, span in saying.words if "@" in part]
-        elif word.format == "url":
-            spans = [span for span, _ in saying.urls]
-        elif word.word == "amount":
-            spans = [one.span for one in saying.amounts]
-        elif word.word in ("day", "time"):
-            spans = [span for span, _ in (*saying.days, *saying.minutes)]
-        for start, end in spans:
-            found.setdefault(saying.text[start:end].strip())
-    return list(found)[:_MAX_BESIDE]
