@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from bench.claims import claims
 from bench.durable import journal
 from bench.durable_postgres import postgres
 from bench.framework import in_process
@@ -35,6 +36,7 @@ CASES = {
     "machine_state": machine_state,
     "headers": headers,
     "journal": journal,
+    "claims": claims,
     "postgres": postgres,
     "submit": submit,
 }
