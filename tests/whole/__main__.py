@@ -21,7 +21,7 @@ from itertools import count
 
 from tests.whole.case import Case, make_case
 from tests.whole.checks import essence, faults_of
-from tests.whole.doors import DOORS
+from tests.whole.doors import DOORS, SITES
 from tests.whole.paths import PATHS, Outcome
 from tests.whole.provider import Provider, World
 from tests.whole.world import Life
@@ -32,6 +32,8 @@ from upshot.models import AiohttpTransport
 from upshot.sim.http_server import Listener
 
 NEWLINE = "\n"
+SIDE_BY_SIDE = 6
+"""So many cases wait for their processes, servers and files at the same time."""
 
 
 class Bench:
@@ -40,6 +42,8 @@ class Bench:
     def __init__(self, folder: str) -> None:
         self._folder, self._numbers = folder, count()
         self._provider, self._port, self.transport = Provider(), 0, AiohttpTransport()
+        # The streams of one site end where another one of the process closes.
+        self._site = asyncio.Lock()
 
     async def open(self) -> Listener:
         """Start the provider."""
@@ -57,6 +61,8 @@ class Bench:
         life = Life(world, folder, self._port, self.transport)
         try:
             async with AsyncExitStack() as stack:
+                if path in SITES:
+                    await stack.enter_async_context(self._site)
                 journal = MemoryJournal() if case.journal else None
                 if case.journal == "sqlite":
                     journal = await stack.enter_async_context(open_journal(life.journal))
@@ -89,16 +95,22 @@ def _differences(path: str, one: dict[str, object], other: dict[str, object]) ->
 
 
 async def search(seeds: Sequence[int], folder: str) -> int:
-    """Judge the cases of *seeds*; gives how many are broken."""
-    bench, broken = Bench(folder), 0
+    """Judge the cases of *seeds*, some at a time; gives how many are broken."""
+    bench, broken, left = Bench(folder), 0, iter(seeds)
     listener = await bench.open()
+
+    async def judge() -> None:
+        nonlocal broken
+        for seed in left:
+            found = await bench.judge(seed)
+            if found:
+                broken += 1
+                report(seed, found, brief=len(seeds) > 20)
+
     try:
-        async with aclosing(bench.transport):
-            for seed in seeds:
-                found = await bench.judge(seed)
-                if found:
-                    broken += 1
-                    report(seed, found, brief=len(seeds) > 20)
+        async with aclosing(bench.transport), asyncio.TaskGroup() as group:
+            for _ in range(SIDE_BY_SIDE):
+                group.create_task(judge())
     finally:
         await listener.aclose()
     return broken

@@ -39,7 +39,7 @@ WRITES = ("change", "change_in_thread", "put", "pay", "apart", "slow", "slow_in_
 READS = ("look", "look_in_thread", "slow_look")
 REPEATABLE = (*READS, "put")
 """Tools whose body may run twice for one call."""
-PATHS = ("run", "run_sync", "start", "start", "start", "resume", "kill")
+PATHS = ("run", "run_sync", "start", "start", "start", "resume", "leave", "kill")
 DOORS = ("worker", "close", "killed worker", "responses", "ui", "ag-ui", "a2a", "console", "mcp")
 
 LIMITS = (
@@ -120,8 +120,9 @@ class Case:
     Attributes:
         scripts: The replies by task, attempt and agent.
         tries: ``Retry.max_tries``; 1 is no retry.
-        stop: At which step, and how: ("request" or "body", number, "cancel", "interrupt", or
-            "close" for a worker that is closed there, while another one goes on).
+        stop: At which step, and how: ("request", "body" or "done", number, "cancel", "interrupt",
+            "leave" for a block of ``start`` that is left there, or "close" for a worker that is
+            closed there, while another one goes on).
         engine: What drives it: "loop"; "handoff" from a to b; or one that has b and c as child
             runs: "script" (b, then a itself), "graph" (b, then c), "machine" (the same),
             "parallel" (a graph with both at a time), or "tool" (a's tool runs b).
@@ -252,7 +253,7 @@ class _Maker:
         stop, kills = self._breaks(path, has_limit=limit is not None)
         parks = any(call.answer.startswith("later") for call in calls_in(scripts))
         journal = rng.choice(("memory", "sqlite") if parks else ("", "memory", "sqlite"))
-        if path in ("resume", "kill", "conversation", *DOORS):
+        if path in ("resume", "leave", "kill", "conversation", *DOORS):
             journal = "sqlite"
         is_timed = limit is not None and limit[0] == "deadline_s"
         if self._dialect == "messages" and (is_timed or stop):
@@ -286,8 +287,8 @@ class _Maker:
             many = rng.choice((1, 1, 1, 2, 3) if path == "kill" else (1, 1, 2))
             steps = ("request", "body", "done")
             return None, [(rng.choice(steps), rng.randint(1, 4)) for _ in range(many)]
-        if path == "close":
-            return (rng.choice(("request", "body", "done")), rng.randint(1, 4), "close"), []
+        if path in ("close", "leave"):
+            return (rng.choice(("request", "body", "done")), rng.randint(1, 4), path), []
         if path == "resume" or (rng.random() < 0.15 and not has_limit):
             way = rng.choice(("cancel", "interrupt"))
             stop = rng.choice(("request", "body")), rng.randint(1, 4), way

@@ -22,18 +22,33 @@ from tests.whole.case import (
     WRITES,
     Case,
     Reply,
+    calls_in,
     script_key,
 )
 from tests.whole.paths import Outcome
 from tests.whole.provider import Billed
 from tests.whole.world import Life, tag_of
-from upshot import AgentResult, Cost, Status, ToolRecord, ToolSettled, Usage, decode, encode, states
+from upshot import (
+    AgentResult,
+    Cost,
+    Effect,
+    ModelReplied,
+    ModelRetried,
+    Status,
+    ToolRecord,
+    ToolSettled,
+    Usage,
+    decode,
+    encode,
+    states,
+)
+from upshot.contract.base.enums import worst_effect
 from upshot.contract.tool_calls import ToolArtifactReference, ToolExecutionResult
 from upshot.models.fallback import FALLBACK_CODES
 from upshot.state.stored_events import seeds_of
 
 SCHEMA = Path(__file__).parents[2] / "schema" / "upshot.schema.json"
-STOPPED = (Status.CANCELED, Status.INTERRUPTED)
+SLOW_WARNINGS = ("abandoned_tool", "effect_unknown", "late_result")
 
 
 async def faults_of(life: Life, outcome: Outcome) -> list[str]:
@@ -44,9 +59,13 @@ async def faults_of(life: Life, outcome: Outcome) -> list[str]:
     found += _of_money(life, outcome.turns or [outcome.result], outcome.kills)
     # What a killed tool ran inside it goes no further: its own effect is told as unknown.
     has_all = outcome.journal is not None and not (outcome.kills and life.case.engine == "tool")
-    found += _of_effects(life, await records_of(outcome), has_all=has_all)
+    records = await records_of(outcome)
+    found += _of_effects(life, records, has_all=has_all)
     for task, result in enumerate(outcome.turns or [outcome.result]):
         found += _of_end(life, result, task)
+        found += _of_worst(life, result, task, records if has_all else {})
+    if found and outcome.journal is not None:
+        found += await _failed_tries(outcome)
     known = [essence(one) for one in outcome.results]
     found += [
         f"reader {number} was shown another result"
@@ -60,6 +79,16 @@ async def faults_of(life: Life, outcome: Outcome) -> list[str]:
         if life.case.is_calm and life.case.engine != "handoff":
             found += await _of_replay(life, outcome)
     return found
+
+
+async def _failed_tries(outcome: Outcome) -> list[str]:
+    """Why model calls of the run failed, as its log says: for who reads what is wrong."""
+    journal, run_id = outcome.journal, outcome.result.run_id
+    told = states(journal.events(run_id), seeds=seeds_of(journal))
+    replies = [
+        one.response async for one, _ in told if isinstance(one, ModelReplied | ModelRetried)
+    ]
+    return [f"a try failed: {one.error}" for one in replies if one.error is not None]
 
 
 async def _of_replay(life: Life, outcome: Outcome) -> list[str]:
@@ -219,6 +248,27 @@ def _of_call(tag: str, record: ToolRecord, done: int) -> Iterator[str]:
         yield f"{said} returned, and its effect is told as unknown"
 
 
+def _of_worst(
+    life: Life, result: AgentResult[Any], task: int, records: dict[str, ToolRecord]
+) -> Iterator[str]:
+    """Whether the effect of the whole run is the worst of what was done in it."""
+    mark, book = f"~{task}.", life.book.read()
+    calls = (call for call in calls_in(life.case.scripts) if call.tag.startswith(mark))
+    is_done = any(book[call.tag] for call in calls if call.tool in WRITES)
+    worst = worst_effect(one.effect for tag, one in records.items() if tag.startswith(mark))
+    # A tool that runs an agent writes, whatever the agent does.
+    can_be_worse = life.case.engine == "tool" or not records
+    said = f"the effect of the run is {result.effect}"
+    if is_done and result.effect is Effect.NONE:
+        yield f"{said}, and its tools did something"
+    if not is_done and result.effect is Effect.APPLIED and life.case.engine != "tool":
+        yield f"{said}, and its tools did nothing"
+    if worst_effect((worst, result.effect)) is not result.effect:
+        yield f"{said}, and a call in it is {worst}"
+    if worst is not result.effect and not can_be_worse:
+        yield f"{said}, and the worst of its calls is {worst}"
+
+
 # -- how it ended
 
 
@@ -301,6 +351,10 @@ def _of_both(first: str, second: str) -> str:
 def essence(result: AgentResult[Any]) -> dict[str, Any]:
     """What of *result* is the same on every path."""
     code = None if result.error is None else str(result.error.code)
+    tools = [one.tool_name for one in result.tool_outcomes]
+    tools += [name for child in result.child_runs for name in child.tools]
+    # Whether a thread began before its time was over differs, and when it ended.
+    timed = () if {*tools}.isdisjoint(SLOW) else SLOW_WARNINGS
     return {
         "status": str(result.status),
         "code": code,
@@ -309,11 +363,10 @@ def essence(result: AgentResult[Any]) -> dict[str, Any]:
         "finish": result.finish_reason,
         "usage": result.usage,
         "cost": None if result.cost is None else result.cost.total,
-        # Whether a thread began before its time was over differs.
         "outcomes": [
             (one.kind, one.tool_name, "" if one.tool_name in SLOW else str(one.effect))
             for one in result.tool_outcomes
         ],
-        "warnings": sorted(str(one.code) for one in result.warnings),
+        "warnings": sorted(str(one.code) for one in result.warnings if one.code not in timed),
         "attempts": result.attempts,
     }

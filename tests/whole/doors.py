@@ -14,8 +14,9 @@ from mcp import Client as McpClient
 from tests.serve.kit import Client, listening
 from tests.whole.case import calls_in
 from tests.whole.paths import Outcome, Steps, killed_in
+from tests.whole.shown import ShownText
 from tests.whole.world import TASK, Life
-from upshot import App
+from upshot import App, RunHandle
 from upshot.serve import User
 from upshot.serve.doors.mcp import AgentTools
 from upshot.serve.site import Site, working
@@ -36,11 +37,21 @@ async def until_ended(life: Life, app: App, journal: Any) -> Outcome:
         while not (runs := await journal.runs()):
             await asyncio.sleep(0.002)
         run = await app.run(runs[-1].run_id)
+        reading = asyncio.create_task(_read(life, run))
         while not results or results[-1].status == "input_required":
             for item in await app.inbox(limit=None):
                 await app.answer(item.run_id, life.answer(item.pending))
             results.append(await run.result())
+        await reading
     return Outcome(results[-1], journal, [], results)
+
+
+async def _read(life: Life, run: RunHandle) -> None:
+    """Read what other processes are shown of a run to its end, in half of the cases."""
+    text = ShownText(life.world.strange, lags=True)
+    if life.case.seed % 2:
+        async for event in run.events(deltas=True):
+            text.add(event)
 
 
 async def by_worker(life: Life, journal: Any) -> Outcome:
@@ -211,3 +222,5 @@ DOORS = {
     "console": by_door(ask_console),
     "mcp": by_mcp,
 }
+SITES = ("responses", "ui", "ag-ui", "a2a", "console")
+"""The doors that are reached over HTTP."""

@@ -15,13 +15,21 @@ from typing import Any
 import upshot
 from tests.whole.case import make_case
 from tests.whole.provider import World
+from tests.whole.shown import ShownText, fault_of_text
 from tests.whole.world import Life
-from upshot import AgentResult, JournalError, Misuse, RunSettled, Status
+from upshot import AgentResult, JournalError, Misuse, RunSettled, Status, VoidText
 from upshot.models import AiohttpTransport
 
 PROCESSES = multiprocessing.get_context("forkserver")
-# A warm process: what a child needs is there when it begins.
-PROCESSES.set_forkserver_preload([__name__, "upshot.runs.session", "upshot.journal.sqlite"])
+# A warm process: what a child needs, at its first use too, is there when it begins.
+PROCESSES.set_forkserver_preload(
+    [
+        "tests.whole.doors",
+        "jsonschema_rs",
+        "upshot.journal.sqlite.sqlite_journal",
+        "upshot.models.aiohttp_connector",
+    ]
+)
 
 
 @dataclass
@@ -67,13 +75,26 @@ def stop_at_step(life: Life, live: Any) -> None:
         Steps(life, stop[:2], getattr(live, stop[2]))
 
 
-async def read(live: Any, shown: list[AgentResult[Any] | None]) -> None:
+async def read(life: Life, live: Any, shown: list[AgentResult[Any] | None]) -> None:
     """Read the events of a run to their end."""
-    place = len(shown)
+    place, text = len(shown), ShownText(life.world.strange)
     shown.append(None)
     async for event in live:
+        text.add(event)
         if isinstance(event, RunSettled) and not event.path:
             shown[place] = event.result
+
+
+async def read_text(life: Life, live: Any) -> None:
+    """Read the text of a run to its end, and hold it against the result."""
+    text = ""
+    async for piece in live.text():
+        text = (text[: -piece.voids] if isinstance(piece, VoidText) and piece.voids else text) + (
+            "" if isinstance(piece, VoidText) else piece
+        )
+    result = await live.result()
+    if (fault := fault_of_text(life.case, text, result)) is not None:
+        life.world.strange.append(fault)
 
 
 async def by_run(life: Life, journal: Any) -> Outcome:
@@ -113,8 +134,10 @@ async def by_start(life: Life, journal: Any) -> Outcome:
         readers = life.case.readers
         async with life.start(**options) as live, asyncio.TaskGroup() as group:
             stop_at_step(life, live)
-            if readers:
-                group.create_task(read(live, shown))
+            if readers and life.case.seed % 2:
+                group.create_task(read_text(life, live))
+            elif readers:
+                group.create_task(read(life, live, shown))
             for joins in readers[1:]:
                 group.create_task(_guest(life, live, joins, shown, options))
             return await live.result()
@@ -134,12 +157,31 @@ async def _guest(
     with suppress(Misuse):
         (agent,) = life.agents()
         async with upshot.reopen(life.run_id, agent, **options) as guest:
-            await read(guest, shown)
+            await read(life, guest, shown)
 
 
 async def by_resume(life: Life, journal: Any) -> Outcome:
     """A run that is stopped, or parks, and goes on from the log as often as needed."""
     return await _to_end(life, journal, lambda options: _begun(life, options), goes_on=True)
+
+
+async def by_leave(life: Life, journal: Any) -> Outcome:
+    """``async with start(...)`` is left before the run has ended; some go on with it."""
+
+    async def go(options: dict[str, Any]) -> AgentResult[Any]:
+        leaves, text = asyncio.Event(), ShownText(life.world.strange)
+        stop = life.case.stop
+        Steps(life, None if stop is None else stop[:2], leaves.set)
+        async with life.start(**options) as live:
+            async for event in live:
+                text.add(event)
+                if leaves.is_set():
+                    break
+        if not live.done:
+            life.world.strange.append("its block was left, and it is worked on")
+        return await live.result()
+
+    return await _to_end(life, journal, go, goes_on=life.case.seed % 2 == 0)
 
 
 async def by_conversation(life: Life, journal: Any) -> Outcome:
@@ -253,6 +295,7 @@ PATHS: dict[str, Callable[[Life, Any], Awaitable[Outcome]]] = {
     "run_sync": by_run_sync,
     "start": by_start,
     "resume": by_resume,
+    "leave": by_leave,
     "kill": by_kill,
     "conversation": by_conversation,
 }

@@ -25,6 +25,8 @@ MARK = re.compile(r"~(\d+)\.(\d+)\.(\w+?)\.(\d+)\b")
 TASK = re.compile(r"Task #(\d+)")
 REVISION = re.compile(r"Revise #(\d+)")
 SUMMARISER = "s"
+BETWEEN_S = 0.03
+"""What passes between two events of a stream to a worker: who watches it looks each 100 ms."""
 CUT_AFTER = 4
 """So many last events of a stream say that it is over, in any dialect."""
 
@@ -143,7 +145,8 @@ class Provider:
             return _plain(form, form.reply(turn, envelope), fault, reply.cut_at), billed
         include = case.dialect != "chat" or '"include_usage":true' in raw
         events = form.events(turn, envelope, include_usage=include)
-        return _streamed(form, events, fault, reply.cut_at), billed
+        between_s = BETWEEN_S if case.path == "worker" else 0.0
+        return _streamed(form, events, fault, reply.cut_at, between_s), billed
 
 
 def _ids_in(body: Any) -> list[str]:
@@ -171,7 +174,9 @@ def _plain(form: Any, body: bytes, fault: str, cut_at: float) -> Playback:
     return Playback(headers=_JSON, chunks=(body,))
 
 
-def _streamed(form: Any, events: Sequence[bytes], fault: str, cut_at: float) -> Playback:
+def _streamed(
+    form: Any, events: Sequence[bytes], fault: str, cut_at: float, between_s: float
+) -> Playback:
     """A reply in pieces."""
     if fault in ("cut", "error in a 200"):
         last = max(0, len(events) - CUT_AFTER)
@@ -179,7 +184,8 @@ def _streamed(form: Any, events: Sequence[bytes], fault: str, cut_at: float) -> 
     if fault == "error in a 200":
         events = (*events, form.problem_event(_BROKEN))
     ending = "cut" if fault == "cut" else "whole"
-    return Playback(headers=_SSE, chunks=tuple(events), streamed=True, ending=ending)
+    chunks = tuple(events)
+    return Playback(headers=_SSE, chunks=chunks, streamed=True, ending=ending, between_s=between_s)
 
 
 _BROKEN = Problem(500, "The server failed.")

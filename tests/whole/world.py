@@ -155,6 +155,7 @@ class Life:
         self.run_id = f"run-{world.number}"
         self._address = f"http://127.0.0.1:{port}/{world.number}"
         self.port, self._transport = port, transport
+        self._tools = tools_of(self.book, self.world)
         self._answers = {call.tag: call.answer for call in calls_in(self.case.scripts)}
 
     @property
@@ -180,7 +181,7 @@ class Life:
 
     def agents(self) -> list[Agent[Any]]:
         """The agent of the run, made anew, and those that it may hand over to."""
-        tools, tries = tools_of(self.book, self.world), self.case.tries
+        tools, tries = self._tools, self.case.tries
         retry = None if tries == 1 else Retry(max_tries=tries, base_s=0)
         more: Any = {"tools": tools, "retry": retry, "compaction": self.compaction()}
         a, b, c = (Agent(name, model=self.model(name), **more) for name in "abc")

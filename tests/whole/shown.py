@@ -1,0 +1,50 @@
+"""The text that a reader is shown, without what was made void, against what the model said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.whole.case import Case
+from upshot import AgentResult, ModelReplied, ModelRetried, ModelStarted, Role, TextDelta
+
+
+class ShownText:
+    """What a reader is shown of each reply.
+
+    Args:
+        strange: Takes what is wrong.
+        lags: Whether the end of a reply may come before its last pieces, which are left out then.
+    """
+
+    def __init__(self, strange: list[str], *, lags: bool = False) -> None:
+        self._strange, self._lags = strange, lags
+        self._said: dict[str, str] = {}
+
+    def add(self, event: Any) -> None:
+        """Read an event; where it ends a reply, the text that was shown must be the reply's."""
+        match event:
+            case ModelStarted(purpose="") | ModelRetried():
+                self._said[event.run_id] = ""
+            case TextDelta() if event.run_id in self._said:
+                self._said[event.run_id] += event.text
+            case ModelReplied(purpose=""):
+                said, response = self._said.pop(event.run_id, ""), event.response
+                is_whole = response.error is None or response.error.code == "content_filter"
+                content = (response.content or "")[: len(said) if self._lags else None]
+                if said and is_whole and said != content:
+                    self._strange.append(f"shown was {said!r} of {response.content!r}")
+            case _:
+                pass
+
+
+def fault_of_text(case: Case, text: str, result: AgentResult[Any]) -> str | None:
+    """What is wrong with all the *text* of a run that ended with *result*; None for nothing."""
+    if not result.success or case.engine == "parallel":
+        return None
+    said = result.content or ""
+    is_one = case.engine == "loop" and not case.compaction
+    if is_one:
+        texts = (one.text for one in result.messages if one.role is Role.ASSISTANT)
+        said = "\n\n".join(filter(None, texts))
+    is_right = text == said if is_one and not case.revisions else text.endswith(said)
+    return None if is_right else f"its text was {text!r}, and should be {said!r}"
