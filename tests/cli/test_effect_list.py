@@ -194,3 +194,14 @@ def test_a_file_that_is_not_there_is_named(made: Command) -> None:
     assert code == 2 and "--verify none.jsonl cannot be used: No such file or directory" in err
     code, _, err = made("effects", "export", "--verify", "none.jsonl", "--since", "2020-01-01")
     assert code == 2 and "exclude each other" in err
+
+
+def test_a_run_that_met_an_effect_says_whose_it_was(made: Command) -> None:
+    async def ask_again() -> None:
+        script = [ToolCall("again", "refund", {"order_id": "1"}), "Done."]
+        agent = Agent("desk", model=ScriptedModel(script), tools=[refund])
+        await run(agent, Request("Go.", run_id="run-again"), journal="runs.db")
+
+    asyncio.run(ask_again())
+    _, out, _ = made("show", "run-again", *JOURNAL)
+    assert "made before" in out and "by call c-refund-1 of run-refund-1" in out

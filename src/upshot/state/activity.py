@@ -54,6 +54,7 @@ from upshot.contract.pending import (
 )
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import (
+    EffectRef,
     ToolArtifactReference,
     ToolDenied,
     ToolExecutionResult,
@@ -149,6 +150,11 @@ def words_of_answer(answer: AnyAnswer) -> str:
 def ending_of_tool(outcome: ToolOutcome) -> Ended:
     """The words for the outcome of a tool call."""
     match outcome:
+        case (
+            ToolExecutionResult(repeats=EffectRef() as made)
+            | ToolArtifactReference(repeats=EffectRef() as made)
+        ):
+            return Ended("made before", "plain", f"by call {made.call_id} of {made.run_id}")
         case ToolExecutionResult(was_coerced=coerced):
             return Ended("result", "good", "arguments coerced" if coerced else "")
         case ToolArtifactReference(size_bytes=stored):
