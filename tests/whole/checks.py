@@ -65,7 +65,7 @@ async def faults_of(life: Life, outcome: Outcome) -> list[str]:
         found += _of_end(life, result, task)
         found += _of_worst(life, result, task, records if has_all else {})
     if found and outcome.journal is not None:
-        found += await _failed_tries(outcome)
+        found += await _failed_tries(outcome.journal)
     known = [essence(one) for one in outcome.results]
     found += [
         f"reader {number} was shown another result"
@@ -81,14 +81,14 @@ async def faults_of(life: Life, outcome: Outcome) -> list[str]:
     return found
 
 
-async def _failed_tries(outcome: Outcome) -> list[str]:
-    """Why model calls of the run failed, as its log says: for who reads what is wrong."""
-    journal, run_id = outcome.journal, outcome.result.run_id
-    told = states(journal.events(run_id), seeds=seeds_of(journal))
-    replies = [
-        one.response async for one, _ in told if isinstance(one, ModelReplied | ModelRetried)
+async def _failed_tries(journal: Any) -> list[str]:
+    """Why model calls failed, as the logs say: for who reads what is wrong."""
+    return [
+        f"a try of {event.run_id} failed: {event.response.error}"
+        for run in await journal.runs()
+        async for event, _ in states(journal.events(run.run_id), seeds=seeds_of(journal))
+        if isinstance(event, ModelReplied | ModelRetried) and event.response.error is not None
     ]
-    return [f"a try failed: {one.error}" for one in replies if one.error is not None]
 
 
 async def _of_replay(life: Life, outcome: Outcome) -> list[str]:

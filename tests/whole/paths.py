@@ -9,7 +9,7 @@ import signal
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import upshot
@@ -217,6 +217,7 @@ async def killed_in(life: Life, work: Work) -> int:
 async def _killed(life: Life, place: int, work: Work) -> bool:
     """Have a process work on the run, and kill it where the case says; whether it was."""
     seat = (life.case.seed, life.world.number, life.folder, life.port), place, work
+    await asyncio.to_thread(_wait_for_fork_server)
     process = PROCESSES.Process(target=be_killed, args=seat, daemon=True)
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
@@ -231,6 +232,18 @@ async def _killed(life: Life, place: int, work: Work) -> bool:
     if process.exitcode not in (0, -signal.SIGKILL):
         life.world.strange.append(f"the child process ended with {process.exitcode}")
     return process.exitcode != 0
+
+
+@cache
+def _wait_for_fork_server() -> None:
+    """Start a process that does nothing: the first takes seconds, in which other cases go on."""
+    process = PROCESSES.Process(target=_do_nothing)
+    process.start()
+    process.join()
+
+
+def _do_nothing() -> None:
+    pass
 
 
 async def _go_on(life: Life, options: dict[str, Any]) -> AgentResult[Any]:
