@@ -1,6 +1,7 @@
 """What AgentDojo's attacks and tasks come to under each policy."""
 
 import asyncio
+from functools import cache
 
 import pytest
 
@@ -44,9 +45,19 @@ def test_tasks_that_do_nothing_after_strangers_words_cost_no_question():
     assert len(figures("links").unasked) >= 50
 
 
+@cache
+def reached(suite: str, policy: str):
+    """What an attacker reaches in the tasks of a suite."""
+    tasks = [task for task in USER_TASKS if task.suite == suite]
+    return [asyncio.run(reach(task, POLICIES[policy])) for task in tasks]
+
+
 @pytest.mark.parametrize("policy", ["values", "links"])
-def test_no_call_of_an_attacker_reaches_strangers(policy):
-    found = [asyncio.run(reach(task, POLICIES[policy])) for task in USER_TASKS]
-    # So the zero is no empty one.
-    assert sum(one.accepted for one in found) > 1000
-    assert [one for each in found for one in each.strangers] == []
+@pytest.mark.parametrize("suite", SUITES)
+def test_no_call_of_an_attacker_reaches_strangers(suite, policy):
+    assert [one for each in reached(suite, policy) for one in each.strangers] == []
+
+
+@pytest.mark.parametrize("policy", ["values", "links"])
+def test_the_attacker_gets_calls_through_so_the_zero_is_no_empty_one(policy):
+    assert sum(one.accepted for suite in SUITES for one in reached(suite, policy)) > 1000
