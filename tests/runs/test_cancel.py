@@ -274,8 +274,7 @@ async def wait():
     print("waiting", flush=True)
     await asyncio.sleep(60)
 
-@tool(effect="read")
-async def block():
+def tell_presses():
     taken = signal.getsignal(signal.SIGINT)
 
     def on_interrupt(*facts):
@@ -285,6 +284,10 @@ async def block():
 
     signal.signal(signal.SIGINT, on_interrupt)
     print("waiting", flush=True)
+
+@tool(effect="read")
+async def block():
+    tell_presses()
     while True:
         time.sleep(0.01)
 
@@ -292,10 +295,18 @@ async def block():
 def hang():
     threading.Event().wait()
 
+@tool(effect="write")
+async def pay():
+    tell_presses()
+    while not Path(sys.argv[2]).exists():
+        await asyncio.sleep(0.01)
+    print("paid", flush=True)
+
 name = sys.argv[1]
-agent = Agent("a", model=ScriptedModel([ToolCall("c", name), "Done."]), tools=[wait, block, hang])
+tools = [wait, block, hang, pay]
+agent = Agent("a", model=ScriptedModel([ToolCall("c", name), "Done."]), tools=tools)
 try:
-    print(run_sync(agent, "?", observers=[Tell()]).content, flush=True)
+    print(run_sync(agent, "?", observers=[Tell()], write_grace_s=60).content, flush=True)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
@@ -307,7 +318,7 @@ def program(tmp_path: Path, name: str) -> subprocess.Popen[str]:
     source = Path(__file__).resolve().parents[2] / "src"
     return watched(
         subprocess.Popen(
-            [sys.executable, str(path), name],
+            [sys.executable, str(path), name, str(tmp_path / "paid")],
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": str(source)},
@@ -321,7 +332,30 @@ def test_ctrl_c_finalises_the_run_and_is_raised(tmp_path: Path) -> None:
         assert process.stdout.readline() == "waiting\n"
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
-    assert out.splitlines() == ["ended canceled", "interrupted"]
+    assert out.splitlines() == ["ended interrupted", "interrupted"]
+    assert process.returncode == 0
+
+
+def test_ctrl_c_gives_a_write_in_hand_its_grace(tmp_path: Path) -> None:
+    with program(tmp_path, "pay") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "pressed\n"
+        (tmp_path / "paid").touch()
+        out, _ = process.communicate(timeout=60)
+    assert out.splitlines() == ["paid", "ended interrupted", "interrupted"]
+    assert process.returncode == 0
+
+
+def test_a_second_ctrl_c_cuts_a_write_off(tmp_path: Path) -> None:
+    with program(tmp_path, "pay") as process:
+        assert process.stdout is not None
+        for line in ("waiting\n", "pressed\n"):
+            assert process.stdout.readline() == line
+            process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert out.splitlines() == ["pressed", "ended canceled", "interrupted"]
     assert process.returncode == 0
 
 

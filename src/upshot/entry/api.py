@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from upshot.journal.shared import InboxItem
     from upshot.runs.live_run import LiveRun
     from upshot.runs.plan import ResumeOptions, RunOptions, Where
+    from upshot.runs.session import Session
 
     T = TypeVar("T", default=str)
     Deps = TypeVar("Deps", default=Any)
@@ -98,9 +99,24 @@ def run_sync(
     Raises:
         Misuse: An argument is wrong, or an event loop is running: await ``run`` there.
         JournalError: The journal cannot be opened.
-        KeyboardInterrupt: Ctrl-C was pressed; the run was finalised first.
+        KeyboardInterrupt: Ctrl-C was pressed. The run is stopped and finalised first: what is under
+            way has 2 s, a write ``write_grace_s``. A second Ctrl-C cuts that short.
     """
-    return run_in_own_loop(lambda: run(agent, request, **options))
+    run_whole, run_child = _run_functions()
+    sessions: list[Session] = []
+
+    def ask_to_stop() -> bool:
+        from upshot.contract.base.enums import InterruptCause
+        from upshot.contract.run_control import Interrupt
+
+        for session in sessions:
+            session.interrupt(Interrupt(InterruptCause.USER_CANCEL, "Ctrl-C"))
+        return bool(sessions)
+
+    return run_in_own_loop(
+        lambda: run_whole(agent, request, options, child=run_child, opened=sessions.append),
+        ask_to_stop,
+    )
 
 
 def start(
@@ -543,16 +559,19 @@ def start_with_handoffs(
 _CLOSE_S = 2.0
 
 
-def run_in_own_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def run_in_own_loop(
+    work: Callable[[], Coroutine[Any, Any, T]], ask_to_stop: Callable[[], bool] | None = None
+) -> T:
     """Run *work* in a new event loop and close it, and the connections that it holds.
 
     ``asyncio.run`` waits for tasks that ignore their cancellation, without an end; here
     they get ``_CLOSE_S`` and are then left behind, named in a RuntimeWarning. Ctrl-C
-    cancels the work once, so that it can finalise; the second time it is raised where the
+    stops the work once, so that it can finalise; the second time it is raised where the
     program stands.
 
     Args:
         work: Makes the coroutine to run.
+        ask_to_stop: Asks the work to stop at Ctrl-C; False if it cannot. Then it is cancelled.
 
     Raises:
         Misuse: An event loop is running in this thread.
@@ -565,32 +584,58 @@ def run_in_own_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
     else:
         raise Misuse("run_sync cannot be used inside an event loop: await run(...) there")
     loop = asyncio.new_event_loop()
-    pressed = is_ours = False
-
-    def on_interrupt(_number: int, _frame: object) -> None:
-        nonlocal pressed
-        if pressed:
-            # At once, for the loop itself may be held up by what does not await.
-            raise KeyboardInterrupt
-        pressed = True
-        loop.call_soon_threadsafe(task.cancel)
-
+    keys = _CtrlC(loop)
     try:
         task = loop.create_task(work())
-        if threading.current_thread() is threading.main_thread():
-            # A handler of the user's own is left alone.
-            is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        if is_ours:
-            signal.signal(signal.SIGINT, on_interrupt)
-        return loop.run_until_complete(task)
+        keys.watch(task, ask_to_stop)
+        result = loop.run_until_complete(task)
     except asyncio.CancelledError:
-        if pressed:
+        if keys.pressed:
             raise KeyboardInterrupt from None
         raise
+    else:
+        if keys.pressed and ask_to_stop is not None:
+            raise KeyboardInterrupt
+        return result
     finally:
-        if is_ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        keys.close()
         _close(loop)
+
+
+class _CtrlC:
+    """Takes Ctrl-C for a loop, where no handler of the user's own does.
+
+    Attributes:
+        pressed: Whether it was pressed.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.pressed = self._is_ours = False
+        self._loop = loop
+
+    def watch(self, task: asyncio.Task[Any], ask_to_stop: Callable[[], bool] | None) -> None:
+        """From now on stop *task*."""
+
+        def stop() -> None:
+            if ask_to_stop is None or not ask_to_stop():
+                task.cancel()
+
+        def press(_number: int, _frame: object) -> None:
+            if self.pressed:
+                # At once, for the loop itself may be held up by what does not await.
+                raise KeyboardInterrupt
+            self.pressed = True
+            self._loop.call_soon_threadsafe(stop)
+
+        if threading.current_thread() is threading.main_thread():
+            self._is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if self._is_ours:
+            signal.signal(signal.SIGINT, press)
+
+    def close(self) -> None:
+        """Give Ctrl-C back."""
+        if self._is_ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _close(loop: asyncio.AbstractEventLoop) -> None:

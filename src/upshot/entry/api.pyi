@@ -1,5 +1,6 @@
 """Made by ``python -m tests.docs.stubs``: the module, with each option by name."""
 
+import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Literal, overload
@@ -243,7 +244,8 @@ def run_sync(
     Raises:
         Misuse: An argument is wrong, or an event loop is running: await ``run`` there.
         JournalError: The journal cannot be opened.
-        KeyboardInterrupt: Ctrl-C was pressed; the run was finalised first.
+        KeyboardInterrupt: Ctrl-C was pressed. The run is stopped and finalised first: what is under
+            way has 2 s, a write ``write_grace_s``. A second Ctrl-C cuts that short.
     """
 
 def start(
@@ -1172,18 +1174,33 @@ def start_with_handoffs(
         JournalError: The journal cannot be opened.
     """
 
-def run_in_own_loop(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def run_in_own_loop(
+    work: Callable[[], Coroutine[Any, Any, T]], ask_to_stop: Callable[[], bool] | None = None
+) -> T:
     """Run *work* in a new event loop and close it, and the connections that it holds.
 
     ``asyncio.run`` waits for tasks that ignore their cancellation, without an end; here
     they get ``_CLOSE_S`` and are then left behind, named in a RuntimeWarning. Ctrl-C
-    cancels the work once, so that it can finalise; the second time it is raised where the
+    stops the work once, so that it can finalise; the second time it is raised where the
     program stands.
 
     Args:
         work: Makes the coroutine to run.
+        ask_to_stop: Asks the work to stop at Ctrl-C; False if it cannot. Then it is cancelled.
 
     Raises:
         Misuse: An event loop is running in this thread.
         KeyboardInterrupt: Ctrl-C was pressed.
     """
+
+class _CtrlC:
+    """Takes Ctrl-C for a loop, where no handler of the user's own does.
+
+    Attributes:
+        pressed: Whether it was pressed.
+    """
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None: ...
+    def watch(self, task: asyncio.Task[Any], ask_to_stop: Callable[[], bool] | None) -> None:
+        """From now on stop *task*."""
+    def close(self) -> None:
+        """Give Ctrl-C back."""

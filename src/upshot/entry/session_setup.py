@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Unpack, cast
 
@@ -18,7 +18,7 @@ from upshot.contract.events import RunStarted
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import AnyAnswer
-from upshot.contract.protocols import Engine, Journal, as_instant
+from upshot.contract.protocols import Engine, InstantJournal, Journal, as_instant
 from upshot.contract.result import AgentResult
 from upshot.contract.run_control import Compacted
 from upshot.entry.answers import outdated_warnings, sort_answers, take_answers, too_late
@@ -136,36 +136,51 @@ async def begin(
 
 
 async def run_whole(
-    agent: Agent[Any] | AgentSpec, request: Request | str, options: RunOptions, *, child: Child
+    agent: Agent[Any] | AgentSpec,
+    request: Request | str,
+    options: RunOptions,
+    *,
+    child: Child,
+    opened: Callable[[Session], None] | None = None,
 ) -> AgentResult[Any]:
-    """Open what a new run needs, run it to its end, and close it all."""
+    """Open what a new run needs, tell *opened* of its session, run it to its end, close it all."""
     outer = current_run.get()
     if outer is not None and outer.context.recording is not None:
-        child = outer.context.plan.child or child
-        return await child(agent, request, **options)
+        return await (outer.context.plan.child or child)(agent, request, **options)
     check_options(options)
     where = options.get("journal") if outer is None else place_of(options)
     instant = None if where is None else as_instant(where)
     if where is None or (instant is not None and not names_conversation(request, options)):
         plan = await _plan_new(agent, request, options, instant, child=child)
         if instant is None:
-            return await _live(Session(plan))
-        hold = take_new(plan.run_id, instant)
-        try:
-            return await _live(hold.give(Session(plan, epoch=hold.epoch)))
-        finally:
-            drop(hold, plan.run_id, instant)
+            return await _live(Session(plan), opened)
+        return await _live_at(instant, plan, opened)
     async with open_journal(where) as journal:
         plan = await _plan_new(agent, request, options, journal, child=child)
         async with _taken_anew(plan, options, journal) as (plan, hold):
-            return await _live(hold.give(Session(plan, epoch=hold.epoch)))
+            return await _live(hold.give(Session(plan, epoch=hold.epoch)), opened)
 
 
-async def _live(session: Session) -> AgentResult[Any]:
+async def _live_at(
+    journal: InstantJournal, plan: Plan, opened: Callable[[Session], None] | None
+) -> AgentResult[Any]:
+    """Live the run of *plan*, whose journal is in memory, to its end."""
+    hold = take_new(plan.run_id, journal)
+    try:
+        return await _live(hold.give(Session(plan, epoch=hold.epoch)), opened)
+    finally:
+        drop(hold, plan.run_id, journal)
+
+
+async def _live(
+    session: Session, opened: Callable[[Session], None] | None = None
+) -> AgentResult[Any]:
     """Live *session* to its end; a cancel of the waiting task cancels the run, and is re-raised.
 
     The run is finalised first, so that its log and its observers learn of its end.
     """
+    if opened is not None:
+        opened(session)
     if not session.is_bare:
         return await LiveRun[Any](session, watch=False).finish()
     # Only the engine is waited for, and it has a task of its own: a cancel cuts nothing else.
