@@ -26,10 +26,12 @@ class Play:
 
     Attributes:
         replies: The calls of each reply, each by the arguments that differ from those of order 7.
+        tool: The name of the tool.
         told: What was read about each call, by its id, in the order of the calls.
     """
 
     replies: Sequence[Sequence[Mapping[str, Any]]]
+    tool: str = "refund"
     told: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

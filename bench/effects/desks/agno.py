@@ -37,7 +37,7 @@ class Scripted(Model):
             {
                 "id": one.id,
                 "type": "function",
-                "function": {"name": "refund", "arguments": json.dumps(one.arguments)},
+                "function": {"name": self.play.tool, "arguments": json.dumps(one.arguments)},
             }
             for one in self.play.next()
         ]

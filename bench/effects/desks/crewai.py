@@ -37,7 +37,7 @@ class Scripted(BaseLLM):
             {
                 "id": one.id,
                 "type": "function",
-                "function": {"name": "refund", "arguments": json.dumps(one.arguments)},
+                "function": {"name": self._play.tool, "arguments": json.dumps(one.arguments)},
             }
             for one in self._play.next()
         ]
@@ -46,7 +46,7 @@ class Scripted(BaseLLM):
 
 def tool_of(refund: Callable[..., Any]) -> Any:
     """The function as a tool."""
-    return tool("refund")(refund)
+    return tool(refund.__name__)(refund)
 
 
 def schema_of(refund: Callable[..., Any]) -> Any:

@@ -35,7 +35,7 @@ class Scripted(Model):
         output: list[Any] = [
             ResponseFunctionToolCall(
                 call_id=one.id,
-                name="refund",
+                name=self.play.tool,
                 arguments=json.dumps(one.arguments),
                 type="function_call",
             )

@@ -39,7 +39,7 @@ class Scripted(Model):
         self.open = [one.id for one in wanted]
         calls = [
             ChatMessageToolCall(
-                function=ChatMessageToolCallFunction(name="refund", arguments=one.arguments),
+                function=ChatMessageToolCallFunction(name=self.play.tool, arguments=one.arguments),
                 id=one.id,
                 type="function",
             )

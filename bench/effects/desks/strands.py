@@ -40,7 +40,7 @@ class Scripted(Model):
         yield {"messageStart": {"role": "assistant"}}
         calls = self.play.next()
         for one in calls:
-            start = {"toolUse": {"name": "refund", "toolUseId": one.id}}
+            start = {"toolUse": {"name": self.play.tool, "toolUseId": one.id}}
             delta = {"toolUse": {"input": json.dumps(one.arguments)}}
             yield {"contentBlockStart": {"start": start}}
             yield {"contentBlockDelta": {"delta": delta}}

@@ -1,0 +1,84 @@
+"""Pydantic AI in workflows of DBOS, whose model calls and refunds are steps."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dbos import DBOS, SetWorkflowID
+from pydantic_ai import Agent, ModelRetry, Tool
+from pydantic_ai.durable_exec.dbos import DBOSDurability
+
+from bench.effects.desks.pydantic_ai import model_of
+from bench.effects.play import Play
+
+PACKAGES = ("pydantic-ai-slim", "dbos")
+
+
+@contextmanager
+def _desk(refund: Callable[..., Any], play: Play, folder: Path) -> Iterator[Any]:
+    """The workflow, of a process that has just started: what had not ended goes on at once."""
+    DBOS(
+        config={
+            "name": "desk",
+            "system_database_url": f"sqlite:///{folder / 'dbos.db'}",
+            "application_version": "1",
+            "run_admin_server": False,
+            "log_level": "CRITICAL",
+        }
+    )
+    step = DBOS.step(name="refund")(functools.wraps(refund)(lambda **given: refund(**given)))
+
+    @functools.wraps(refund)
+    async def tool(**arguments: Any) -> Any:
+        try:
+            return await asyncio.to_thread(step, **arguments)
+        except OSError as error:
+            raise ModelRetry(str(error)) from error
+
+    agent = Agent(
+        model_of(play),
+        name="clerk",
+        tools=[Tool(tool, max_retries=3)],
+        capabilities=[DBOSDurability()],
+    )
+
+    @DBOS.workflow(name="desk")
+    async def work(asked: str) -> str:
+        return (await agent.run(asked)).output
+
+    DBOS.launch()
+    try:
+        yield work
+    finally:
+        DBOS.destroy(destroy_registry=True)
+
+
+def talk(refund: Callable[..., Any], play: Play, *, session: str, folder: Path) -> None:
+    """One run of the agent."""
+
+    async def start(work: Any) -> None:
+        await work("Refund order 7.")
+
+    with _desk(refund, play, folder) as work:
+        count = len(DBOS.list_workflows())
+        with SetWorkflowID(f"{session}-{count}"):
+            asyncio.run(start(work))
+
+
+def resume(refund: Callable[..., Any], play: Play, *, session: str, folder: Path) -> None:
+    """What was under way goes on by itself when the process starts."""
+    with _desk(refund, play, folder):
+        for one in DBOS.list_workflows():
+            DBOS.retrieve_workflow(one.workflow_id).get_result()
+
+
+def fork(refund: Callable[..., Any], play: Play, *, session: str, folder: Path) -> None:
+    """A new workflow from the first step of the other one."""
+    with _desk(refund, play, folder):
+        (one,) = DBOS.list_workflows()
+        DBOS.fork_workflow(one.workflow_id, 1).get_result()

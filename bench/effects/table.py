@@ -1,0 +1,104 @@
+"""The table: what a way came to in each column."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.effects.columns import COLUMNS
+from bench.effects.ways import WAYS, Way
+
+__all__ = ["Cell", "Table", "cell_of", "worst"]
+
+# What says that the refund was made, is being made or may have been.
+_SAYS = re.compile(
+    r"may have|unknown|not known|nobody knows|ambiguous|already|under way|in.progress|duplicate"
+    r"|was asked for before",
+    re.I,
+)
+# The worst first.
+WORDS = ("twice", "lost", "untold", "unknown", "once", "-")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What came of a way.
+
+    Attributes:
+        word: "once"; "unknown": one refund, and who asked again was told that it may have been
+            made; "untold": one refund, and who asked again was not told so; "twice", "lost"; "-"
+            where there is no such door.
+    """
+
+    word: str
+
+
+def cell_of(way: Way, refunds: int, told: Sequence[str]) -> Cell:
+    """Read what was done, and what those were told who asked again."""
+    if refunds != 1:
+        return Cell("twice" if refunds else "lost")
+    # Of a first call there is nothing to know; of two at one moment either may be the first.
+    is_refused = way.stages[0][0].refused > 0
+    later = told[-1:] if is_refused else told[1:]
+    if all("re_7_1" in text for text in later):
+        return Cell("once")
+    if all("re_7_1" in text or _SAYS.search(text) for text in later):
+        return Cell("unknown" if way.is_unknown else "once")
+    return Cell("untold")
+
+
+def worst(cells: Iterable[Cell]) -> Cell:
+    """The worst of several runs."""
+    return min(cells, key=lambda one: WORDS.index(one.word))
+
+
+@dataclass
+class Table:
+    """The cells, by column and way."""
+
+    cells: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, file: Path | None) -> Table:
+        """The table that was kept in a file, or an empty one."""
+        if file is None or not file.exists():
+            return cls()
+        return cls(json.loads(file.read_text()))
+
+    def write(self, file: Path | None) -> None:
+        """Keep it."""
+        if file is not None:
+            file.write_text(json.dumps(self.cells, indent=1) + "\n")
+
+    def add(self, name: str, ways: Sequence[Way], cells: Sequence[Cell]) -> None:
+        """Put the cells of a column in."""
+        known = self.cells.setdefault(name, {})
+        known.update((way.name, cell.word) for way, cell in zip(ways, cells, strict=True))
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that it has, in their order."""
+        return [name for name in COLUMNS if name in self.cells]
+
+    def word(self, name: str, way: Way) -> str:
+        """A cell, "" where it was not tried."""
+        return self.cells[name].get(way.name, "")
+
+    def kept(self, name: str) -> tuple[int, int]:
+        """In how many ways there was one refund and whoever asked again knew; and of how many."""
+        words = [word for word in self.cells[name].values() if word != "-"]
+        return sum(word in ("once", "unknown") for word in words), len(words)
+
+    def __str__(self) -> str:
+        wide = max(len(way.name) for way in WAYS) + 4
+        lines = [f"{at:>2} {COLUMNS[name].title}" for at, name in enumerate(self.columns, 1)]
+        head = " " * wide + "".join(f"{at:>9}" for at in range(1, len(self.columns) + 1))
+        lines += ["", head]
+        for at, way in enumerate(WAYS, 1):
+            words = "".join(f"{self.word(name, way):>9}" for name in self.columns)
+            lines.append(f"{at:>2}. {way.name}".ljust(wide) + words)
+        kept = "".join("{:>9}".format("{}/{}".format(*self.kept(name))) for name in self.columns)
+        return "\n".join([*lines, "    one refund, and known".ljust(wide) + kept])
