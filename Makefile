@@ -12,6 +12,9 @@ NATIVE := $(ADAPTERS)/.ready
 # CrewAI asks for older packages than the others.
 CREW := .venv-crewai
 CREWS := $(CREW)/.ready
+# And what the comparison of effects is made with.
+PEERS := .venv-effects
+RIVALS := $(PEERS)/.ready
 # So are the MCP servers of others.
 MCP := .venv-mcp
 SERVERS := $(MCP)/.ready
@@ -90,7 +93,7 @@ endef
 
 .NOTPARALLEL:
 .DEFAULT_GOAL := help
-.PHONY: fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
+.PHONY: effects fuzz chaos whole beside duplicates kills stress properties help setup demo test format-check lint types layers unit adapters mcp dojo \
   fleet postgres release restate protocols chromium browser bench schema format clean
 
 help: ## list the targets
@@ -173,6 +176,9 @@ release: $(BUILDERS) ## build the distribution, and install it with pip, uv and 
 bench: $(DEV) ## compare with the raw loops; figures, no pass or fail
 	@$(BIN)/python -m bench
 
+effects: $(RIVALS) $(CREWS) ## ask for one refund in fifteen ways, of upshot and of 14 others, or ONLY=python,once; draws docs/pictures/effects.*
+	@$(PEERS)/bin/python -m bench.effects $(if $(ONLY),--only $(ONLY),--picture docs/pictures)
+
 schema: $(DEV) ## write schema/ anew from the contract; golden files that are there stay
 	$(call write,json-schema,upshot.schema.json)
 	$(call write,typescript,upshot.d.ts)
@@ -226,6 +232,11 @@ $(NATIVE): pyproject.toml Makefile
 $(CREWS): pyproject.toml Makefile
 	$(call environment,$(CREW),-e . crewai==1.15.30)
 	@touch $(CREWS)
+
+$(RIVALS): pyproject.toml Makefile
+	$(call environment,$(PEERS),-e '.[adapters]' ctrlrun==0.12.2 'idemkit[postgres]==1.0.2' \
+	  'pydantic-ai-slim[dbos]' langgraph-checkpoint-postgres 'psycopg[binary]')
+	@touch $(RIVALS)
 
 $(SERVERS): pyproject.toml Makefile
 	$(call environment,$(MCP),-e '.[mcp]' mcp-server-time mcp-server-git,$(NODE_SERVERS))

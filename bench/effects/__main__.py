@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -82,8 +83,9 @@ def try_way(workers: Workers, way: Way, bank: Bank, folder: Path, case: str) -> 
     """One run of a way."""
     bank.open(case, list(way.faults))
     told: list[str] = []
+    numbers = itertools.count()
     for stage in way.stages:
-        jobs = [_line(job, bank, folder, case, len(told) + at) for at, job in enumerate(stage)]
+        jobs = [_line(job, bank, folder, case, next(numbers)) for job in stage]
         started = workers.begin(jobs)
         if any(job.dies for job in stage):
             _wait_until(lambda: bank.refunds(case) > 0)
@@ -182,7 +184,9 @@ def main(given: list[str]) -> int:
     parser.add_argument("--ways", default="", help="numbers from 1 to 15")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--picture", type=Path, help="a folder for effects.svg and effects.png")
-    parser.add_argument("--save", type=Path, help="a file for the table as JSON; others' stay in it")
+    parser.add_argument(
+        "--save", type=Path, help="a file for the table as JSON; others' stay in it"
+    )
     options = parser.parse_args(given)
     names = [one for one in options.only.split(",") if one] or list(COLUMNS)
     unknown = [one for one in names if one not in COLUMNS]

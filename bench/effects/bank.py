@@ -19,12 +19,12 @@ SLOW_S = 0.4
 class Bank:
     """Takes refunds, writes each into its book, and then may fail to say so.
 
-    It keeps a book for each case, the first part of the path. Its faults, each of one request:
-    "reset" cuts the connection after the refund, "hang" never answers, "slow" takes its time.
+    It keeps a book for each case, which is the path, and knows a request again by its key.
+    Its faults, each of one request: "reset" cuts the connection after the refund, "hang" never
+    answers, "slow" takes its time.
 
     Attributes:
         url: Where it listens.
-        keyed: Cases in which it recognises repetitions by their idempotency key.
     """
 
     def __init__(self) -> None:
@@ -95,10 +95,14 @@ class Client:
     Args:
         url: The bank, with the case as its path.
         refused: How many connections are refused first: nobody listens there.
+        session: The conversation that the process is for.
+
+    Attributes:
         connection: The class of the connection.
     """
 
-    def __init__(self, url: str, *, refused: int = 0) -> None:
+    def __init__(self, url: str, *, refused: int = 0, session: str = "") -> None:
+        self.session = session
         self._url = urlsplit(url)
         self._refused = refused
         self.connection: Any = http.client.HTTPConnection

@@ -16,7 +16,7 @@ __all__ = ["COLUMNS", "Column"]
 
 Refund = Callable[..., str]
 # A claim of those who have leases: several times what a refund takes.
-LEASE_S = 3.0
+LEASE_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class Column:
         desk: The module of ``bench.effects.desks``.
         protect: Makes of the function the one that the program calls.
         packages: Distributions besides those of the desk.
+        imports: Modules that it uses only once it is called.
         needs: "crewai" for an environment of its own, "postgres" for a server.
         forks: Whether its processes may be forked from one that has imported it.
     """
@@ -36,6 +37,7 @@ class Column:
     desk: str
     protect: Callable[[Refund, Client, Path], Refund]
     packages: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
     needs: str = ""
     forks: bool = True
 
@@ -108,6 +110,44 @@ def with_idemkit(refund: Refund, client: Client, folder: Path) -> Refund:
     return functools.wraps(refund)(idempotent_sync(backend=backend, config=config)(told))
 
 
+def with_dbos(refund: Refund, client: Client, folder: Path) -> Refund:
+    """A workflow of DBOS with an ID made of the order, which is DBOS's idempotency key.
+
+    Its step is tried again where the bank was not reached.
+    """
+    from dbos import DBOS, SetWorkflowID
+
+    DBOS(
+        config={
+            "name": "desk",
+            "system_database_url": f"sqlite:///{folder / 'dbos.db'}",
+            "application_version": "1",
+            "executor_id": client.session,
+            "run_admin_server": False,
+            "log_level": "CRITICAL",
+        }
+    )
+    step = DBOS.step(
+        name="pay",
+        retries_allowed=True,
+        interval_seconds=0.1,
+        should_retry=lambda error: isinstance(error, ConnectionRefusedError),
+    )(refund)
+
+    @DBOS.workflow(name="refund")
+    def work(order_id: str, cents: int) -> str:
+        return step(order_id, cents)
+
+    DBOS.launch()
+
+    @functools.wraps(refund)
+    def call(order_id: str, cents: int) -> str:
+        with SetWorkflowID(f"refund-{order_id}"):
+            return work(order_id, cents)
+
+    return call
+
+
 def with_once(refund: Refund, client: Client, folder: Path) -> Refund:
     """``Ledger.once``."""
     from upshot import Ledger
@@ -119,7 +159,7 @@ COLUMNS = {
     "python": Column("plain Python", "plain", bare),
     "key": Column("plain Python, keys at the bank", "plain", with_key),
     "pydantic-ai": Column("pydantic-ai", "pydantic_ai", bare),
-    "dbos": Column("pydantic-ai on DBOS", "pydantic_ai_dbos", bare, forks=True),
+    "dbos": Column("pydantic-ai on DBOS", "pydantic_ai_dbos", bare),
     "langgraph": Column("LangGraph, SQLite", "langgraph", bare),
     "langgraph-postgres": Column(
         "LangGraph, PostgreSQL", "langgraph_postgres", bare, needs="postgres"
@@ -129,10 +169,13 @@ COLUMNS = {
     "agno": Column("Agno", "agno", bare),
     "strands": Column("Strands", "strands", bare),
     "smolagents": Column("smolagents", "smolagents", bare),
-    "crewai": Column("CrewAI", "crewai", bare, needs="crewai", forks=False),
-    "idemkit": Column("idemkit", "plain", with_idemkit, ("idemkit",), needs="postgres"),
-    "ctrlrun": Column("ctrlrun", "plain", with_ctrlrun, ("ctrlrun",)),
-    "once": Column("Ledger.once", "plain", with_once, ("upshot-agents",)),
-    "guard": Column("upshot's guard (pydantic-ai)", "guard", bare),
-    "upshot": Column("upshot", "upshot_agents", bare),
+    "crewai": Column("CrewAI", "crewai", bare, needs="crewai"),
+    "dbos-id": Column("DBOS, workflow ID of the order", "plain", with_dbos, ("dbos",), ("dbos",)),
+    "idemkit": Column(
+        "idemkit", "plain", with_idemkit, ("idemkit",), ("idemkit", "asyncpg"), "postgres"
+    ),
+    "ctrlrun": Column("ctrlrun", "plain", with_ctrlrun, ("ctrlrun",), ("ctrlrun",)),
+    "once": Column("Ledger.once", "plain", with_once, ("upshot-agents",), ("upshot",)),
+    "guard": Column("upshot's guard (pydantic-ai)", "guard", bare, (), ("upshot",)),
+    "upshot": Column("upshot", "upshot_agents", bare, (), ("upshot",)),
 }

@@ -15,8 +15,8 @@ __all__ = ["Cell", "Table", "cell_of", "worst"]
 
 # What says that the refund was made, is being made or may have been.
 _SAYS = re.compile(
-    r"may have|unknown|not known|nobody knows|ambiguous|already|under way|in.progress|duplicate"
-    r"|was asked for before",
+    r"may have|unknown|not known|nobody knows|ambiguous|already (?!exists)|under way|in.progress"
+    r"|duplicate|was asked for before",
     re.I,
 )
 # The worst first.

@@ -62,13 +62,21 @@ WAYS = (
     Way("twice in one reply", _one(Job(replies=[[{}, {}]]))),
     Way("again in another conversation", _one(Job(), Job(session="b"))),
     Way("again in the same conversation", _one(Job(), Job())),
-    Way("by two processes at one moment", ((Job(), Job(session="b")),), ("slow", "slow")),
+    # What a framework keeps its sessions in is there by then.
+    Way(
+        "by two processes at one moment",
+        ((Job(replies=(), session="c"),), (Job(), Job(session="b"))),
+        ("slow", "slow"),
+    ),
     Way("by a sub-agent, twice", _one(Job("delegate", TWICE))),
     Way("by the next agent in the conversation", _one(Job(), Job("take_over"))),
     Way("killed after it; resumed", _one(DIES, Job("resume", TWICE)), (), True),
     Way("killed after it; asked anew", _one(DIES, Job(session="b")), (), True),
     Way("a fork of the run", _one(Job(), Job("fork"))),
-    Way("an approval edited to the same order", _one(Job(), Job("edit", [[{"order_id": "8"}]], session="b"))),
+    Way(
+        "an approval edited to the same order",
+        _one(Job(), Job("edit", [[{"order_id": "8"}]], session="b")),
+    ),
     Way("refused twice, then made", _one(Job(replies=[[{}], [{}], [{}]], refused=2))),
     Way("by a plain function too", _one(Job(), Job("function"))),
 )

@@ -77,11 +77,15 @@ def sub_agent(
 
 def do(column: Column, desk: Any, job: dict[str, Any], folder: Path) -> list[str] | None:
     """Do a job; returns what was read about each call, None where the desk has no such door."""
-    client = Client(job["bank"], refused=job["refused"])
+    client = Client(job["bank"], refused=job["refused"], session=job["session"])
     refund = refund_by(client, dies=job["dies"])
     kind = job["do"]
     if kind == "function" and not hasattr(desk, kind):
-        return [column.protect(refund, client, folder)("7", 900)]
+        call = column.protect(refund, client, folder)
+        try:
+            return [call(order_id="7", cents=900)]
+        except Exception as error:
+            return [f"{type(error).__name__}: {error}"]
     protected = column.protect(refund, client, folder)
     play = Play(job["replies"])
     what = {"session": job["session"], "folder": folder}
@@ -114,6 +118,7 @@ def serve(column: Column) -> None:
     """Answer each line with one."""
     print(json.dumps(versions(column)), flush=True)
     desk = column.load()
+    warm_up(column)
     print("ready", flush=True)
     for line in sys.stdin:
         job = json.loads(line)
@@ -121,6 +126,14 @@ def serve(column: Column) -> None:
         if child == 0:
             act(column, desk, job)
         threading.Thread(target=os.waitpid, args=(child, 0), daemon=True).start()
+
+
+def warm_up(column: Column) -> None:
+    """Import what a forked process would import again each time."""
+    for name in column.imports:
+        module = __import__(name)
+        for one in getattr(module, "__all__", ()):
+            getattr(module, one, None)
 
 
 def act(column: Column, desk: Any, job: dict[str, Any]) -> None:

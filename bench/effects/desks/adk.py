@@ -35,7 +35,9 @@ class Scripted(BaseLlm):
                     self._play.read(part.function_response.id, part.function_response.response)
         calls = [
             types.Part(
-                function_call=types.FunctionCall(id=one.id, name=self._play.tool, args=one.arguments)
+                function_call=types.FunctionCall(
+                    id=one.id, name=self._play.tool, args=one.arguments
+                )
             )
             for one in self._play.next()
         ]

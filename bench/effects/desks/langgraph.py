@@ -81,33 +81,25 @@ class LangGraph:
                 middleware=[say_error, *middleware],
             )
 
-    def talk(
-        self, refund: Callable[..., Any], play: Play, *, session: str, folder: Path
-    ) -> None:
+    def talk(self, refund: Callable[..., Any], play: Play, *, session: str, folder: Path) -> None:
         """One turn of the thread."""
         with self._graph(refund, play, folder) as graph:
             asked = {"messages": [("user", "Refund order 7.")]}
             graph.invoke(asked, {"configurable": {"thread_id": session}}, durability="sync")
 
-    def resume(
-        self, refund: Callable[..., Any], play: Play, *, session: str, folder: Path
-    ) -> None:
+    def resume(self, refund: Callable[..., Any], play: Play, *, session: str, folder: Path) -> None:
         """Go on from the last checkpoint."""
         with self._graph(refund, play, folder) as graph:
             graph.invoke(None, {"configurable": {"thread_id": session}})
 
-    def fork(
-        self, refund: Callable[..., Any], play: Play, *, session: str, folder: Path
-    ) -> None:
+    def fork(self, refund: Callable[..., Any], play: Play, *, session: str, folder: Path) -> None:
         """Go on from the checkpoint before the model was asked."""
         with self._graph(refund, play, folder) as graph:
             history = graph.get_state_history({"configurable": {"thread_id": session}})
             before = [one for one in history if one.next == ("model",)][-1]
             graph.invoke(None, before.config)
 
-    def edit(
-        self, refund: Callable[..., Any], play: Play, *, session: str, folder: Path
-    ) -> None:
+    def edit(self, refund: Callable[..., Any], play: Play, *, session: str, folder: Path) -> None:
         """The model asks for order 8, and a person answers: yes, but order 7."""
         asks = HumanInTheLoopMiddleware(interrupt_on={"refund": True})
         with self._graph(refund, play, folder, asks) as graph:

@@ -17,8 +17,13 @@ from pydantic_ai import (
     Tool,
     ToolApproved,
 )
-from pydantic_ai.messages import ModelResponse, RetryPromptPart, TextPart, ToolCallPart
-from pydantic_ai.messages import ToolReturnPart
+from pydantic_ai.messages import (
+    ModelResponse,
+    RetryPromptPart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
 from pydantic_ai.models.function import FunctionModel
 
 from bench.effects.play import Play
@@ -114,8 +119,6 @@ def edit(
         yes = ToolApproved(override_args={"order_id": "7", "cents": 900})
         asked = [one.tool_call_id for one in parked.output.approvals]
         answers = DeferredToolResults(approvals=dict.fromkeys(asked, yes))
-        await agent.run(
-            message_history=parked.all_messages(), deferred_tool_results=answers
-        )
+        await agent.run(message_history=parked.all_messages(), deferred_tool_results=answers)
 
     asyncio.run(work())

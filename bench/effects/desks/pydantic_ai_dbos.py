@@ -20,18 +20,19 @@ PACKAGES = ("pydantic-ai-slim", "dbos")
 
 
 @contextmanager
-def _desk(refund: Callable[..., Any], play: Play, folder: Path) -> Iterator[Any]:
-    """The workflow, of a process that has just started: what had not ended goes on at once."""
+def _desk(refund: Callable[..., Any], play: Play, folder: Path, executor: str) -> Iterator[Any]:
+    """The workflow, of a process that has just started: what its executor had not ended goes on."""
     DBOS(
         config={
             "name": "desk",
+            "executor_id": executor,
             "system_database_url": f"sqlite:///{folder / 'dbos.db'}",
             "application_version": "1",
             "run_admin_server": False,
             "log_level": "CRITICAL",
         }
     )
-    step = DBOS.step(name="refund")(functools.wraps(refund)(lambda **given: refund(**given)))
+    step = DBOS.step(name="refund")(refund)
 
     @functools.wraps(refund)
     async def tool(**arguments: Any) -> Any:
@@ -64,7 +65,12 @@ def talk(refund: Callable[..., Any], play: Play, *, session: str, folder: Path) 
     async def start(work: Any) -> None:
         await work("Refund order 7.")
 
-    with _desk(refund, play, folder) as work:
+    if session.startswith("child"):
+        # An agent that a tool of a workflow asks runs in that workflow.
+        agent = Agent(model_of(play), tools=[Tool(refund)])
+        agent.run_sync("Refund order 7.")
+        return
+    with _desk(refund, play, folder, session) as work:
         count = len(DBOS.list_workflows())
         with SetWorkflowID(f"{session}-{count}"):
             asyncio.run(start(work))
@@ -72,13 +78,13 @@ def talk(refund: Callable[..., Any], play: Play, *, session: str, folder: Path) 
 
 def resume(refund: Callable[..., Any], play: Play, *, session: str, folder: Path) -> None:
     """What was under way goes on by itself when the process starts."""
-    with _desk(refund, play, folder):
+    with _desk(refund, play, folder, session):
         for one in DBOS.list_workflows():
             DBOS.retrieve_workflow(one.workflow_id).get_result()
 
 
 def fork(refund: Callable[..., Any], play: Play, *, session: str, folder: Path) -> None:
     """A new workflow from the first step of the other one."""
-    with _desk(refund, play, folder):
+    with _desk(refund, play, folder, session):
         (one,) = DBOS.list_workflows()
         DBOS.fork_workflow(one.workflow_id, 1).get_result()

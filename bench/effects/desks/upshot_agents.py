@@ -16,11 +16,15 @@ from upshot import (
     ScriptedModel,
     Tool,
     ToolCall,
-    fork as fork_run,
     open_journal,
-    resume as resume_run,
     run,
     tool,
+)
+from upshot import (
+    fork as fork_run,
+)
+from upshot import (
+    resume as resume_run,
 )
 
 PACKAGES = ("upshot-agents",)
@@ -48,9 +52,7 @@ def _agent(refund: Callable[..., Any], play: Play, *, asks: bool = False) -> Age
 def talk(refund: Callable[..., Any], play: Play, *, session: str, folder: Path) -> None:
     """One run of the agent."""
     where = folder / "effects.db"
-    asyncio.run(
-        run(_agent(refund, play), "Refund order 7.", journal=where, conversation=session)
-    )
+    asyncio.run(run(_agent(refund, play), "Refund order 7.", journal=where, conversation=session))
 
 
 async def _last_run(journal: Any) -> str:
