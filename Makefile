@@ -176,8 +176,8 @@ release: $(BUILDERS) ## build the distribution, and install it with pip, uv and 
 bench: $(DEV) ## compare with the raw loops; figures, no pass or fail
 	@$(BIN)/python -m bench
 
-effects: $(RIVALS) $(CREWS) ## ask for one refund in fifteen ways, of upshot and of 14 others, or ONLY=python,once; draws docs/pictures/effects.*
-	@$(PEERS)/bin/python -m bench.effects $(if $(ONLY),--only $(ONLY),--picture docs/pictures)
+effects: $(RIVALS) $(CREWS) ## ask for one refund in fifteen ways, of upshot and 15 others; ONLY=python,once RUNS=1 is less
+	@$(PEERS)/bin/python -m bench.effects --runs $(or $(RUNS),3) $(if $(ONLY),--only $(ONLY),--picture docs/pictures)
 
 schema: $(DEV) ## write schema/ anew from the contract; golden files that are there stay
 	$(call write,json-schema,upshot.schema.json)
