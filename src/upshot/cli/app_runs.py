@@ -226,7 +226,7 @@ async def serve_app(
         ) from None
     hosts = [name for name in (host, urlsplit(console_url).hostname) if name]
     site = Site(app, user=sign_in.user, hosts=hosts, work=not no_work, trace_url=trace_url)
-    listening = _listen(host, port)
+    listening = listen(host, port)
     # Before it is told where to go: what is wrong with the journal is a line, and no page.
     await app.open()
     shown = f"[{host}]" if ":" in host else host
@@ -237,7 +237,7 @@ async def serve_app(
         webbrowser.open(url)
     console_url = console_url or url.removesuffix(sign_in.path)
     async with notifying(app, notify_url, console_url):
-        return await _serve(site.asgi(routes=[sign_in.route]), listening)
+        return await serve_until_stopped(site.asgi(routes=[sign_in.route]), listening)
 
 
 async def serve_mcp(terminal: Terminal, *, target: str, journal: str, no_work: bool) -> int:
@@ -256,7 +256,7 @@ async def serve_mcp(terminal: Terminal, *, target: str, journal: str, no_work: b
     return 0
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """A socket that takes requests.
 
     Raises:
@@ -279,7 +279,8 @@ def _listen(host: str, port: int) -> socket.socket:
         ) from None
 
 
-async def _serve(application: ASGIApp, listening: socket.socket) -> int:
+async def serve_until_stopped(application: ASGIApp, listening: socket.socket) -> int:
+    """Serve an application until SIGTERM or Ctrl-C; returns the exit code."""
     import uvicorn
 
     class Server(uvicorn.Server):

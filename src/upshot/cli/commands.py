@@ -18,6 +18,7 @@ from upshot.cli.approve import Given, answer_run
 from upshot.cli.chat import chat_with_agent
 from upshot.cli.documents import check_file, draw_file, schema_text
 from upshot.cli.effect_commands import effects
+from upshot.cli.gateway import run_gateway
 from upshot.cli.listing import (
     STATUSES,
     list_conversations,
@@ -303,6 +304,26 @@ def mcp(**options: Any) -> int:
     then stay in the journal, and go on when it is started again.
     """
     return run_command(serve_mcp, **options)
+
+
+@upshot.command(short_help="Stand between MCP clients and MCP servers.")
+@click.argument("file", metavar="FILE")
+@click.option("--as", "user", default="", metavar="NAME", help="Whose the calls are.")
+@click.option("--check", "checks", is_flag=True, help="Print what will happen to each tool.")
+@click.option("--host", default="127.0.0.1", metavar="HOST", help="Where, 127.0.0.1 by default.")
+@click.option(
+    "--port",
+    type=number_from(0),
+    metavar="N",
+    help="Serve over HTTP at this port, 0 for a free one; else over standard input and output.",
+)
+def gateway(**options: Any) -> int:
+    """Stand between MCP clients and the MCP servers that FILE names.
+
+    Calls of tools go through approvals, conditions and effects that are made once, as FILE says;
+    everything else passes through. An MCP client starts it, or reaches it over HTTP.
+    """
+    return run_command(run_gateway, **options)
 
 
 @upshot.command(short_help="Begin a new run from a point of another one.")

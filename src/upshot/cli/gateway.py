@@ -1,0 +1,36 @@
+"""``upshot gateway``: stands between MCP clients and MCP servers, or says what it would do."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from upshot.cli.app_runs import listen, serve_until_stopped
+from upshot.cli.terminal import Terminal
+from upshot.errors import Misuse, need_of_extra
+
+
+async def run_gateway(
+    terminal: Terminal, *, file: str, user: str, checks: bool, host: str, port: int | None
+) -> int:
+    """Serve the gateway of a file over standard input and output, or over HTTP with a port."""
+    for module in ("mcp", "yaml"):
+        if importlib.util.find_spec(module) is None:
+            raise Misuse(need_of_extra("upshot gateway", "gateway"))
+    from upshot.gateway import check, read_config, serve_http, serve_stdio
+
+    config = read_config(file)
+    if checks:
+        rows = await check(config)
+        width = max((len(name) for name, _ in rows), default=0)
+        for name, fate in rows:
+            terminal.put(f"{name.ljust(width)}  {fate}\n")
+        return 0
+    if port is None:
+        await serve_stdio(config, user)
+        return 0
+    listening = listen(host, port)
+    shown = f"[{host}]" if ":" in host else host
+    async with serve_http(config, user, [shown]) as application:
+        terminal.tell(f"serving {', '.join(config.servers)}; Ctrl-C ends it")
+        terminal.hint(f"http://{shown}:{listening.getsockname()[1]}/mcp")
+        return await serve_until_stopped(application, listening)

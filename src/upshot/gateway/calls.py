@@ -1,0 +1,553 @@
+"""The calls of one session: through a Toolbox, and where a person is asked through a run."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import secrets as random
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+
+import anyio
+import msgspec
+from mcp import MCPError
+from mcp_types import CLIENT_CAPABILITIES_META_KEY, CONNECTION_CLOSED, PROTOCOL_VERSION_META_KEY
+
+from upshot.clock import SYSTEM_CLOCK
+from upshot.contract.agent import Agent
+from upshot.contract.agent_spec import AgentSpec, RunInfo
+from upshot.contract.base.enums import Effect, Status
+from upshot.contract.base.json_values import canonical_json
+from upshot.contract.base.secrets import Secrets
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.events import RunSettled, RunStarted
+from upshot.contract.model_calls import Request
+from upshot.contract.pending import Approve, Deny, PendingApproval
+from upshot.contract.protocols import Journal
+from upshot.contract.result import AgentResult
+from upshot.contract.settings import Budget
+from upshot.contract.tool_calls import (
+    ToolCall,
+    ToolExecutionResult,
+    ToolOutcome,
+    outcome_to_model_content,
+)
+from upshot.contract.tool_context import ToolContext
+from upshot.engines.script import ScriptEngine
+from upshot.entry.api import resume, run
+from upshot.entry.run_handle import RunHandle
+from upshot.entry.session_setup import has_log
+from upshot.errors import JournalError
+from upshot.gateway.config import Config, Lookup
+from upshot.gateway.link import CannotReach, Context, Link, Params
+from upshot.journal.shared import SharedJournal, needs_shared
+from upshot.journal.watching import watch, wishes_of
+from upshot.runs.engine_api.exceptions import Parked
+from upshot.runs.engine_api.run_host import RunHost
+from upshot.runs.engine_api.run_view import Run
+from upshot.state.board import Board
+from upshot.tools.definition.tool import Tool
+from upshot.tools.definition.tool_error import ToolError
+from upshot.tools.definition.tool_options import UnknownEffect
+from upshot.tools.toolbox import Toolbox
+from upshot.tools.toolbox_state import JournalLog
+
+META = "upshot/outcome"
+# Before what names a question that a client of today's protocol answers in its next request.
+STATE = "upshot:"
+
+_ENDED: AgentResult[Json] = AgentResult(status=Status.COMPLETED, agent_id="gateway")
+_NO_LIMITS = Budget(max_turns=None, max_depth=None, tool_timeout_s=None)
+# A log of its own for so many calls: what a Toolbox remembers grows with each.
+_CALLS_A_LOG = 1_000
+# JSON-RPC's words for a request that was not carried out.
+_REFUSED = frozenset({-32700, -32600, -32601, -32602})
+# How often a client is told that its call still waits, which keeps its own time from running out.
+_TELL_S = 5.0
+
+
+@dataclass(eq=False)
+class Ticket:
+    """One call of a client on its way.
+
+    Attributes:
+        link: The server that makes it.
+        context: The client's request.
+        params: What the client sent.
+        result: What the server answered, None until it did.
+        error: How it refused, or why nobody knows; None if it did not.
+    """
+
+    link: Link
+    context: Context
+    params: JsonObject
+    result: JsonObject | None = None
+    error: MCPError | None = None
+
+    async def make(self, name: str, arguments: JsonObject, error: Effect | None) -> JsonObject:
+        """Have the server make the call.
+
+        Args:
+            name: The tool as the server calls it.
+            arguments: Validated.
+            error: The effect of a call that the server answers with an error; None is unknown.
+
+        Raises:
+            ToolError: The server says that the call failed, or does not answer.
+        """
+        sent = {**self.params, "name": name, "arguments": arguments}
+        try:
+            self.result = result = await ask(self.link, self.context, "tools/call", sent)
+        except MCPError as refused:
+            self.error = refused
+            is_none = isinstance(refused, CannotReach) or refused.code in _REFUSED
+            raise ToolError(
+                refused.message or f"the server refused with code {refused.code}",
+                code="connection_lost" if refused.code == CONNECTION_CLOSED else None,
+                effect=Effect.NONE if is_none else None,
+            ) from refused
+        if result.get("resultType") == "input_required":
+            # The client answers what the server asks, and makes the same call again.
+            raise ToolError("the server asks for input first", effect=Effect.NONE)
+        if result.get("isError") is True:
+            raise ToolError(_text_of(result) or "it failed and gave no reason", effect=error)
+        return result
+
+
+class Elicit(Protocol):
+    """Asks the person at the client; gives None where there is no answer."""
+
+    def __call__(self, item: PendingApproval) -> Awaitable[Approve | Deny | None]: ...
+
+
+@dataclass(eq=False)
+class _Log:
+    box: Toolbox
+    left: int = _CALLS_A_LOG
+
+
+@dataclass(eq=False)
+class Calls:
+    """Makes the calls of one session.
+
+    Args:
+        config: Of the gateway.
+        journal: Where they are kept.
+        user: Whose they are.
+        tools: The tools by their own names, filled by the session.
+    """
+
+    config: Config
+    journal: Journal
+    user: str
+    tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
+    tickets: dict[str, Ticket] = field(default_factory=dict[str, Ticket])
+    _log: _Log | None = None
+    _runs: list[str] = field(default_factory=list[str])
+    _beginning: asyncio.Lock = field(default_factory=asyncio.Lock)
+    # The run of the question about a call that was asked last, by its digest.
+    _rounds: dict[str, int] = field(default_factory=dict[str, int])
+
+    def __post_init__(self) -> None:
+        self.masks: Secrets | None = self.config.masks
+
+    def body_of(self, name: str, error: Effect | None) -> Callable[..., Awaitable[JsonObject]]:
+        """The body of the tool that its server calls *name*."""
+
+        async def call(context: ToolContext, arguments: JsonObject) -> JsonObject:
+            return await self.tickets[context.call_id].make(name, arguments, error)
+
+        return call
+
+    def verify_of(self, link: Link, lookup: Lookup) -> Callable[..., Awaitable[bool | None]]:
+        """Asks another tool of the server whether a call took effect."""
+
+        async def verify(unknown: UnknownEffect) -> bool | None:
+            asked = {"name": lookup.tool, "arguments": lookup.arguments_for(unknown.arguments)}
+            result = await link.request("tools/call", asked)
+            if result.get("isError") is True:
+                return None
+            return lookup.found.holds({**_value_of(result), **unknown.arguments})
+
+        return verify
+
+    def forget(self) -> None:
+        """Have the next call find the tools that there are now."""
+        self._log = None
+
+    async def make(self, tool: Tool, ticket: Ticket, elicit: Elicit | None) -> JsonObject:
+        """Bring a call to its outcome, in a task of its own; see ``_make``."""
+        task = asyncio.ensure_future(self._make(tool, ticket, elicit))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            # The scope of a request knows only the very cancel that it gave, and a Toolbox raises
+            # one of its own: that would end the connection.
+            task.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait((task,))
+            raise
+
+    async def _make(self, tool: Tool, ticket: Ticket, elicit: Elicit | None) -> JsonObject:
+        """Bring a call to its outcome; returns the result for the client.
+
+        Args:
+            tool: The tool.
+            ticket: The call.
+            elicit: Asks the person at the client; None where that cannot be.
+
+        Raises:
+            MCPError: The server refused the call, so that it was not made.
+        """
+        given = cast("JsonObject", ticket.params.get("arguments") or {})
+        box = await self._box()
+        may_ask = tool.always_asks or not isinstance(tool.approval, bool | None)
+        if may_ask or callable(tool.deny) or self.config.policy is not None:
+            dry = await box.check(ToolCall("c", tool.name, given))
+            if dry.pending is not None:
+                return await self._ask(tool, ticket, given, elicit)
+        call_id = random.token_hex(8)
+        with self._under(call_id, ticket):
+            (outcome,) = await box.dispatch([ToolCall(call_id, tool.name, given)])
+            # What the client is told is on disk by then.
+            await box.flush()
+        return self.to_result(outcome, ticket)
+
+    def _under(self, call_id: str, ticket: Ticket) -> _Entered:
+        return _Entered(self.tickets, call_id, ticket)
+
+    async def aclose(self) -> None:
+        """End the logs of the session."""
+        for run_id in self._runs:
+            with suppress(JournalError):
+                await self._write(run_id, RunSettled(result=_ENDED))
+
+    async def _box(self) -> Toolbox:
+        async with self._beginning:
+            log = self._log
+            if log is None or log.left <= 0:
+                log = self._log = _Log(await self._new_box())
+        log.left -= 1
+        # Each call is a turn of its own: nobody knows what its client's model has seen.
+        log.box.new_turn()
+        return log.box
+
+    async def _write(self, run_id: str, event: RunStarted | RunSettled) -> None:
+        log = JournalLog(self.journal, run_id, clock=SYSTEM_CLOCK, attempt=lambda: 0)
+        await log.open()
+        log.emit(event)
+        await log.barrier()
+
+    async def _new_box(self) -> Toolbox:
+        run_id = f"gateway-{random.token_hex(8)}"
+        attributes: JsonObject = {"user": self.user} if self.user else {}
+        identity = RunInfo(agent_id="gateway", run_id=run_id, attributes=attributes)
+        # It is a run of the user, so that it is listed, and its effects are known as theirs.
+        request = Request(f"Calls of {self.user or 'a client'}", run_id=run_id)
+        agent = AgentSpec(id="gateway", name="gateway")
+        await self._write(run_id, RunStarted(agent=agent, request=request, attributes=attributes))
+        self._runs.append(run_id)
+        return Toolbox(
+            self.tools.values(),
+            journal=self.journal,
+            identity=identity,
+            budget=_NO_LIMITS,
+            policy=self.config.policy,
+            secrets=self.config.secrets,
+            keeps_outputs=True,
+        )
+
+    # -- calls that wait for a person
+
+    async def _ask(
+        self, tool: Tool, ticket: Ticket, given: JsonObject, elicit: Elicit | None
+    ) -> JsonObject:
+        """Put a call before a person, as a run that parks; see the package."""
+        said = canonical_json([self.user, tool.name, tool.version, given])
+        digest = hashlib.sha256(said).hexdigest()[:16]
+        run_id = await self._open_question(digest)
+        call = ToolCall(run_id, tool.name, given)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.config.wait_s
+        with self._under(run_id, ticket):
+            result = await self._go_on(tool, call, ticket)
+            async with _telling(ticket.context, run_id):
+                while (item := _open_item(result)) is not None:
+                    answer = await self._answer(run_id, item, elicit, until - loop.time())
+                    elicit = None
+                    if answer is None and not await self._shared.wishes(run_id):
+                        return _waiting(run_id, item)
+                    result = await self._go_on(tool, call, ticket, answer)
+        if result.status != Status.COMPLETED or not result.tool_outcomes:
+            why = "" if result.error is None else f": {result.error.message}"
+            return said_result(f"run {run_id} ended as {result.status}{why}", is_error=True)
+        return self.to_result(result.tool_outcomes[-1], ticket)
+
+    @property
+    def _shared(self) -> SharedJournal:
+        return needs_shared(self.journal)
+
+    async def _open_question(self, digest: str) -> str:
+        """The id of the run of the question that is open, or of a new one."""
+        number = self._rounds.get(digest, 1)
+        while await self._has_ended(f"ask-{digest}-{number}"):
+            number += 1
+        self._rounds[digest] = number
+        return f"ask-{digest}-{number}"
+
+    async def _has_ended(self, run_id: str) -> bool:
+        """Whether the run of a question is over: the same call is then asked about anew."""
+        if not await has_log(run_id, self.journal):
+            return False
+        result = await RunHandle(run_id, self.journal).result(0)
+        return result is not None and result.status != Status.INPUT_REQUIRED
+
+    async def _go_on(
+        self, tool: Tool, call: ToolCall, ticket: Ticket, answer: Approve | Deny | None = None
+    ) -> AgentResult[Any]:
+        """Begin the run of a question, or go on with it."""
+
+        async def script(own: Run, host: RunHost, board: Board) -> str:
+            if not await own.tools.dispatch([call]):
+                raise Parked(*own.tools.pending)
+            return call.name
+
+        agent = Agent[Any]("gateway", tools=[tool], engine=ScriptEngine(script))
+        options: dict[str, Any] = {
+            "policy": self.config.policy,
+            "secrets": self.config.secrets,
+            "budget": _NO_LIMITS,
+        }
+        if await has_log(call.id, self.journal):
+            answers = () if answer is None else (answer,)
+            return await resume(call.id, agent, journal=self.journal, answers=answers, **options)
+        request = Request(f"{call.name} for {self.user or 'a client'}", run_id=call.id)
+        attributes = {"user": self.user} if self.user else {}
+        return await run(agent, request, journal=self.journal, attributes=attributes, **options)
+
+    async def _answer(
+        self, run_id: str, item: PendingApproval, elicit: Elicit | None, wait_s: float
+    ) -> Approve | Deny | None:
+        """Wait for an answer at the client or in the inbox, whichever comes first."""
+        waits = [asyncio.create_task(self._inbox_answer(run_id))]
+        if elicit is not None and item.audience == "user":
+            waits.append(asyncio.ensure_future(cast("Any", elicit(item))))
+        try:
+            open_ = set[asyncio.Task[Any]](waits)
+            until = asyncio.get_running_loop().time() + max(wait_s, 0.0)
+            while open_:
+                left = until - asyncio.get_running_loop().time()
+                done, open_ = await asyncio.wait(
+                    open_, timeout=max(left, 0.0), return_when=asyncio.FIRST_COMPLETED
+                )
+                if not done:
+                    return None
+                if waits[0] in done:
+                    return None
+                for one in done:
+                    if (answer := one.result()) is not None:
+                        return answer
+            return None
+        finally:
+            for one in waits:
+                one.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    async def _inbox_answer(self, run_id: str) -> None:
+        """Wait until the question was answered in the inbox."""
+        with watch(self.journal, wishes_of(run_id)) as changes:
+            while not await self._shared.wishes(run_id):
+                await changes.changed(1.0)
+
+    # -- results
+
+    def to_result(self, outcome: ToolOutcome, ticket: Ticket) -> JsonObject:
+        """What the client gets of an outcome.
+
+        Raises:
+            MCPError: The server refused the call, so that it was not made.
+        """
+        facts = {name: getattr(outcome, name, None) for name in _TOLD}
+        told = {
+            name: cast("Json", msgspec.to_builtins(value)) for name, value in facts.items() if value
+        }
+        if ticket.error is not None and outcome.effect is Effect.NONE:
+            raise MCPError(
+                ticket.error.code, self.mask(ticket.error.message), self.mask(ticket.error.data)
+            )
+        if isinstance(outcome, ToolExecutionResult):
+            if ticket.result is not None:
+                return self.mask(ticket.result)
+            return _repeated(outcome, told)
+        if ticket.result is not None and outcome.effect is not Effect.UNKNOWN:
+            return self.mask(ticket.result)
+        said = outcome_to_model_content(outcome, rich=True)
+        return said_result(self.mask(said), is_error=True, told=told)
+
+    def mask(self, value: Any) -> Any:
+        """*value* without secrets."""
+        return value if self.masks is None or value is None else self.masks.mask(value)
+
+
+_TOLD = ("kind", "effect", "reason", "code", "repeats", "settled")
+
+
+class _Entered:
+    """Has the bodies of a call find it."""
+
+    def __init__(self, tickets: dict[str, Ticket], call_id: str, ticket: Ticket) -> None:
+        self._tickets, self._call_id, self._ticket = tickets, call_id, ticket
+
+    def __enter__(self) -> None:
+        self._tickets[self._call_id] = self._ticket
+
+    def __exit__(self, *_: object) -> None:
+        self._tickets.pop(self._call_id, None)
+
+
+async def ask(
+    link: Link, context: Context, method: str, params: Params, **more: Any
+) -> dict[str, Any]:
+    """Send a client's request on to a server, with its progress on the way back."""
+    options: Any = dict(more)
+    meta = cast("JsonObject", (params or {}).get("_meta") or {})
+    if "progressToken" in meta:
+        options["on_progress"] = context.progress
+    link.in_flight.append(context)
+    try:
+        return await link.request(method, params, options)
+    finally:
+        link.in_flight.remove(context)
+
+
+def said_result(
+    text: str, *, is_error: bool, told: Mapping[str, Json] | None = None
+) -> dict[str, Any]:
+    """A result in words."""
+    result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": is_error}
+    return {**result, "_meta": {META: dict(told)}} if told else result
+
+
+def _repeated(outcome: ToolExecutionResult, told: JsonObject) -> JsonObject:
+    """The result of an earlier call, with one line that says so."""
+    result: JsonObject = dict(outcome.output)
+    first = outcome.repeats
+    at = "" if first is None or first.at is None else f" at {first.at.isoformat()}"
+    said: Json = {"type": "text", "text": f"This was done before{at}, and not again."}
+    content = result.get("content")
+    result["content"] = [*(content if isinstance(content, list) else []), said]
+    meta = result.get("_meta")
+    return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), META: told}}
+
+
+def _waiting(run_id: str, item: PendingApproval) -> JsonObject:
+    why = f" ({item.reason})" if item.reason else ""
+    text = (
+        f"{item.tool_name} was not called yet: it waits for a person to approve it{why}. The "
+        f"question is {run_id}, in the inbox. Make the same call again to take the question up, "
+        "and tell the user that it waits."
+    )
+    return said_result(text, is_error=True, told={"kind": "waiting", "question": run_id})
+
+
+def _open_item(result: AgentResult[Any]) -> PendingApproval | None:
+    """What a run asks; None once it has ended."""
+    return next((one for one in result.pending if isinstance(one, PendingApproval)), None)
+
+
+def _text_of(result: JsonObject) -> str:
+    blocks = cast("list[JsonObject]", result.get("content") or [])
+    return "\n".join(str(one["text"]) for one in blocks if "text" in one)
+
+
+def _value_of(result: JsonObject) -> JsonObject:
+    """What a condition reads of a result: its fields, or ``result`` for what is no object."""
+    value: object = result.get("structuredContent")
+    if value is None:
+        text = _text_of(result)
+        try:
+            value = json.loads(text)
+        except ValueError:
+            value = text
+    return cast("JsonObject", value) if isinstance(value, dict) else {"result": cast("Json", value)}
+
+
+@asynccontextmanager
+async def _telling(context: Context, run_id: str) -> AsyncGenerator[None]:
+    """Tell the client meanwhile that its call waits."""
+
+    async def tell() -> None:
+        count = 0
+        while True:
+            count += 1
+            await context.progress(count, None, f"waits for approval: {run_id}")
+            await asyncio.sleep(_TELL_S)
+
+    task = asyncio.create_task(tell())
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.gather(task, return_exceptions=True)
+
+
+# -- elicitation
+
+
+def question_of(item: PendingApproval) -> str:
+    """What the person at the client is asked."""
+    arguments = json.dumps(item.arguments, ensure_ascii=False)
+    # Characters that cannot be seen are shown as their codes.
+    seen = "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in arguments
+    )
+    reason = f" Why it is asked: {item.reason}" if item.reason else ""
+    return f"May {item.tool_name} ({item.effect}) be called with {seen}?{reason}"
+
+
+def form_of(item: PendingApproval) -> JsonObject:
+    """The form in which a client asks."""
+    decision: Json = {"type": "string", "enum": ["approve", "deny"], "title": "Decision"}
+    reason: Json = {"type": "string", "title": "Why not"}
+    schema: Json = {
+        "type": "object",
+        "properties": {"decision": decision, "reason": reason},
+        "required": ["decision"],
+    }
+    return {"message": question_of(item), "requestedSchema": schema}
+
+
+def answer_in(item: PendingApproval, reply: object, by: str) -> Approve | Deny | None:
+    """What a person said in a form; None where they closed it."""
+    said = cast("JsonObject", reply) if isinstance(reply, dict) else {}
+    action, content = said.get("action"), said.get("content")
+    given = content if isinstance(content, dict) else {}
+    if action == "accept" and given.get("decision") == "approve":
+        return item.approve(by=by)
+    if action == "decline" or given.get("decision") == "deny":
+        return item.deny(str(given.get("reason") or ""), by=by)
+    return None
+
+
+def can_elicit(capabilities: object) -> bool:
+    """Whether a client with these capabilities can show a form."""
+    declared = cast("JsonObject", capabilities) if isinstance(capabilities, dict) else {}
+    able = declared.get("elicitation")
+    # An empty one is of a client that knows forms only.
+    return isinstance(able, dict) and ("form" in able or "url" not in able)
+
+
+def envelope_of(params: Params) -> JsonObject:
+    """What a request of today's protocol says of its client; empty for one with a handshake."""
+    meta = (params or {}).get("_meta")
+    found = cast("JsonObject", meta) if isinstance(meta, dict) else {}
+    return found if PROTOCOL_VERSION_META_KEY in found else {}
+
+
+def capabilities_in(envelope: JsonObject) -> object:
+    """The capabilities that an envelope declares."""
+    return envelope.get(CLIENT_CAPABILITIES_META_KEY)

@@ -1,0 +1,264 @@
+"""The way to one server: raw requests and notifications, dialled again when it broke."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from tempfile import TemporaryFile
+from typing import IO, Any, TypeAlias, cast
+
+import anyio
+import httpx2
+from mcp import MCPError
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.dispatcher import CallOptions, DispatchContext
+from mcp.shared.inbound import (
+    MCP_METHOD_HEADER,
+    MCP_NAME_HEADER,
+    MCP_PROTOCOL_VERSION_HEADER,
+    NAME_BEARING_METHODS,
+    encode_header_value,
+    mcp_param_headers,
+    x_mcp_header_map,
+)
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from mcp.shared.transport_context import TransportContext
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, PROTOCOL_VERSION_META_KEY
+
+from upshot.contract.base.secrets import Secrets
+from upshot.contract.base.structs import JsonObject
+from upshot.gateway.config import ServerTerms
+from upshot.tools.mcp.connection import MAX_LINE_BYTES, open_stdio, watch
+
+Params: TypeAlias = Mapping[str, Any] | None
+Context: TypeAlias = DispatchContext[TransportContext]
+OnRequest: TypeAlias = Callable[["Link", Context, str, Params], Awaitable[dict[str, Any]]]
+OnNotify: TypeAlias = Callable[["Link", str, Params], Awaitable[None]]
+_Dispatcher: TypeAlias = JSONRPCDispatcher[TransportContext]
+
+_CLOSE_S = 10.0
+_STDERR_CHARS = 500
+
+
+class CannotReach(MCPError):
+    """The server does not start or does not answer; nothing was sent."""
+
+
+class Link:
+    """The way to one server, for one session.
+
+    Args:
+        terms: The server.
+        on_request: Answers what the server asks the client.
+        on_notify: Takes what it tells.
+
+    Attributes:
+        terms: The server.
+        in_flight: The requests of clients that it works on, the last one last.
+        schemas: The schemas of its tools by name, for the headers of calls over HTTP.
+    """
+
+    def __init__(self, terms: ServerTerms, on_request: OnRequest, on_notify: OnNotify) -> None:
+        self.terms = terms
+        self.in_flight: list[Context] = []
+        self.schemas: dict[str, object] = {}
+        self._on_request = on_request
+        self._on_notify = on_notify
+        self._secrets: Secrets = terms.server.secrets
+        # What a program writes there may hold its secrets, so that no client reads it as it is.
+        self._stderr: IO[str] = TemporaryFile("w+", errors="replace")  # noqa: SIM115  # see aclose
+        self._opening: asyncio.Future[_Dispatcher] | None = None
+        self._dispatcher: _Dispatcher | None = None
+        self._leave = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._handshake: JsonObject | None = None
+        self._version = ""
+        self._is_closed = False
+
+    @property
+    def name(self) -> str:
+        """What the file calls the server."""
+        return self.terms.name
+
+    async def initialize(self, params: JsonObject) -> JsonObject:
+        """Shake hands as the client does; returns the server's answer.
+
+        Raises:
+            MCPError: The server refuses, or cannot be reached.
+        """
+        dispatcher = await self._open()
+        said = await self._shake(dispatcher, params)
+        self._handshake, self._version = dict(params), str(said.get("protocolVersion", ""))
+        return said
+
+    async def request(
+        self, method: str, params: Params, options: CallOptions | None = None
+    ) -> dict[str, Any]:
+        """Send a request; returns the server's raw result.
+
+        Raises:
+            CannotReach: Nothing was sent.
+            MCPError: The server refuses it, or the connection broke.
+        """
+        dispatcher = await self._open()
+        more = CallOptions(**(options or {}))
+        more["headers"] = self._headers(method, params)
+        return await dispatcher.send_raw_request(method, params, more)
+
+    async def notify(self, method: str, params: Params) -> None:
+        """Send a notification; one that cannot be sent is dropped."""
+        if self._dispatcher is not None:
+            await self._dispatcher.notify(
+                method, params, {"headers": self._headers(method, params)}
+            )
+
+    async def aclose(self) -> None:
+        """Close the connection and end the program, within 10 seconds."""
+        self._is_closed = True
+        self._leave.set()
+        if self._tasks:
+            _, left = await asyncio.wait(self._tasks, timeout=_CLOSE_S)
+            for task in left:
+                task.cancel()
+        self._stderr.close()
+
+    def _headers(self, method: str, params: Params) -> dict[str, str]:
+        """What a request over HTTP says in its headers; a pipe passes over them."""
+        given = params or {}
+        envelope = cast("JsonObject", given.get("_meta") or {}).get(PROTOCOL_VERSION_META_KEY)
+        if not isinstance(envelope, str):
+            return {MCP_PROTOCOL_VERSION_HEADER: self._version} if self._version else {}
+        headers = {MCP_PROTOCOL_VERSION_HEADER: envelope, MCP_METHOD_HEADER: method}
+        key = NAME_BEARING_METHODS.get(method)
+        if key is not None and isinstance(name := given.get(key), str):
+            headers[MCP_NAME_HEADER] = encode_header_value(name)
+            if method == "tools/call" and name in self.schemas:
+                fields = x_mcp_header_map(self.schemas[name])
+                headers |= mcp_param_headers(fields, given.get("arguments") or {})
+        return headers
+
+    async def _open(self) -> _Dispatcher:
+        if self._dispatcher is not None:
+            return self._dispatcher
+        if self._opening is None or self._opening.done():
+            # Two requests at once would otherwise start the server twice, and one that is given
+            # up would end the start for the next.
+            self._opening = asyncio.ensure_future(self._connect())
+            self._opening.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(self._opening)
+
+    async def _connect(self) -> _Dispatcher:
+        dispatcher = await self._dial()
+        if self._handshake is not None:
+            await self._shake_again(dispatcher, self._handshake)
+        if not self._leave.is_set():
+            self._dispatcher = dispatcher
+        return dispatcher
+
+    async def _shake_again(self, dispatcher: _Dispatcher, params: JsonObject) -> None:
+        try:
+            await self._shake(dispatcher, params)
+        except MCPError as error:
+            self._leave.set()
+            raise self._unreachable(error.message) from None
+        await dispatcher.notify("notifications/initialized", None)
+
+    async def _shake(self, dispatcher: _Dispatcher, params: JsonObject) -> JsonObject:
+        try:
+            return await dispatcher.send_raw_request(
+                "initialize", params, {"cancel_on_abandon": False}
+            )
+        except MCPError as error:
+            if error.code != CONNECTION_CLOSED:
+                raise
+            raise self._unreachable(f"it ended at once{self._wrote()}") from None
+
+    async def _dial(self) -> _Dispatcher:
+        if self._is_closed:
+            raise self._unreachable("the session is closed")
+        ready: asyncio.Future[_Dispatcher] = asyncio.get_running_loop().create_future()
+        self._leave = asyncio.Event()
+        task = asyncio.create_task(self._hold(ready))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            await asyncio.wait((ready,), timeout=self.terms.timeout_s)
+        finally:
+            if not ready.done():
+                task.cancel()
+        if not ready.done():
+            why = f"it did not start within {self.terms.timeout_s:g} s{self._wrote()}"
+            raise self._unreachable(why)
+        if (error := ready.exception()) is not None:
+            raise self._unreachable(f"{_first(error)}{self._wrote()}")
+        return ready.result()
+
+    def _wrote(self) -> str:
+        self._stderr.seek(0)
+        wrote = " ".join(self._stderr.read().split())[-_STDERR_CHARS:]
+        return f"; it wrote: {wrote}" if wrote else ""
+
+    async def _hold(self, ready: asyncio.Future[_Dispatcher]) -> None:
+        """Keep the connection until it breaks or is left."""
+        leave = self._leave
+        try:
+            async with self._transport() as (reader, writer):
+                dispatcher: _Dispatcher = JSONRPCDispatcher(reader, writer)
+                async with anyio.create_task_group() as group:
+
+                    async def run(*, task_status: Any) -> None:
+                        await dispatcher.run(self._ask, self._tell, task_status=task_status)
+                        # At once: the end of the program may take a while.
+                        self._drop(dispatcher)
+                        leave.set()
+
+                    await group.start(run)
+                    ready.set_result(dispatcher)
+                    await leave.wait()
+                    group.cancel_scope.cancel()
+        except Exception as error:  # a server may fail in any way, and is then not there
+            if not ready.done():
+                ready.set_exception(error)
+        finally:
+            if ready.done() and ready.exception() is None:
+                self._drop(ready.result())
+
+    def _drop(self, dispatcher: _Dispatcher) -> None:
+        """Have the next request dial anew."""
+        if self._dispatcher is dispatcher:
+            self._dispatcher = None
+
+    def _transport(self) -> AbstractAsyncContextManager[tuple[Any, Any]]:
+        if self.terms.server.url:
+            return self._over_http()
+        return watch(open_stdio(self.terms.server, stderr=self._stderr), lambda: None)
+
+    @asynccontextmanager
+    async def _over_http(self) -> AsyncGenerator[tuple[Any, Any]]:
+        server = self.terms.server
+        # A tool may be silent for long.
+        limits = httpx2.Timeout(self.terms.timeout_s, read=None)
+        async with (
+            httpx2.AsyncClient(headers=server.headers, timeout=limits) as http,
+            streamable_http_client(
+                server.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES
+            ) as streams,
+        ):
+            yield streams
+
+    async def _ask(self, context: Context, method: str, params: Params) -> dict[str, Any]:
+        return await self._on_request(self, context, method, params)
+
+    async def _tell(self, context: Context, method: str, params: Params) -> None:
+        await self._on_notify(self, method, params)
+
+    def _unreachable(self, why: str) -> CannotReach:
+        said = self._secrets.mask_text(why)
+        return CannotReach(INTERNAL_ERROR, f"the server {self.name} cannot be reached: {said}")
+
+
+def _first(error: BaseException | None) -> str:
+    while isinstance(error, BaseExceptionGroup):
+        error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
+    return f"{type(error).__name__}: {error}"

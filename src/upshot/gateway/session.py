@@ -1,0 +1,473 @@
+"""One session: sends each request of a client to its server, and merges what several list."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeAlias, cast
+
+from mcp import MCPError
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    SERVER_INFO_META_KEY,
+)
+
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.pending import Approve, Deny, PendingApproval
+from upshot.contract.protocols import Journal
+from upshot.errors import Misuse
+from upshot.gateway.calls import (
+    Calls,
+    Elicit,
+    Ticket,
+    answer_in,
+    ask,
+    can_elicit,
+    capabilities_in,
+    envelope_of,
+    form_of,
+)
+from upshot.gateway.config import Config
+from upshot.gateway.link import Context, Link, Params
+from upshot.tools.definition.tool import Tool
+from upshot.tools.mcp.mcp_toolset import to_tool_name
+from upshot.version import __version__
+
+Result: TypeAlias = dict[str, Any]
+_Handler: TypeAlias = Callable[[Context, str, dict[str, Any]], Awaitable[Result]]
+
+# What the server lists under which name, by method.
+_LISTS = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+_NAMED = ("tools", "prompts")
+_TO_ALL = frozenset(("ping", "logging/setLevel"))
+_MAX_PAGES = 100
+_SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+
+
+class Front(Protocol):
+    """The way to a client beside its requests; one of today's protocol over HTTP has none."""
+
+    async def send_raw_request(
+        self, method: str, params: Params, opts: Any = None
+    ) -> dict[str, Any]: ...
+    async def notify(self, method: str, params: Params, opts: Any = None) -> None: ...
+
+
+class Session:
+    """Serves one client.
+
+    Args:
+        config: Of the gateway.
+        journal: Where calls are kept.
+        user: Whose they are.
+        front: The way to the client; None for none beside its requests.
+    """
+
+    def __init__(self, config: Config, journal: Journal, user: str, front: Front | None) -> None:
+        self._config = config
+        self._front = front
+        self._user = user
+        self.links: dict[str, Link] = {
+            name: Link(terms, self._asked_back, self._told)
+            for name, terms in config.servers.items()
+        }
+        self.calls: Calls = Calls(config, journal, user)
+        self._is_single: bool = len(self.links) == 1
+        self._places: dict[str, tuple[Link, str]] = {}
+        self._full_names: dict[str, str] = {}
+        self._prompts: dict[str, tuple[Link, str]] = {}
+        self._resources: dict[str, Link] = {}
+        self._loading = asyncio.Lock()
+        self._is_loaded = False
+        self._capabilities: object = None
+        self._listens: dict[str, tuple[Json, Context]] = {}
+        self._count = 0
+        self._handlers: dict[str, _Handler] = {
+            "initialize": self._initialize,
+            "tools/call": self._call,
+            "subscriptions/listen": self._listen,
+        }
+        if not self._is_single:
+            self._handlers |= {
+                "server/discover": self._discover,
+                "prompts/get": self._get_prompt,
+                "completion/complete": self._complete,
+                **dict.fromkeys(_LISTS, self._list),
+                **dict.fromkeys(_TO_ALL, self._ask_all),
+                **dict.fromkeys(
+                    ("resources/read", "resources/subscribe", "resources/unsubscribe"),
+                    self._on_resource,
+                ),
+            }
+
+    async def on_request(self, context: Context, method: str, params: Params) -> Result:
+        """Answer a request of the client.
+
+        Raises:
+            MCPError: The server, or the gateway, refuses it.
+        """
+        handler = self._handlers.get(method, self._pass_on)
+        try:
+            return self.calls.mask(await handler(context, method, dict(params or {})))
+        except MCPError as error:
+            said = self.calls.mask(error.message)
+            raise MCPError(error.code, said, self.calls.mask(error.data)) from error
+
+    async def on_notify(self, context: Context, method: str, params: Params) -> None:
+        """Pass on what the client tells; a cancel was applied to its request already."""
+        if method not in ("notifications/cancelled", "notifications/progress"):
+            for link in self.links.values():
+                await link.notify(method, params)
+
+    def found(self) -> list[tuple[str, Tool]]:
+        """The tools that were found, by the names that the file gives them."""
+        tools = self.calls.tools
+        return [(full, tools[own]) for full, own in self._full_names.items()]
+
+    async def aclose(self) -> None:
+        """End the connections to the servers."""
+        await asyncio.gather(*(link.aclose() for link in self.links.values()))
+        await self.calls.aclose()
+
+    # -- what servers ask and tell
+
+    async def _asked_back(
+        self, link: Link, context: Context, method: str, params: Params
+    ) -> Result:
+        """Put before the client what a server asks."""
+        target: Any = next(
+            (one for one in reversed(link.in_flight) if one.can_send_request), self._front
+        )
+        if target is None:
+            raise MCPError(METHOD_NOT_FOUND, f"the client cannot be asked: {method}")
+        options: Any = {}
+        if "progressToken" in cast("JsonObject", (params or {}).get("_meta") or {}):
+            options["on_progress"] = context.progress
+        return await target.send_raw_request(method, self.calls.mask(params), options)
+
+    async def _told(self, link: Link, method: str, params: Params) -> None:
+        """Tell the client what a server tells."""
+        if method in ("notifications/progress", "notifications/cancelled"):
+            return
+        if method == "notifications/tools/list_changed":
+            self._is_loaded = False
+        said = self.calls.mask(params)
+        if (listened := self._listened(said)) is not None:
+            said, context = listened
+            await context.notify(method, said)
+        elif link.in_flight and method == "notifications/message":
+            await link.in_flight[-1].notify(method, said)
+        elif self._front is not None:
+            await self._front.notify(method, said)
+        elif link.in_flight:
+            await link.in_flight[-1].notify(method, said)
+
+    def _listened(self, params: Params) -> tuple[dict[str, Any], Context] | None:
+        """The stream that the client opened for a notification, and that as the client knows it."""
+        meta = cast("JsonObject", (params or {}).get("_meta") or {})
+        found = self._listens.get(str(meta.get(_SUBSCRIPTION)))
+        if found is None:
+            return None
+        return {**(params or {}), "_meta": {**meta, _SUBSCRIPTION: found[0]}}, found[1]
+
+    # -- requests
+
+    async def _pass_on(self, context: Context, method: str, params: dict[str, Any]) -> Result:
+        """Send a request to the first server that knows its method."""
+        refused: MCPError | None = None
+        for link in self.links.values():
+            try:
+                return await ask(link, context, method, params)
+            except MCPError as error:
+                if error.code != METHOD_NOT_FOUND:
+                    raise
+                refused = error
+        raise refused or MCPError(METHOD_NOT_FOUND, f"no server knows {method}")
+
+    async def _ask_all(self, context: Context, method: str, params: dict[str, Any]) -> Result:
+        for link in self.links.values():
+            try:
+                await ask(link, context, method, params)
+            except MCPError as error:
+                if error.code != METHOD_NOT_FOUND:
+                    raise
+        return {}
+
+    async def _initialize(self, context: Context, method: str, params: dict[str, Any]) -> Result:
+        self._capabilities = params.get("capabilities")
+        said = await asyncio.gather(*(one.initialize(params) for one in self.links.values()))
+        return said[0] if self._is_single else _merged(said)
+
+    async def _discover(self, context: Context, method: str, params: dict[str, Any]) -> Result:
+        said = await asyncio.gather(
+            *(ask(one, context, method, params) for one in self.links.values())
+        )
+        return _merged(said)
+
+    async def _listen(self, context: Context, method: str, params: dict[str, Any]) -> Result:
+        """Open a stream of notifications at every server that has them."""
+
+        async def listen(link: Link) -> Result:
+            self._count += 1
+            id = f"listen-{self._count}"
+            self._listens[id] = (cast("Json", context.request_id), context)
+            try:
+                return await ask(link, context, method, params, request_id=id)
+            finally:
+                del self._listens[id]
+
+        said = await asyncio.gather(
+            *(listen(one) for one in self.links.values()), return_exceptions=not self._is_single
+        )
+        for one in said:
+            if isinstance(one, dict):
+                return one
+        raise cast("BaseException", said[0])
+
+    async def _list(self, context: Context, method: str, params: dict[str, Any]) -> Result:
+        """All pages of all servers as one, by names that tell them apart."""
+        kind, listed, whole = _LISTS[method], list[Any](), Result()
+        params.pop("cursor", None)
+        for link in self.links.values():
+            for page in await self._pages(link, context, method, params):
+                items = cast("list[JsonObject]", page.get(kind) or [])
+                listed += [self._renamed(link, kind, one) for one in items]
+                rest = {name: page[name] for name in page if name not in (kind, "nextCursor")}
+                whole = {**rest, **whole}
+        return {**whole, kind: listed}
+
+    async def _pages(
+        self, link: Link, context: Context, method: str, params: Mapping[str, Any]
+    ) -> list[Result]:
+        pages: list[Result] = []
+        asked = dict(params)
+        for _ in range(_MAX_PAGES):
+            try:
+                pages.append(await ask(link, context, method, asked))
+            except MCPError as error:
+                if error.code == METHOD_NOT_FOUND:
+                    break
+                raise
+            asked["cursor"] = pages[-1].get("nextCursor")
+            if not asked["cursor"]:
+                break
+        return pages
+
+    def _renamed(self, link: Link, kind: str, item: JsonObject) -> JsonObject:
+        """An item as the client knows it, and where it is."""
+        if kind not in _NAMED:
+            key = str(item.get("uri") or item.get("uriTemplate"))
+            self._resources[key] = link
+            return item
+        own = str(item.get("name"))
+        name = to_tool_name(link.name, own)
+        if kind == "prompts":
+            self._prompts[name] = (link, own)
+        return {**item, "name": name}
+
+    async def _get_prompt(self, context: Context, method: str, params: dict[str, Any]) -> Result:
+        link, own = await self._prompt(context, str(params.get("name")), params)
+        return await ask(link, context, method, {**params, "name": own})
+
+    async def _prompt(
+        self, context: Context, name: str, params: Mapping[str, Any]
+    ) -> tuple[Link, str]:
+        if name not in self._prompts:
+            await self._list(context, "prompts/list", _bare(params))
+        if name not in self._prompts:
+            raise MCPError(INVALID_PARAMS, f"there is no prompt {name!r}")
+        return self._prompts[name]
+
+    async def _complete(self, context: Context, method: str, params: dict[str, Any]) -> Result:
+        named = cast("JsonObject", params.get("ref") or {})
+        if named.get("type") == "ref/prompt":
+            link, own = await self._prompt(context, str(named.get("name")), params)
+            return await ask(link, context, method, {**params, "ref": {**named, "name": own}})
+        link = await self._resource(context, str(named.get("uri")), params)
+        return await ask(link, context, method, params)
+
+    async def _on_resource(self, context: Context, method: str, params: dict[str, Any]) -> Result:
+        link = await self._resource(context, str(params.get("uri")), params)
+        return await ask(link, context, method, params)
+
+    async def _resource(self, context: Context, uri: str, params: Mapping[str, Any]) -> Link:
+        """The server that lists a resource, or a template that begins like it."""
+        for is_listed in (False, True):
+            if is_listed:
+                for method in ("resources/list", "resources/templates/list"):
+                    await self._list(context, method, _bare(params))
+            if uri in self._resources:
+                return self._resources[uri]
+            starts = [
+                key for key in self._resources if "{" in key and uri.startswith(key.split("{")[0])
+            ]
+            if starts:
+                return self._resources[max(starts, key=len)]
+        raise MCPError(INVALID_PARAMS, f"no server lists the resource {uri!r}")
+
+    # -- tool calls
+
+    async def _call(self, context: Context, method: str, params: dict[str, Any]) -> Result:
+        name = str(params.get("name"))
+        await self._load(context, params)
+        if name not in self._places:
+            raise MCPError(INVALID_PARAMS, f"Unknown tool: {name}")
+        link, own = self._places[name]
+        tool = self.calls.tools[own]
+        elicit = self._elicit(context, params)
+        answered = params.pop("inputResponses", None) if _is_ours(params) else None
+        if _is_ours(params):
+            params.pop("requestState")
+        ticket = Ticket(link, context, params)
+        if not envelope_of(params):
+            result = await self.calls.make(tool, ticket, elicit)
+            # An earlier call that is repeated may have been one of the other version.
+            return {name: value for name, value in result.items() if name != "resultType"}
+        result = await self._call_in_rounds(ticket, own, answered)
+        return {"resultType": "complete", **result}
+
+    async def _call_in_rounds(self, ticket: Ticket, own: str, answered: object) -> Result:
+        """Make a call of a client that is asked by a result, and answers in its next request."""
+        forms: dict[str, Any] = {}
+        said = cast("JsonObject", answered) if isinstance(answered, dict) else {}
+
+        async def elicit(item: PendingApproval) -> Approve | Deny | None:
+            key = f"upshot/{item.digest}"
+            if key in said:
+                return answer_in(item, said[key], self._user or "the client's user")
+            forms[key] = {"method": "elicitation/create", "params": form_of(item)}
+            raise _AskFirst
+
+        able = can_elicit(capabilities_in(envelope_of(ticket.params)))
+        # A user who closed the form is not shown it again.
+        try:
+            tool = self.calls.tools[own]
+            return await self.calls.make(tool, ticket, elicit if able else None)
+        except _AskFirst:
+            return {
+                "resultType": "input_required",
+                "inputRequests": forms,
+                "requestState": _OURS,
+            }
+
+    def _elicit(self, context: Context, params: Params) -> Elicit | None:
+        """How the person at a client with a handshake is asked; None if that cannot be."""
+        if envelope_of(params) or not can_elicit(self._capabilities):
+            return None
+
+        async def elicit(item: PendingApproval) -> Approve | Deny | None:
+            form = self.calls.mask(form_of(item))
+            try:
+                reply = await context.send_raw_request("elicitation/create", form)
+            except MCPError:
+                return None
+            return answer_in(item, reply, self._user or "the client's user")
+
+        return elicit
+
+    async def _load(self, context: Context | None, params: Mapping[str, Any]) -> None:
+        """List the servers' tools, where that was not done since they changed.
+
+        Raises:
+            MCPError: A server does not list them, or the file does not fit them.
+        """
+        async with self._loading:
+            if self._is_loaded:
+                return
+            # Before, so that a change meanwhile is seen.
+            self._is_loaded = True
+            try:
+                await self.load(_bare(params))
+            except Misuse as error:
+                self._is_loaded = False
+                raise MCPError(INTERNAL_ERROR, f"no calls are made: {error}") from error
+            except BaseException:
+                self._is_loaded = False
+                raise
+
+    async def load(self, params: Mapping[str, Any]) -> None:
+        """List the servers' tools anew.
+
+        Raises:
+            MCPError: A server does not list them.
+            Misuse: The file does not fit them.
+        """
+        places: dict[str, tuple[Link, str]] = {}
+        tools: dict[str, Tool] = {}
+        full_names: dict[str, str] = {}
+        for link in self.links.values():
+            listed = await _tools_of(link, params)
+            self._config.check_names(link.name, [str(one.get("name")) for one in listed])
+            for one in listed:
+                name = str(one.get("name"))
+                full = f"{link.name}/{name}"
+                terms = self._config.tools.get(full)
+                body = self.calls.body_of(name, None if terms is None else terms.error)
+                tool = self._config.tool_of(link.terms, one, body)
+                if terms is not None and terms.verify is not None:
+                    tool = tool.but(verify=self.calls.verify_of(link, terms.verify))
+                link.schemas[name] = one.get("inputSchema")
+                tools[tool.name], full_names[full] = tool, tool.name
+                places[name if self._is_single else tool.name] = (link, tool.name)
+        self._places, self.calls.tools, self._full_names = places, tools, full_names
+        self.calls.forget()
+
+
+class _AskFirst(Exception):
+    """The client is asked by the result of its request."""
+
+
+_OURS = "upshot"
+
+
+def _is_ours(params: Mapping[str, Any]) -> bool:
+    return params.get("requestState") == _OURS
+
+
+def _bare(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The envelope of a request, for another one of the same client."""
+    envelope = {name: value for name, value in envelope_of(params).items() if "/" in name}
+    return {"_meta": envelope} if envelope else {}
+
+
+async def _tools_of(link: Link, params: Mapping[str, Any]) -> list[JsonObject]:
+    listed: list[JsonObject] = []
+    asked = dict(params)
+    for _ in range(_MAX_PAGES):
+        page = await link.request("tools/list", asked)
+        listed += cast("list[JsonObject]", page.get("tools") or [])
+        asked["cursor"] = page.get("nextCursor")
+        if not asked["cursor"]:
+            break
+    return listed
+
+
+def _merged(said: list[Result]) -> Result:
+    """What several servers say of themselves, as one."""
+    whole = dict(said[0])
+    versions = [one["protocolVersion"] for one in said if "protocolVersion" in one]
+    if versions:
+        whole["protocolVersion"] = min(versions)
+    capabilities: dict[str, Any] = {}
+    for one in said:
+        for name, value in cast("dict[str, Any]", one.get("capabilities") or {}).items():
+            known: Any = capabilities.get(name)
+            both = isinstance(known, dict) and isinstance(value, dict)
+            capabilities[name] = {**known, **value} if both else value
+    whole["capabilities"] = capabilities
+    told = [str(one["instructions"]) for one in said if one.get("instructions")]
+    if told:
+        whole["instructions"] = "\n\n".join(told)
+    info = {"name": "upshot-gateway", "version": __version__}
+    if "serverInfo" in whole:
+        whole["serverInfo"] = info
+    if "_meta" in whole:
+        whole["_meta"] = {**whole["_meta"], SERVER_INFO_META_KEY: info}
+    return whole
