@@ -354,7 +354,8 @@ def essence(result: AgentResult[Any]) -> dict[str, Any]:
     tools = [one.tool_name for one in result.tool_outcomes]
     tools += [name for child in result.child_runs for name in child.tools]
     # Whether a thread began before its time was over differs, and when it ended.
-    timed = () if {*tools}.isdisjoint(SLOW) else SLOW_WARNINGS
+    is_slow = not {*tools}.isdisjoint(SLOW)
+    timed, slow = (SLOW_WARNINGS, (*SLOW, "ask_b")) if is_slow else ((), ())
     return {
         "status": str(result.status),
         "code": code,
@@ -364,7 +365,7 @@ def essence(result: AgentResult[Any]) -> dict[str, Any]:
         "usage": result.usage,
         "cost": None if result.cost is None else result.cost.total,
         "outcomes": [
-            (one.kind, one.tool_name, "" if one.tool_name in SLOW else str(one.effect))
+            (one.kind, one.tool_name, "" if one.tool_name in slow else str(one.effect))
             for one in result.tool_outcomes
         ],
         "warnings": sorted(str(one.code) for one in result.warnings if one.code not in timed),
