@@ -59,4 +59,4 @@ def test_no_call_of_an_attacker_reaches_strangers(task, policy):
 
 @pytest.mark.parametrize("policy", ["values", "links"])
 def test_the_attacker_gets_calls_through_so_the_zero_is_no_empty_one(policy):
-    assert sum(reached(task, policy).accepted for task in USER_TASKS) > 1000
+    assert sum(reached(task, policy).accepted for task in USER_TASKS) > 500
