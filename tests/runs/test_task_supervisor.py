@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
@@ -79,6 +80,25 @@ async def test_who_ignores_the_cancel_is_left_behind() -> None:
     assert (type(raised), box.abandoned) == (asyncio.CancelledError, True)
     release.set()
     await asyncio.sleep(0)
+
+
+async def test_who_ends_at_its_cancel_is_not_left_behind_since_the_loop_stood_still() -> None:
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            # It takes a few rounds of the loop to end.
+            for _ in range(3):
+                await asyncio.sleep(0)
+
+    def stall() -> None:
+        box.end("cancel")
+        time.sleep(0.04)
+
+    box = scope()
+    asyncio.get_running_loop().call_later(0.005, stall)
+    _, raised = await box.drive(work())
+    assert (type(raised), box.abandoned) == (asyncio.CancelledError, False)
 
 
 async def test_who_does_not_come_to_a_safe_point_is_cancelled_after_the_grace() -> None:

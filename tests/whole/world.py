@@ -172,7 +172,7 @@ class Life:
                 base_url=f"{self._address}/{one}/v1",
                 api_key="k",
                 transport=self._transport,
-                timeouts=Timeouts(read_s=20),
+                timeouts=Timeouts(connect_s=60, read_s=60),
                 prices=PRICES,
             )
             for one in (agent, f"{agent}-other")

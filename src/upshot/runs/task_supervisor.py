@@ -27,6 +27,8 @@ CALLER_GRACE_S = 2.0
 # How much of the grace is over when the engine is left behind, and then the hooks.
 _ENGINE_SHARE = 0.85
 _HOOKS_SHARE = 0.95
+# A timer that is later than this share of the grace did not run in time.
+_LATE_SHARE = 0.25
 
 T = TypeVar("T")
 
@@ -314,8 +316,7 @@ class TaskSupervisor:
     def _cancel(self, task: asyncio.Task[Any]) -> None:
         self.was_cut = True
         task.cancel()
-        # An engine may swallow its cancel, and the run has to end all the same.
-        self._timers.append(self._loop.call_later(_ENGINE_SHARE * self._grace_s, self._give_up))
+        self._give_up_after(_ENGINE_SHARE * self._grace_s)
 
     def _count_work(self) -> None:
         """End the work when its time is over; while people are asked it rests, and calls again."""
@@ -349,9 +350,19 @@ class TaskSupervisor:
             # Sooner than a callback: who waits wakes up in the loop's very next round.
             self._let_go()
 
-    def _give_up(self) -> None:
-        self.abandoned = True
-        self._let_go()
+    def _give_up_after(self, delay_s: float, *, is_again: bool = False) -> None:
+        """Leave work behind that has not ended by then: an engine may swallow its cancel."""
+        due = self._loop.time() + delay_s
+
+        def give_up() -> None:
+            if not is_again and self._loop.time() - due > _LATE_SHARE * self._grace_s:
+                # The process or its loop stood still, so that the work has had no time to end.
+                self._give_up_after(delay_s, is_again=True)
+                return
+            self.abandoned = True
+            self._let_go()
+
+        self._timers.append(self._loop.call_at(due, give_up))
 
     def _let_go(self, _: object = None) -> None:
         if self._over is not None and not self._over.done():
