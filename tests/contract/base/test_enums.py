@@ -135,7 +135,7 @@ CONTRACT_CODES = (
 )
 REASONS = (
     "duplicate blocked pre_hook validation deadline write_denied cancelled budget unknown_tool "
-    "policy rate_limited circuit_open superseded effect_unknown conflict"
+    "policy rate_limited circuit_open superseded effect_unknown conflict deny_condition"
 )
 
 
