@@ -348,19 +348,11 @@ def test_ctrl_c_gives_a_write_in_hand_its_grace(tmp_path: Path) -> None:
     assert process.returncode == 0
 
 
-def test_a_second_ctrl_c_cuts_a_write_off(tmp_path: Path) -> None:
-    with program(tmp_path, "pay") as process:
-        assert process.stdout is not None
-        for line in ("waiting\n", "pressed\n"):
-            assert process.stdout.readline() == line
-            process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=60)
-    assert out.splitlines() == ["pressed", "ended canceled", "interrupted"]
-    assert process.returncode == 0
-
-
-def test_a_second_ctrl_c_gets_through_to_what_holds_up_the_loop(tmp_path: Path) -> None:
-    with program(tmp_path, "block") as process:
+@pytest.mark.parametrize("does", ["pay", "block"])
+def test_a_second_ctrl_c_cuts_off_a_write_and_what_holds_up_the_loop(
+    tmp_path: Path, does: str
+) -> None:
+    with program(tmp_path, does) as process:
         assert process.stdout is not None
         for line in ("waiting\n", "pressed\n"):
             assert process.stdout.readline() == line
