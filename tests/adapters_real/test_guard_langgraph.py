@@ -129,6 +129,29 @@ async def test_a_call_that_is_asked_for_anew_is_handed_back_by_what_is_asked(
     assert refunds.orders == ["7", "7"]
 
 
+async def test_equal_calls_of_one_reply_are_one_call_and_those_of_two_are_two(
+    journal, refunds, saver
+):
+    tools = tools_of(refunds, journal)
+    graph = graph_of(tools, saver, calls(("c1", 7), ("c2", 7)), calls(("c3", 7)))
+    made, repeated, again = told(await graph.ainvoke(ASKED, CONFIG))
+    assert {made.artifact.get("repeats"), again.artifact.get("repeats")} == {None}
+    assert repeated.artifact["repeats"]["call_id"] == "c1"
+    assert refunds.orders == ["7", "7"]
+
+
+async def test_a_call_that_a_filter_cut_is_not_made_after_a_resume_either(journal, refunds, saver):
+    def graph():
+        cut = calls(("c1", 7))
+        cut.response_metadata["finish_reason"] = "content_filter"
+        return node_of(tools_of(refunds, journal), saver, cut)
+
+    await graph().ainvoke(ASKED, CONFIG, interrupt_before=["tools"])
+    (message,) = told(await graph().ainvoke(None, CONFIG))
+    assert message.artifact["kind"] == "tool_denied"
+    assert refunds.orders == []
+
+
 @pytest.mark.parametrize(
     ("said", "content"),
     [

@@ -123,12 +123,12 @@ async def test_a_call_of_the_same_id_is_handed_back_from_the_journal(journal, re
 
 
 async def test_a_call_that_is_asked_for_anew_is_handed_back_by_what_is_asked(journal, refunds):
-    twins = calls(("refund", {"order": 7}, "c1"), ("refund", {"order": 7}, "c2"))
-    await agent_of(tools_of(refunds, journal), twins, DONE).run("Refund both.")
+    first, second = (calls(("refund", {"order": 7}, id)) for id in ("c1", "c2"))
+    await agent_of(tools_of(refunds, journal), first, second, DONE).run("Refund both.")
     assert refunds.orders == ["7", "7"]
     # The messages are lost: the model is asked anew, and gives other ids.
-    twins = calls(("refund", {"order": 7}, "c8"), ("refund", {"order": 7}, "c9"))
-    again = await agent_of(tools_of(refunds, journal), twins, DONE).run("Refund both.")
+    first, second = (calls(("refund", {"order": 7}, id)) for id in ("c8", "c9"))
+    again = await agent_of(tools_of(refunds, journal), first, second, DONE).run("Refund both.")
     assert len(returns(again)) == 2
     assert refunds.orders == ["7", "7"]
     # With these messages it is a third refund; the two that were asked for anew are not taken
@@ -136,6 +136,16 @@ async def test_a_call_that_is_asked_for_anew_is_handed_back_by_what_is_asked(jou
     more = agent_of(tools_of(refunds, journal), calls(("refund", {"order": 7}, "c10")), DONE)
     await more.run("And again.", message_history=kept(again))
     assert refunds.orders == ["7", "7", "7"]
+
+
+async def test_equal_calls_of_one_reply_are_one_call_whoever_asks_for_them_anew(journal, refunds):
+    for ids in (("c1", "c2"), ("c8", "c9")):
+        twins = calls(*(("refund", {"order": 7}, id) for id in ids))
+        result = await agent_of(tools_of(refunds, journal), twins, DONE).run("Refund both.")
+        made, repeated = returns(result)
+        assert made.metadata["output"] == repeated.metadata["output"]
+        assert repeated.metadata["repeats"]["call_id"] == "c1"
+    assert refunds.orders == ["7"]
 
 
 async def test_a_read_that_is_asked_for_anew_is_made_anew(journal, refunds):

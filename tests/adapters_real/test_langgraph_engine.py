@@ -9,6 +9,7 @@ from langchain_core.tools import ToolException
 from langchain_core.tools import tool as native_tool
 from langchain_openai import ChatOpenAI
 from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 from pydantic import BaseModel
@@ -562,3 +563,43 @@ async def test_a_call_that_was_cut_at_the_limit_is_not_made(put, added, is_watch
     async with desk(cut, says("done"), ours=[put]) as agent:
         result = await ended(agent, is_watched=is_watched)
     assert (result.status, added) == ("completed", [1])
+
+
+def checked_desk(simulator):
+    """A desk whose graph asks before it makes the calls of a reply."""
+
+    def make(tools):
+        model = model_of(simulator).bind_tools(tools)
+
+        def check(state):
+            interrupt("Go on?")
+
+        async def ask(state):
+            return {"messages": [await model.ainvoke(state["messages"])]}
+
+        graph = StateGraph(MessagesState)
+        graph.add_node("model", ask)
+        graph.add_node("check", check)
+        graph.add_node("tools", ToolNode(tools))
+        graph.add_edge(START, "model")
+        graph.add_conditional_edges(
+            "model", lambda state: "check" if state["messages"][-1].tool_calls else END
+        )
+        graph.add_edge("check", "tools")
+        graph.add_edge("tools", "model")
+        return graph.compile()
+
+    return as_engine(make)
+
+
+async def test_a_cut_call_is_not_made_by_a_later_session_either(put, added, journal):
+    asked = [ScriptedCall(name="put", arguments=x) for x in ({"x": 1}, "")]
+    cut = Reply(tool_calls=tuple(asked), finish_reason="length", usage=COUNTS)
+    async with Simulator(Scenario(replies=(cut, says("done")))) as simulator:
+        agent = Agent("desk", engine=checked_desk(simulator), tools=[put])
+        parked = await run(agent, "Add", journal=journal)
+        assert (parked.status, added) == ("input_required", [])
+        answers = [Answer(parked.pending[0].id, "yes")]
+        result = await resume(parked.run_id, agent, journal=journal, answers=answers)
+    assert (result.status, added) == ("completed", [1])
+    assert [type(one) for one in result.tool_outcomes] == [ToolExecutionResult, ToolDenied]

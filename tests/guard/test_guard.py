@@ -78,6 +78,53 @@ async def test_a_call_that_is_asked_for_twice_at_once_is_made_once(journal, pay,
     assert done == [1]
 
 
+def replies_of(*ids):
+    """Replies that pay 1 under these ids, one string of ids each."""
+    return tuple(tuple(ToolCall(id, "pay", {"amount": 1}) for id in reply) for reply in ids)
+
+
+@pytest.mark.parametrize("is_other_process", [False, True])
+async def test_equal_calls_of_one_reply_are_one_call_and_those_of_two_are_two(
+    journal, pay, done, is_other_process
+):
+    desk = guard([pay], journal=journal)
+    for id, replies in [("a", "ab"), ("b", "ab"), ("c", "ab c"), ("d", "ab c d"), ("b", "ab")]:
+        if is_other_process:
+            desk = guard([pay], journal=journal)
+        handed = await desk.make(asked(id, "pay", amount=1, replies=replies_of(*replies.split())))
+        assert handed.outcome.output == {"result": "paid 1"}
+    assert done == [1, 1, 1]
+
+
+async def test_calls_that_are_asked_for_anew_keep_their_replies(journal, pay, done):
+    desk = guard([pay], journal=journal)
+    # Then the messages are lost, the same is asked for under other ids, and one call more.
+    for said in (["ab", "c"], ["de", "f", "g"]):
+        for at, reply in enumerate(said):
+            for id in reply:
+                replies = replies_of(*said[: at + 1])
+                await desk.make(asked(id, "pay", amount=1, replies=replies))
+    assert done == [1, 1, 1]
+
+
+@pytest.mark.parametrize("order", ["ab", "ba"])
+async def test_of_equal_calls_that_wait_one_is_made_and_both_are_answered(journal, done, order):
+    @tool(effect="write", approval=True)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        done.append(amount)
+        return "paid"
+
+    asks = [asked(id, "pay", amount=1, replies=replies_of("ab")) for id in order]
+    for one in asks:
+        assert (await guard([pay], journal=journal).make(one)).pending is not None
+    yes = Decision(is_yes=True, by="ada")
+    desk = guard([pay], journal=journal)
+    handed = [await desk.make(one._replace(decision=yes)) for one in reversed(asks)]
+    assert [one.outcome.output for one in handed] == [{"result": "paid"}] * 2
+    assert done == [1]
+
+
 async def test_without_its_messages_a_call_is_found_by_its_id_alone(journal, pay, done):
     desk = guard([pay], journal=journal, run_id="case-7")
     for id in ("c1", "c1", "c2"):

@@ -144,7 +144,9 @@ class EngineCalls:
         return self.stop
 
     def take_up(self) -> None:
-        """Take what the log has of tool calls, for an agent that finds its place itself."""
+        """Take what the log has of calls, for an agent that finds its place itself."""
+        for response in self._run.earlier_replies:
+            self._note_cut(response)
         for record in self._run.earlier_records:
             key = record.call_id, record.tool_name
             self._known.setdefault(key, deque()).append(record.outcome)
@@ -182,10 +184,17 @@ class EngineCalls:
         except Signal as signal:
             raise self.end(signal) from signal
         self._found.count(response)
-        self._cut.update(
-            {call.given_id or call.id: call for call in response.tool_calls if call.cut}
-        )
+        self._note_cut(response)
         return response
+
+    def _note_cut(self, response: ModelResponse) -> None:
+        """Note which calls of a reply were cut off; an id may come again in a later one."""
+        for call in response.tool_calls:
+            id = call.given_id or call.id
+            if call.cut:
+                self._cut[id] = call
+            else:
+                self._cut.pop(id, None)
 
     def fail(self, response: ModelResponse, error: AgentError) -> Signal:
         """What ends the run after a reply that is no answer, with its text kept."""

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from typing import Any, ClassVar, Protocol, TypedDict, Unpack, cast
+from typing import Any, ClassVar, Protocol, TypeAlias, TypedDict, Unpack, cast
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -233,6 +233,9 @@ class Guard:
 _PREFIX = "call "
 
 
+Replies: TypeAlias = tuple[tuple[ToolCall, ...], ...] | None
+
+
 class Entry(msgspec.Struct):
     """A call of the run, kept among the variables of its board from before its tool starts.
 
@@ -243,6 +246,7 @@ class Entry(msgspec.Struct):
             that a person has changed.
         ids: The framework's ids of it.
         turn: After how many words of the user it was first asked for.
+        reply: The number of the model's reply that first asked for it, 0 if it is unknown.
     """
 
     id: str
@@ -250,6 +254,7 @@ class Entry(msgspec.Struct):
     asks: list[str]
     ids: list[str]
     turn: int = 0
+    reply: int = 0
 
 
 class Variables(Protocol):
@@ -289,11 +294,9 @@ class CallLedger:
             writes: Whether its tool may write. A read under another id is made anew.
         """
         asked, replies = digest_of(call), conversation.replies
-        same = [one for one in self._entries if call.id in one.ids and asked in one.asks]
+        same = self._of_id(call)
         if same:
-            # Some models use one id again and again; what stands in earlier replies is not this.
-            before = _count(call, asked, replies[:-1]) if replies else 0
-            return same[before] if before < len(same) else None
+            return _in_last_reply(replies, call, same)
         if not writes or replies is None:
             return None
         known = {one.id for reply in replies for one in reply}
@@ -310,14 +313,15 @@ class CallLedger:
         named = (one for one in self._entries if call.id in one.ids and one.tool == call.name)
         return next((one for one in named if one.id in ids), None)
 
-    def enter(self, call: ToolCall, turn: int) -> Entry:
+    def enter(self, call: ToolCall, conversation: Conversation) -> Entry:
         """Make the entry of a new call."""
         taken = {one.id for one in self._entries}
         id, number = call.id, 1
         while id in taken:
             number += 1
             id = f"{call.id}~{number}"
-        entry = Entry(id, call.name, [digest_of(call)], [call.id], turn)
+        reply = self._reply_of(conversation.replies)
+        entry = Entry(id, call.name, [digest_of(call)], [call.id], conversation.turn, reply)
         self._entries.append(entry)
         self._write(entry)
         return entry
@@ -330,6 +334,24 @@ class CallLedger:
         entry.ids = list(dict.fromkeys((*entry.ids, call.id)))
         entry.asks = list(dict.fromkeys((*entry.asks, asked)))
         self._write(entry)
+
+    def turns(self) -> dict[str, int]:
+        """The turn of each call, by its id in the log."""
+        return {one.id: one.turn for one in self._entries}
+
+    def _of_id(self, call: ToolCall) -> list[Entry]:
+        """The entries of calls of this id that asked for the same."""
+        asked = digest_of(call)
+        return [one for one in self._entries if call.id in one.ids and asked in one.asks]
+
+    def _reply_of(self, replies: Replies) -> int:
+        """The number of the last reply: that of its other calls, a new one if none is known."""
+        for call in replies[-1] if replies else ():
+            known = _in_last_reply(replies, call, self._of_id(call))
+            if known is not None:
+                return known.reply
+        # Logs of earlier versions number only turns.
+        return 1 + max((one.reply or one.turn for one in self._entries), default=0)
 
     def _write(self, entry: Entry) -> None:
         self._board.set(
@@ -344,8 +366,14 @@ def digest_of(call: ToolCall) -> str:
     return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()
 
 
-def _count(call: ToolCall, asked: str, replies: Iterable[tuple[ToolCall, ...]]) -> int:
-    return sum(one.id == call.id and digest_of(one) == asked for reply in replies for one in reply)
+def _in_last_reply(replies: Replies, call: ToolCall, same: Sequence[Entry]) -> Entry | None:
+    """The entry of a call of the last reply, among those of equal calls of the same id."""
+    # Some models use one id again and again; what stands in earlier replies is not this.
+    asked, earlier = digest_of(call), (replies or ())[:-1]
+    before = sum(
+        one.id == call.id and digest_of(one) == asked for reply in earlier for one in reply
+    )
+    return same[before] if before < len(same) else None
 
 
 # That a holder has died is told by nobody, so it is looked at this often.
@@ -630,7 +658,7 @@ class _Calls:
             entry = self._ledger.find_waiting(call, (one.call_id for one in self.open()))
             edited = entry is not None
         if entry is None:
-            entry = self._ledger.enter(call, conversation.turn)
+            entry = self._ledger.enter(call, conversation)
         self._ledger.note(entry, call)
         while entry.id in self._under_way:
             # However that ends, by a cancel too.
@@ -646,7 +674,7 @@ class _Calls:
         self, entry: Entry, call: ToolCall, decision: Decision | None, *, edited: bool
     ) -> Handed:
         self._enter_turn(entry.turn)
-        work = self._counter.serve(call, decision, edited=edited, turn=entry.turn)
+        work = self._counter.serve(call, decision, edited=edited, turn=entry.reply)
         made = self._under_way[entry.id] = asyncio.ensure_future(work)
         try:
             return await made
@@ -657,10 +685,11 @@ class _Calls:
         """Have only calls since the same words of the user count as repetitions."""
         if self._turn == turn:
             return
-        earlier = tuple(self._tools.records)
-        if self._turn is not None or any(record.turn != turn for record in earlier):
+        earlier, turns = tuple(self._tools.records), self._ledger.turns()
+        same = [record for record in earlier if turns.get(record.call_id) == turn]
+        if self._turn is not None or len(same) < len(earlier):
             self._tools.new_turn()
-            self._tools.restore([record for record in earlier if record.turn == turn])
+            self._tools.restore(same)
         self._turn = turn
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -209,6 +209,11 @@ class LoggedCalls:
             self.diverged = "asked another model than before the run was taken up: it is asked anew"
             return None
         return turn
+
+    @property
+    def replies(self) -> Sequence[ModelResponse]:
+        """The replies, in order."""
+        return tuple(self._replies.values())
 
     def reply(self, turn: int) -> ModelResponse | None:
         """What came of the call of *turn*; None where nobody knows."""

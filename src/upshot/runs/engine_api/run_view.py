@@ -205,6 +205,11 @@ class Run:
         return self._earlier_records
 
     @property
+    def earlier_replies(self) -> Sequence[ModelResponse]:
+        """The replies of this attempt that earlier sessions got, in order."""
+        return () if self._logged is None else self._logged.replies
+
+    @property
     def has_repeated_ids(self) -> bool:
         """Whether one id names two calls of the last reply, as earlier versions took it."""
         return self._context.state.has_repeated_ids
