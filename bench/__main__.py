@@ -8,6 +8,7 @@ from bench.claims import claims
 from bench.durable import journal
 from bench.durable_postgres import postgres
 from bench.framework import in_process
+from bench.gateway import gateway
 from bench.graph_node import graph_node
 from bench.headers import headers
 from bench.in_flight import in_flight, in_flight_tls
@@ -37,6 +38,7 @@ CASES = {
     "headers": headers,
     "journal": journal,
     "claims": claims,
+    "gateway": gateway,
     "postgres": postgres,
     "submit": submit,
 }

@@ -4,7 +4,9 @@ It passes everything through as it is, and brings ``tools/call`` through a Toolb
 gates, conditions, approvals, effects that are made once, outcomes, redaction. The parts:
 
 - ``config`` reads the YAML file, and makes a ``Tool`` of what a server lists and the file says.
-- ``link`` is the way to one server: raw messages of JSON-RPC, dialled again when it broke.
+- ``peer`` matches requests with answers, at both ends; ``channels`` carry the messages: the own
+  input and output, those of a program, HTTP by the SDK.
+- ``link`` is the way to one server, dialled again when it broke.
 - ``calls`` makes the calls of one session, and waits for the answers of people.
 - ``session`` serves one client: it sends each request to its server, and merges lists.
 - ``front`` serves clients over standard input and output, or over streamable HTTP.

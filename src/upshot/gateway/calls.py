@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-import anyio
 import msgspec
 from mcp import MCPError
 from mcp_types import CLIENT_CAPABILITIES_META_KEY, CONNECTION_CLOSED, PROTOCOL_VERSION_META_KEY
@@ -42,7 +41,8 @@ from upshot.entry.run_handle import RunHandle
 from upshot.entry.session_setup import has_log
 from upshot.errors import JournalError
 from upshot.gateway.config import Config, Lookup
-from upshot.gateway.link import CannotReach, Context, Link, Params
+from upshot.gateway.link import CannotReach, Link
+from upshot.gateway.peer import Context, Id, Params
 from upshot.journal.shared import SharedJournal, needs_shared
 from upshot.journal.watching import watch, wishes_of
 from upshot.runs.engine_api.exceptions import Parked
@@ -179,19 +179,6 @@ class Calls:
         self._log = None
 
     async def make(self, tool: Tool, ticket: Ticket, elicit: Elicit | None) -> JsonObject:
-        """Bring a call to its outcome, in a task of its own; see ``_make``."""
-        task = asyncio.ensure_future(self._make(tool, ticket, elicit))
-        try:
-            return await asyncio.shield(task)
-        except asyncio.CancelledError:
-            # The scope of a request knows only the very cancel that it gave, and a Toolbox raises
-            # one of its own: that would end the connection.
-            task.cancel()
-            with anyio.CancelScope(shield=True):
-                await asyncio.wait((task,))
-            raise
-
-    async def _make(self, tool: Tool, ticket: Ticket, elicit: Elicit | None) -> JsonObject:
         """Bring a call to its outcome; returns the result for the client.
 
         Args:
@@ -212,8 +199,9 @@ class Calls:
         call_id = random.token_hex(8)
         with self._under(call_id, ticket):
             (outcome,) = await box.dispatch([ToolCall(call_id, tool.name, given)])
-            # What the client is told is on disk by then.
-            await box.flush()
+            if outcome.effect is not Effect.NONE:
+                # What the client is told of it is on disk by then.
+                await box.flush()
         return self.to_result(outcome, ticket)
 
     def _under(self, call_id: str, ticket: Ticket) -> _Entered:
@@ -409,16 +397,12 @@ class _Entered:
 
 
 async def ask(
-    link: Link, context: Context, method: str, params: Params, **more: Any
+    link: Link, context: Context, method: str, params: Params, request_id: Id | None = None
 ) -> dict[str, Any]:
     """Send a client's request on to a server, with its progress on the way back."""
-    options: Any = dict(more)
-    meta = cast("JsonObject", (params or {}).get("_meta") or {})
-    if "progressToken" in meta:
-        options["on_progress"] = context.progress
     link.in_flight.append(context)
     try:
-        return await link.request(method, params, options)
+        return await link.request(method, params, context.progress, request_id=request_id)
     finally:
         link.in_flight.remove(context)
 
@@ -480,10 +464,10 @@ async def _telling(context: Context, run_id: str) -> AsyncGenerator[None]:
     """Tell the client meanwhile that its call waits."""
 
     async def tell() -> None:
-        count = 0
+        count, message = 0, f"waits for approval: {run_id}"
         while True:
             count += 1
-            await context.progress(count, None, f"waits for approval: {run_id}")
+            await context.progress({"progress": count, "message": message})
             await asyncio.sleep(_TELL_S)
 
     task = asyncio.create_task(tell())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
+import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, redirect_stdout
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 from uuid import uuid4
@@ -13,23 +13,22 @@ import anyio
 import anyio.abc
 from mcp import MCPError
 from mcp.server import Server, ServerRequestContext
-from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import NoBackChannelError
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.transport_context import TransportContext
 from mcp_types import Notification
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from upshot.contract.base.structs import JsonObject
 from upshot.contract.protocols import Journal
 from upshot.errors import Misuse
+from upshot.gateway.channels import SdkChannel, open_own_channel
 from upshot.gateway.config import Config
-from upshot.gateway.link import Context, Params
+from upshot.gateway.peer import OnProgress, Params, Peer
 from upshot.gateway.session import Session
 from upshot.journal.opening import open_journal
 from upshot.tools.definition.tool import Tool
@@ -41,7 +40,6 @@ _VERSION_HEADER = "mcp-protocol-version"
 _IDLE_S = 1800.0
 _MOST_SESSIONS = 1_000
 _USER = "upshot.user"
-_INLINE = frozenset({"initialize"})
 
 
 async def serve_stdio(config: Config, user: str) -> None:
@@ -58,15 +56,10 @@ async def serve_stdio(config: Config, user: str) -> None:
     """
     async with AsyncExitStack() as stack:
         journal = await stack.enter_async_context(open_journal(config.journal))
-        with redirect_stdout(sys.__stdout__):
-            reader, writer = await stack.enter_async_context(stdio_server())
-        stack.enter_context(redirect_stdout(sys.stderr))
-        dispatcher: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(
-            reader, writer, inline_methods=_INLINE
-        )
-        session = Session(config, journal, user or config.user, dispatcher)
+        peer = Peer(await stack.enter_async_context(open_own_channel()))
+        session = Session(config, journal, user or config.user, peer)
         stack.push_async_callback(session.aclose)
-        await dispatcher.run(session.on_request, session.on_notify)
+        await peer.run(session.on_request, session.on_notify)
 
 
 @asynccontextmanager
@@ -197,14 +190,12 @@ class _HttpFront:
     ) -> None:
         """Serve a session until its client ends it, or says nothing for half an hour."""
         async with transport.connect() as (reader, writer):
-            dispatcher: JSONRPCDispatcher[TransportContext] = JSONRPCDispatcher(
-                reader, writer, inline_methods=_INLINE
-            )
-            session = Session(self.config, self.journal, user, dispatcher)
+            peer = Peer(SdkChannel(reader, writer, is_server=True))
+            session = Session(self.config, self.journal, user, peer)
             task_status.started()
             try:
                 with transport.idle_scope or anyio.CancelScope():
-                    await dispatcher.run(session.on_request, session.on_notify)
+                    await peer.run(session.on_request, session.on_notify)
             finally:
                 self.sessions.pop(id, None)
                 with anyio.CancelScope(shield=True):
@@ -221,8 +212,17 @@ class _HttpFront:
         session = self.shared.get(user)
         if session is None:
             session = self.shared[user] = Session(self.config, self.journal, user, None)
-        within = cast("Context", _InRequest(context))
-        return await session.on_request(within, context.method, context.params)
+        work = session.on_request(_InRequest(context), context.method, context.params)
+        task = asyncio.ensure_future(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            # The scope of a request knows only the very cancel that it gave, and a Toolbox raises
+            # one of its own: that would end the connection.
+            task.cancel()
+            with anyio.CancelScope(shield=True):
+                await asyncio.wait((task,))
+            raise
 
 
 _NO_SESSION = {
@@ -242,23 +242,27 @@ class _InRequest:
 
     within: ServerRequestContext[Any, Any]
 
-    can_send_request = False
+    @property
+    def can_send_request(self) -> bool:
+        return False
 
     @property
     def request_id(self) -> str | int | None:
         return self.within.request_id
 
-    async def send_raw_request(self, method: str, params: Params, opts: Any = None) -> Any:
+    async def request(
+        self, method: str, params: Params, on_progress: OnProgress | None = None
+    ) -> dict[str, Any]:
         raise NoBackChannelError(method)
 
-    async def notify(self, method: str, params: Params, opts: Any = None) -> None:
+    async def notify(self, method: str, params: Params) -> None:
         raw: Any = _Raw(method=method, params=dict(params or {}))
         await self.within.session.send_notification(raw, self.within.request_id)
 
-    async def progress(
-        self, progress: float, total: float | None = None, message: str | None = None
-    ) -> None:
-        await self.within.session.report_progress(progress, total, message)
+    async def progress(self, said: JsonObject) -> None:
+        given: Any = said
+        total, message = given.get("total"), given.get("message")
+        await self.within.session.report_progress(given["progress"], total, message)
 
 
 # -- what will happen

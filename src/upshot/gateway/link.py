@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from tempfile import TemporaryFile
 from typing import IO, Any, TypeAlias, cast
 
-import anyio
 import httpx2
 from mcp import MCPError
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.dispatcher import CallOptions, DispatchContext
 from mcp.shared.inbound import (
     MCP_METHOD_HEADER,
     MCP_NAME_HEADER,
@@ -22,20 +20,17 @@ from mcp.shared.inbound import (
     mcp_param_headers,
     x_mcp_header_map,
 )
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, PROTOCOL_VERSION_META_KEY
 
 from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import JsonObject
+from upshot.gateway.channels import SdkChannel, open_program_channel
 from upshot.gateway.config import ServerTerms
-from upshot.tools.mcp.connection import MAX_LINE_BYTES, open_stdio, watch
+from upshot.gateway.peer import About, Channel, Context, Id, OnProgress, Params, Peer
+from upshot.tools.mcp.connection import MAX_LINE_BYTES
 
-Params: TypeAlias = Mapping[str, Any] | None
-Context: TypeAlias = DispatchContext[TransportContext]
 OnRequest: TypeAlias = Callable[["Link", Context, str, Params], Awaitable[dict[str, Any]]]
 OnNotify: TypeAlias = Callable[["Link", str, Params], Awaitable[None]]
-_Dispatcher: TypeAlias = JSONRPCDispatcher[TransportContext]
 
 _CLOSE_S = 10.0
 _STDERR_CHARS = 500
@@ -68,8 +63,8 @@ class Link:
         self._secrets: Secrets = terms.server.secrets
         # What a program writes there may hold its secrets, so that no client reads it as it is.
         self._stderr: IO[str] = TemporaryFile("w+", errors="replace")  # noqa: SIM115  # see aclose
-        self._opening: asyncio.Future[_Dispatcher] | None = None
-        self._dispatcher: _Dispatcher | None = None
+        self._opening: asyncio.Future[Peer] | None = None
+        self._peer: Peer | None = None
         self._leave = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._handshake: JsonObject | None = None
@@ -87,31 +82,33 @@ class Link:
         Raises:
             MCPError: The server refuses, or cannot be reached.
         """
-        dispatcher = await self._open()
-        said = await self._shake(dispatcher, params)
+        peer = await self._open()
+        said = await self._shake(peer, params)
         self._handshake, self._version = dict(params), str(said.get("protocolVersion", ""))
         return said
 
     async def request(
-        self, method: str, params: Params, options: CallOptions | None = None
+        self,
+        method: str,
+        params: Params,
+        on_progress: OnProgress | None = None,
+        *,
+        request_id: Id | None = None,
     ) -> dict[str, Any]:
-        """Send a request; returns the server's raw result.
+        """Send a request, as ``Peer.request`` does; returns the server's raw result.
 
         Raises:
             CannotReach: Nothing was sent.
             MCPError: The server refuses it, or the connection broke.
         """
-        dispatcher = await self._open()
-        more = CallOptions(**(options or {}))
-        more["headers"] = self._headers(method, params)
-        return await dispatcher.send_raw_request(method, params, more)
+        peer = await self._open()
+        about = About(self._headers(method, params))
+        return await peer.request(method, params, on_progress, request_id=request_id, about=about)
 
     async def notify(self, method: str, params: Params) -> None:
         """Send a notification; one that cannot be sent is dropped."""
-        if self._dispatcher is not None:
-            await self._dispatcher.notify(
-                method, params, {"headers": self._headers(method, params)}
-            )
+        if self._peer is not None:
+            await self._peer.notify(method, params, About(self._headers(method, params)))
 
     async def aclose(self) -> None:
         """Close the connection and end the program, within 10 seconds."""
@@ -138,9 +135,9 @@ class Link:
                 headers |= mcp_param_headers(fields, given.get("arguments") or {})
         return headers
 
-    async def _open(self) -> _Dispatcher:
-        if self._dispatcher is not None:
-            return self._dispatcher
+    async def _open(self) -> Peer:
+        if self._peer is not None:
+            return self._peer
         if self._opening is None or self._opening.done():
             # Two requests at once would otherwise start the server twice, and one that is given
             # up would end the start for the next.
@@ -148,36 +145,34 @@ class Link:
             self._opening.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(self._opening)
 
-    async def _connect(self) -> _Dispatcher:
-        dispatcher = await self._dial()
+    async def _connect(self) -> Peer:
+        peer = await self._dial()
         if self._handshake is not None:
-            await self._shake_again(dispatcher, self._handshake)
+            await self._shake_again(peer, self._handshake)
         if not self._leave.is_set():
-            self._dispatcher = dispatcher
-        return dispatcher
+            self._peer = peer
+        return peer
 
-    async def _shake_again(self, dispatcher: _Dispatcher, params: JsonObject) -> None:
+    async def _shake_again(self, peer: Peer, params: JsonObject) -> None:
         try:
-            await self._shake(dispatcher, params)
+            await self._shake(peer, params)
         except MCPError as error:
             self._leave.set()
             raise self._unreachable(error.message) from None
-        await dispatcher.notify("notifications/initialized", None)
+        await peer.notify("notifications/initialized", None)
 
-    async def _shake(self, dispatcher: _Dispatcher, params: JsonObject) -> JsonObject:
+    async def _shake(self, peer: Peer, params: JsonObject) -> JsonObject:
         try:
-            return await dispatcher.send_raw_request(
-                "initialize", params, {"cancel_on_abandon": False}
-            )
+            return await peer.request("initialize", params)
         except MCPError as error:
             if error.code != CONNECTION_CLOSED:
                 raise
             raise self._unreachable(f"it ended at once{self._wrote()}") from None
 
-    async def _dial(self) -> _Dispatcher:
+    async def _dial(self) -> Peer:
         if self._is_closed:
             raise self._unreachable("the session is closed")
-        ready: asyncio.Future[_Dispatcher] = asyncio.get_running_loop().create_future()
+        ready: asyncio.Future[Peer] = asyncio.get_running_loop().create_future()
         self._leave = asyncio.Event()
         task = asyncio.create_task(self._hold(ready))
         self._tasks.add(task)
@@ -199,24 +194,20 @@ class Link:
         wrote = " ".join(self._stderr.read().split())[-_STDERR_CHARS:]
         return f"; it wrote: {wrote}" if wrote else ""
 
-    async def _hold(self, ready: asyncio.Future[_Dispatcher]) -> None:
+    async def _hold(self, ready: asyncio.Future[Peer]) -> None:
         """Keep the connection until it breaks or is left."""
         leave = self._leave
         try:
-            async with self._transport() as (reader, writer):
-                dispatcher: _Dispatcher = JSONRPCDispatcher(reader, writer)
-                async with anyio.create_task_group() as group:
-
-                    async def run(*, task_status: Any) -> None:
-                        await dispatcher.run(self._ask, self._tell, task_status=task_status)
-                        # At once: the end of the program may take a while.
-                        self._drop(dispatcher)
-                        leave.set()
-
-                    await group.start(run)
-                    ready.set_result(dispatcher)
-                    await leave.wait()
-                    group.cancel_scope.cancel()
+            async with self._channel() as channel:
+                peer = Peer(channel)
+                run = asyncio.ensure_future(peer.run(self._ask, self._tell))
+                run.add_done_callback(lambda _: leave.set())
+                ready.set_result(peer)
+                await leave.wait()
+                # At once: the end of the program may take a while.
+                self._drop(peer)
+                run.cancel()
+                await asyncio.gather(run, return_exceptions=True)
         except Exception as error:  # a server may fail in any way, and is then not there
             if not ready.done():
                 ready.set_exception(error)
@@ -224,18 +215,18 @@ class Link:
             if ready.done() and ready.exception() is None:
                 self._drop(ready.result())
 
-    def _drop(self, dispatcher: _Dispatcher) -> None:
+    def _drop(self, peer: Peer) -> None:
         """Have the next request dial anew."""
-        if self._dispatcher is dispatcher:
-            self._dispatcher = None
+        if self._peer is peer:
+            self._peer = None
 
-    def _transport(self) -> AbstractAsyncContextManager[tuple[Any, Any]]:
+    def _channel(self) -> AbstractAsyncContextManager[Channel]:
         if self.terms.server.url:
             return self._over_http()
-        return watch(open_stdio(self.terms.server, stderr=self._stderr), lambda: None)
+        return open_program_channel(self.terms.server, stderr=self._stderr)
 
     @asynccontextmanager
-    async def _over_http(self) -> AsyncGenerator[tuple[Any, Any]]:
+    async def _over_http(self) -> AsyncGenerator[Channel]:
         server = self.terms.server
         # A tool may be silent for long.
         limits = httpx2.Timeout(self.terms.timeout_s, read=None)
@@ -245,12 +236,12 @@ class Link:
                 server.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES
             ) as streams,
         ):
-            yield streams
+            yield SdkChannel(*streams, is_server=False)
 
     async def _ask(self, context: Context, method: str, params: Params) -> dict[str, Any]:
         return await self._on_request(self, context, method, params)
 
-    async def _tell(self, context: Context, method: str, params: Params) -> None:
+    async def _tell(self, method: str, params: Params) -> None:
         await self._on_notify(self, method, params)
 
     def _unreachable(self, why: str) -> CannotReach:

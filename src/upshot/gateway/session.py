@@ -30,7 +30,8 @@ from upshot.gateway.calls import (
     form_of,
 )
 from upshot.gateway.config import Config
-from upshot.gateway.link import Context, Link, Params
+from upshot.gateway.link import Link
+from upshot.gateway.peer import Context, OnProgress, Params
 from upshot.tools.definition.tool import Tool
 from upshot.tools.mcp.mcp_toolset import to_tool_name
 from upshot.version import __version__
@@ -54,10 +55,10 @@ _SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 class Front(Protocol):
     """The way to a client beside its requests; one of today's protocol over HTTP has none."""
 
-    async def send_raw_request(
-        self, method: str, params: Params, opts: Any = None
+    async def request(
+        self, method: str, params: Params, on_progress: OnProgress | None = None
     ) -> dict[str, Any]: ...
-    async def notify(self, method: str, params: Params, opts: Any = None) -> None: ...
+    async def notify(self, method: str, params: Params) -> None: ...
 
 
 class Session:
@@ -120,11 +121,10 @@ class Session:
             said = self.calls.mask(error.message)
             raise MCPError(error.code, said, self.calls.mask(error.data)) from error
 
-    async def on_notify(self, context: Context, method: str, params: Params) -> None:
-        """Pass on what the client tells; a cancel was applied to its request already."""
-        if method not in ("notifications/cancelled", "notifications/progress"):
-            for link in self.links.values():
-                await link.notify(method, params)
+    async def on_notify(self, method: str, params: Params) -> None:
+        """Pass on what the client tells."""
+        for link in self.links.values():
+            await link.notify(method, params)
 
     def found(self) -> list[tuple[str, Tool]]:
         """The tools that were found, by the names that the file gives them."""
@@ -142,20 +142,14 @@ class Session:
         self, link: Link, context: Context, method: str, params: Params
     ) -> Result:
         """Put before the client what a server asks."""
-        target: Any = next(
-            (one for one in reversed(link.in_flight) if one.can_send_request), self._front
-        )
+        able = (one for one in reversed(link.in_flight) if one.can_send_request)
+        target: Front | None = next(able, self._front)
         if target is None:
             raise MCPError(METHOD_NOT_FOUND, f"the client cannot be asked: {method}")
-        options: Any = {}
-        if "progressToken" in cast("JsonObject", (params or {}).get("_meta") or {}):
-            options["on_progress"] = context.progress
-        return await target.send_raw_request(method, self.calls.mask(params), options)
+        return await target.request(method, self.calls.mask(params), context.progress)
 
     async def _told(self, link: Link, method: str, params: Params) -> None:
         """Tell the client what a server tells."""
-        if method in ("notifications/progress", "notifications/cancelled"):
-            return
         if method == "notifications/tools/list_changed":
             self._is_loaded = False
         said = self.calls.mask(params)
@@ -365,7 +359,7 @@ class Session:
         async def elicit(item: PendingApproval) -> Approve | Deny | None:
             form = self.calls.mask(form_of(item))
             try:
-                reply = await context.send_raw_request("elicitation/create", form)
+                reply = await context.request("elicitation/create", form)
             except MCPError:
                 return None
             return answer_in(item, reply, self._user or "the client's user")

@@ -110,6 +110,15 @@ class StdioWriter:
 async def open_stdio(
     server: Server, *, stderr: IO[str]
 ) -> AsyncGenerator[tuple[StdioReader, StdioWriter]]:
+    """``open_program``, with its lines as messages of the SDK."""
+    async with open_program(server, stderr=stderr) as (reader, writer):
+        yield StdioReader(reader), StdioWriter(writer)
+
+
+@asynccontextmanager
+async def open_program(
+    server: Server, *, stderr: IO[str]
+) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """Start a program, and end it and all that it has started with the block.
 
     Args:
@@ -136,7 +145,7 @@ async def open_stdio(
     assert process.stdin is not None, "it was asked for"
     assert process.stdout is not None, "it was asked for"
     try:
-        yield StdioReader(process.stdout), StdioWriter(process.stdin)
+        yield process.stdout, process.stdin
     finally:
         await _end_for_certain(process, mark.encode())
 

@@ -1,0 +1,185 @@
+"""The channels over which messages come: pipes, the own input and output, and HTTP by the SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import threading
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import IO, Any
+
+import anyio
+import msgspec
+from mcp.shared.message import ClientMessageMetadata, ServerMessageMetadata, SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+from upshot.gateway.peer import NOTHING, About, Message
+from upshot.tools.mcp.connection import open_program
+from upshot.tools.mcp.server_address import Server
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Message).decode
+# So much fits into a pipe that can be written to, so that a write never blocks.
+_PIECE_BYTES = select.PIPE_BUF
+
+
+def _read(line: bytes) -> tuple[Message, About] | None:
+    """The message of a line; None where it is none."""
+    with suppress(msgspec.DecodeError):
+        return _decode(line), NOTHING
+    return None
+
+
+class ProgramChannel:
+    """The input and output of a program, one message a line."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def receive(self) -> tuple[Message, About] | None:
+        """The next message; None where the program has ended, or wrote too long a line."""
+        while True:
+            try:
+                line = await self._reader.readline()
+            except (ValueError, OSError):
+                return None
+            if not line.endswith(b"\n"):
+                return None
+            if (item := _read(line)) is not None:
+                return item
+
+    async def send(self, message: Message, about: About) -> None:
+        """Write a message; raises OSError where the program is gone."""
+        if self._writer.is_closing():
+            raise BrokenPipeError
+        self._writer.write(_encode(message) + b"\n")
+        await self._writer.drain()
+
+
+@asynccontextmanager
+async def open_program_channel(
+    server: Server, *, stderr: IO[str]
+) -> AsyncGenerator[ProgramChannel]:
+    """Start a program; it ends with the block.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    async with open_program(server, stderr=stderr) as (reader, writer):
+        yield ProgramChannel(reader, writer)
+
+
+class OwnChannel:
+    """The standard input and output of this process, one message a line.
+
+    The input is read by a thread, for it may be anything, such as a file, that an event loop
+    cannot wait for. Neither is made non-blocking, for other processes may share them.
+    """
+
+    def __init__(self, input: int, output: int) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._output = output
+        self._lines: asyncio.Queue[bytes] = asyncio.Queue()
+        self._unsent = bytearray()
+        self._sent = asyncio.Event()
+        self._is_waiting = False
+        self._is_broken = False
+        threading.Thread(target=self._read_all, args=(input,), daemon=True).start()
+
+    def _read_all(self, input: int) -> None:
+        # The loop may be closed already, and then nothing is read any more.
+        with suppress(OSError, RuntimeError), open(input, "rb", closefd=False) as file:
+            while line := file.readline():
+                self._loop.call_soon_threadsafe(self._lines.put_nowait, line)
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._lines.put_nowait, b"")
+
+    async def receive(self) -> tuple[Message, About] | None:
+        """The next message; None at the end of the input."""
+        while line := await self._lines.get():
+            if (item := _read(line)) is not None:
+                return item
+        return None
+
+    async def send(self, message: Message, about: About) -> None:
+        """Write a message, as fast as it is read; raises OSError where it is not read any more."""
+        self._unsent += _encode(message) + b"\n"
+        if not self._is_waiting:
+            self._write()
+        while self._unsent:
+            await self._sent.wait()
+        if self._is_broken:
+            raise BrokenPipeError
+
+    def _write(self) -> None:
+        """Write what does not block, and the rest when there is room."""
+        try:
+            while self._unsent and select.select((), (self._output,), (), 0)[1]:
+                del self._unsent[: os.write(self._output, self._unsent[:_PIECE_BYTES])]
+        except OSError:
+            self._is_broken = True
+            self._unsent.clear()
+        if bool(self._unsent) is self._is_waiting:
+            return
+        self._is_waiting = bool(self._unsent)
+        if self._is_waiting:
+            self._sent.clear()
+            self._loop.add_writer(self._output, self._write)
+        else:
+            self._sent.set()
+            self._loop.remove_writer(self._output)
+
+
+@asynccontextmanager
+async def open_own_channel() -> AsyncGenerator[OwnChannel]:
+    """The standard input and output of this process; what else it prints goes to its errors."""
+    input, output = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    os.dup2(2, 1)
+    try:
+        yield OwnChannel(input, output)
+    finally:
+        # Not closed, for the thread may still read: another file would get its number.
+        os.dup2(input, 0)
+        os.dup2(output, 1)
+
+
+class SdkChannel:
+    """A transport of the SDK: the HTTP of a server or of a client."""
+
+    def __init__(self, reader: Any, writer: Any, *, is_server: bool) -> None:
+        self._reader, self._writer, self._is_server = reader, writer, is_server
+
+    async def receive(self) -> tuple[Message, About] | None:
+        """The next message; None where the transport was closed."""
+        while True:
+            try:
+                item: SessionMessage | Exception = await self._reader.receive()
+            except (anyio.EndOfStream, anyio.ClosedResourceError):
+                return None
+            if isinstance(item, Exception):
+                continue
+            raw = item.message.model_dump(by_alias=True, exclude_unset=True)
+            about, of = NOTHING, item.metadata
+            if isinstance(of, ServerMessageMetadata):
+                about = About(
+                    can_send_request=of.can_send_request, on_unanswered=of.on_request_unanswered
+                )
+            return msgspec.convert(raw, Message), about
+
+    async def send(self, message: Message, about: About) -> None:
+        """Send a message; raises OSError where the transport was closed."""
+        raw = jsonrpc_message_adapter.validate_python(msgspec.to_builtins(message))
+        of = (
+            ServerMessageMetadata(related_request_id=about.within)
+            if self._is_server
+            else ClientMessageMetadata(headers=about.headers)
+        )
+        try:
+            await self._writer.send(SessionMessage(raw, of))
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+            raise BrokenPipeError from error
