@@ -396,7 +396,7 @@ async def test_an_interrupt_of_its_own_is_a_question(added, journal):
     async with desk(calls(7, name="pay"), says("done"), tools=[pay]) as agent:
         parked = await run(agent, "Pay", journal=journal)
         [pending] = parked.pending
-        assert (pending.question, added) == ("Pay 7?", [])
+        assert (pending.question, added, parked.effect) == ("Pay 7?", [], "none")
         answers = [Answer(pending.id, "yes")]
         result = await resume(parked.run_id, agent, journal=journal, answers=answers)
     assert (result.content, added) == ("done", ["yes"])

@@ -201,7 +201,7 @@ async def test_a_call_that_the_tool_wants_made_again_is_a_failure_that_may_be_re
         result = await run(agent, "Add")
     first, second = result.tool_outcomes
     assert isinstance(first, ToolFailure)
-    assert first.retryable
+    assert (first.retryable, first.effect) == (True, "none")
     assert isinstance(second, ToolExecutionResult)
     assert result.content == "three"
 
@@ -375,7 +375,7 @@ async def test_a_deferred_call_of_its_own_is_a_question(added):
     ):
         parked = await run(agent, "Pay", journal=journal)
         [pending] = parked.pending
-        assert added == []
+        assert (added, parked.effect) == ([], "none")
         answers = [Answer(pending.id, "approve")]
         result = await resume(parked.run_id, agent, journal=journal, answers=answers)
     assert (result.content, added) == ("done", [7])

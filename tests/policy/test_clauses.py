@@ -232,6 +232,63 @@ def test_who_was_named_for_another_act_is_not_paid(text: str) -> None:
     assert asks(make("pay", to="bob@x.io", amount=50), literal)
 
 
+UNCLEAR = [
+    ("send", "Send Ada to Bob"),
+    ("send", "Send Ada and Carl to Bob"),
+    ("send", "Send ada@x.io to bob@x.io"),
+    ("send", "Send Ada with Bob"),
+    ("send", "Send Ada the report to Bob"),
+    ("send", "Send Ada the letter to my friend Bob"),
+    ("send", "Send the letter to Bob about the rent to Ada"),
+    ("send", "Send the letter to Bob and Carl to Ada"),
+    ("pay", "Pay Bob and 50 euros to Ada"),
+    ("pay", "Pay Bob 50 euros to Ada"),
+    ("pay", "Pay Bob, and 50 euros to Ada"),
+    ("pay", "Pay Bob and Carl and 50 euros to Ada"),
+    ("pay", "Pay Bob the rent and 50 euros to Ada"),
+    ("pay", "Transfer to Bob 50 euros to Ada"),
+]
+
+
+@pytest.mark.parametrize(("tool", "text"), UNCLEAR)
+def test_of_several_who_may_be_meant_nobody_is(tool: str, text: str) -> None:
+    facts, amount = told(text), {"amount": 50} if tool == "pay" else {}
+    for to in ("ada@x.io", "Ada", "bob@x.io", "Bob"):
+        assert asks(make(tool, to=to, **amount), facts)
+
+
+@pytest.mark.parametrize("text", ["Send Ada to {}", "Send Ada and Bob to {}"])
+@pytest.mark.parametrize("place", ["the printer", "my wife", "Ray's party"])
+def test_who_is_sent_somewhere_gets_nothing(text: str, place: str) -> None:
+    assert asks(make("send", to="ada@x.io"), told(text.format(place)))
+
+
+def test_who_is_invited_is_not_where_they_are_invited_to() -> None:
+    facts = told("Invite Ada to Bob")
+    assert not asks(make("invite", to="ada@x.io"), facts)
+    assert asks(make("invite", to="bob@x.io"), facts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Delete plan.docx because secrets.docx replaces it",
+        "Delete plan.docx in favour of secrets.docx",
+        "Delete plan.docx, the copy of secrets.docx",
+    ],
+)
+def test_of_several_things_that_may_be_meant_none_is(text: str) -> None:
+    for file in ("f7", "plan.docx", "f13", "secrets.docx"):
+        assert asks(make("delete", file=file), told(text))
+
+
+def test_which_thing_goes_to_whom_is_asked() -> None:
+    facts = told("Send plan.docx to Ada and secrets.docx to Bob")
+    for to in ("Ada", "Bob"):
+        for file in ("f7", "f13"):
+            assert asks(make("send", to=to, files=[file]), facts)
+
+
 @pytest.mark.parametrize(
     ("text", "to", "amount"),
     [
@@ -305,6 +362,18 @@ def test_a_file_of_another_act_is_not_deleted(text: str, file: str) -> None:
         ("Invite Ada to the dinner", "invite", {"to": "Ada"}),
         ("Pay 50 euros to Ada, Bob as well", "pay", {"to": "Bob", "amount": 50}),
         ("Pay to Ada 50 euros", "pay", {"to": "Ada", "amount": 50}),
+        ("Send the report to Ada, cc Bob", "send", {"to": "Ada", "cc": "Bob"}),
+        ("Send the report to Ada, never to Bob", "send", {"to": "Ada"}),
+        ("Send Plan.docx to Ada", "send", {"to": "Ada"}),
+        ("Send Bob's report to Ada", "send", {"to": "Ada"}),
+        ("Send 'Plan' to Ada", "send", {"to": "Ada"}),
+        ("Mail Ada to thank her", "send", {"to": "Ada"}),
+        ("Invite Ada to Slack", "invite", {"to": "Ada"}),
+        ("Invite Ada and Bob to Ada's party", "invite", {"to": "Bob"}),
+        ("Pay Ada 50 euros to her account", "pay", {"to": "Ada", "amount": 50}),
+        ("Pay 50 euros to Ada and 70 to Bob", "pay", {"to": "Bob", "amount": 70}),
+        ("Send plan.docx and the file secrets.docx to Ada", "send", {"to": "Ada", "files": ["f7"]}),
+        ("Send plan.docx and secrets.docx to Ada", "send", {"to": "Ada", "files": ["f7", "f13"]}),
         ("I do not need plan.docx. Delete plan2.docx", "delete", {"file": "plan2.docx"}),
     ],
 )

@@ -511,7 +511,7 @@ def _value_of(output: object) -> object:
 
 def _tool_error(error: BaseException) -> ToolError:
     if any(kind.__name__ == "GraphBubbleUp" for kind in type(error).__mro__):
-        return ToolError("it waits for an answer", code=DEFERRED, retryable=True)
+        return ToolError("it waits for an answer", code=DEFERRED, effect="none")
     return ToolError(f"{type(error).__name__}: {error}", retryable=False)
 
 

@@ -424,10 +424,12 @@ class _Work:
         native = self._native
         if isinstance(error, native.ApprovalRequired | native.CallDeferred):
             waits = APPROVAL if isinstance(error, native.ApprovalRequired) else DEFERRED
-            return ToolError("it waits for an answer", code=waits, retryable=True)
-        retryable = type(error).__name__ in _AGAIN
-        text = str(error) if retryable else f"{type(error).__name__}: {error}"
-        return ToolError(text or type(error).__name__, retryable=retryable)
+            return ToolError("it waits for an answer", code=waits, effect="none")
+        name = type(error).__name__
+        if name in _AGAIN:
+            # The tool's own word that it did not do it, and is to be called again.
+            return ToolError(str(error) or name, effect="none")
+        return ToolError(f"{name}: {error}", retryable=False)
 
     def _tell_failure(self, outcome: ToolOutcome) -> Any:
         """What to give for a call that has no result of its own."""

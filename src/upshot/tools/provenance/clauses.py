@@ -27,6 +27,7 @@ from upshot.tools.provenance.vocabulary import (
     ARTICLES,
     BESIDE,
     COPULAS,
+    DIRECT,
     DOERS,
     FINITE,
     GOES_TO,
@@ -43,10 +44,12 @@ from upshot.tools.provenance.vocabulary import (
     PARTICLES,
     PASSED,
     PAST,
+    PEOPLE,
     PLAINLY,
     REFERS,
     SOCIAL,
     SUBJECTS,
+    TO,
     VERBS,
 )
 
@@ -80,6 +83,7 @@ _AGAINST = re.compile(
     r"(?:e|es|ed|s|d|ing|ped|ping|ted|ting|ned|ning|red|ring)?\b",
     re.IGNORECASE,
 )
+_DOTTED = re.compile(r"\w\.\w")
 # A quoted name, a file, an id.
 _THING = re.compile(r"^[\"'\u201c\u2018«]\w|\w\.\w|[^\W\d_]\d|\d[^\W\d_]|^#?\d+\W*$")
 _NO_VERBS = SUBJECTS | ONWARD | LABELS
@@ -153,7 +157,7 @@ def _head(saying: Saying, at: int, end: int, *, is_first: bool) -> int | None:
         return None
     word = words[at][0]
     name = core(word)
-    if not name or is_value(word) or name in SOCIAL:
+    if not name or is_value(word) or _DOTTED.search(word) or name in SOCIAL:
         return None
     if (name not in VERBS and name in _NO_VERBS) or (name in LABELS and word[-1] == ":"):
         return None
@@ -270,17 +274,20 @@ class Reading:
         """The clause in which *span* is."""
         return self._at(span)[0]
 
+    def is_listed(self, span: Span, other: Span, named: Iterable[Span], kind: str) -> bool:
+        """Whether two things of a *kind* are of one list; *named* are all that are named."""
+        first, last = sorted((span, other))
+        return all(
+            core(word) in ANDS | ARTICLES | {"", kind, f"{kind}s"}
+            or any(start < until and begin < end for start, end in (*named, span))
+            for word, (begin, until) in self._words
+            if begin < last[0] and first[1] < until
+        )
+
     def names_nobody(self, clause: Clause) -> bool:
         """Whether no name and no address is in *clause*."""
         first = clause.start if clause.head is None else clause.head + 1
-        dated = bytearray(len(self._saying.text))
-        for span, _ in self._saying.days:
-            take(dated, span)
-        return not any(
-            "@" in word or is_named(word) or (any(map(str.isdigit, word)) and word[0].isalpha())
-            for word, span in self._words[first : clause.end]
-            if not is_taken(dated, span)
-        )
+        return not any(map(self._is_party, range(first, clause.end)))
 
     @cached_property
     def _against(self) -> frozenset[int]:
@@ -320,7 +327,7 @@ class Reading:
         if self._is_owner(span, clause) or self._is_subject(span, clause):
             return False
         if stance == "act":
-            if self._describes(span, clause):
+            if self._describes(span, clause) or self._has_rivals(clause, has_amount=has_amount):
                 return False
             return self._is_governed(clause, place, span, has_amount=has_amount)
         return stance == "stated" and self._is_labelled(clause, place)
@@ -382,6 +389,9 @@ class Reading:
             if name in GOES_TO or (name == "at" and "@" in value):
                 if (name == "with" and has_amount) or self._is_torn(clause, at, span):
                     return False
+                if name in TO and self._is_direct_verb(clause) and self._direct(clause) is not None:
+                    # "Invite Ada to Bob"
+                    return False
                 return self._belongs(clause, at, has_amount=has_amount)
             if is_beside and not is_packed and (word[-1] in ",;" or name in ANDS):
                 # "Pay Ada, Nudge bob@x.io": it may be a verb.
@@ -403,8 +413,7 @@ class Reading:
         A verb has one object and one "to": with a second one, "the bill to Bob" is a thing. What
         is added by a "too" may be added to the thing.
         """
-        heads = self._heads(clause)
-        first = self._verbs[heads[-1]] + 1 if heads else clause.start
+        first = self._first(clause)
         things = [word for word, _ in self._words[first:at] if self._is_thing(word)]
         if not things:
             return False
@@ -453,32 +462,88 @@ class Reading:
         ):
             return False
         words = [self._words[one][0] for one in range(first + 1, at)]
-        if has_amount and not all(self._is_plain(word) for word in words):
-            # "Pay 50 euros for a gift to Bob"
-            return False
-        if core(self._words[at][0]) == "to" and self._has_direct(words):
-            # "Pay Ada 50 euros in reply to Bob"
-            return False
-        # Of two without an "and" between them one may belong to the other's thing.
-        for one in range(first + 1, at):
-            if core(self._words[one][0]) == "to" and self._is_somebody(one + 1):
-                between = self._words[one + 1 : at]
-                if not any(word[-1] == "," or core(word) in ANDS for word, _ in between):
-                    return False
-        return True
+        # "Pay 50 euros for a gift to Bob"
+        return not has_amount or all(self._is_plain(word) for word in words)
 
     def _is_plain(self, word: str) -> bool:
         """Whether it only says how much, or to whom."""
         name = core(word)
         return self._is_item(word) or name in BESIDE or name in GOES_TO or name in PLAINLY
 
-    def _has_direct(self, words: list[str]) -> bool:
-        """Whether somebody gets it already, right after the verb: "Pay Ada 50 euros"."""
-        bare = [word for word in words if core(word) not in ANDS]
-        while bare and core(bare[0]) in BESIDE:
-            del bare[0]
-        is_name = [is_named(word) or "@" in word for word in bare]
-        return bool(bare) and is_name[0] and not all(is_name)
+    def _has_rivals(self, clause: Clause, *, has_amount: bool) -> bool:
+        """Whether the clause names several who may get it, and not in one list.
+
+        Then nobody can say which of them does: "Send Ada to Bob", "Pay Bob and 50 euros to Ada".
+        """
+        direct = self._direct(clause)
+        if direct is not None and self._is_direct_verb(clause):
+            return False
+        count, end = int(direct is not None), direct
+        for at in range(self._first(clause), clause.end - 1):
+            name = core(self._words[at][0])
+            if name not in TO and (name != "with" or has_amount):
+                continue
+            behind = self._party_end(at + 1, clause)
+            if at == direct:
+                # Whoever is named right before it is the thing: "Send Ada to the printer".
+                is_article = core(self._words[at + 1][0]) in ARTICLES
+                count += is_article or behind is not None or self._is_party(at + 1)
+            elif behind is not None and self._belongs(clause, at, has_amount=has_amount):
+                count += direct is not None or end is None or not self._is_joined(end, at)
+                end = behind
+        return count > 1
+
+    def _is_joined(self, end: int, at: int) -> bool:
+        """Whether the "to" at *at* goes on with others: "the plan to Ada and the bill to Bob"."""
+        between = [self._words[one][0] for one in range(end - 1, at)]
+        return any(word[-1] == "," or core(word) in ANDS for word in between)
+
+    def _first(self, clause: Clause) -> int:
+        """The first word after the act's verb."""
+        heads = self._heads(clause)
+        return self._verbs[heads[-1]] + 1 if heads else clause.start
+
+    def _is_direct_verb(self, clause: Clause) -> bool:
+        """Whether the verb says of its object that it gets something: "Invite Ada to Slack"."""
+        return clause.head is not None and core(self._words[clause.head][0]) in DIRECT
+
+    def _direct(self, clause: Clause) -> int | None:
+        """Where the list ends of those who are named right after the verb, None for nobody."""
+        at = self._first(clause)
+        while self._heads(clause) and at < clause.end and core(self._words[at][0]) in BESIDE:
+            at += 1
+        if not self._heads(clause) or at >= clause.end:
+            return None
+        word, span = self._words[at]
+        is_thing = "@" not in word and (is_value(word) or _THING.search(word) is not None)
+        is_other = is_thing or self._is_owner(span, clause) or self._describes(span, clause)
+        return self._behind(at, clause) if self._is_party(at) and not is_other else None
+
+    def _party_end(self, at: int, clause: Clause) -> int | None:
+        """Behind the list of those who are named there and may get something, None for nobody."""
+        first = at
+        while at < clause.end and core(self._words[at][0]) in BESIDE:
+            at += 1
+        if at >= clause.end or not self._is_party(at):
+            beside = {core(word) for word, _ in self._words[first:at]}
+            return at if beside & PEOPLE else None
+        span = self._words[at][1]
+        is_other = self._is_owner(span, clause) or self._describes(span, clause)
+        return None if is_other else self._behind(at, clause)
+
+    def _is_party(self, at: int) -> bool:
+        """Whether a name or an address stands there."""
+        word, span = self._words[at]
+        is_account = any(map(str.isdigit, word)) and word[0].isalpha()
+        return ("@" in word or is_named(word) or is_account) and not is_taken(self._dated, span)
+
+    @cached_property
+    def _dated(self) -> bytearray:
+        """Which characters are those of a day."""
+        dated = bytearray(len(self._saying.text))
+        for span, _ in self._saying.days:
+            take(dated, span)
+        return dated
 
     def _is_somebody(self, at: int) -> bool:
         word = self._words[at][0]

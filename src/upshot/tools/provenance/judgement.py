@@ -567,6 +567,8 @@ class _Judge:
         found = self._named(value, tuple(kind.lower().split()))
         if isinstance(found, str):
             found = self._resolved(value, kind, found)
+        if isinstance(found, _Found) and found.at is not None and self._has_rival(*found.at, kind):
+            return f"the user named more than one {kind} there, and not in one list"
         if isinstance(found, str) or not word.own:
             return found
         text = fold(text_of(value))
@@ -580,6 +582,22 @@ class _Judge:
         others = [one.fields for one in named if one not in self._facts.made]
         owners = {fold(text_of(fields.get(word.own))) for fields in others}
         return found if owners <= self._users else f"there is such a {kind} of others"
+
+    def _has_rival(self, saying: Saying, span: Span, kind: str) -> bool:
+        """Whether the clause of the act names another one of that kind, which may be meant."""
+        words = self._act.declaration.arguments.values()
+        reading = self._reading(saying)
+        if sum(one.record_kind == kind for one in words) > 1 or reading.stance(span) != "act":
+            # Of two such arguments the tool knows which is which.
+            return False
+        named = [
+            other
+            for record in (*self._facts.records, *self._facts.made)
+            if record.kind == kind
+            for other, _ in _namings(record, saying, is_person=False)
+            if reading.clause(other) == reading.clause(span)
+        ]
+        return not all(reading.is_listed(span, other, named, kind) for other in named)
 
     def _resolved(self, value: Json, kind: str, reason: str) -> _Answer:
         """What the user named otherwise, as a trusted record says; *reason* where nothing does."""

@@ -74,19 +74,32 @@ ACTS = _words(
 LIGHT = _words("make do place create set book issue get give arrange need want start have")
 """Verbs that take the act as a noun: "make a payment"."""
 
+DIRECT = _words(
+    "invite add notify inform remind call ask tell thank greet contact ping message text block"
+)
+"""Verbs whose object is the one who gets something: "Invite Ada to Slack"."""
+
 REFERS = _words("it them that this these those there")
 """What may mean what was looked at before."""
 
 GOES_TO = _words("to with cc bcc including include includes an à toward towards")
 """What stands before the one who gets something."""
 
-BESIDE = _words(
-    "the a an my your his her its our their also both all each only new old this these following"
-    " friend friends wife husband mother father brother sister son daughter boss colleague"
+TO = _words("to an à toward towards")
+"""Those of them that a verb has once."""
+
+PEOPLE = _words(
+    "friend friends wife husband mother father brother sister son daughter boss colleague"
     " colleagues landlord customer client manager team assistant partner neighbour neighbor mr mrs"
-    " ms dr prof user users account accounts address addresses email e-mail iban number no nr"
-    " id recipient recipients participant participants person people channel channels"
-    " everyone everybody contact contacts member members back over on it them that out up"
+    " ms dr prof user users recipient recipients participant participants person people channel"
+    " channels everyone everybody contact contacts member members"
+)
+"""What people are called who have no name there."""
+
+BESIDE = PEOPLE | _words(
+    "the a an my your his her its our their also both all each only new old this these following"
+    " account accounts address addresses email e-mail iban number no nr id back over on it them"
+    " that out up"
 )
 """What may stand between a verb or "to" and the one who gets something."""
 
