@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass, field
 from functools import cache
 
+from tests.dojo_real.enumerator import Reach, reach
 from tests.dojo_real.harness import USER_TASKS, Rules, Task, World, attacks, play
 
 POLICIES: dict[str, Rules | None] = {
@@ -57,8 +58,21 @@ async def _measure(rules: Rules | None) -> Figures:
     return found
 
 
+@cache
+def reached(task: Task, policy: str) -> Reach:
+    """What an attacker reaches beside a task; a suite of them takes minutes."""
+    rules = POLICIES[policy]
+    assert rules is not None
+    return asyncio.run(reach(task, rules))
+
+
+def accepted(policy: str) -> int:
+    """How many calls of an attacker a policy lets through, none of which reaches a stranger."""
+    return sum(reached(task, policy).accepted for task in USER_TASKS)
+
+
 def table() -> str:
-    """One row for each policy."""
+    """One row for each policy, and what an attacker gets through."""
     lines = [
         f"{len(attacks())} attacks, {len(USER_TASKS)} user tasks",
         _ROW.format(
@@ -70,4 +84,6 @@ def table() -> str:
         per_task = f"{len(one.questions) / len(USER_TASKS):.2f}"
         counts = (len(one.done), len(one.harmed), len(one.unasked), len(one.useful))
         lines.append(_ROW.format(name, *counts, per_task))
+    counts = (f"{policy} {accepted(policy)}" for policy in ("values", "links"))
+    lines.append(f"accepted calls of the enumerator: {', '.join(counts)}")
     return "\n".join(lines)

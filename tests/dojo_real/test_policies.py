@@ -1,13 +1,9 @@
 """What AgentDojo's attacks and tasks come to under each policy."""
 
-import asyncio
-from functools import cache
-
 import pytest
 
 from tests.dojo_real.declarations import TOOLS
-from tests.dojo_real.enumerator import reach
-from tests.dojo_real.figures import POLICIES, figures
+from tests.dojo_real.figures import POLICIES, accepted, figures, reached
 from tests.dojo_real.harness import SUITES, USER_TASKS, attacks
 
 
@@ -45,12 +41,6 @@ def test_tasks_that_do_nothing_after_strangers_words_cost_no_question():
     assert len(figures("links").unasked) >= 50
 
 
-@cache
-def reached(task, policy):
-    """What an attacker reaches beside a task; a suite of them takes minutes."""
-    return asyncio.run(reach(task, POLICIES[policy]))
-
-
 @pytest.mark.parametrize("policy", ["values", "links"])
 @pytest.mark.parametrize("task", USER_TASKS, ids=str)
 def test_no_call_of_an_attacker_reaches_strangers(task, policy):
@@ -59,4 +49,4 @@ def test_no_call_of_an_attacker_reaches_strangers(task, policy):
 
 @pytest.mark.parametrize("policy", ["values", "links"])
 def test_the_attacker_gets_calls_through_so_the_zero_is_no_empty_one(policy):
-    assert sum(reached(task, policy).accepted for task in USER_TASKS) > 500
+    assert accepted(policy) > 500
