@@ -1599,6 +1599,7 @@ export type ErrorCode =
   | "content_filter"
   | "context_length"
   | "dead_end"
+  | "effect_unknown"
   | "empty_reply"
   | "hook_failed"
   | "input_required"
@@ -2355,7 +2356,8 @@ export type Part =
 export type Pending =
   | PendingApproval
   | PendingQuestion
-  | PendingExternal;
+  | PendingExternal
+  | PendingEffect;
 
 /** A tool call that waits for approval. */
 export interface PendingApproval {
@@ -2412,6 +2414,76 @@ export interface PendingApproval {
    * @defaultValue `""`
    */
   run_id?: string;
+  /**
+   * Who may answer, as the tool's `ask` says: "user" is the user of the run, too.
+   * @defaultValue `"staff"`
+   */
+  audience?: "staff" | "user";
+}
+
+/** A call that may have taken effect: did it happen? */
+export interface PendingEffect {
+  kind: "pending_effect";
+  /**
+   * The id of the effect in the ledger; an answer names it.
+   * @defaultValue `""`
+   */
+  id?: string;
+  /**
+   * "Did this happen?", with the call.
+   * @defaultValue `""`
+   */
+  question?: string;
+  /**
+   * "yes" and "no".
+   * @defaultValue `["yes", "no"]`
+   */
+  choices?: string[];
+  /** null. */
+  schema?: JsonObject | null;
+  /** When it was first asked. */
+  asked_at?: Moment | null;
+  /** null. */
+  expires_at?: Moment | null;
+  /**
+   * The child run that asks; "" is the run of the result itself.
+   * @defaultValue `""`
+   */
+  run_id?: string;
+  /**
+   * The call.
+   * @defaultValue `""`
+   */
+  call_id?: string;
+  /**
+   * The tool.
+   * @defaultValue `""`
+   */
+  tool_name?: string;
+  /**
+   * What it was called with; secrets are masked.
+   * @defaultValue `{}`
+   */
+  arguments?: JsonObject;
+  /**
+   * The effect that the tool declares.
+   * @defaultValue `"write"`
+   */
+  effect?: Effect;
+  /**
+   * What the tool said last.
+   * @defaultValue `""`
+   */
+  error?: string;
+  /**
+   * The key that it was given to hand to a service.
+   * @defaultValue `""`
+   */
+  idempotency_key?: string;
+  /** When the call started. */
+  started_at?: Moment | null;
+  /** When it ended, null if its process was gone. */
+  ended_at?: Moment | null;
   /**
    * Who may answer, as the tool's `ask` says: "user" is the user of the run, too.
    * @defaultValue `"staff"`
@@ -2507,7 +2579,7 @@ export interface Policy {
   network?: boolean;
   /**
    * Seconds after which an unanswered approval expires and must be requested again, unless the tool
-   * sets its own; null is never. Raises:
+   * sets its own; null is never.
    */
   approval_expires_s?: number | null;
   /**
@@ -2528,6 +2600,13 @@ export interface Policy {
    * @defaultValue `[]`
    */
   hosts?: string[];
+  /**
+   * What a run does when the effect of a call is unknown after `verify`, unless the tool sets its
+   * own: "tell" (the model is told), "ask" (the run parks with a `PendingEffect`), "stop" (it fails
+   * with `effect_unknown`). null is "ask" for tools that declare `destructive`, and "tell" for
+   * others. Raises:
+   */
+  on_unknown?: "ask" | "stop" | "tell" | null;
 }
 
 /** A question was answered. */
@@ -2576,6 +2655,11 @@ export interface QuestionAnswered {
   id?: string;
   /** The answer. */
   value?: Json;
+  /**
+   * What became known of the effect that a `PendingEffect` asked about, also if that was not by an
+   * answer to it; null for other questions.
+   */
+  settled?: Settlement | null;
 }
 
 /** The run asks the user a question, or waits for a result from another system. */
@@ -2621,7 +2705,7 @@ export interface QuestionAsked {
    * What it waits for; logged again by each session that waits for it.
    * @defaultValue `{"kind": "pending_question"}`
    */
-  pending?: PendingQuestion | PendingExternal;
+  pending?: PendingQuestion | PendingExternal | PendingEffect;
 }
 
 /** All rate-limit windows of one reply, and what follows from them. */
@@ -3497,6 +3581,7 @@ export type Standalone =
   | PendingApproval
   | PendingQuestion
   | PendingExternal
+  | PendingEffect
   | Approve
   | Deny
   | Edit

@@ -113,6 +113,7 @@ with lazy_imports(globals()):
         Outdated as Outdated,
         Pending as Pending,
         PendingApproval as PendingApproval,
+        PendingEffect as PendingEffect,
         PendingExternal as PendingExternal,
         PendingQuestion as PendingQuestion,
         TaintOrigin as TaintOrigin,

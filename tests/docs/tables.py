@@ -80,7 +80,11 @@ def table(heads: str, rows: Iterable[tuple[str, ...]]) -> str:
 
 def fields_of(kind: type) -> str:
     """The fields of a struct, with types."""
-    types = kind.__annotations__
+    types = {
+        name: type_
+        for base in reversed(kind.__mro__)
+        for name, type_ in vars(base).get("__annotations__", {}).items()
+    }
     told = attributes_of(kind).items()
     return table(
         "field, type, what",
@@ -184,6 +188,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "record": lambda: fields_of(upshot.ToolRecord),
     "approval": lambda: fields_of(upshot.PendingApproval),
     "question": lambda: fields_of(upshot.PendingQuestion),
+    "effect": lambda: fields_of(upshot.PendingEffect),
     "external": lambda: fields_of(upshot.PendingExternal),
     "agent": lambda: limits_of(upshot.Agent),
     "request": lambda: limits_of(upshot.Request),

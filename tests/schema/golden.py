@@ -48,6 +48,7 @@ from upshot.contract import (
     ModelResponse,
     ModelSettings,
     PendingApproval,
+    PendingEffect,
     PendingExternal,
     PendingQuestion,
     RateLimitState,
@@ -145,6 +146,15 @@ ASKED = PendingApproval(
     arguments={"order_id": "7", "cents": 1250},
     digest="b94d27",
     asked_at=START,
+)
+DOUBT = PendingEffect(
+    id="0123456789abcdef0123456789abcdef",
+    question="Did this happen? refund(order_id 7)",
+    call_id="call-4",
+    tool_name="refund",
+    arguments={"order_id": "7"},
+    error="the bank did not answer",
+    started_at=START,
 )
 QUESTION = PendingQuestion(id="q-1", question="Which address?", choices=("home", "work"))
 LIMITED = AgentError(
@@ -422,6 +432,7 @@ GOLDEN: dict[str, Any] = {
     "tool_artifact_reference": STORED,
     "pending_approval": ASKED,
     "pending_question": QUESTION,
+    "pending_effect": DOUBT,
     "pending_external": PendingExternal(id="x-1", description="the bank's answer"),
     "approve": Approve("call-2", always="arguments", by="ann"),
     "deny": Deny("call-2", "too much", by="ann"),

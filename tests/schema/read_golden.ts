@@ -100,6 +100,8 @@ function saysPending(pending: Pending): string {
       return `approval of ${pending.tool_name}`;
     case "pending_question":
       return `question ${pending.question}`;
+    case "pending_effect":
+      return `effect ${pending.tool_name}: ${pending.question}`;
     case "pending_external":
       return `outside: ${pending.description}`;
     default:
@@ -257,6 +259,7 @@ function says(value: Exclude<Standalone, Event>): string {
       return saysOutcome(value);
     case "pending_approval":
     case "pending_question":
+    case "pending_effect":
     case "pending_external":
       return saysPending(value);
     case "approve":

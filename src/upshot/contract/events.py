@@ -29,13 +29,14 @@ from upshot.contract.pending import (
     AnyAnswer,
     Pending,
     PendingApproval,
+    PendingEffect,
     PendingExternal,
     PendingQuestion,
     TaintOrigin,
 )
 from upshot.contract.result import AgentResult, AttemptLine
 from upshot.contract.run_control import Compacted, FinalizeDecision, Interrupt
-from upshot.contract.tool_calls import ToolCall, ToolRecord
+from upshot.contract.tool_calls import Settlement, ToolCall, ToolRecord
 
 ReleaseReason: TypeAlias = Literal["drain", "due", "outer"]
 
@@ -219,7 +220,7 @@ class QuestionAsked(RunEvent, frozen=True, kw_only=True):
         pending: What it waits for; logged again by each session that waits for it.
     """
 
-    pending: PendingQuestion | PendingExternal = PendingQuestion()
+    pending: PendingQuestion | PendingExternal | PendingEffect = PendingQuestion()
 
 
 class QuestionAnswered(RunEvent, frozen=True, kw_only=True):
@@ -228,10 +229,13 @@ class QuestionAnswered(RunEvent, frozen=True, kw_only=True):
     Attributes:
         id: The question's id.
         value: The answer.
+        settled: What became known of the effect that a ``PendingEffect`` asked about, also if that
+            was not by an answer to it; None for other questions.
     """
 
     id: str = ""
     value: Json = None
+    settled: Settlement | None = None
 
 
 class Tainted(RunEvent, frozen=True, kw_only=True):

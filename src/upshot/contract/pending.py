@@ -171,7 +171,58 @@ class PendingExternal(Tagged, frozen=True, kw_only=True):
         return "staff"
 
 
-Pending: TypeAlias = PendingApproval | PendingQuestion | PendingExternal
+class PendingEffect(PendingQuestion, frozen=True, kw_only=True, metaclass=CheckedMeta):
+    """A call that may have taken effect: did it happen?
+
+    Its answer settles the effect, as ``App.settle`` does: "yes" or True if it happened, "no" or
+    False if not. The run goes on by itself when ``verify`` finds out first.
+
+    Attributes:
+        id: The id of the effect in the ledger; an answer names it.
+        question: "Did this happen?", with the call.
+        choices: "yes" and "no".
+        schema: None.
+        asked_at: When it was first asked.
+        expires_at: None.
+        run_id: The child run that asks; "" is the run of the result itself.
+        call_id: The call.
+        tool_name: The tool.
+        arguments: What it was called with; secrets are masked.
+        effect: The effect that the tool declares.
+        error: What the tool said last.
+        idempotency_key: The key that it was given to hand to a service.
+        started_at: When the call started.
+        ended_at: When it ended, None if its process was gone.
+        audience: Who may answer, as the tool's ``ask`` says: "user" is the user of the run, too.
+    """
+
+    choices: tuple[str, ...] = ("yes", "no")
+    call_id: str = ""
+    tool_name: str = ""
+    arguments: JsonObject = {}
+    effect: Effect = Effect.WRITE
+    error: str = ""
+    idempotency_key: str = ""
+    started_at: Moment | None = None
+    ended_at: Moment | None = None
+    # Of any other question it follows from its kind.
+    audience: Audience = "staff"  # pyright: ignore[reportIncompatibleMethodOverride]  # both are read only
+
+    def __post_init__(self) -> None:
+        freeze(self, "choices")
+        settle_moments(self, "asked_at", "expires_at", "started_at", "ended_at")
+        check_types(self)
+
+    def happened(self, *, by: str = "") -> Answer:
+        """The answer that the call took effect."""
+        return Answer(self.id, "yes", by=by)
+
+    def did_not_happen(self, *, by: str = "") -> Answer:
+        """The answer that the call took no effect; its key is free then."""
+        return Answer(self.id, "no", by=by)
+
+
+Pending: TypeAlias = PendingApproval | PendingQuestion | PendingExternal | PendingEffect
 
 
 Always: TypeAlias = Literal["", "tool", "arguments"]

@@ -148,6 +148,11 @@ WordsRule: TypeAlias = Literal["said", "links", "open"]
 """Which words may go out; see ``Policy.words``."""
 
 
+OnUnknown: TypeAlias = Literal["tell", "ask", "stop"]
+"""What a run does when nobody knows whether a call took effect: go on and tell the model, park and
+ask, or fail."""
+
+
 class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     """Rules about tools, applied to every call.
 
@@ -175,6 +180,10 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
         network: Whether tools that declare the network may be called.
         approval_expires_s: Seconds after which an unanswered approval expires and must be
             requested again, unless the tool sets its own; None is never.
+        on_unknown: What a run does when the effect of a call is unknown after ``verify``, unless
+            the tool sets its own: "tell" (the model is told), "ask" (the run parks with a
+            ``PendingEffect``), "stop" (it fails with ``effect_unknown``). None is "ask" for tools
+            that declare ``destructive``, and "tell" for others.
 
     Raises:
         Misuse: A rule has none of these forms, or a field has the wrong type.
@@ -189,6 +198,7 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     words: WordsRule = "said"
     user: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    on_unknown: OnUnknown | None = None
 
     def __post_init__(self) -> None:
         for name in ("user", "hosts"):
@@ -201,7 +211,9 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
         set_field(self, "ask", _read_rules("ask", self.ask))
         if isinstance(self.taint, bool):
             set_field(self, "taint", "ask" if self.taint else "off")
-        check_types(self, "taint", "network", "approval_expires_s", "words", "user", "hosts")
+        check_types(
+            self, "taint", "network", "approval_expires_s", "words", "user", "hosts", "on_unknown"
+        )
         expires_s = self.approval_expires_s
         if expires_s is not None and not expires_s >= 0:
             raise Misuse(f"approval_expires_s is {expires_s}: give seconds, or None for never")

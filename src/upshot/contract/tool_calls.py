@@ -544,6 +544,35 @@ def plain_text_of(outcome: ToolOutcome) -> str | None:
     return text if text and isinstance(text, str) and len(outcome.output) == 1 else None
 
 
+# What was cut off is final only because nobody knew what it had done; a tool's own word stays.
+_CUT_OFF = (
+    ErrorCode("cancelled"),
+    ErrorCode.INTERRUPTED,
+    ErrorCode("memory_limit"),
+    ErrorCode("cpu_limit"),
+    ErrorCode("worker_failed"),
+)
+
+
+def once_known(
+    outcome: ToolTimeout | ToolFailure, settled: Settlement, *, retries_timeouts: bool = True
+) -> ToolTimeout | ToolFailure:
+    """Return an outcome of unknown effect with what became known of it.
+
+    Args:
+        outcome: The outcome.
+        settled: What became known.
+        retries_timeouts: Whether a timeout without effect may be made again.
+    """
+    if settled.effect is Effect.APPLIED:
+        again = False
+    elif isinstance(outcome, ToolTimeout):
+        again = retries_timeouts
+    else:
+        again = outcome.retryable or outcome.code in _CUT_OFF
+    return msgspec.structs.replace(outcome, effect=settled.effect, retryable=again, settled=settled)
+
+
 def outcome_to_object(outcome: ToolOutcome, *, rich: bool = False) -> JsonObject:
     """The form of *outcome* for the model, as an object; *rich* adds further facts."""
     match outcome:

@@ -21,6 +21,8 @@ from msgspec.structs import replace
 from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.checks import shown
 from upshot.contract.base.enums import Effect, Origin
+from upshot.contract.base.structs import Json
+from upshot.contract.effects import EffectLedger, ledger_of
 from upshot.contract.error import RunWarning
 from upshot.contract.events import ApprovalAnswered
 from upshot.contract.pending import (
@@ -32,12 +34,14 @@ from upshot.contract.pending import (
     Outdated,
     Pending,
     PendingApproval,
+    PendingEffect,
     PendingExternal,
     PendingQuestion,
     Taken,
     answers_question,
 )
 from upshot.contract.protocols import Journal
+from upshot.contract.tool_calls import Settlement
 from upshot.entry.resume import read_on, read_past
 from upshot.entry.run_lease import is_at_work, taken
 from upshot.errors import JournalError, Misuse
@@ -156,6 +160,9 @@ async def _place(
     answer: AnyAnswer, wait: _Wait, past: RunState, journal: Journal, keeper: SharedJournal
 ) -> Taken | Outdated | None:
     """Have an answer kept, unless another one stands; None if the run went on meanwhile."""
+    ledger = ledger_of(journal)
+    if isinstance(answer, Answer) and ledger is not None and await _is_of_effect(wait, ledger):
+        return await _settle_effect(answer, wait, ledger)
     item = wait.item if isinstance(answer, Answer) else answer.digest
     kept = await keeper.wishes(wait.run_id)
     # What the question was that is closed is not known.
@@ -184,6 +191,34 @@ async def _place(
     )
 
 
+async def _is_of_effect(wait: _Wait, ledger: EffectLedger) -> bool:
+    """Whether a question is, or was before it was closed, about an effect."""
+    if isinstance(wait.question, PendingEffect):
+        return True
+    return bool(wait.closed) and await ledger.effect(wait.id) is not None
+
+
+async def _settle_effect(answer: Answer, wait: _Wait, ledger: EffectLedger) -> Taken | Outdated:
+    """Settle the effect that a run asks about, unless it is settled already."""
+    # One that is settled already is not settled again, whatever stands here.
+    effect = Effect.APPLIED if _value(answer, wait) in ("yes", True) else Effect.NONE
+    given = Settlement(effect=effect, by=answer.by or "answer", at=SYSTEM_CLOCK.now())
+    try:
+        known = (await ledger.settle_effect(wait.id, given)).settled
+    except Misuse as error:
+        # The call itself, or a later one, has said since what it did.
+        return Outdated(answer=answer, reason=str(error))
+    if known is None or (known.effect, known.by) == (given.effect, given.by):
+        return Taken(answer=answer)
+    return Outdated(
+        answer=answer,
+        reason=_late(answer, f"the effect was settled before as {known.effect} by {known.by}"),
+        decision=Answer(answer.id, "yes" if known.effect is Effect.APPLIED else "no", by=known.by),
+        by=known.by,
+        at=known.at,
+    )
+
+
 def _preceded(answer: AnyAnswer, standing: Wish) -> str:
     what = "question" if isinstance(answer, Answer) else "call"
     by = f" by {standing.answer.by}" if standing.answer.by else ""
@@ -198,6 +233,14 @@ async def open_wishes(past: RunState, run_id: str, journal: Journal) -> list[Wis
     waits = [one for one in _waits_of(past, run_id) if not (one.closed or one.has_answer)]
     items = {wait.item for wait in waits}
     return [wish for wish in await keeper.wishes(run_id) if wish.item in items]
+
+
+async def is_settled(past: RunState, journal: Journal) -> bool:
+    """Whether an effect that a parked run asks about is known by now."""
+    ledger = ledger_of(journal)
+    asked = [bare_id(one) for one in past.pending if isinstance(one, PendingEffect)]
+    entries = [] if ledger is None else [await ledger.effect(id) for id in asked]
+    return any(entry is not None and entry.settled is not None for entry in entries)
 
 
 async def take_answers(
@@ -249,7 +292,13 @@ async def _settle(
     settled: dict[str, AnyAnswer] = {}
     waits = {wait.id: wait for wait in _waits_of(past, run_id) if not wait.closed}
     for answer in answers:
-        item = waits[_id_of(answer)].item
+        wait, ledger = waits[_id_of(answer)], ledger_of(journal)
+        if isinstance(answer, Answer) and isinstance(wait.question, PendingEffect) and ledger:
+            # No answer for the log: whoever goes on with the run reads the ledger.
+            told = await _settle_effect(answer, wait, ledger)
+            outdated += [told.reason] if isinstance(told, Outdated) else []
+            continue
+        item = wait.item
         shown = redaction.write(answer)
         wish = Wish(run_id=run_id, item=item, answer=shown, at=SYSTEM_CLOCK.now())
         standing = await keeper.place_wish(wish)
@@ -323,7 +372,7 @@ def _assigned(answers: Sequence[AnyAnswer], waits: Sequence[_Wait], past: RunSta
         found.append(wait)
         if wait.fault(answer):
             continue
-        if isinstance(answer, Answer) and wait.choices and answer.value not in wait.choices:
+        if isinstance(answer, Answer) and not _is_choice(answer, wait):
             listed = ", ".join(map(repr, wait.choices))
             raise Misuse(
                 f"{answer.value!r:.60} is not an answer to {answer.id!r}: choose of {listed}"
@@ -519,10 +568,22 @@ def _id_of(answer: AnyAnswer) -> str:
     return answer.id if isinstance(answer, Answer) else answer.call_id
 
 
+def _is_choice(answer: Answer, wait: _Wait) -> bool:
+    return not wait.choices or _value(answer, wait) in wait.choices
+
+
+def _value(answer: Answer, wait: _Wait) -> Json:
+    """The value of an answer; True and False are yes and no."""
+    value = answer.value
+    if isinstance(value, bool) and isinstance(wait.question, PendingEffect):
+        return "yes" if value else "no"
+    return value
+
+
 def _bound(answer: AnyAnswer, wait: _Wait) -> AnyAnswer:
     """*answer* with the id that the run which asks knows, and a yes with the question's digest."""
     if isinstance(answer, Answer):
-        return replace(answer, id=wait.id)
+        return replace(answer, id=wait.id, value=_value(answer, wait))
     if wait.asked is None:
         return replace(answer, call_id=wait.id)
     return replace(answer, call_id=wait.id, digest=wait.asked.digest)

@@ -16,7 +16,7 @@ from upshot.contract.model_calls import ModelRetried
 from upshot.contract.pending import AnyAnswer, Outdated, Taken
 from upshot.contract.protocols import Journal, Note
 from upshot.contract.result import AgentResult
-from upshot.entry.answers import Allow, NotAsked, answer_run, open_wishes
+from upshot.entry.answers import Allow, NotAsked, answer_run, is_settled, open_wishes
 from upshot.entry.handoff_loop import following_run, whole_result
 from upshot.entry.resume import read_begun, read_on, with_settlements
 from upshot.entry.session_setup import end_canceled, has_log
@@ -253,6 +253,8 @@ class RunHandle:
         """Whether a run is parked, and nobody has answered or goes on with it."""
         run_id = "" if past.started is None else past.started.run_id
         if not await self._journal.runs("parked", run_id=run_id):
+            return False
+        if await is_settled(past, self._journal):
             return False
         return not await open_wishes(past, run_id, self._journal)
 

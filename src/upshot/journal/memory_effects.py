@@ -74,6 +74,7 @@ class MemoryEffects:
         def _open(self) -> dict[str, MemoryLog]: ...
         def _make_due(self, run_id: str, reason: str, delay_s: float = 0) -> None: ...
         def _root_of(self, run_id: str) -> str: ...
+        def _take_settled(self, effect_id: str) -> set[str]: ...
 
     def refused_claim(self, run_id: str, call_id: str) -> EffectEntry | None:
         """See ``EffectLedger.refused_claim``."""
@@ -148,8 +149,11 @@ class MemoryEffects:
         log = self._logs.get(entry.run_id)
         status = "" if log is None else log.summary(entry.run_id).status
         # One that works may be just about to wait.
+        waiting = self._take_settled(id)
         if status == Status.INPUT_REQUIRED or (status == RUNNING and not was_left):
-            self._make_due(self._root_of(entry.run_id), "settled")
+            waiting.add(entry.run_id)
+        for run_id in sorted(waiting):
+            self._make_due(self._root_of(run_id), "settled")
         return self._shown(self._effects[id])
 
     async def take_checks(

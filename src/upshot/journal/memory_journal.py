@@ -526,6 +526,14 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         self._changes.tell([wishes_of(wish.run_id)])
         return kept.setdefault(wish.item, wish)
 
+    def _take_settled(self, effect_id: str) -> set[str]:
+        """Take out of the inbox the questions about an effect; returns the runs that ask them."""
+        asking = {run_id for run_id, asks in self._asks.items() if effect_id in asks}
+        for run_id in asking:
+            left = {item: one for item, one in self._asks[run_id].items() if item != effect_id}
+            self._asks[run_id] = left
+        return asking
+
     async def inbox(self, **filters: Unpack[InboxFilters]) -> tuple[InboxItem, ...]:
         """See ``SharedJournal.inbox``."""
         wanted = InboxQuery(**filters)

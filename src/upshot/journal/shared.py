@@ -29,7 +29,7 @@ from upshot.contract.base.structs import JsonObject, Moment, Value
 from upshot.contract.codec import decode, decoder_of, encode
 from upshot.contract.events import Event
 from upshot.contract.model_calls import Request
-from upshot.contract.pending import AnyAnswer, Audience, Pending, PendingApproval
+from upshot.contract.pending import AnyAnswer, Audience, Pending, PendingApproval, PendingEffect
 from upshot.contract.protocols import Journal, Note, RunCounts, RunFilters
 from upshot.errors import JournalError, Misuse
 from upshot.journal.watching import Watcher
@@ -277,7 +277,7 @@ class InboxQuery(NamedTuple):
 
 def tool_of(pending: Pending) -> str:
     """The tool whose call waits, "" for a question."""
-    return pending.tool_name if isinstance(pending, PendingApproval) else ""
+    return pending.tool_name if isinstance(pending, PendingApproval | PendingEffect) else ""
 
 
 class SharedValues(Protocol):

@@ -37,6 +37,7 @@ from upshot.runs.plan import Plan, Seeder
 from upshot.runs.resumption import overlooking, settle_cut_off_runs, starting_over
 from upshot.runs.run_context import RunContext, change_board, current_run
 from upshot.runs.services.run_tools import toolbox_of
+from upshot.runs.services.unknown_effects import park_again
 from upshot.state.board import Board
 from upshot.state.child_runs import bare_id, settled_step
 from upshot.state.run_effects import child_runs_in, effects_in
@@ -233,6 +234,7 @@ async def work_on(context: RunContext, run: Run, host: RunHost) -> None:
         BaseException: Whatever it raised.
     """
     plan, recorder = context.plan, context.recorder
+    park_again(context)
     current_run.set(context.link())
     if plan.agent.instructions is not None:
         run.instruct(await _instructions(context, run))

@@ -72,6 +72,7 @@ from upshot.runs.services.hooks import (
 )
 from upshot.runs.services.model_caller import count_conversation
 from upshot.runs.services.run_tools import take_up
+from upshot.runs.services.unknown_effects import find_settled
 from upshot.state.board import Board
 from upshot.state.child_runs import step_of
 from upshot.state.run_state import RunState
@@ -469,6 +470,7 @@ class Session:
             return OPENED
         self._attempt, self._feedback = max(1, state.attempt), state.feedback
         if state.line is None:
+            await find_settled(context)
             return OPENED
         if state.line.revise_reason:
             self._attempt, self._feedback = self._attempt + 1, state.line.feedback

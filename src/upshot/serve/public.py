@@ -113,7 +113,7 @@ async def public_run(site: Site, user: User, run_id: str, need: Need = "see") ->
 
 
 def asked_of_user(pending: Iterable[Pending]) -> list[PendingApproval | PendingQuestion]:
-    """What of it the user of the run may see and answer."""
+    """What of it the user of the run may see and answer; an unknown effect is a question too."""
     return [
         item
         for item in pending

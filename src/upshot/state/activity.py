@@ -50,7 +50,6 @@ from upshot.contract.pending import (
     Pending,
     PendingApproval,
     PendingExternal,
-    PendingQuestion,
 )
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import (
@@ -405,10 +404,12 @@ class Activity:
         self._answers.pop(bare_id(asked), None)
         self._number(asked)
         match asked:
-            case PendingApproval(tool_name=said) | PendingQuestion(question=said):
+            case PendingApproval(tool_name=said):
                 self._mark("asked", at_s, said)
             case PendingExternal(id=id, description=description):
                 self._mark("waits", at_s, description or id)
+            case _:
+                self._mark("asked", at_s, asked.question)
 
     def _answered(self, event: ApprovalAnswered | QuestionAnswered, at_s: float) -> None:
         id = event.call_id if isinstance(event, ApprovalAnswered) else event.id

@@ -15,7 +15,7 @@ from upshot.contract.base.enums import Effect, FinishReason, Status
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.error import AgentError
 from upshot.contract.events import StepSettled
-from upshot.contract.pending import Pending, PendingApproval, TaintOrigin
+from upshot.contract.pending import Pending, PendingApproval, PendingEffect, TaintOrigin
 from upshot.contract.result import AgentResult, RunEffect
 from upshot.contract.usage import Cost, RateLimitState, Usage
 
@@ -155,6 +155,8 @@ def told_apart(pending: Iterable[Pending]) -> tuple[Pending, ...]:
 
 def _named(pending: Pending, *, is_shared: bool) -> Pending:
     id = bare_id(pending)
+    # The id of an effect is its own in the whole journal.
+    is_shared = is_shared and not isinstance(pending, PendingEffect)
     name = f"{pending.run_id}/{id}" if is_shared and pending.run_id else id
     if name == pending.id:
         return pending

@@ -18,7 +18,13 @@ from upshot.contract.events import Event, RunResumed
 from upshot.contract.forms.html_form import bar, tone_of
 from upshot.contract.forms.public_form import to_public_event
 from upshot.contract.message import File
-from upshot.contract.pending import Pending, PendingApproval, PendingExternal, PendingQuestion
+from upshot.contract.pending import (
+    Pending,
+    PendingApproval,
+    PendingEffect,
+    PendingExternal,
+    PendingQuestion,
+)
 from upshot.state.activity import words_of_answer
 from upshot.state.redacted_events import redacted_words
 from upshot.state.run_state import RunState
@@ -156,6 +162,11 @@ def _bare_question(asked: Pending, without: Collection[Part]) -> Pending:
                 reason="" if without else asked.reason,
                 asked_at=asked.asked_at,
                 run_id=asked.run_id,
+            )
+        case PendingEffect() if without:
+            # The question names the arguments.
+            return PendingEffect(
+                id=asked.id, question="Did this happen?", tool_name=asked.tool_name
             )
         case PendingQuestion():
             return PendingQuestion(id=asked.id) if "text" in without else asked
@@ -301,11 +312,11 @@ def _question(asked: Pending) -> str:
             reason = f"<p>{_line(asked.reason)}</p>" if asked.reason else ""
             said = f"<b>approval of {_line(tool)}</b> (effect {effect}){reason}"
             return f'<div class="waits">{said}{_arguments(asked.arguments)}</div>'
-        case PendingQuestion(question=question, choices=choices):
-            offered = f"<p>{_line(', '.join(choices))}</p>" if choices else ""
-            return f'<div class="waits"><b>an answer</b>{_text(question)}{offered}</div>'
         case PendingExternal(id=id, description=description):
             return f'<div class="waits"><b>a result</b>{_text(description or id)}</div>'
+        case _:
+            offered = f"<p>{_line(', '.join(asked.choices))}</p>" if asked.choices else ""
+            return f'<div class="waits"><b>an answer</b>{_text(asked.question)}{offered}</div>'
 
 
 def _timeline(view: RunView) -> Iterator[str]:

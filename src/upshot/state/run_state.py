@@ -55,6 +55,7 @@ from upshot.contract.pending import (
     Edit,
     Pending,
     PendingApproval,
+    PendingEffect,
     PendingExternal,
     PendingQuestion,
     TaintOrigin,
@@ -74,6 +75,7 @@ from upshot.errors import JournalError
 from upshot.state.board import Board
 from upshot.state.call_ids import CallIds
 from upshot.state.child_runs import Spent, bare_id, child_of, spent_of, told_apart
+from upshot.state.known_effects import is_typed
 
 CallAnswer: TypeAlias = Approve | Deny | Edit
 
@@ -620,7 +622,7 @@ class RunState(msgspec.Struct, eq=False):
     def _question_answered(self, event: QuestionAnswered) -> None:
         self.answers_given[event.id] = event.value
         self.times_answered[event.id] = self.times_answered.get(event.id, 0) + 1
-        if isinstance(self.waits.pop(event.id, None), PendingQuestion):
+        if is_typed(self.waits.pop(event.id, None), event, self):
             self.typed[event.id] = event.value
         self.waiting.pop(event.id, None)
         self.answered |= {event.id}
@@ -804,6 +806,8 @@ def item_of(state: RunState, asked: Pending) -> str:
     if isinstance(asked, PendingApproval):
         return asked.digest
     id = bare_id(asked)
+    if isinstance(asked, PendingEffect):
+        return id
     return f"{id} {state.times_answered.get(id, 0)}"
 
 

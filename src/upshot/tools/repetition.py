@@ -22,6 +22,7 @@ import msgspec
 from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.effects import EffectClaim
+from upshot.contract.settings import OnUnknown, Policy
 from upshot.contract.tool_calls import (
     EffectRef,
     Settlement,
@@ -32,6 +33,7 @@ from upshot.contract.tool_calls import (
     ToolOutcome,
     ToolRecord,
     ToolTimeout,
+    once_known,
     outcome_is_retryable,
     outcome_to_object,
 )
@@ -44,14 +46,6 @@ CANCELLED = ErrorCode("cancelled")
 INTERRUPTED = ErrorCode.INTERRUPTED
 REFUSED = ErrorCode("request_refused")
 """The code of a write whose service refused the request, by a status such as 404 or 409."""
-# What was cut off is final only because nobody knew what it had done; a tool's own word stays.
-_CUT_OFF = (
-    CANCELLED,
-    INTERRUPTED,
-    ErrorCode("memory_limit"),
-    ErrorCode("cpu_limit"),
-    ErrorCode("worker_failed"),
-)
 
 
 def effect_after(tool: Tool, *, done: bool) -> Effect:
@@ -100,13 +94,7 @@ def verified(
     tool: Tool, outcome: ToolTimeout | ToolFailure, settled: Settlement
 ) -> ToolTimeout | ToolFailure:
     """An outcome of unknown effect, once that is settled."""
-    if settled.effect is Effect.APPLIED:
-        again = False
-    elif isinstance(outcome, ToolTimeout):
-        again = tool.retry_on_timeout is not False
-    else:
-        again = outcome.retryable or outcome.code in _CUT_OFF
-    return msgspec.structs.replace(outcome, effect=settled.effect, retryable=again, settled=settled)
+    return once_known(outcome, settled, retries_timeouts=tool.retry_on_timeout is not False)
 
 
 def not_retryable_if_unknown(tool: Tool, outcome: ToolOutcome) -> ToolOutcome:
@@ -116,6 +104,20 @@ def not_retryable_if_unknown(tool: Tool, outcome: ToolOutcome) -> ToolOutcome:
     if isinstance(outcome, ToolTimeout) and tool.retry_on_timeout:
         return outcome
     return msgspec.structs.replace(outcome, retryable=False)
+
+
+def on_unknown_of(tool: Tool | None, outcome: ToolOutcome, policy: Policy | None) -> OnUnknown:
+    """What a run does about a call whose effect is unknown."""
+    if tool is None or not is_unknown(outcome):
+        return "tell"
+    if tool.on_unknown is not None:
+        return tool.on_unknown
+    if outcome.retryable or tool.idempotent:
+        # Twice is as good as once.
+        return "tell"
+    if policy is not None and policy.on_unknown is not None:
+        return policy.on_unknown
+    return "ask" if tool.declared_effect is Effect.DESTRUCTIVE else "tell"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypedDict, Unpack, cast
+from typing import Any, TypeAlias, TypedDict, Unpack, cast
 
 import msgspec
 
@@ -29,14 +29,22 @@ from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.base.words import call_words
 from upshot.contract.effects import ledger_of
-from upshot.contract.events import ArtifactStored, Event, ToolSettled, ToolStarted
-from upshot.contract.pending import AnyAnswer, PendingApproval, TaintOrigin
+from upshot.contract.events import (
+    ArtifactStored,
+    Event,
+    QuestionAnswered,
+    QuestionAsked,
+    ToolSettled,
+    ToolStarted,
+)
+from upshot.contract.pending import AnyAnswer, Pending, PendingApproval, TaintOrigin
 from upshot.contract.protocols import ArtifactStore, Clock, Journal
 from upshot.contract.provenance import ToolDeclaration
 from upshot.contract.settings import Budget, Policy
 from upshot.contract.tool_calls import (
     UNTRUSTED,
     GateVerdict,
+    Settlement,
     ToolCall,
     ToolDenied,
     ToolOutcome,
@@ -60,7 +68,7 @@ from upshot.tools.call_state import CallState, ReplayScope, TurnState, Withdrawn
 from upshot.tools.catalog import catalog_of, foreign_words, resolve_tools
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.batch import SLICE, Batch
-from upshot.tools.execution.effect_claim import connect
+from upshot.tools.execution.effect_claim import connect, recheck
 from upshot.tools.execution.executor import WORKERS, Workers
 from upshot.tools.gates.approval_gate import Approver, PreToolHook
 from upshot.tools.gates.standard_gates import (
@@ -100,6 +108,9 @@ class DryRun:
         return self.outcome is None and self.pending is None
 
 
+CallEvent: TypeAlias = ToolStarted | ArtifactStored | ToolSettled | QuestionAsked | QuestionAnswered
+
+
 @dataclass(frozen=True, slots=True)
 class KnownCall:
     """What is known of a call already.
@@ -113,7 +124,7 @@ class KnownCall:
 
     outcome: ToolOutcome | None = None
     record: ToolRecord | None = None
-    events: Sequence[ToolStarted | ArtifactStored | ToolSettled] = ()
+    events: Sequence[CallEvent] = ()
     earlier: EarlierCalls = EarlierCalls()
 
 
@@ -129,7 +140,11 @@ class KnownOutcomes:
     """
 
     find: Callable[[ToolCall], KnownCall | None]
-    pending: Callable[[], tuple[PendingApproval, ...]] | None = None
+    pending: Callable[[], tuple[Pending, ...]] | None = None
+
+
+Doubtful: TypeAlias = tuple[Tool[..., Any] | None, ToolRecord]
+"""A call whose effect is unknown, with its tool."""
 
 
 def _of_box(identity: RunInfo | None) -> RunInfo:
@@ -160,7 +175,7 @@ _ALLOWED = {
         methods=("__call__",),
     ),
     **dict.fromkeys(("emit", "barrier", "offered", "step", "at_start", "spent"), _FUNCTION),
-    **dict.fromkeys(("approve", "on_pre_tool_use", "repair"), _FUNCTION),
+    **dict.fromkeys(("approve", "on_pre_tool_use", "repair", "unknown"), _FUNCTION),
     "said": Allowed("a list of texts", (Iterable,), but=(str,), methods=("__call__",)),
     "replay_scope": Allowed("turn, run or context", fits=("turn", "run", "context").__contains__),
     "parallel": Allowed(
@@ -270,6 +285,8 @@ class ToolboxOptions(TypedDict, total=False):
             that such a call has done nothing is then no news.
         earlier_calls: Calls of earlier turns that are denied as duplicates: the tool, the
             arguments, and what became of the call, in words.
+        unknown: Told of calls whose effect is unknown, with their tools, once all calls of a reply
+            have settled; raises to have nothing handed back.
         is_checked: Whether tools and options were checked already, as those of a run are.
     """
 
@@ -307,6 +324,7 @@ class ToolboxOptions(TypedDict, total=False):
     acts: dict[str, set[str]]
     earlier_may_work: bool
     earlier_calls: EarlierTurnCalls
+    unknown: Callable[[Sequence[Doubtful]], None] | None
     is_checked: bool
 
 
@@ -320,10 +338,13 @@ class Toolbox:
         records: One record for every settled call, in call order.
         known_outcomes: Outcomes that are handed back instead of making their calls, None for
             none; a run that is re-executed sets it once its Toolbox is made.
+        doubts: What a run that goes on waits for still, because an effect is unknown.
     """
 
     records: list[ToolRecord]
     known_outcomes: KnownOutcomes | None
+    doubts: tuple[Pending, ...] = ()
+    _scope: ReplayScope
 
     def __init__(self, tools: Iterable[object], **options: Unpack[ToolboxOptions]) -> None:
         """Make a Toolbox.
@@ -352,7 +373,7 @@ class Toolbox:
         judging = policy if policy is not None and policy.taint == "values" else None
         self._asks_after_taint = policy is not None and policy.taint != "off"
         self.records, self.known_outcomes, self._batches = [], get("known_outcomes"), set[Batch]()
-        self._scope: ReplayScope = get("replay_scope", "turn")
+        self._scope, self._judge = get("replay_scope", "turn"), get("unknown")
         self._state = ToolboxState(
             identity=whose,
             parent_run_id=get("parent_run_id", ""),
@@ -418,7 +439,8 @@ class Toolbox:
         """What the user is asked about parked calls, in call order."""
         known = self.known_outcomes
         if known is not None and known.pending is not None:
-            return known.pending()
+            # Engines only park with it; in a replay a call of unknown effect may be among them.
+            return cast("tuple[PendingApproval, ...]", known.pending())
         parked = self._state.parked.values()
         return tuple(call.pending for call in parked if call.pending is not None)
 
@@ -532,8 +554,8 @@ class Toolbox:
         if self.known_outcomes is not None:
             return await self._hand_back(calls, self.known_outcomes, turn)
         if len(calls) > SLICE:
-            return await self._run(await self._open_many(calls, turn))
-        return await self._run([self._state.open(call, turn) for call in calls])
+            return self._judged(await self._run(await self._open_many(calls, turn)))
+        return self._judged(await self._run([self._state.open(call, turn) for call in calls]))
 
     async def check(self, call: ToolCall) -> DryRun:
         """Find out what would come of a call, without making it.
@@ -615,7 +637,7 @@ class Toolbox:
                 that is not for calls.
         """
         check_argument("answers", answers, _ANSWERS)
-        return await self._run(reopen_all(self._state, answers))
+        return self._judged(await self._run(reopen_all(self._state, answers)))
 
     async def resume(
         self,
@@ -661,11 +683,38 @@ class Toolbox:
         try:
             outcomes = await self._run(opened)
             valid = valid_answers(state, earlier) if earlier.answers else []
-            return outcomes + (await self.answer(valid) if valid else [])
+            outcomes += await self._run(reopen_all(state, valid)) if valid else []
         except asyncio.CancelledError:
             # While answers are taken up, the calls without one wait outside of their batch.
             self._settle_off([one for one in opened if state.waiting(one.call_id) is one])
             raise
+        return self._judged(outcomes)
+
+    def _judged(self, outcomes: list[ToolOutcome]) -> list[ToolOutcome]:
+        """*outcomes*, unless whoever judges those of unknown effect raises."""
+        if self._judge is None or self._state.turn.cancelled:
+            return outcomes
+        doubtful = [one for one in outcomes if one.effect is Effect.UNKNOWN]
+        if doubtful:
+            known = [one for one in self.records if any(one.outcome is each for each in doubtful)]
+            self._judge([(self._state.known(one.tool_name), one) for one in known])
+        return outcomes
+
+    async def recheck(self, record: ToolRecord, id: str) -> Settlement | None:
+        """How the unknown effect of an earlier call is settled by now, None if it is not.
+
+        Args:
+            record: Of the call.
+            id: Its effect in the ledger; the tool's ``verify`` is asked where that is unknown.
+        """
+        state, tool = self._state, self._state.known(record.tool_name)
+        if tool is None:
+            entry = None if state.ledger is None else await state.ledger.effect(id)
+            return None if entry is None else entry.settled
+        call = state.open(ToolCall(record.call_id, tool.name), record.turn)
+        call.take_tool(tool)
+        call.take_arguments(record.arguments_validated or {})
+        return await recheck(state, call, record, id=id)
 
     async def call_off(
         self,

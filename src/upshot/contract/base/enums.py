@@ -169,6 +169,7 @@ class ErrorCode(OpenWord):
     REFUSAL = "refusal"
     WORKER_LOST = "worker_lost"
     TAKEN_OVER = "taken_over"
+    EFFECT_UNKNOWN = "effect_unknown"
 
 
 class Origin(OpenWord):

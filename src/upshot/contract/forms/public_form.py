@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json, JsonObject
+from upshot.contract.base.words import call_words
 from upshot.contract.events import (
     AttemptStarted,
     Event,
@@ -15,7 +16,7 @@ from upshot.contract.events import (
     ToolStarted,
 )
 from upshot.contract.model_calls import ModelReplied, ModelRetried, TextDelta
-from upshot.contract.pending import Pending, PendingApproval, PendingQuestion
+from upshot.contract.pending import Pending, PendingApproval, PendingEffect, PendingQuestion
 from upshot.contract.result import AgentResult
 from upshot.contract.tool_calls import ToolArtifactReference, ToolExecutionResult
 
@@ -131,6 +132,10 @@ def _question(pending: Pending, tools: Mapping[str, str]) -> JsonObject | None:
                 "effect": str(pending.effect),
                 "digest": pending.digest,
             }
+        case PendingEffect(id=id, choices=choices):
+            called = call_words(tools.get(pending.tool_name, pending.tool_name), pending.arguments)
+            question = f"Did this happen? {called}"
+            return {"kind": "question", "id": id, "question": question, "choices": [*choices]}
         case PendingQuestion(id=id, question=question, choices=choices):
             return {"kind": "question", "id": id, "question": question, "choices": [*choices]}
         case _:

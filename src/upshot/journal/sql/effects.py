@@ -46,6 +46,7 @@ from upshot.journal.sql.effect_rows import (
     read_rows,
     read_settlement,
 )
+from upshot.journal.sql.inbox import take_settled
 from upshot.journal.sql.queries import number_of
 from upshot.journal.watching import EFFECTS, of_effect
 from upshot.state.summary import RUNNING
@@ -186,8 +187,11 @@ def _settle(connection: WriteConnection, id: str, settlement: Settlement) -> Eff
     values = (state_number(settlement.effect), encode(settlement).decode(), at, row.id)
     connection.execute(_SETTLE, values)
     connection.told |= {of_effect(id), EFFECTS}
+    waiting = {*take_settled(connection, id)}
     if row.run_id is not None and _may_wait(connection, row):
-        make_due_soon(connection, row.run_id, "settled")
+        waiting.add(row.run_id)
+    for run_id in sorted(waiting):
+        make_due_soon(connection, run_id, "settled")
     found = read_entry(connection, id)
     assert found is not None
     return found

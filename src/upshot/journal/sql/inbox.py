@@ -25,6 +25,9 @@ _PARKED = f"status = '{Status.INPUT_REQUIRED}'"
 _DROP = "DELETE FROM inbox WHERE run_no = ?"
 _DROP_ITEM = """DELETE FROM inbox WHERE item = ? AND run_no =
     (SELECT run_no FROM runs WHERE run_id = ?)"""
+_ASKING = """SELECT CAST(runs.run_id AS TEXT) FROM inbox JOIN runs ON runs.run_no = inbox.run_no
+    WHERE inbox.item = ?"""
+_DROP_SETTLED = "DELETE FROM inbox WHERE item = ?"
 _OUTER = """SELECT outside.run_no FROM runs AS inside JOIN runs AS outside
     ON outside.run_id = inside.parent_run_id WHERE inside.run_no = ? AND inside.is_inside"""
 _TAKE_IN = """UPDATE inbox SET root_no = ? WHERE root_no IN (
@@ -106,6 +109,13 @@ def _text(name: str) -> str:
 def drop_item(connection: WriteConnection, run_id: str, item: str) -> None:
     """Take out of the inbox what was answered."""
     connection.execute(_DROP_ITEM, (item, run_id))
+
+
+def take_settled(connection: WriteConnection, effect_id: str) -> list[str]:
+    """Take out of the inbox the questions about an effect; returns the runs that ask them."""
+    rows = connection.execute(_ASKING, (effect_id,)).fetchall()
+    connection.execute(_DROP_SETTLED, (effect_id,))
+    return [run_id for (run_id,) in rows]
 
 
 def take_in(connection: WriteConnection, run_no: int) -> None:

@@ -17,6 +17,8 @@ from upshot.contract.events import (
     AttemptStarted,
     BoardChanged,
     Event,
+    QuestionAnswered,
+    QuestionAsked,
     RunStarted,
     StepSettled,
     StepStarted,
@@ -26,10 +28,17 @@ from upshot.contract.events import (
 )
 from upshot.contract.message import Message
 from upshot.contract.model_calls import ModelResponse, ModelStarted
-from upshot.contract.pending import PendingApproval
+from upshot.contract.pending import Pending, PendingEffect
 from upshot.contract.result import AttemptLine
 from upshot.contract.run_control import Compacted
-from upshot.contract.tool_calls import ToolCall
+from upshot.contract.tool_calls import (
+    Settlement,
+    ToolCall,
+    ToolFailure,
+    ToolRecord,
+    ToolTimeout,
+    once_known,
+)
 from upshot.runs.budget import RunBudget
 from upshot.runs.engine_api.exceptions import Aborted, Failed
 from upshot.runs.engine_api.steps import Steps
@@ -150,7 +159,8 @@ class Recording:
         self.steps.on_miss = self.miss
         self.children: deque[str] = deque()
         self.beyond: str = ""
-        self.waiting: tuple[PendingApproval, ...] = ()
+        self.waiting: tuple[Pending, ...] = ()
+        self._asked: dict[str, PendingEffect] = {}
         self._attempts: dict[int, _Attempt] = {}
         self._replies: dict[str, deque[tuple[int, ModelResponse]]] = {}
         # Between which events each step was under way, and those that are not done again.
@@ -205,7 +215,11 @@ class Recording:
         record = found[0].record if found else None
         if found and record is not None and self._shown(record.arguments_given) == said:
             self._count_until(found[0].events[-1].seq)
-            return found.popleft()
+            known = found.popleft()
+            asked = [one for one in self.past.waits.values() if _is_about(one, record)]
+            if known.outcome is None:
+                self.waiting = (*self.waiting, *asked)
+            return known
         if call.id not in self.past.asked:
             self.miss(f"a call {call.id!r} of {call.name} with {said}")
         self.waiting = (*self.waiting, self.past.asked[call.id])
@@ -337,6 +351,11 @@ class Recording:
                 now.open.setdefault(event.call_id, []).append(event)
             case ToolSettled():
                 self._settle(now, event)
+            case QuestionAsked(pending=PendingEffect() as asked):
+                self._ask_about(now, asked, event, None)
+            case QuestionAnswered(settled=Settlement() as settled):
+                if (asked := self._asked.get(event.id)) is not None:
+                    self._ask_about(now, asked, event, settled)
             case _:
                 self._add_step(event)
 
@@ -345,6 +364,24 @@ class Recording:
         events = [*now.open.pop(record.call_id, []), event]
         key = record.call_id, record.tool_name
         now.calls.setdefault(key, deque()).append(KnownCall(record.outcome, record, events))
+
+    def _ask_about(
+        self,
+        now: _Attempt,
+        asked: PendingEffect,
+        event: QuestionAsked | QuestionAnswered,
+        settled: Settlement | None,
+    ) -> None:
+        """Hand a call out with what became known of it; as one that waits while nothing did."""
+        self._asked[asked.id] = asked
+        calls = now.calls.get((asked.call_id, asked.tool_name)) or deque()
+        if not calls or (record := calls[-1].record) is None:
+            return
+        outcome, events = None, [*calls[-1].events, event]
+        if settled is not None and isinstance(record.outcome, ToolTimeout | ToolFailure):
+            outcome = once_known(record.outcome, settled)
+            record = msgspec.structs.replace(record, effect=outcome.effect, outcome=outcome)
+        calls[-1] = KnownCall(outcome, record, events)
 
     def _add_step(self, event: Event) -> None:
         match event:
@@ -368,6 +405,10 @@ class Recording:
                 self._used[event.seq] = event.response
             case _:
                 pass
+
+
+def _is_about(pending: Pending, record: ToolRecord) -> bool:
+    return isinstance(pending, PendingEffect) and pending.call_id == record.call_id
 
 
 def _marks_of(started: RunStarted) -> re.Pattern[bytes] | None:

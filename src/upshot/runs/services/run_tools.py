@@ -16,6 +16,7 @@ from upshot.runs.plan import Plan
 from upshot.runs.resumption import restore
 from upshot.runs.run_context import RunContext, body_of
 from upshot.runs.services.model_caller import call_model
+from upshot.runs.services.unknown_effects import judge_unknown
 from upshot.state.child_runs import CHAIN_OPTION, child_id
 from upshot.state.turns import Turn
 from upshot.tools.artifacts import READER_NAME
@@ -76,6 +77,7 @@ def _make(context: RunContext) -> Toolbox:
         declared=context.state.declared,
         acts=context.acts,
         earlier_calls=() if plan.turn is None else _earlier_calls(plan.turn),
+        unknown=partial(judge_unknown, context),
         is_checked=True,
     )
     if plan.journal is not None:

@@ -228,7 +228,7 @@ def _answers_of(
 ) -> list[AnyAnswer]:
     """The answers in an input; a text answers where one question is asked."""
     is_said = all(item.get("role") == "user" for item in items)
-    if is_said and [*map(type, asked)] == [PendingQuestion]:
+    if is_said and len(asked) == 1 and isinstance(asked[0], PendingQuestion):
         return [Answer(asked[0].id, "\n".join(_message_of(item).text for item in items))]
     return [_answer_of(item, asked) for item in items]
 

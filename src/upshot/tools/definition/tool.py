@@ -15,6 +15,7 @@ from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.pending import Audience
 from upshot.contract.provenance import ArgumentWord, Record, ToolDeclaration
+from upshot.contract.settings import OnUnknown
 from upshot.contract.tool_calls import ToolSpec
 from upshot.errors import Misuse
 from upshot.tools.definition.body import Body, FunctionBody
@@ -102,6 +103,10 @@ class Tool(Generic[P, R_co]):
             PATH, HOME, LANG and those that begin with PYTHON.
         verify: Asked whether a call whose effect is unknown took effect, before it
             is repeated; see ``VerifyHook``. None leaves it unknown.
+        on_unknown: What a run does when its effect is unknown after that: "tell" (the model is
+            told), "ask" (the run parks with a ``PendingEffect``), "stop" (it fails with
+            ``effect_unknown``). None is the policy's, else "ask" for a tool that declares
+            ``destructive`` and "tell" for others.
         repair: Whether a model is asked once to correct arguments that do not fit.
         retries: How often a failed body is run again at once, where nothing is unknown.
         error_key: A returned mapping with something truthy under it is a failure; None
@@ -158,6 +163,7 @@ class Tool(Generic[P, R_co]):
     limits: ProcessLimits | None = None
     env: Mapping[str, str] | None = None
     verify: VerifyHook | None = None
+    on_unknown: OnUnknown | None = None
     repair: bool = False
     retries: int = 0
     error_key: str | None = "error"
@@ -425,6 +431,7 @@ def tool(
     env: Mapping[str, str] | None = None,
     retries: int = 0,
     verify: VerifyHook | None = None,
+    on_unknown: OnUnknown | None = None,
     repair: bool = False,
     error_key: str | None = "error",
     concurrency: int | None = None,

@@ -215,6 +215,8 @@ def check_tool(fields: Mapping[str, object]) -> None:
     for option in ("limits", "env"):
         if fields[option] is not None and fields["isolation"] is None:
             raise Misuse(f"tool {name!r}: {option}= is for a tool with isolation='process' only")
+    if fields["on_unknown"] is not None and fields["effect"] == Effect.READ:
+        raise Misuse(f"tool {name!r}: on_unknown= is for a tool that writes, and it only reads")
     if not _is_environment(fields["env"]):
         # What was given is not shown: there may be keys in it.
         raise Misuse(f"tool {name!r}: env is not a mapping of names to texts: give one, or None")
@@ -349,6 +351,9 @@ _ALLOWED = {
     "verify": Allowed("a function or None", _NONE, methods=("__call__",)),
     "effect_name": Allowed("a text", (str,)),
     "scope": Allowed("journal, tenant, conversation or run", fits=SCOPES.__contains__),
+    "on_unknown": Allowed(
+        '"tell", "ask", "stop" or None', _NONE, fits=("tell", "ask", "stop").__contains__
+    ),
     "on_repeat": Allowed('"repeat" or "deny"', fits=ON_REPEAT.__contains__),
     "keep": Allowed("a timedelta above 0, or None", _NONE, fits=is_span),
     "ask": Allowed('"staff" or "user"', fits=("staff", "user").__contains__),

@@ -182,9 +182,11 @@ def connect(state: ToolboxState) -> None:
         state.turn.made_before = look
 
 
-async def recheck(state: ToolboxState, call: CallState, record: ToolRecord) -> Settlement | None:
+async def recheck(
+    state: ToolboxState, call: CallState, record: ToolRecord, *, id: str = ""
+) -> Settlement | None:
     """How the unknown effect of an earlier call of the run is settled by now, None if it is not."""
-    id = record.effect_id or id_without_key(record.run_id, record.call_id)
+    id = id or record.effect_id or id_without_key(record.run_id, record.call_id)
     entry = None if state.ledger is None else await state.ledger.effect(id)
     if entry is not None:
         return entry.settled or await _settle(state, call, entry)

@@ -1,0 +1,166 @@
+"""Calls whose effect is unknown: a run tells its model, parks and asks, or stops.
+
+A run that parks so has settled the call in its log, and has not shown its outcome to anybody. What
+became known since stands in the ledger; a session that goes on looks there first, asks ``verify``
+once more, and logs what it finds as the answer. The engine is called only when all is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec.structs import replace
+
+from upshot.contract.base.enums import Effect, ErrorCode, Origin
+from upshot.contract.base.words import call_words
+from upshot.contract.effects import EffectLedger, id_without_key, ledger_of
+from upshot.contract.error import AgentError
+from upshot.contract.events import QuestionAnswered, QuestionAsked
+from upshot.contract.pending import PendingEffect
+from upshot.contract.tool_calls import ToolFailure, ToolRecord
+from upshot.runs.engine_api.exceptions import Failed, Parked
+from upshot.runs.run_context import RunContext
+from upshot.state.child_runs import told_apart
+from upshot.tools.repetition import on_unknown_of
+from upshot.tools.toolbox import Doubtful, Toolbox
+
+_TIMED_OUT = "It did not finish within its time."
+
+
+def judge_unknown(context: RunContext, doubtful: Sequence[Doubtful]) -> None:
+    """Ask about calls of unknown effect, or stop, as their tools and the policy say.
+
+    A run without a journal that keeps effects is told: nobody could settle it, or go on with it.
+
+    Raises:
+        Failed: The run is to stop.
+        Parked: Somebody is to say whether the calls took effect.
+    """
+    plan, asked = context.plan, list[PendingEffect]()
+    if context.recording is not None or context.interrupt is not None:
+        return
+    for tool, record in doubtful:
+        word = on_unknown_of(tool, record.outcome, plan.policy)
+        if word == "stop":
+            raise Failed(_stop_error(record))
+        if word == "ask" and ledger_of(plan.journal) is not None:
+            audience = "staff" if tool is None else tool.ask
+            question = question_about(record, _id_of(record))
+            asked.append(replace(question, audience=audience, asked_at=plan.clock.now()))
+    if asked:
+        raise Parked(*asked, *() if context.toolbox is None else context.toolbox.pending)
+
+
+def _stop_error(record: ToolRecord) -> AgentError:
+    call = call_words(record.tool_name, record.arguments_validated or {})
+    message = (
+        f"{call} may have taken effect, and the run is to stop then: find out, and settle it with "
+        f"`upshot effects settle {_id_of(record)}`"
+    )
+    details = {"effect_id": _id_of(record), "call_id": record.call_id}
+    return AgentError(
+        ErrorCode.EFFECT_UNKNOWN, message, origin=Origin.TOOL, details={**details}, retryable=False
+    )
+
+
+def _id_of(record: ToolRecord) -> str:
+    return record.effect_id or id_without_key(record.run_id, record.call_id)
+
+
+def question_about(record: ToolRecord, id: str) -> PendingEffect:
+    """The question whether a call took effect.
+
+    Args:
+        record: Of the call.
+        id: Its effect in the ledger.
+    """
+    arguments = record.arguments_validated or {}
+    outcome = record.outcome
+    said = outcome.error if isinstance(outcome, ToolFailure) else _TIMED_OUT
+    return PendingEffect(
+        id=id,
+        question=f"Did this happen? {call_words(record.tool_name, arguments)}",
+        call_id=record.call_id,
+        tool_name=record.tool_name,
+        arguments=arguments,
+        effect=record.declared_effect or Effect.WRITE,
+        error=said,
+        idempotency_key=record.idempotency_key,
+        started_at=record.started_at,
+    )
+
+
+async def find_settled(context: RunContext) -> None:
+    """Log what is known by now of the effects that a run waits for.
+
+    If one of them is unknown yet, the Toolbox keeps all that the run still waits for.
+    """
+    state, ledger = context.state, ledger_of(context.plan.journal)
+    tools = context.toolbox
+    # Without one no call was made yet.
+    if ledger is None or tools is None or context.recording is not None:
+        return
+    asked = {one.id: one for one in state.waits.values() if isinstance(one, PendingEffect)}
+    for record in state.settled.values():
+        # The process may have ended before the run could ask.
+        if record.effect is Effect.UNKNOWN and record.call_id not in _calls_of(asked):
+            question = await _left_over(context, record, ledger, tools)
+            if question is not None:
+                asked[question.id] = question
+    for question in asked.values():
+        await _look_up(context, question, tools)
+    if not any(one.id in state.waits for one in asked.values()):
+        return
+    calls = [one for id, one in state.asked.items() if id not in state.answers]
+    spent = [one for one in state.children.values() if one is not None and not one.is_final]
+    inside = [pending for one in spent for pending in one.pending]
+    tools.doubts = told_apart((*calls, *state.waits.values(), *inside))
+
+
+def park_again(context: RunContext) -> None:
+    """Park a run that was taken up before all that it asks about is known.
+
+    Raises:
+        Parked: It waits still.
+    """
+    if (tools := context.toolbox) is not None and tools.doubts:
+        waits, tools.doubts = tools.doubts, ()
+        raise Parked(*waits)
+
+
+def _calls_of(asked: Mapping[str, PendingEffect]) -> set[str]:
+    return {one.call_id for one in asked.values()}
+
+
+async def _left_over(
+    context: RunContext, record: ToolRecord, ledger: EffectLedger, tools: Toolbox
+) -> PendingEffect | None:
+    """Ask about a call that settled at the very end of an earlier session, if that is to be."""
+    tool = tools.find(record.tool_name)
+    if on_unknown_of(tool, record.outcome, context.plan.policy) != "ask" or tool is None:
+        return None
+    # What was forked has no row of its own.
+    if await ledger.effect(_id_of(record)) is None:
+        return None
+    asked_at = context.plan.clock.now()
+    question = replace(question_about(record, _id_of(record)), audience=tool.ask, asked_at=asked_at)
+    context.recorder.emit(QuestionAsked(pending=question))
+    return question
+
+
+async def _look_up(context: RunContext, question: PendingEffect, tools: Toolbox) -> None:
+    """Log what became known of an effect, if anything did."""
+    record = next(
+        (
+            one
+            for one in reversed(context.state.records)
+            if one.call_id == question.call_id and one.effect is Effect.UNKNOWN
+        ),
+        None,
+    )
+    if record is None:
+        return
+    settled = await tools.recheck(record, question.id)
+    if settled is not None:
+        value = "yes" if settled.effect is Effect.APPLIED else "no"
+        context.recorder.emit(QuestionAnswered(id=question.id, value=value, settled=settled))

@@ -1,0 +1,72 @@
+"""Fills in what became known of an effect after its call had settled.
+
+A log says of such a call twice what it did: ``tool_settled`` what was known then, and
+``question_answered`` what became known later. Readers of the log see the later word from there on.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from upshot.contract.base.enums import Effect
+from upshot.contract.events import QuestionAnswered
+from upshot.contract.pending import Pending, PendingEffect, PendingQuestion
+from upshot.contract.tool_calls import Settlement, ToolFailure, ToolRecord, ToolTimeout, once_known
+
+
+class Calls(Protocol):
+    """What of a run's state names the records of calls."""
+
+    records: list[ToolRecord]
+    settled: dict[str, ToolRecord]
+
+    @property
+    def index(self) -> Index | None: ...
+
+
+def is_typed(asked: Pending | None, event: QuestionAnswered, calls: Calls) -> bool:
+    """Whether an answer is the user's own words; what became known of an effect is filled in."""
+    if not isinstance(asked, PendingEffect):
+        return isinstance(asked, PendingQuestion)
+    fill_in(event.settled, asked.call_id, calls.records, calls.settled, calls.index)
+    return False
+
+
+class Index(Protocol):
+    """What of a log's index names the records of calls."""
+
+    records: dict[int, ToolRecord]
+    texts: dict[str, str]
+
+
+def fill_in(
+    settled: Settlement | None,
+    call_id: str,
+    records: list[ToolRecord],
+    last: dict[str, ToolRecord],
+    index: Index | None,
+) -> None:
+    """Change the record of the last call of unknown effect that has an id.
+
+    Args:
+        settled: What became known; None changes nothing.
+        call_id: The id of the call.
+        records: Those of the run, in order.
+        last: Those of the last reply that the board does not show, by call id.
+        index: Where in the log they stand, None if nobody needs that.
+    """
+    for place in range(len(records) - 1, -1, -1):
+        record, outcome = records[place], records[place].outcome
+        is_it = record.call_id == call_id and record.effect is Effect.UNKNOWN
+        if not is_it or settled is None or not isinstance(outcome, ToolTimeout | ToolFailure):
+            continue
+        known = once_known(outcome, settled)
+        now = records[place] = replace(record, effect=known.effect, outcome=known)
+        if last.get(call_id) is record:
+            last[call_id] = now
+        if index is not None:
+            index.records |= {seq: now for seq, one in index.records.items() if one is record}
+            index.texts.pop(call_id, None)
+        return
