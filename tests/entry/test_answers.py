@@ -278,7 +278,7 @@ import asyncio, os, runpy, signal, sys
 from upshot import Agent, ScriptedModel, ToolCall, reopen, tool
 
 def make(effects):
-    @tool(effect="destructive", approval=True)
+    @tool(effect="destructive", approval=True, on_unknown="tell")
     async def pay(order: int):
         with open(effects, "a") as file:
             file.write(f"{order}\\n")

@@ -44,7 +44,7 @@ class Shop:
         self.paid: list[int] = []
         self.sent: list[list[Message]] = []
 
-        @tool(effect="destructive")
+        @tool(effect="destructive", on_unknown="tell")
         def pay(cents: int) -> str:
             self.paid.append(cents)
             return "paid"

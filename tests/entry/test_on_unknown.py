@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.fleet.test_worker import at_work
+from tests.runs.kit import copied
 from upshot import (
     Agent,
     Answer,
@@ -37,6 +38,7 @@ from upshot import (
     tool,
 )
 from upshot.fleet.verifier import Verifier
+from upshot.journal import MemoryJournal
 
 CALL = ToolCall("c", "pay", {"order_id": "7"})
 
@@ -259,6 +261,30 @@ async def test_an_effect_and_an_approval_wait_together(journal: Any) -> None:
     result = await resume(result.run_id, agent(), journal=journal, answers=answers)
     assert (result.output, sent, bank.paid) == ("Done.", ["ann"], ["7"])
     assert not isinstance(result.tool_outcomes[1], Approve)
+
+
+async def test_a_run_that_is_cut_anywhere_asks_once_and_pays_once() -> None:
+    whole, bank = MemoryJournal(), Bank()
+    run_id, asked = await parked(bank, whole)
+    answers = [asked.happened(by="ann")]
+    await resume(run_id, bank.agent(), journal=whole, answers=answers)
+    log = [event async for event in whole.events(run_id)]
+    for cut in range(1, len(log)):
+        journal, bank = MemoryJournal(), Bank()
+        await copied(log[:cut], journal, run_id)
+        result = await resume(run_id, bank.agent(), journal=journal)
+        for question in result.pending:
+            assert isinstance(question, PendingEffect)
+            answers = [question.happened(by="ann")]
+            result = await resume(run_id, bank.agent(), journal=journal, answers=answers)
+        kinds = [event.kind for event in log[:cut]]
+        assert (result.output, result.effect) == ("Done.", "applied"), (cut, kinds[-1])
+        assert bank.paid == ([] if "tool_started" in kinds else ["7"])
+        read = [event.kind async for event in journal.events(run_id)]
+        assert read.count("tool_settled") == 1
+        # A copy of a log has what it says of effects, and no settlements, which stand beside it.
+        if "question_answered" not in kinds:
+            assert not await journal.effects(state="unknown")
 
 
 async def test_a_child_run_asks_through_its_parent(journal: Any) -> None:

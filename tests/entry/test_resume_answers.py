@@ -51,7 +51,7 @@ Made = Callable[[list[int]], Agent[Any]]
 def payer(paid: list[int], *, id: str = "payer", call_id: str = "1") -> Agent[Any]:
     """Pays once somebody agrees."""
 
-    @tool(effect="destructive", approval=True)
+    @tool(effect="destructive", approval=True, on_unknown="tell")
     def pay(cents: int) -> str:
         """Pay."""
         paid.append(cents)

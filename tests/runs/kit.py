@@ -76,6 +76,12 @@ class Witness:
         return [facts for name, facts in self.told if name == method]
 
 
+async def copied(events: list[Event], journal: MemoryJournal, run_id: str = "run-1") -> None:
+    epoch = await journal.claim(run_id)
+    for event in events:
+        journal.append(event, epoch=epoch)
+
+
 async def log_of(journal: Journal, run_id: str) -> list[Event]:
     """Every durable event of a run, in order."""
     return [event async for event, _ in states(journal.events(run_id))]

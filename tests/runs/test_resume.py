@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.answering import keep_answers
-from tests.runs.kit import Do, Ordered, Witness, kinds, log_of, measured, raising
+from tests.runs.kit import Do, Ordered, Witness, copied, kinds, log_of, measured, raising
 from tests.searching import examples
 from upshot import (
     Agent,
@@ -127,12 +127,6 @@ async def whole_log(world: World) -> tuple[AgentResult[Any], list[Event]]:
     options = {"clock": FakeClock(), "journal": journal} | world.options
     result = await run(world.agent(), request, **options)
     return result, await log_of(journal, "run-1")
-
-
-async def copied(events: list[Event], journal: MemoryJournal) -> None:
-    epoch = await journal.claim("run-1")
-    for event in events:
-        journal.append(event, epoch=epoch)
 
 
 async def gone_on(
@@ -580,7 +574,7 @@ class Wiping:
         self.done: list[str] = []
 
     def agent(self) -> Agent[Any]:
-        @tool(effect="destructive")
+        @tool(effect="destructive", on_unknown="tell")
         async def wipe(name: str) -> str:
             self.done.append(name)
             return name

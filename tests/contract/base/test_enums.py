@@ -131,7 +131,7 @@ CONTRACT_CODES = (
     "rate_limit timeout server_error invalid_request auth_error content_filter context_length "
     "model_unavailable invalid_output budget_exceeded max_turns no_progress dead_end interrupted "
     "canceled input_required hook_failed internal not_found conflict policy_denied not_available "
-    "empty_reply worker_lost taken_over refusal"
+    "empty_reply worker_lost taken_over refusal effect_unknown"
 )
 REASONS = (
     "duplicate blocked pre_hook validation deadline write_denied cancelled budget unknown_tool "
