@@ -99,6 +99,8 @@ def learn(
         ("day", "From January 11th to January 15th 2028, send it", "2028-01-11", "2027-01-11"),
         ("time", "Send it on 2027-05-15 at 10am", "2027-05-15 10:00", "2027-05-15 11:00"),
         ("time", "Send it on 2027-05-15", "2027-05-15", "2027-05-15T09:00:00"),
+        ("time", "Send it on 2027-05-15", "2027-05-15 23:59", "2027-05-15 23:58"),
+        ("time", "Send it on 2027-05-15 at 10am", "2027-05-15 10:00", "2027-05-15 23:59"),
         ("time", "Send at 10:30 for 45 minutes", "11:15", "11:30"),
         ("secret", "Send my password hUnter2!x.", "hUnter2!x", "hunter2!x"),
         (choice({"r", "x"}), "Send it", "x", "rw"),

@@ -691,8 +691,9 @@ class _Judge:
             begins = {
                 (moment.minute - more) % 1440 for saying in sayings for _, more in saying.durations
             }
-            # The beginning of a day for which no hour was said is the whole day.
-            is_whole_day = moment.day is not None and moment.minute == 0 and not minutes
+            # From its first minute to its last, a day for which no hour was said is the whole day.
+            is_end = moment.minute in (0, 23 * 60 + 59)
+            is_whole_day = moment.day is not None and is_end and not minutes
             if not is_whole_day and not minutes & {moment.minute, *begins}:
                 return "the user did not say that hour"
             source = source or next(saying.source for saying in sayings if saying.minutes)
