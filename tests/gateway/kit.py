@@ -1,7 +1,8 @@
-"""A gateway as a process, before servers that are processes, and clients of it."""
+"""Gateways in this process and as processes of their own, their shop, and clients of them."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -11,9 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import mcp_types as types
+import uvicorn
 import yaml
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
+from mcp.shared.memory import create_client_server_memory_streams
+
+from tests.gateway.shop import make
+from upshot.gateway import read_config
+from upshot.gateway.channels import SdkChannel
+from upshot.gateway.front import serve
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "sk-of-the-shop"
@@ -25,8 +33,31 @@ VERIFY: dict[str, Any] = {
 }
 
 
+@asynccontextmanager
+async def serving(app: Any, *, lifespan: Any = "off") -> AsyncGenerator[str]:
+    """Serve an ASGI application in this process; gives its address."""
+    server = uvicorn.Server(
+        uvicorn.Config(app, port=0, log_level="critical", lifespan=lifespan, ws="none")
+    )
+    task = asyncio.create_task(server.serve())
+    while not server.started:
+        await asyncio.sleep(0.001)
+        if task.done():
+            task.result()
+    try:
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}/mcp"
+    finally:
+        # What still streams is cut off: a client may stay until the gateway goes.
+        server.should_exit = server.force_exit = True
+        await task
+
+
 class Place:
-    """A folder with the file of a gateway, its journal and the book of its shop."""
+    """A folder with the file of a gateway, its journal and the book of its shop.
+
+    Attributes:
+        url: Where the shop of this process is.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -34,8 +65,22 @@ class Place:
         self.book.touch()
         self.journal = str(path / "gateway.db")
         self.file = path / "desk.yml"
+        self.url = ""
 
-    def shop(self, **more: Any) -> dict[str, Any]:
+    @asynccontextmanager
+    async def opened(self) -> AsyncGenerator[Place]:
+        """With a shop in this process."""
+        app = make(self.book).streamable_http_app()
+        async with serving(app, lifespan="on") as self.url:
+            yield self
+
+    def shop(self) -> dict[str, Any]:
+        """The shop in this process, which is reached over HTTP."""
+        assert self.url, "this test has no shop in its process"
+        return {"url": self.url}
+
+    def program(self, **more: Any) -> dict[str, Any]:
+        """A shop that is a program, and may be killed."""
         command = [sys.executable, "-m", "tests.gateway.shop", str(self.book)]
         return {"command": command, "env": {"SHOP_KEY": KEY}, "cwd": str(ROOT), **more}
 
@@ -43,7 +88,7 @@ class Place:
         """Write the file, with one server that is the shop."""
         given = {
             "journal": self.journal,
-            "servers": {"shop": self.shop()},
+            "servers": more.pop("servers", None) or {"shop": self.shop()},
             "tools": {"shop/refund": REFUND} if tools is None else tools,
             **more,
         }
@@ -62,14 +107,33 @@ class Place:
         )
 
     @asynccontextmanager
-    async def client(self, *words: str, **options: Any) -> AsyncGenerator[Client]:
-        """A client of a new gateway over standard input and output."""
+    async def client(self, user: str = "", **options: Any) -> AsyncGenerator[Client]:
+        """A client of a new gateway in this process."""
+        async with create_client_server_memory_streams() as (own, theirs):
+            channel = SdkChannel(*theirs, is_server=True)
+            task = asyncio.create_task(serve(read_config(str(self.file)), user, channel))
+            try:
+                async with Client(_opened(own), **options) as client:
+                    yield client
+            finally:
+                # It goes when its client has gone.
+                await own[1].aclose()
+                await task
+
+    @asynccontextmanager
+    async def client_of_process(self, *words: str, **options: Any) -> AsyncGenerator[Client]:
+        """A client of a new gateway that is a process, over standard input and output."""
         program, *rest = self.command(*words)
         server = StdioServerParameters(
             command=program, args=rest, cwd=ROOT, env={**os.environ, "COLUMNS": "100"}
         )
         async with Client(stdio_client(server), **options) as client:
             yield client
+
+
+@asynccontextmanager
+async def _opened(streams: Any) -> AsyncGenerator[Any]:
+    yield streams
 
 
 def text_of(result: types.CallToolResult) -> str:

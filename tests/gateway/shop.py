@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ import mcp_types as types
 from mcp.server import Server
 from mcp.server.stdio import stdio_server
 
-BOOK = Path(sys.argv[1] if len(sys.argv) > 1 else os.devnull)
 ORDER = {"type": "string"}
 REFUND = {
     "type": "object",
@@ -54,17 +54,19 @@ def said(text: str, **more: Any) -> types.CallToolResult:
     return types.CallToolResult(content=content, **more)
 
 
-def orders() -> list[str]:
-    return [line.split()[1] for line in BOOK.read_text().splitlines()]
+def orders(book: Path) -> list[str]:
+    return [line.split()[1] for line in book.read_text().splitlines()]
 
 
-async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+async def call_tool(
+    context: Any, params: types.CallToolRequestParams, *, book: Path
+) -> types.CallToolResult:
     given = params.arguments or {}
     match params.name:
         case "refund":
-            return await refund(context, given)
+            return await refund(context, given, book)
         case "list_refunds":
-            found = [{"order": one} for one in orders() if one == given["order_id"]]
+            found = [{"order": one} for one in orders(book) if one == given["order_id"]]
             return said(json.dumps(found), structured_content={"refunds": found})
         case "ask":
             form = {"type": "object", "properties": {"name": {"type": "string"}}}
@@ -76,14 +78,15 @@ async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.
             return said(f"{params.name} done")
 
 
-async def refund(context: Any, given: dict[str, Any]) -> types.CallToolResult:
+async def refund(context: Any, given: dict[str, Any], book: Path) -> types.CallToolResult:
     then = given.get("then", "")
     if then == "refuse":
         return said("the shop is closed", is_error=True)
-    with open(BOOK, "a") as file:
+    with open(book, "a") as file:
         file.write(f"refund {given['order_id']}\n")
     await context.session.report_progress(1, 2, "refunding")
     if then == "die":
+        assert "SHOP_KEY" in os.environ, "only a shop that is a program can be killed"
         os.kill(os.getpid(), signal.SIGKILL)
     if then == "hang":
         await asyncio.sleep(3600)
@@ -110,13 +113,14 @@ async def get_prompt(context: Any, params: Any) -> types.GetPromptResult:
     return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=text)])
 
 
-def make() -> Server[Any]:
+def make(book: Path) -> Server[Any]:
+    """The shop; in the process of a test it may not be told to die."""
     return Server(
         "shop",
         version="1.0",
         instructions="A shop.",
         on_list_tools=list_tools,
-        on_call_tool=call_tool,
+        on_call_tool=partial(call_tool, book=book),
         on_list_resources=list_resources,
         on_read_resource=read_resource,
         on_list_prompts=list_prompts,
@@ -125,7 +129,7 @@ def make() -> Server[Any]:
 
 
 async def main() -> None:
-    server = make()
+    server = make(Path(sys.argv[1]))
     async with stdio_server() as (reader, writer):
         await server.run(reader, writer, server.create_initialization_options())
 

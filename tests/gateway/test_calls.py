@@ -26,14 +26,15 @@ async def settle(journal: Any, *, yes: bool) -> str:
 
 
 @MODES
-async def test_a_client_gets_what_the_server_says(place: Place, mode: Any):
-    place.write(default="read")
+async def test_a_client_gets_what_the_server_says(bare_place: Place, mode: Any):
+    place = bare_place
+    place.write(default="read", servers={"shop": place.program()})
     seen: list[Any] = []
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
         seen.append((progress, total, message))
 
-    async with place.client(mode=mode) as client:
+    async with place.client_of_process(mode=mode) as client:
         assert client.protocol_version == ("2025-11-25" if mode == "legacy" else "2026-07-28")
         assert client.server_info is not None
         assert (client.server_info.name, client.instructions) == ("shop", "A shop.")
@@ -94,7 +95,7 @@ async def test_the_person_at_the_client_is_asked_where_it_can_ask(
     place.write({"shop/refund": ASKING})
     asked: list[str] = []
     elicit = approving(decision=decision, asked=asked)
-    async with place.client("--as", "ann", mode=mode, elicitation_callback=elicit) as client:
+    async with place.client("ann", mode=mode, elicitation_callback=elicit) as client:
         found = await client.call_tool("refund", {"order_id": "7", "cents": 9000})
     assert len(asked) == 1 and "cents > 5000" in asked[0]
     assert place.lines == (["refund 7"] if decision == "approve" else [])
@@ -156,8 +157,9 @@ async def test_a_question_that_was_answered_is_asked_anew_next_time(place: Place
     assert len(asked) == 3
 
 
-async def test_what_the_server_keeps_secret_reaches_no_client(place: Place):
-    place.write({"shop/secret": {"effect": "read"}})
+async def test_what_the_server_keeps_secret_reaches_no_client(bare_place: Place):
+    place = bare_place
+    place.write({"shop/secret": {"effect": "read"}}, servers={"shop": place.program()})
     async with place.client() as client:
         found = await client.call_tool("secret", {})
     assert text_of(found) == "the key is ***"
@@ -167,9 +169,11 @@ async def test_what_the_server_keeps_secret_reaches_no_client(place: Place):
     assert kept and not any(KEY in one for one in kept)
 
 
-async def test_another_tool_of_the_server_tells_what_happened(place: Place):
+async def test_another_tool_of_the_server_tells_what_happened(bare_place: Place):
+    place = bare_place
     place.write(
-        {"shop/refund": {**REFUND, "verify": VERIFY}, "shop/list_refunds": {"effect": "read"}}
+        {"shop/refund": {**REFUND, "verify": VERIFY}, "shop/list_refunds": {"effect": "read"}},
+        servers={"shop": place.program()},
     )
     async with place.client(mode="legacy") as client:
         found = await client.call_tool("refund", {"order_id": "7", "then": "die"})

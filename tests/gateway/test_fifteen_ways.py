@@ -70,9 +70,11 @@ def _never(order_id: str, cents: int = 900, note: str = "", then: str = "") -> A
     raise AssertionError("it was called")
 
 
-async def test_the_gateway_or_the_server_is_killed_after_the_refund(place: Place):
+async def test_the_gateway_or_the_server_is_killed_after_the_refund(bare_place: Place):
     # 10 and 11.
-    place.write({"shop/refund": EFFECT | {"timeout_s": None}})
+    place = bare_place
+    servers = {"shop": place.program()}
+    place.write({"shop/refund": EFFECT | {"timeout_s": None}}, servers=servers)
     process = await asyncio.create_subprocess_exec(
         *place.command(), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd="."
     )

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
 
-from tests.gateway.kit import REFUND, ROOT, Place, approving, text_of, told
+from tests.gateway.kit import REFUND, ROOT, Place, approving, serving, text_of, told
 from upshot import open_journal
+from upshot.errors import Misuse
+from upshot.gateway import check, read_config, serve_http
+from upshot.serve import User
 
 MODES = pytest.mark.parametrize("mode", ["legacy", "auto"])
 
@@ -41,8 +42,14 @@ async def program(*words: str) -> AsyncGenerator[str]:
         await process.wait()
 
 
-def gateway(place: Place, *words: str) -> Any:
-    return program(*place.command("--port", "0", *words))
+@asynccontextmanager
+async def gateway(place: Place, user: str = "", sign_in: Any = None) -> AsyncGenerator[str]:
+    """The gateway over HTTP, in this process."""
+    async with (
+        serve_http(read_config(str(place.file)), user, [], sign_in) as app,
+        serving(app) as url,
+    ):
+        yield url
 
 
 @MODES
@@ -73,7 +80,7 @@ async def test_clients_over_http_share_the_journal_and_nothing_else(place: Place
         {"shop/refund": {**REFUND, "approval": "cents > 5000"}, "shop/ask": {"effect": "read"}}
     )
     asked: list[str] = []
-    async with gateway(place, "--as", "ann") as url:
+    async with gateway(place, "ann") as url:
         elicit = approving(asked=asked)
         async with (
             Client(url, mode=mode, elicitation_callback=elicit) as one,
@@ -89,69 +96,149 @@ async def test_clients_over_http_share_the_journal_and_nothing_else(place: Place
     assert place.lines == ["refund 7"]
 
 
+async def test_a_program_serves_http_for_the_user_that_it_is_told(place: Place):
+    place.write()
+    async with (
+        program(*place.command("--port", "0", "--as", "ann")) as url,
+        Client(url, mode="legacy") as client,
+    ):
+        assert text_of(await client.call_tool("refund", {"order_id": "7"})) == "re_7"
+    assert await owners_of_effects(place) == [("ann", "")]
+
+
+async def owners_of_effects(place: Place) -> list[tuple[str, str]]:
+    async with open_journal(place.journal) as journal:
+        return [(one.user, one.tenant) for one in await journal.effects()]
+
+
+HELLO: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "a", "version": "1"},
+    },
+}
+CALL: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": 2,
+    "method": "tools/call",
+    "params": {"name": "refund", "arguments": {"order_id": "7"}},
+}
+READY: dict[str, Any] = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+async def send(url: str, body: Any = None, **headers: str) -> httpx2.Response:
+    """Send a message as a client that knows nothing of sessions; GET without one."""
+    accept = "application/json, text/event-stream"
+    async with httpx2.AsyncClient(headers={"Accept": accept, **headers}, timeout=60) as http:
+        return await (http.get(url) if body is None else http.post(url, json=body))
+
+
+async def session_of(url: str, **headers: str) -> dict[str, str]:
+    """The headers of a session that shook hands."""
+    begun = await send(url, HELLO, **headers)
+    assert begun.status_code == 200
+    id = begun.headers["mcp-session-id"]
+    theirs = {"Mcp-Session-Id": id, "MCP-Protocol-Version": "2025-11-25"}
+    assert (await send(url, READY, **theirs, **headers)).status_code == 202
+    return theirs
+
+
 async def test_the_user_is_whom_a_trusted_proxy_names(place: Place):
     place.write(user_header="X-User")
-    hello: dict[str, Any] = {
-        "jsonrpc": "2.0",
-        "id": 1,
-        "method": "initialize",
-        "params": {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": {"name": "a", "version": "1"},
-        },
-    }
-
-    def send(url: str, body: dict[str, Any], **headers: str) -> tuple[int, str]:
-        accept = "application/json, text/event-stream"
-        given = {"Content-Type": "application/json", "Accept": accept, **headers}
-        request = urllib.request.Request(url, json.dumps(body).encode(), given)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as reply:
-                reply.read()
-                return reply.status, reply.headers.get("mcp-session-id", "")
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, ""
-
+    ann, bob = {"X-User": "ann"}, {"X-User": "bob"}
     async with gateway(place) as url:
-        assert (await asyncio.to_thread(send, url, hello))[0] == 401
-        status, session = await asyncio.to_thread(send, url, hello, **{"X-User": "ann"})
-        assert status == 200
-        call: dict[str, Any] = {
-            "jsonrpc": "2.0",
-            "id": 2,
-            "method": "tools/call",
-            "params": {"name": "refund", "arguments": {"order_id": "7"}},
-        }
-        theirs = {"Mcp-Session-Id": session, "MCP-Protocol-Version": "2025-11-25"}
-        other = await asyncio.to_thread(send, url, call, **theirs, **{"X-User": "bob"})
-        ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        await asyncio.to_thread(send, url, ready, **theirs, **{"X-User": "ann"})
-        own = await asyncio.to_thread(send, url, call, **theirs, **{"X-User": "ann"})
-        strange = await asyncio.to_thread(
-            send, url, hello, Host="evil.example", **{"X-User": "ann"}
-        )
-    assert (other[0], own[0], strange[0]) == (404, 200, 421)
-    async with open_journal(place.journal) as journal:
-        assert len(await journal.effects(user="ann")) == 1
+        assert (await send(url, HELLO)).status_code == 401
+        theirs = await session_of(url, **ann)
+        assert (await send(url, CALL, **theirs, **bob)).status_code == 404
+        assert (await send(url, CALL, **theirs, **ann)).status_code == 200
+        assert (await send(url, HELLO, Host="evil.example", **ann)).status_code == 421
+    assert await owners_of_effects(place) == [("ann", "")]
+
+
+async def test_a_header_of_somebody_else_than_the_proxy_is_not_believed(place: Place):
+    place.write(user_header="X-User", proxies=["192.0.2.1"])
+    async with gateway(place) as url:
+        assert (await send(url, HELLO, **{"X-User": "ann"})).status_code == 401
+
+
+TOKENS = {"Bearer of-ann": User("ann", tenant="acme"), "Bearer of-bob": User("bob")}
+
+
+async def signed_in(request: Any) -> User | None:
+    return TOKENS.get(request.headers.get("authorization", ""))
 
 
 @MODES
-async def test_a_server_is_reached_over_http(place: Place, tmp_path: Path, mode: Any):
-    inner = Place(tmp_path / "inner" if (tmp_path / "inner").mkdir() is None else tmp_path)
-    inner.write(default="read")
-    async with gateway(inner) as url:
-        server = {"url": url, "headers": {"Authorization": "Bearer of-the-shop"}}
-        place.write({"far/refund": REFUND}, servers={"far": server})
-        async with place.client(mode=mode) as client:
+async def test_the_user_is_the_subject_of_a_token(place: Place, mode: Any):
+    refund = {**REFUND, "scope": "tenant"}
+    place.write({"shop/refund": refund}, sign_in="users.py:signed_in")
+    async with gateway(place, sign_in=signed_in) as url:
+        for token in TOKENS:
+            async with (
+                httpx2.AsyncClient(headers={"Authorization": token}) as http,
+                Client(streamable_http_client(url, http_client=http), mode=mode) as client,
+            ):
+                # Each tenant has effects of its own.
+                assert text_of(await client.call_tool("refund", {"order_id": "7"})) == "re_7"
+    assert sorted(await owners_of_effects(place)) == [("ann", "acme"), ("bob", "")]
+
+
+async def test_whoever_has_no_good_token_is_told_where_to_get_one(place: Place):
+    oauth = {"resource": "https://tools.example/mcp", "servers": ["https://login.example"]}
+    place.write(sign_in="users.py:signed_in", oauth=oauth)
+    ann, bob = {"Authorization": "Bearer of-ann"}, {"Authorization": "Bearer of-bob"}
+    path = "/.well-known/oauth-protected-resource/mcp"
+    async with gateway(place, sign_in=signed_in) as url:
+        without = await send(url, HELLO)
+        wrong = await send(url, HELLO, Authorization="Bearer of-eve")
+        metadata = await send(url.replace("/mcp", path))
+        theirs = await session_of(url, **ann, Host="tools.example")
+        assert (await send(url, CALL, **theirs, **bob)).status_code == 404
+        assert (await send(url, CALL, **theirs)).status_code == 401
+    assert without.status_code == wrong.status_code == 401
+    place_of_it = f'resource_metadata="https://tools.example{path}"'
+    assert without.headers["www-authenticate"] == f"Bearer {place_of_it}"
+    assert wrong.headers["www-authenticate"] == f'Bearer error="invalid_token", {place_of_it}'
+    assert metadata.json() == {
+        "resource": "https://tools.example/mcp",
+        "authorization_servers": ["https://login.example"],
+        "bearer_methods_supported": ["header"],
+    }
+
+
+async def test_the_command_finds_the_function_that_signs_in(place: Place):
+    users = place.path / "users.py"
+    users.write_text(
+        "from upshot.serve import User\n"
+        "def who(request):\n"
+        "    return User(request.headers['token']) if 'token' in request.headers else None\n"
+    )
+    place.write(sign_in=f"{users}:who")
+    async with program(*place.command("--port", "0")) as url:
+        assert (await send(url, HELLO)).headers["www-authenticate"] == "Bearer"
+        await session_of(url, token="ann")
+
+
+@MODES
+async def test_a_gateway_may_stand_before_a_gateway(place: Place, mode: Any):
+    outer = Place(place.path / "outer" if (place.path / "outer").mkdir() is None else place.path)
+    place.write(default="read", user_header="X-User")
+    async with gateway(place) as url:
+        server = {"url": url, "headers": {"X-User": "the-outer-one"}}
+        outer.write({"far/refund": REFUND}, servers={"far": server})
+        async with outer.client(mode=mode) as client:
             assert text_of(await client.call_tool("refund", {"order_id": "7"})) == "re_7"
             again = await client.call_tool("refund", {"order_id": "7"})
-    assert "done before" in text_of(again) and inner.lines == ["refund 7"]
+    assert "done before" in text_of(again) and place.lines == ["refund 7"]
 
 
-def test_the_check_says_what_will_happen_to_each_tool(place: Place):
-    shop = place.shop(trusted=True)
+def test_the_check_says_what_will_happen_to_each_tool(bare_place: Place):
+    place = bare_place
+    shop = place.program(trusted=True)
     asking = {**REFUND, "approval": "cents > 5000", "deny": "cents <= 0"}
     place.write({"shop/refund": asking, "shop/secret": {"deny": True}}, servers={"shop": shop})
     done = place.run("--check")
@@ -179,12 +266,13 @@ def test_the_check_says_what_will_happen_to_each_tool(place: Place):
         ({"shop/refund": {"once": ["order"]}}, "it has no argument 'order': it has order_id"),
     ],
 )
-def test_a_file_that_does_not_fit_the_tools_is_told(place: Place, tools: dict[str, Any], said: str):
+async def test_a_file_that_does_not_fit_the_tools_is_told(
+    place: Place, tools: dict[str, Any], said: str
+):
     place.write(tools)
-    done = place.run("--check")
-    assert done.returncode == 2
-    assert str(place.file) in done.stderr.replace("\n", "")
-    assert said in " ".join(done.stderr.split()), done.stderr
+    with pytest.raises(Misuse) as caught:
+        await check(read_config(str(place.file)))
+    assert str(place.file) in str(caught.value) and said in str(caught.value)
 
 
 async def test_no_call_is_made_while_the_file_does_not_fit(place: Place):
@@ -195,10 +283,11 @@ async def test_no_call_is_made_while_the_file_does_not_fit(place: Place):
     assert place.lines == []
 
 
-async def test_a_server_that_does_not_start_is_told_without_its_secrets(place: Place):
+def test_a_server_that_does_not_start_is_told_without_its_secrets(bare_place: Place):
+    place = bare_place
     code = "import sys; sys.exit('bad key sk-of-the-shop')"
     shop = {"command": [sys.executable, "-c", code], "env": {"SHOP_KEY": "sk-of-the-shop"}}
     place.write(servers={"shop": shop})
-    done = await asyncio.to_thread(place.run, "--check")
+    done = place.run("--check")
     assert done.returncode == 2 and "sk-of" not in done.stdout + done.stderr
     assert "the server shop cannot be reached" in " ".join(done.stderr.split())

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
+from typing import Any
 
 from upshot.cli.app_runs import listen, serve_until_stopped
+from upshot.cli.loading import Target, choose
 from upshot.cli.terminal import Terminal
 from upshot.errors import Misuse, need_of_extra
 
@@ -28,9 +31,14 @@ async def run_gateway(
     if port is None:
         await serve_stdio(config, user)
         return 0
+    sign_in = choose(Target(config.sign_in), "function", _function) if config.sign_in else None
     listening = listen(host, port)
     shown = f"[{host}]" if ":" in host else host
-    async with serve_http(config, user, [shown]) as application:
+    async with serve_http(config, user, [shown], sign_in) as application:
         terminal.tell(f"serving {', '.join(config.servers)}; Ctrl-C ends it")
         terminal.hint(f"http://{shown}:{listening.getsockname()[1]}/mcp")
         return await serve_until_stopped(application, listening)
+
+
+def _function(value: object) -> Any:
+    return value if inspect.isfunction(value) else None

@@ -9,7 +9,7 @@ import secrets as random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import msgspec
 from mcp import MCPError
@@ -117,6 +117,21 @@ class Ticket:
         return result
 
 
+class Owner(NamedTuple):
+    """Whose calls are: a user, "" for one who is not known, together with a tenant."""
+
+    user: str = ""
+    tenant: str = ""
+
+    @property
+    def attributes(self) -> JsonObject:
+        """The attributes of the runs of these calls."""
+        return {name: value for name, value in self._asdict().items() if value}
+
+    def __str__(self) -> str:
+        return self.user or "a client"
+
+
 class Elicit(Protocol):
     """Asks the person at the client; gives None where there is no answer."""
 
@@ -136,13 +151,13 @@ class Calls:
     Args:
         config: Of the gateway.
         journal: Where they are kept.
-        user: Whose they are.
+        owner: Whose they are.
         tools: The tools by their own names, filled by the session.
     """
 
     config: Config
     journal: Journal
-    user: str
+    owner: Owner
     tools: dict[str, Tool] = field(default_factory=dict[str, Tool])
     tickets: dict[str, Ticket] = field(default_factory=dict[str, Ticket])
     _log: _Log | None = None
@@ -231,10 +246,10 @@ class Calls:
 
     async def _new_box(self) -> Toolbox:
         run_id = f"gateway-{random.token_hex(8)}"
-        attributes: JsonObject = {"user": self.user} if self.user else {}
+        attributes = self.owner.attributes
         identity = RunInfo(agent_id="gateway", run_id=run_id, attributes=attributes)
         # It is a run of the user, so that it is listed, and its effects are known as theirs.
-        request = Request(f"Calls of {self.user or 'a client'}", run_id=run_id)
+        request = Request(f"Calls of {self.owner}", run_id=run_id)
         agent = AgentSpec(id="gateway", name="gateway")
         await self._write(run_id, RunStarted(agent=agent, request=request, attributes=attributes))
         self._runs.append(run_id)
@@ -254,7 +269,7 @@ class Calls:
         self, tool: Tool, ticket: Ticket, given: JsonObject, elicit: Elicit | None
     ) -> JsonObject:
         """Put a call before a person, as a run that parks; see the package."""
-        said = canonical_json([self.user, tool.name, tool.version, given])
+        said = canonical_json([*self.owner, tool.name, tool.version, given])
         digest = hashlib.sha256(said).hexdigest()[:16]
         run_id = await self._open_question(digest)
         call = ToolCall(run_id, tool.name, given)
@@ -312,8 +327,8 @@ class Calls:
         if await has_log(call.id, self.journal):
             answers = () if answer is None else (answer,)
             return await resume(call.id, agent, journal=self.journal, answers=answers, **options)
-        request = Request(f"{call.name} for {self.user or 'a client'}", run_id=call.id)
-        attributes = {"user": self.user} if self.user else {}
+        request = Request(f"{call.name} for {self.owner}", run_id=call.id)
+        attributes = self.owner.attributes
         return await run(agent, request, journal=self.journal, attributes=attributes, **options)
 
     async def _answer(

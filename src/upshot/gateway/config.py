@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
+from urllib.parse import urlsplit, urlunsplit
 
 from upshot.contract.base.checks import did_you_mean, is_amount, shown
 from upshot.contract.base.enums import Effect
@@ -26,13 +27,14 @@ Default: TypeAlias = Literal["read", "ask", "deny"]
 _DEFAULTS = ("read", "ask", "deny")
 _TOP = (
     "journal", "servers", "default", "tools", "wait_s", "secrets", "policy", "user", "user_header",
-    "proxies",
+    "proxies", "sign_in", "oauth",
 )  # fmt: skip
 _OF_SERVER = ("command", "url", "env", "cwd", "headers", "trusted", "timeout_s")
 _OF_TOOL = (
     "effect", "once", "may_differ", "scope", "effect_name", "on_repeat", "claim_wait_s", "keep_s",
     "approval", "deny", "ask", "verify", "timeout_s", "idempotent", "error",
 )  # fmt: skip
+_OF_OAUTH = ("resource", "servers")
 _OF_VERIFY = ("tool", "arguments", "found")
 _OF_POLICY = ("allow", "deny", "ask", "approval_expires_s")
 # Taken by a Tool as they are.
@@ -102,6 +104,45 @@ class ToolTerms:
     error: Effect | None = None
 
 
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
+"""Where a client finds out where its user signs in; RFC 9728 section 3.1."""
+
+
+@dataclass(frozen=True, slots=True)
+class OAuth:
+    """Where users sign in by OAuth.
+
+    Attributes:
+        resource: The URL by which clients reach the gateway.
+        servers: The URLs of the servers that give tokens for it.
+    """
+
+    resource: str
+    servers: tuple[str, ...]
+
+    @property
+    def host(self) -> str:
+        """The name by which clients reach it."""
+        return urlsplit(self.resource).hostname or ""
+
+    @property
+    def metadata_url(self) -> str:
+        """Where a client reads this."""
+        parts = urlsplit(self.resource)
+        path = "" if parts.path == "/" else parts.path
+        return urlunsplit((parts.scheme, parts.netloc, WELL_KNOWN + path, "", ""))
+
+    def to_json(self) -> JsonObject:
+        """What a client reads there."""
+        methods: Json = ["header"]
+        servers: Json = [*self.servers]
+        return {
+            "resource": self.resource,
+            "authorization_servers": servers,
+            "bearer_methods_supported": methods,
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """A gateway as its file describes it; ``read_config`` makes one.
@@ -118,6 +159,9 @@ class Config:
         user: Whose the calls are where the front does not know better.
         user_header: A header that names the user, "" for none.
         proxies: Addresses of proxies whose header is believed.
+        sign_in: The Python file, and the function in it, that says who sent a request over HTTP;
+            "" for none.
+        oauth: What clients are told of where users sign in; None for nothing.
     """
 
     file: str
@@ -131,6 +175,8 @@ class Config:
     user: str
     user_header: str
     proxies: tuple[str, ...]
+    sign_in: str = ""
+    oauth: OAuth | None = None
 
     @property
     def masks(self) -> Secrets | None:
@@ -234,6 +280,11 @@ def read_config(file: str) -> Config:
         one = terms.server
         secrets += [*one.env.values(), *one.headers.values()]
         secrets += [value.partition(" ")[2] for value in one.headers.values()]
+    sign_in = _text(file, "sign_in", top.get("sign_in", ""))
+    if sign_in and "user_header" in top:
+        raise Misuse(f"{file} has both sign_in and user_header: give the one that names users")
+    if "oauth" in top and not sign_in:
+        raise Misuse(f"{file} has oauth and no sign_in: name the function that verifies tokens")
     return Config(
         file=file,
         journal=_expanded(file, "journal", top.get("journal", "gateway.db")),
@@ -246,7 +297,19 @@ def read_config(file: str) -> Config:
         user=_text(file, "user", top.get("user", "")),
         user_header=_text(file, "user_header", top.get("user_header", "")).lower(),
         proxies=tuple(_texts(file, "proxies", top)) or ("127.0.0.1", "::1"),
+        sign_in=sign_in,
+        oauth=_oauth(file, top["oauth"]) if "oauth" in top else None,
     )
+
+
+def _oauth(file: str, given: object) -> OAuth:
+    section = _section(file, "oauth", given, _OF_OAUTH)
+    resource = _text(file, "oauth.resource", section.get("resource"))
+    servers = tuple(_texts(file, "servers", section))
+    for url in (resource, *(servers or ("",))):
+        if not url.startswith(("http://", "https://")):
+            raise Misuse(f"{file}: oauth has {url!r}: give a URL of http or https")
+    return OAuth(resource, servers)
 
 
 def _load(file: str) -> object:

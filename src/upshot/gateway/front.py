@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, cast
 from uuid import uuid4
@@ -26,11 +27,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.protocols import Journal
 from upshot.errors import Misuse
+from upshot.gateway.calls import Owner
 from upshot.gateway.channels import SdkChannel, open_own_channel
-from upshot.gateway.config import Config
-from upshot.gateway.peer import OnProgress, Params, Peer
+from upshot.gateway.config import WELL_KNOWN, Config
+from upshot.gateway.peer import Channel, OnProgress, Params, Peer
 from upshot.gateway.session import Session
 from upshot.journal.opening import open_journal
+from upshot.serve.users import UserOf
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_options import predicate_text
 from upshot.version import __version__
@@ -39,7 +42,9 @@ _SESSION_HEADER = "mcp-session-id"
 _VERSION_HEADER = "mcp-protocol-version"
 _IDLE_S = 1800.0
 _MOST_SESSIONS = 1_000
-_USER = "upshot.user"
+_OWNER = "upshot.owner"
+# What a client reads before it signs in: a page of any site may too.
+_FOR_PAGES = {"access-control-allow-origin": "*"}
 
 
 async def serve_stdio(config: Config, user: str) -> None:
@@ -54,22 +59,32 @@ async def serve_stdio(config: Config, user: str) -> None:
     Raises:
         JournalError: The journal cannot be opened.
     """
-    async with AsyncExitStack() as stack:
-        journal = await stack.enter_async_context(open_journal(config.journal))
-        peer = Peer(await stack.enter_async_context(open_own_channel()))
-        session = Session(config, journal, user or config.user, peer)
-        stack.push_async_callback(session.aclose)
-        await peer.run(session.on_request, session.on_notify)
+    async with open_own_channel() as channel:
+        await serve(config, user, channel)
+
+
+async def serve(config: Config, user: str, channel: Channel) -> None:
+    """Serve the client at the other end of a channel until it goes; see ``serve_stdio``."""
+    async with open_journal(config.journal) as journal:
+        peer = Peer(channel)
+        session = Session(config, journal, Owner(user or config.user), peer)
+        try:
+            await peer.run(session.on_request, session.on_notify)
+        finally:
+            await session.aclose()
 
 
 @asynccontextmanager
-async def serve_http(config: Config, user: str, hosts: Sequence[str]) -> AsyncGenerator[ASGIApp]:
+async def serve_http(
+    config: Config, user: str, hosts: Sequence[str], sign_in: UserOf | None = None
+) -> AsyncGenerator[ASGIApp]:
     """The gateway as an ASGI app, for as long as the block runs.
 
     Args:
         config: The gateway.
         user: Whose calls those of all clients are, where no header names the user.
         hosts: The names by which clients may reach it.
+        sign_in: Says who sent a request, as ``App.asgi(user=...)`` takes it; None asks the file.
 
     Yields:
         The app: streamable HTTP at every path.
@@ -78,7 +93,9 @@ async def serve_http(config: Config, user: str, hosts: Sequence[str]) -> AsyncGe
         JournalError: The journal cannot be opened.
     """
     async with open_journal(config.journal) as journal, anyio.create_task_group() as group:
-        front = _HttpFront(config, journal, user or config.user, _security(hosts), group)
+        owner = Owner(user or config.user)
+        names = [*hosts] if config.oauth is None else [*hosts, config.oauth.host]
+        front = _HttpFront(config, journal, owner, sign_in, _security(names), group)
         async with front.modern.run():
             try:
                 yield front
@@ -98,7 +115,7 @@ class _Open(NamedTuple):
     """A session of a client that shook hands."""
 
     transport: StreamableHTTPServerTransport
-    user: str
+    owner: Owner
 
 
 @dataclass(eq=False)
@@ -107,12 +124,13 @@ class _HttpFront:
 
     config: Config
     journal: Journal
-    user: str
+    owner: Owner
+    sign_in: UserOf | None
     security: TransportSecuritySettings
     group: anyio.abc.TaskGroup
     sessions: dict[str, _Open] = field(default_factory=dict[str, _Open])
     # What clients without a handshake share, by user.
-    shared: dict[str, Session] = field(default_factory=dict[str, Session])
+    shared: dict[Owner, Session] = field(default_factory=dict[Owner, Session])
 
     def __post_init__(self) -> None:
         server: Server[Any] = Server("upshot-gateway", version=__version__)
@@ -130,42 +148,59 @@ class _HttpFront:
         if scope["type"] != "http":
             return
         request = Request(scope, receive)
-        user = self._user_of(request)
-        if user is None:
-            refused = JSONResponse({"error": f"no header {self.config.user_header}"}, 401)
-            await refused(scope, receive, send)
+        if self.config.oauth is not None and scope["path"].startswith(WELL_KNOWN):
+            await JSONResponse(self.config.oauth.to_json(), headers=_FOR_PAGES)(
+                scope, receive, send
+            )
+            return
+        owner = await self._owner_of(request)
+        if owner is None:
+            await self._refusal(request)(scope, receive, send)
             return
         version = request.headers.get(_VERSION_HEADER)
         if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
-            await self.modern.handle_request({**scope, _USER: user}, receive, send)
+            await self.modern.handle_request({**scope, _OWNER: owner}, receive, send)
             return
         id = request.headers.get(_SESSION_HEADER)
         found = self.sessions.get(id or "")
         if id is None and len(self.sessions) >= _MOST_SESSIONS:
             await JSONResponse({"error": "too many sessions"}, 503)(scope, receive, send)
         elif id is None:
-            await self._begin(user, scope, receive, send)
-        elif found is None or found.user != user:
+            await self._begin(owner, scope, receive, send)
+        elif found is None or found.owner != owner:
             # As if it did not exist: a session belongs to who began it.
             await JSONResponse(_NO_SESSION, 404)(scope, receive, send)
         else:
             await found.transport.handle_request(scope, receive, send)
 
-    def _user_of(self, request: Request) -> str | None:
-        """Who sent a request; None where a trusted proxy has to say it, and does not."""
+    async def _owner_of(self, request: Request) -> Owner | None:
+        """Who sent a request; None where that has to be known, and is not."""
+        if self.sign_in is not None:
+            found = self.sign_in(request)
+            user = await found if inspect.isawaitable(found) else found
+            return None if user is None else Owner(user.id, user.tenant)
         if not self.config.user_header:
-            return self.user
+            return self.owner
         peer = "" if request.client is None else request.client.host
-        if peer not in self.config.proxies:
-            return None
-        return request.headers.get(self.config.user_header) or None
+        named = request.headers.get(self.config.user_header)
+        return Owner(named) if named and peer in self.config.proxies else None
 
-    async def _begin(self, user: str, scope: Scope, receive: Receive, send: Send) -> None:
+    def _refusal(self, request: Request) -> JSONResponse:
+        """The response to a request of nobody who is known."""
+        if self.sign_in is None:
+            return JSONResponse({"error": f"no header {self.config.user_header}"}, 401)
+        facts = ['error="invalid_token"'] if "authorization" in request.headers else []
+        if self.config.oauth is not None:
+            facts.append(f'resource_metadata="{self.config.oauth.metadata_url}"')
+        challenge = " ".join(["Bearer", *([", ".join(facts)] if facts else [])])
+        return JSONResponse({"error": "not signed in"}, 401, {"www-authenticate": challenge})
+
+    async def _begin(self, owner: Owner, scope: Scope, receive: Receive, send: Send) -> None:
         id = uuid4().hex
         transport = StreamableHTTPServerTransport(
             mcp_session_id=id, security_settings=self.security, idle_timeout=_IDLE_S
         )
-        self.sessions[id] = _Open(transport, user)
+        self.sessions[id] = _Open(transport, owner)
         status: list[int] = []
 
         async def watched(message: Any) -> None:
@@ -173,7 +208,7 @@ class _HttpFront:
                 status.append(message["status"])
             await send(message)
 
-        await self.group.start(self._live, id, transport, user)
+        await self.group.start(self._live, id, transport, owner)
         try:
             await transport.handle_request(scope, receive, watched)
         finally:
@@ -184,14 +219,14 @@ class _HttpFront:
         self,
         id: str,
         transport: StreamableHTTPServerTransport,
-        user: str,
+        owner: Owner,
         *,
         task_status: anyio.abc.TaskStatus[None],
     ) -> None:
         """Serve a session until its client ends it, or says nothing for half an hour."""
         async with transport.connect() as (reader, writer):
             peer = Peer(SdkChannel(reader, writer, is_server=True))
-            session = Session(self.config, self.journal, user, peer)
+            session = Session(self.config, self.journal, owner, peer)
             task_status.started()
             try:
                 with transport.idle_scope or anyio.CancelScope():
@@ -208,10 +243,10 @@ class _HttpFront:
         """Serve one request of a client that sends envelopes."""
         if context.request_id is None:
             return None
-        user = cast("Request", context.request).scope[_USER]
-        session = self.shared.get(user)
+        owner: Owner = cast("Request", context.request).scope[_OWNER]
+        session = self.shared.get(owner)
         if session is None:
-            session = self.shared[user] = Session(self.config, self.journal, user, None)
+            session = self.shared[owner] = Session(self.config, self.journal, owner, None)
         work = session.on_request(_InRequest(context), context.method, context.params)
         task = asyncio.ensure_future(work)
         try:
@@ -275,7 +310,7 @@ async def check(config: Config) -> list[tuple[str, str]]:
         Misuse: The file does not fit the tools, or a server cannot be reached.
     """
     async with open_journal("memory:") as journal:
-        session = Session(config, journal, "", None)
+        session = Session(config, journal, Owner(), None)
         try:
             for link in session.links.values():
                 await link.initialize(_HELLO)

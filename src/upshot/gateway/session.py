@@ -21,6 +21,7 @@ from upshot.errors import Misuse
 from upshot.gateway.calls import (
     Calls,
     Elicit,
+    Owner,
     Ticket,
     answer_in,
     ask,
@@ -67,19 +68,19 @@ class Session:
     Args:
         config: Of the gateway.
         journal: Where calls are kept.
-        user: Whose they are.
+        owner: Whose they are.
         front: The way to the client; None for none beside its requests.
     """
 
-    def __init__(self, config: Config, journal: Journal, user: str, front: Front | None) -> None:
+    def __init__(self, config: Config, journal: Journal, owner: Owner, front: Front | None) -> None:
         self._config = config
         self._front = front
-        self._user = user
+        self._by: str = owner.user or "the client's user"
         self.links: dict[str, Link] = {
             name: Link(terms, self._asked_back, self._told)
             for name, terms in config.servers.items()
         }
-        self.calls: Calls = Calls(config, journal, user)
+        self.calls: Calls = Calls(config, journal, owner)
         self._is_single: bool = len(self.links) == 1
         self._places: dict[str, tuple[Link, str]] = {}
         self._full_names: dict[str, str] = {}
@@ -335,7 +336,7 @@ class Session:
         async def elicit(item: PendingApproval) -> Approve | Deny | None:
             key = f"upshot/{item.digest}"
             if key in said:
-                return answer_in(item, said[key], self._user or "the client's user")
+                return answer_in(item, said[key], self._by)
             forms[key] = {"method": "elicitation/create", "params": form_of(item)}
             raise _AskFirst
 
@@ -362,7 +363,7 @@ class Session:
                 reply = await context.request("elicitation/create", form)
             except MCPError:
                 return None
-            return answer_in(item, reply, self._user or "the client's user")
+            return answer_in(item, reply, self._by)
 
         return elicit
 
