@@ -269,6 +269,7 @@ with lazy_imports(globals()):
     from upshot.state.board import Board as Board
     from upshot.state.stored_events import states as states
     from upshot.tools.catalog import ToolSet as ToolSet
+    from upshot.tools.definition.lookup import Lookup as Lookup
     from upshot.tools.definition.tool import Tool as Tool, tool as tool
     from upshot.contract.tool_context import ToolContext as ToolContext
     from upshot.tools.definition.tool_error import NotDone as NotDone

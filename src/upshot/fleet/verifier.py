@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from upshot.contract.base.enums import Effect
 from upshot.contract.effects import EffectEntry, EffectLedger, ledger_of, next_check
@@ -27,6 +28,8 @@ _AT_ONCE = 10
 # Others leave an effect alone for so long; if this process is killed they take it then.
 _KEPT_S = 2 * VERIFY_TIMEOUT_S
 
+_Known: TypeAlias = tuple[Tool[..., Any], Mapping[str, Tool[..., Any]]]
+
 logger: logging.Logger = logging.getLogger("upshot.verifier")
 
 
@@ -42,15 +45,17 @@ class Verifier:
 
     def __init__(self, app: App) -> None:
         self._app = app
+        # Each with the tools beside it, which its verify may look up.
+        named = {id: {one.name: one for one in app.each_tool(id)} for id in app.agents}
         tools = [
-            ((agent_id, tool.name, tool.effect_name or tool.name), tool)
-            for agent_id in app.agents
-            for tool in app.each_tool(agent_id)
+            ((agent_id, tool.name, tool.effect_name or tool.name), (tool, beside))
+            for agent_id, beside in named.items()
+            for tool in beside.values()
             if tool.verify is not None
         ]
         # Another agent may have made the effect, such as one inside an agent of the App.
         self._tools = {("", *key[1:]): tool for key, tool in reversed(tools)} | dict(tools)
-        self._names = {tool.name for _, tool in tools}
+        self._names = {tool.name for _, (tool, _) in tools}
 
     async def work(self) -> None:
         """Ask about what is due, until it is cancelled; ends at once where no tool can tell."""
@@ -89,9 +94,10 @@ class Verifier:
 
     async def _found_out(self, entry: EffectEntry) -> Effect | None:
         """What ``verify`` says, as far as that is to be believed."""
-        tool = self._tool_of(entry)
-        if tool is None:
+        known = self._tool_of(entry)
+        if known is None:
             return None
+        tool, beside = known
         try:
             started, settled = await self._app.call_of(entry)
         except JournalError as error:
@@ -109,10 +115,10 @@ class Verifier:
             key=started.idempotency_key,
             outcome=outcome,
         )
-        effect = await found_out(tool, asked, _warn)
+        effect = await found_out(tool, asked, _warn, find=beside.get)
         return None if effect is Effect.NONE and may_go_on else effect
 
-    def _tool_of(self, entry: EffectEntry) -> Tool[..., Any] | None:
+    def _tool_of(self, entry: EffectEntry) -> _Known | None:
         name = entry.tool_name, entry.name
         own = self._tools.get((entry.agent_id, *name))
         if own is not None or entry.agent_id in self._app.agents:

@@ -58,6 +58,7 @@ with lazy_imports(globals()):
     from upshot.tools.artifacts import InMemoryArtifacts as InMemoryArtifacts
     from upshot.tools.call_state import CallState as CallState
     from upshot.tools.catalog import ToolSet as ToolSet, resolve_tools as resolve_tools
+    from upshot.tools.definition.lookup import Lookup as Lookup
     from upshot.tools.definition.tool import Tool as Tool, tool as tool
     from upshot.contract.tool_context import CancelToken as CancelToken, ToolContext as ToolContext
     from upshot.tools.definition.tool_error import NotDone as NotDone

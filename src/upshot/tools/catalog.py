@@ -8,10 +8,12 @@ from types import FunctionType
 from typing import cast
 
 from upshot.contract.base.checks import check_tool_item, did_you_mean, two_tools
+from upshot.contract.base.enums import Effect
 from upshot.contract.pending import TaintOrigin
 from upshot.contract.tool_calls import UNTRUSTED, ToolSpec
 from upshot.errors import Misuse
 from upshot.tools.artifacts import READER_NAME
+from upshot.tools.definition.lookup import Lookup
 from upshot.tools.definition.tool import Tool, tool
 from upshot.tools.definition.tool_options import TRUSTS, Trust
 
@@ -45,6 +47,27 @@ class ToolCatalog:
                 f"{READER_NAME} is the name of a tool of the Toolbox itself; choose another"
             )
         self.names: tuple[str, ...] = tuple(self.tools)
+        for one in tools:
+            if isinstance(one.verify, Lookup):
+                self._check_lookup(one.name, one.verify.tool)
+
+    def _check_lookup(self, name: str, asked: str) -> None:
+        found = self.tools.get(asked)
+        if found is None:
+            hint = did_you_mean(asked, self.tools, "give it to the same agent")
+            raise Misuse(
+                f"verify of {name!r} looks up {asked!r}, which is none of the tools; {hint}"
+            )
+        if found.declared_effect is not Effect.READ:
+            raise Misuse(
+                f"verify of {name!r} looks up {asked!r}, which may write, and is called without "
+                f"asking anybody: declare effect='read' if it only reads"
+            )
+        if found.isolation is not None:
+            raise Misuse(
+                f"verify of {name!r} looks up {asked!r}, which runs in a process of its own: "
+                "give a tool that runs in this one"
+            )
 
     @cached_property
     def specs(self) -> tuple[ToolSpec, ...]:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from typing_extensions import ParamSpec, TypeVar
 
     from upshot.tools.arguments.argument_check import ArgumentCheck
+    from upshot.tools.definition.lookup import Lookup
     from upshot.tools.definition.tool_options import (
         Address,
         Circuit,
@@ -102,7 +103,8 @@ class Tool(Generic[P, R_co]):
         env: Variables for such a process, which inherits only a few without secrets, such as
             PATH, HOME, LANG and those that begin with PYTHON.
         verify: Asked whether a call whose effect is unknown took effect, before it
-            is repeated; see ``VerifyHook``. None leaves it unknown.
+            is repeated: a ``VerifyHook``, or a ``Lookup``, which asks another tool. None leaves it
+            unknown.
         on_unknown: What a run does when its effect is unknown after that: "tell" (the model is
             told), "ask" (the run parks with a ``PendingEffect``), "stop" (it fails with
             ``effect_unknown``). None is the policy's, else "ask" for a tool that declares
@@ -162,7 +164,7 @@ class Tool(Generic[P, R_co]):
     isolation: Literal["process"] | None = None
     limits: ProcessLimits | None = None
     env: Mapping[str, str] | None = None
-    verify: VerifyHook | None = None
+    verify: VerifyHook | Lookup | None = None
     on_unknown: OnUnknown | None = None
     repair: bool = False
     retries: int = 0
@@ -430,7 +432,7 @@ def tool(
     limits: ProcessLimits | None = None,
     env: Mapping[str, str] | None = None,
     retries: int = 0,
-    verify: VerifyHook | None = None,
+    verify: VerifyHook | Lookup | None = None,
     on_unknown: OnUnknown | None = None,
     repair: bool = False,
     error_key: str | None = "error",

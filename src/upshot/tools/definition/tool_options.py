@@ -27,6 +27,7 @@ from upshot.contract.provenance import Record, ToolDeclaration, read_arguments
 from upshot.errors import Misuse
 from upshot.tools.definition.body import is_async
 from upshot.tools.definition.identity import ON_REPEAT, SCOPES, is_span
+from upshot.tools.definition.lookup import Lookup
 
 if TYPE_CHECKING:
     from upshot.contract.tool_calls import ToolFailure, ToolTimeout
@@ -348,7 +349,7 @@ _ALLOWED = {
     "concurrency": Allowed(
         "a whole number of at least 1, or None", _NONE, fits=partial(is_whole, least=1)
     ),
-    "verify": Allowed("a function or None", _NONE, methods=("__call__",)),
+    "verify": Allowed("a function, a Lookup or None", (Lookup, *_NONE), methods=("__call__",)),
     "effect_name": Allowed("a text", (str,)),
     "scope": Allowed("journal, tenant, conversation or run", fits=SCOPES.__contains__),
     "on_unknown": Allowed(

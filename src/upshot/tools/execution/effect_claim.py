@@ -19,8 +19,12 @@ from upshot.contract.tool_calls import (
     ToolRecord,
     ToolTimeout,
 )
+from upshot.contract.tool_context import CancelToken, make_context
+from upshot.errors import Misuse
+from upshot.tools.arguments.argument_check import Checked
 from upshot.tools.call_state import CallState, running_call
 from upshot.tools.definition.body import is_async
+from upshot.tools.definition.lookup import CallTool, Lookup
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_error import named
 from upshot.tools.definition.tool_options import UnknownEffect
@@ -42,6 +46,15 @@ _VERIFY_GRACE_S = 0.1
 # For a call that was cancelled, or whose turn is over.
 _LEAST_TIMEOUT_S = 0.25
 IN_PROGRESS = ErrorCode("in_progress")
+_NO_CALL: JsonObject = {
+    "turn": 0,
+    "attempt": 0,
+    "deadline": None,
+    "idempotency_key": "",
+    "task_id": "",
+    "context_id": "",
+    "attributes": {},
+}
 
 
 async def refused_by_ledger(
@@ -238,7 +251,12 @@ async def ask_verify(state: ToolboxState, call: CallState, asked: UnknownEffect)
     if asked.outcome.code == CANCELLED or timeout_s < _LEAST_TIMEOUT_S:
         timeout_s = _LEAST_TIMEOUT_S
     return await found_out(
-        call.known_tool, asked, state.warn, timeout_s=timeout_s, workers=state.workers
+        call.known_tool,
+        asked,
+        state.warn,
+        find=state.known,
+        timeout_s=timeout_s,
+        workers=state.workers,
     )
 
 
@@ -247,6 +265,7 @@ async def found_out(
     asked: UnknownEffect,
     warn: Callable[[str, str], None],
     *,
+    find: Callable[[str], Tool | None],
     timeout_s: float = VERIFY_TIMEOUT_S,
     workers: Workers = WORKERS,
 ) -> Effect | None:
@@ -256,14 +275,20 @@ async def found_out(
         tool: The tool; one without a hook says nothing.
         asked: What it is asked.
         warn: Told the code and text of a warning, if the hook cannot be used.
+        find: Gives the tool of a name, for a ``Lookup``.
         timeout_s: How long it may take.
         workers: The threads for a plain one.
     """
-    if tool.verify is None:
+    verify = tool.verify
+    if verify is None:
         return None
+    if isinstance(verify, Lookup):
+        body = functools.partial(verify.ask, asked.arguments, _caller(asked, find, workers))
+    else:
+        body = functools.partial(verify, asked)
     ending = await run_body(
-        functools.partial(tool.verify, asked),
-        is_async=is_async(tool.verify),
+        body,
+        is_async=is_async(body),
         timeout_s=timeout_s,
         workers=workers,
         late=lambda: None,
@@ -279,6 +304,40 @@ async def found_out(
         case _:
             warn("verify_failed", f"verify of {tool.name} {_told(ending)}")
             return None
+
+
+def _caller(asked: UnknownEffect, find: Callable[[str], Tool | None], workers: Workers) -> CallTool:
+    """Calls another tool on behalf of ``verify``: it is no call of the run, and leaves no trace."""
+
+    async def call(name: str, arguments: JsonObject) -> object:
+        tool = find(name)
+        if tool is None:
+            raise Misuse(f"there is no tool {name!r}")
+        checked = tool.check.read(arguments)
+        if not isinstance(checked, Checked):
+            raise Misuse(f"the arguments for {name} do not fit: {checked.details}")
+        token = CancelToken()
+        facts: JsonObject = {**_NO_CALL, "run_id": asked.run_id, "call_id": asked.call_id}
+        facts["tool_name"] = name
+        context = make_context(facts, cancelled=token, tell=lambda text, data: None)
+        ending = await run_body(
+            functools.partial(tool.body.start, tool.body.build(checked.given), context),
+            is_async=tool.body.is_async,
+            timeout_s=None,
+            workers=workers,
+            late=lambda: None,
+            token=token,
+            grace_s=_VERIFY_GRACE_S,
+        )
+        match ending:
+            case BodyValue(value=value):
+                return value
+            case Raised(error=error):
+                raise error
+            case _:
+                raise Misuse(f"{name} did not come to its end")
+
+    return call
 
 
 def _told(ending: BodyEnd) -> str:

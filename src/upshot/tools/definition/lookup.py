@@ -1,0 +1,110 @@
+"""Lookup: another tool that tells whether a call took effect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeAlias, cast
+
+import msgspec
+
+from upshot.contract.base.checks import Allowed, check_argument, kind_of
+from upshot.contract.base.json_values import to_free_json
+from upshot.contract.base.structs import Json, JsonObject
+from upshot.errors import Misuse
+
+if TYPE_CHECKING:
+    from upshot.tools.definition.tool_options import Condition
+
+_FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+_NAME = Allowed("the name of a tool", fits=_is_name)
+
+CallTool: TypeAlias = Callable[[str, JsonObject], Awaitable[object]]
+"""Calls the tool of a name, and gives its value."""
+
+
+class Lookup:
+    """Finds out by another tool whether a call took effect: ``verify=Lookup(...)``.
+
+    The tool stands among the tools of the same agent, and declares ``effect="read"``: it is called
+    without asking anybody, and nothing that it says is shown to a model. Its context has no
+    dependencies. One that fails leaves the effect unknown, with a warning.
+
+    Attributes:
+        tool: The name of that tool.
+        arguments: What it is called with. ``{name}`` in a text stands for an argument of the call,
+            and keeps the argument's type where it is the whole text.
+        found: A condition in CEL: true if the call took effect, false if it did not. It reads the
+            fields of the tool's value, or ``result`` where that is no object, and the arguments
+            of the call. A text that is JSON is read first.
+    """
+
+    __slots__ = ("arguments", "found", "tool")
+
+    def __init__(
+        self, tool: str, arguments: JsonObject | None = None, *, found: str | Condition
+    ) -> None:
+        """Name the tool, and what is true of its value once the call took effect.
+
+        Raises:
+            Misuse: *found* cannot be parsed, or the extra ``cel`` is not installed; or an argument
+                is of another type.
+        """
+        check_argument("tool of a Lookup", tool, _NAME)
+        if not isinstance(arguments, dict | None):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
+            raise Misuse(f"arguments of a Lookup must be a mapping, got {kind_of(arguments)}")
+        if isinstance(found, str):
+            from upshot.tools.definition.cel import compile_condition
+
+            found = compile_condition(found)
+        self.tool: str = tool
+        self.arguments: JsonObject = arguments or {}
+        self.found: Condition = found
+
+    def __repr__(self) -> str:
+        return f"Lookup({self.tool!r}, {self.arguments!r}, found={self.found.text!r})"
+
+    async def ask(self, given: JsonObject, call: CallTool) -> bool:
+        """Whether a call took effect.
+
+        Args:
+            given: The arguments of that call.
+            call: Calls the tool.
+
+        Raises:
+            ConditionError: The condition has no answer.
+            Exception: Whatever *call* raises.
+        """
+        value = await call(self.tool, cast("JsonObject", _filled(self.arguments, given)))
+        return self.found.holds({**_fields(value), **given})
+
+
+def _filled(value: Json, given: JsonObject) -> Json:
+    """*value* with arguments in place of ``{name}``; alone it keeps the argument's type."""
+    if isinstance(value, dict):
+        return {name: _filled(one, given) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_filled(one, given) for one in value]
+    if not isinstance(value, str):
+        return value
+    whole = _FIELD.fullmatch(value)
+    if whole is not None and whole[1] in given:
+        return given[whole[1]]
+    return _FIELD.sub(lambda found: str(given.get(found[1], found[0])), value)
+
+
+def _fields(value: object) -> JsonObject:
+    """What a condition reads of a tool's value."""
+    if isinstance(value, str):
+        # No JSON, or too deep to be read: then it is the text.
+        with suppress(msgspec.DecodeError, RecursionError):
+            value = msgspec.json.decode(value)
+    known, _ = to_free_json(value)
+    return known if isinstance(known, dict) else {"result": known}
