@@ -345,10 +345,15 @@ export interface Answer {
   /** The answer. */
   value?: Json;
   /**
-   * Who answered, "" if unknown. Raises:
+   * Who answered, "" if unknown.
    * @defaultValue `""`
    */
   by?: string;
+  /**
+   * What they saw, for a `PendingEffect`; it is kept with the settlement. Raises:
+   * @defaultValue `""`
+   */
+  note?: string;
 }
 
 /** An answer of the user. */

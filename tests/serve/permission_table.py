@@ -157,6 +157,7 @@ ROWS = [
     Row("POST", "/api/runs/{run}/replay", "operate", {}),
     Row("POST", "/api/runs/{run}/fork", "fork", {"at": 1}),
     Row("DELETE", "/api/grants/{id:path}", "answer"),
+    Row("POST", "/api/effects/{id}/check", "settle", {}),
     Row("POST", "/api/effects/{id}", "settle", {"applied": True, "note": "seen"}),
     Row("POST", "/ui/{agent}", "answer over a door", _UI, "an answer"),
     Row(

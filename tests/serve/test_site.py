@@ -223,6 +223,7 @@ ROUTES = [
     ("GET", "/api/grants"),
     ("GET", "/api/effects"),
     ("POST", "/api/effects/e"),
+    ("POST", "/api/effects/e/check"),
     ("DELETE", "/api/grants/g"),
     *((method, f"/api/runs/x{path}") for method, path, _ in OF_A_RUN),
 ]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, TypedDict, Unpac
 
 from upshot.contract.base.structs import (
     CheckedMeta,
+    Json,
     JsonObject,
     Moment,
     Value,
@@ -163,6 +164,20 @@ def next_check(entry: EffectEntry, now: datetime) -> datetime | None:
     since = entry.ended_at or entry.started_at or now
     at = now + timedelta(seconds=min(2.0 ** min(entry.checks, 10), _LONGEST_WAIT_S))
     return at if at <= since + _CHECKED_FOR else None
+
+
+class EffectCheck(Value, frozen=True, kw_only=True):
+    """What came of asking ``verify`` about an effect.
+
+    Attributes:
+        effect: The effect as it stands now.
+        said: What was found out, in words.
+        seen: What the tool that a ``Lookup`` names gave; None without one.
+    """
+
+    effect: EffectEntry
+    said: str
+    seen: Json = None
 
 
 class EffectFilters(TypedDict, total=False):

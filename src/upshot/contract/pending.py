@@ -213,13 +213,13 @@ class PendingEffect(PendingQuestion, frozen=True, kw_only=True, metaclass=Checke
         settle_moments(self, "asked_at", "expires_at", "started_at", "ended_at")
         check_types(self)
 
-    def happened(self, *, by: str = "") -> Answer:
-        """The answer that the call took effect."""
-        return Answer(self.id, "yes", by=by)
+    def happened(self, *, by: str = "", note: str = "") -> Answer:
+        """The answer that the call took effect; *note* is what was seen."""
+        return Answer(self.id, "yes", by=by, note=note)
 
-    def did_not_happen(self, *, by: str = "") -> Answer:
+    def did_not_happen(self, *, by: str = "", note: str = "") -> Answer:
         """The answer that the call took no effect; its key is free then."""
-        return Answer(self.id, "no", by=by)
+        return Answer(self.id, "no", by=by, note=note)
 
 
 Pending: TypeAlias = PendingApproval | PendingQuestion | PendingExternal | PendingEffect
@@ -316,12 +316,14 @@ class Answer(_Reply, frozen=True, kw_only=True):
         id: The id of the question or of the awaited result.
         value: The answer.
         by: Who answered, "" if unknown.
+        note: What they saw, for a ``PendingEffect``; it is kept with the settlement.
 
     Raises:
         Misuse: A field has the wrong type, or JSON cannot hold the value.
     """
 
     by: str = ""
+    note: str = ""
 
     def __post_init__(self) -> None:
         settle_json(self, "value")

@@ -202,7 +202,8 @@ async def _settle_effect(answer: Answer, wait: _Wait, ledger: EffectLedger) -> T
     """Settle the effect that a run asks about, unless it is settled already."""
     # One that is settled already is not settled again, whatever stands here.
     effect = Effect.APPLIED if _value(answer, wait) in ("yes", True) else Effect.NONE
-    given = Settlement(effect=effect, by=answer.by or "answer", at=SYSTEM_CLOCK.now())
+    by, note = answer.by or "answer", answer.note
+    given = Settlement(effect=effect, by=by, at=SYSTEM_CLOCK.now(), note=note)
     try:
         known = (await ledger.settle_effect(wait.id, given)).settled
     except Misuse as error:
@@ -293,7 +294,7 @@ async def _settle(
     waits = {wait.id: wait for wait in _waits_of(past, run_id) if not wait.closed}
     for answer in answers:
         wait, ledger = waits[_id_of(answer)], ledger_of(journal)
-        if isinstance(answer, Answer) and isinstance(wait.question, PendingEffect) and ledger:
+        if isinstance(answer, Answer) and _is_effect(wait) and ledger:
             # No answer for the log: whoever goes on with the run reads the ledger.
             told = await _settle_effect(answer, wait, ledger)
             outdated += [told.reason] if isinstance(told, Outdated) else []
@@ -377,6 +378,8 @@ def _assigned(answers: Sequence[AnyAnswer], waits: Sequence[_Wait], past: RunSta
             raise Misuse(
                 f"{answer.value!r:.60} is not an answer to {answer.id!r}: choose of {listed}"
             )
+        if isinstance(answer, Answer) and answer.note and not _is_effect(wait):
+            raise Misuse(f"the answer to {answer.id!r} has a note: only one to a PendingEffect has")
         place = wait.run_id, wait.id, wait.is_question
         if place in met:
             raise Misuse(f"{_id_of(answer)!r} is answered twice: give one answer for each")
@@ -568,6 +571,10 @@ def _id_of(answer: AnyAnswer) -> str:
     return answer.id if isinstance(answer, Answer) else answer.call_id
 
 
+def _is_effect(wait: _Wait) -> bool:
+    return isinstance(wait.question, PendingEffect)
+
+
 def _is_choice(answer: Answer, wait: _Wait) -> bool:
     return not wait.choices or _value(answer, wait) in wait.choices
 
@@ -575,7 +582,7 @@ def _is_choice(answer: Answer, wait: _Wait) -> bool:
 def _value(answer: Answer, wait: _Wait) -> Json:
     """The value of an answer; True and False are yes and no."""
     value = answer.value
-    if isinstance(value, bool) and isinstance(wait.question, PendingEffect):
+    if isinstance(value, bool) and _is_effect(wait):
         return "yes" if value else "no"
     return value
 

@@ -22,10 +22,11 @@ from msgspec.structs import replace
 from upshot.contract.agent import Agent, DependencyFactory
 from upshot.contract.base.checks import Allowed, check_argument, did_you_mean
 from upshot.contract.base.enums import ErrorCode, Origin, Status
+from upshot.contract.base.secrets import Secrets
 from upshot.contract.base.structs import Json
 from upshot.contract.codec import encode
 from upshot.contract.conversation import Conversation
-from upshot.contract.effects import EffectEntry, EffectFilters
+from upshot.contract.effects import EffectCheck, EffectEntry, EffectFilters
 from upshot.contract.error import RunWarning
 from upshot.contract.events import ToolSettled, ToolStarted
 from upshot.contract.message import Message
@@ -57,6 +58,7 @@ from upshot.fleet.submission import (
     masked,
     to_data,
 )
+from upshot.fleet.verifier import Verifier
 from upshot.journal.lease_holder import RunHeld
 from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.opening import open_journal
@@ -406,6 +408,21 @@ class App:
         """
         ledger = settling.needs_ledger(await self.open())
         return await settling.settle(ledger, id, applied=applied, by=by, note=note)
+
+    async def check(self, id: str) -> EffectCheck:
+        """Ask ``verify`` about an unknown effect now; what it finds out settles the effect.
+
+        Workers ask by themselves, again and again; this is for who does not want to wait.
+
+        Args:
+            id: The id of one of ``effects``.
+
+        Raises:
+            Misuse: There is no such effect, or the journal keeps none.
+            JournalError: The journal cannot be read or written.
+        """
+        found = await Verifier(cast("Any", self)).look(id)
+        return Secrets(self._secrets).mask(found)
 
     async def redact(self, *, conversation: str, by: str) -> Sequence[str]:
         """Take out of the journal all that was said in a conversation, for good.

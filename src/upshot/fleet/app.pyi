@@ -17,7 +17,7 @@ from starlette.applications import Starlette
 from upshot.contract.agent import Agent, DependencyFactory, ToolItem
 from upshot.contract.base.structs import Json
 from upshot.contract.conversation import Conversation
-from upshot.contract.effects import EffectEntry, EffectState
+from upshot.contract.effects import EffectCheck, EffectEntry, EffectState
 from upshot.contract.events import ToolSettled, ToolStarted
 from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
@@ -316,6 +316,18 @@ class App:
 
         Raises:
             Misuse: There is no such effect, it is not unknown, or nobody is named.
+            JournalError: The journal cannot be read or written.
+        """
+    async def check(self, id: str) -> EffectCheck:
+        """Ask ``verify`` about an unknown effect now; what it finds out settles the effect.
+
+        Workers ask by themselves, again and again; this is for who does not want to wait.
+
+        Args:
+            id: The id of one of ``effects``.
+
+        Raises:
+            Misuse: There is no such effect, or the journal keeps none.
             JournalError: The journal cannot be read or written.
         """
     async def redact(self, *, conversation: str, by: str) -> Sequence[str]:

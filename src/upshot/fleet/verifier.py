@@ -10,23 +10,43 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from upshot.contract.base.enums import Effect
-from upshot.contract.effects import EffectEntry, EffectLedger, ledger_of, next_check
+from upshot.contract.base.structs import Json
+from upshot.contract.effects import EffectCheck, EffectEntry, EffectLedger, ledger_of, next_check
 from upshot.contract.events import ToolSettled
 from upshot.contract.tool_calls import Settlement, ToolTimeout
+from upshot.effects.settling import needs_ledger
 from upshot.entry.run_lease import may_be_at_work
 from upshot.errors import JournalError, Misuse
-from upshot.fleet.app import App
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.effect_claim import VERIFY_TIMEOUT_S, found_out, question_of
 from upshot.tools.repetition import CANCELLED
+
+if TYPE_CHECKING:
+    from upshot.fleet.app import App
 
 _LOOK_S = 1.0
 _AT_ONCE = 10
 # Others leave an effect alone for so long; if this process is killed they take it then.
 _KEPT_S = 2 * VERIFY_TIMEOUT_S
+
+_SAID = {
+    Effect.APPLIED: "verify says that it happened.",
+    Effect.NONE: "verify says that it did not happen.",
+    None: "verify does not know.",
+}
+_NOT_YET = "verify says that it did not happen, but its body may be at work still."
+
+
+class _Found(NamedTuple):
+    """What was found out of an effect, what is said of that, and what a ``Lookup`` saw."""
+
+    effect: Effect | None
+    said: str
+    seen: Json = None
+
 
 _Known: TypeAlias = tuple[Tool[..., Any], Mapping[str, Tool[..., Any]]]
 
@@ -81,30 +101,51 @@ class Verifier:
                 tasks.create_task(self._check(entry, ledger))
         return len(taken)
 
+    async def look(self, id: str) -> EffectCheck:
+        """Ask about an effect now, and settle it with what is found out.
+
+        Raises:
+            Misuse: There is no such effect.
+            JournalError: The journal cannot be read or written.
+        """
+        ledger = needs_ledger(await self._app.open())
+        entry = await ledger.effect(id)
+        if entry is None:
+            raise Misuse(f"there is no effect {id!r:.60}")
+        if entry.state != "unknown":
+            return EffectCheck(effect=entry, said="It is not unknown.")
+        found = await self._found_out(entry)
+        if found.effect is None:
+            return EffectCheck(effect=entry, said=found.said, seen=found.seen)
+        known = Settlement(effect=found.effect, by="verify", at=datetime.now(UTC))
+        settled = await ledger.settle_effect(id, known)
+        return EffectCheck(effect=settled, said=found.said, seen=found.seen)
+
     async def _check(self, entry: EffectEntry, ledger: EffectLedger) -> None:
-        effect, now = await self._found_out(entry), datetime.now(UTC)
-        if effect is None:
+        found, now = await self._found_out(entry), datetime.now(UTC)
+        if found.effect is None:
             await ledger.note_check(entry.id, next_check(entry, now))
             return
+        known = Settlement(effect=found.effect, by="verify", at=now)
         try:
-            await ledger.settle_effect(entry.id, Settlement(effect=effect, by="verify", at=now))
+            await ledger.settle_effect(entry.id, known)
         except Misuse:
             # Its call is made again meanwhile, or it was removed.
             logger.debug("effect %s is not unknown any more", entry.id)
 
-    async def _found_out(self, entry: EffectEntry) -> Effect | None:
+    async def _found_out(self, entry: EffectEntry) -> _Found:
         """What ``verify`` says, as far as that is to be believed."""
         known = self._tool_of(entry)
         if known is None:
-            return None
+            return _Found(None, "No tool of the App has a verify for it.")
         tool, beside = known
         try:
             started, settled = await self._app.call_of(entry)
         except JournalError as error:
             logger.warning("effect %s cannot be verified: %s", entry.id, error)
-            return None
+            return _Found(None, f"Its log cannot be read: {error}")
         if started is None:
-            return None
+            return _Found(None, "Its call is not in the log any more.")
         may_go_on = await self._may_go_on(entry, settled)
         outcome = None if settled is None else settled.record.outcome
         asked = question_of(
@@ -115,8 +156,17 @@ class Verifier:
             key=started.idempotency_key,
             outcome=outcome,
         )
-        effect = await found_out(tool, asked, _warn, find=beside.get)
-        return None if effect is Effect.NONE and may_go_on else effect
+        warned, seen = list[str](), list[Json]()
+
+        def warn(code: str, message: str) -> None:
+            logger.warning("%s: %s", code, message)
+            warned.append(message)
+
+        effect = await found_out(tool, asked, warn, find=beside.get, saw=seen.append)
+        if effect is Effect.NONE and may_go_on:
+            return _Found(None, _NOT_YET, *seen)
+        said = " ".join(warned) if effect is None and warned else _SAID[effect]
+        return _Found(effect, said, *seen)
 
     def _tool_of(self, entry: EffectEntry) -> _Known | None:
         name = entry.tool_name, entry.name
@@ -133,7 +183,3 @@ class Verifier:
         if isinstance(outcome, ToolTimeout):
             return not outcome.stopped
         return outcome.code == CANCELLED and settled.record.mode == "thread"
-
-
-def _warn(code: str, message: str) -> None:
-    logger.warning("%s: %s", code, message)

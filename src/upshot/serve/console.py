@@ -43,6 +43,7 @@ from upshot.serve.replies import (
     ConversationPage,
     EarlierDecision,
     EarlierDecisions,
+    EffectChecked,
     EffectLine,
     EffectPage,
     ForkDraft,
@@ -176,6 +177,7 @@ def routes(site: Site) -> list[BaseRoute]:
         ("DELETE", "/api/grants/{id:path}", console.withdraw),
         ("GET", "/api/effects", console.effects),
         ("POST", "/api/effects/{id}", console.settle),
+        ("POST", "/api/effects/{id}/check", console.check),
         ("GET", "/api/conversations", console.conversations),
         ("GET", "/api/conversations/{id:path}", console.conversation),
     ]
@@ -546,6 +548,12 @@ class _Console:
         id = request.path_params["id"]
         known = await self._site.settle(user, id, applied=given.applied, note=given.note)
         return to_json(await self._effect_line(user, known))
+
+    async def check(self, request: Request, user: User) -> Response:
+        """Ask ``verify`` about an unknown effect now."""
+        found = await self._site.check(user, request.path_params["id"])
+        line = await self._effect_line(user, found.effect)
+        return to_json(EffectChecked(effect=line, said=found.said, seen=found.seen))
 
     async def _effect_line(self, user: User, entry: EffectEntry) -> EffectLine:
         outcome = None

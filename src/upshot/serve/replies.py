@@ -6,7 +6,7 @@ field that the script reads is a field that some reply has.
 
 from __future__ import annotations
 
-from upshot.contract.base.structs import Moment, Value
+from upshot.contract.base.structs import Json, Moment, Value
 from upshot.contract.conversation import ConversationSummary
 from upshot.contract.effects import EffectEntry
 from upshot.contract.message import Message
@@ -219,6 +219,20 @@ class EffectLine(EffectEntry, frozen=True, kw_only=True):
 
     said: str
     settleable: bool
+
+
+class EffectChecked(Value, frozen=True, kw_only=True):
+    """What came of asking ``verify`` about an effect.
+
+    Attributes:
+        effect: The effect as it stands now.
+        said: What was found out, in words.
+        seen: What the tool that a ``Lookup`` names gave; None without one.
+    """
+
+    effect: EffectLine
+    said: str
+    seen: Json
 
 
 class EffectPage(Value, frozen=True, kw_only=True):

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from upshot.contract.conversation import ConversationSummary
-    from upshot.contract.effects import EffectEntry
+    from upshot.contract.effects import EffectCheck, EffectEntry
     from upshot.contract.message import Message
     from upshot.entry.grants import Grant
 
@@ -353,12 +353,25 @@ class Site:
             Refused: The user may see it and no more.
             Misuse: As of ``App.settle``.
         """
+        await self._settleable(user, id)
+        return await self.app.settle(id, applied=applied, by=user.id, note=note)
+
+    async def check(self, user: User, id: str) -> EffectCheck:
+        """Ask ``verify`` about an unknown effect for a user who may settle it.
+
+        Raises:
+            Missing: There is no such effect, or its run is another's.
+            Refused: The user may see it and no more.
+        """
+        await self._settleable(user, id)
+        return await self.app.check(id)
+
+    async def _settleable(self, user: User, id: str) -> None:
         entry = await needs_ledger(await self.app.open()).effect(id)
         if entry is None or not permissions.may_see(user, (entry.user, entry.tenant)):
             raise Missing(f"there is no effect {id[:80]!r}")
         if not self.may_settle(user, entry):
             raise Refused("that takes the role 'answer' for this agent and tool, or 'operate'")
-        return await self.app.settle(id, applied=applied, by=user.id, note=note)
 
     def may_settle(self, user: User, entry: EffectEntry) -> bool:
         """Whether a user may settle an effect, once it is unknown."""

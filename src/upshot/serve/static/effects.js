@@ -1,6 +1,6 @@
 // What was done, and what may have been: the list of effects, and a way to settle one.
 
-/** @import { EffectLine, EffectPage } from "api" */
+/** @import { EffectChecked, EffectLine, EffectPage } from "api" */
 
 import { EFFECTS, ago, badge, effectBadge, fill, h, jsonNode, keyed, moment, say, when, whose } from "./nodes.js";
 import { api, confirmed, go, listQuery, live, local, rows, runPath } from "./site.js";
@@ -52,7 +52,7 @@ export async function effectsPage(page) {
 }
 
 /** JSON as it was kept, else the text. */
-function kept(text) {
+export function kept(text) {
   try {
     return jsonNode(JSON.parse(text));
   } catch {
@@ -63,7 +63,25 @@ function kept(text) {
 /** @param {EffectLine} one */
 const from = (one) => [one.run_id && local(runPath(one.run_id), null, one.run_id), one.agent_id, whose({ owner: one.user, tenant: one.tenant }), one.scope].filter(Boolean).map((part, at) => [at ? ", " : "", part]);
 
-const fact = (name, value) => (value ? h("div", h("dt", name), h("dd", value)) : null);
+/**
+ * Asks verify on the spot, and shows in *node* what came of it; true once the effect is known.
+ * @param {string} id
+ * @param {HTMLElement} node
+ */
+export async function checkNow(id, node) {
+  try {
+    const found = /** @type {EffectChecked} */ (await api(`/api/effects/${encodeURIComponent(id)}/check`, { method: "POST", body: {} }));
+    fill(node, h("p", h("b", found.said)), found.seen === null ? null : h("details", h("summary", "what was seen"), jsonNode(found.seen)));
+    say(found.said);
+    return found.effect.state !== "unknown";
+  } catch (error) {
+    fill(node, h("p.error", error.message));
+    say(error.message);
+    return false;
+  }
+}
+
+export const fact = (name, value) => (value ? h("div", h("dt", name), h("dd", value)) : null);
 
 /**
  * One of which nobody knows: all that helps to find out, and the ways to say it.
@@ -97,13 +115,14 @@ function doubtNode(one, changed) {
     h("dl.json", fact("other arguments", one.others && kept(one.others)), fact("began", when(one.started_at)), fact("ended", when(one.ended_at)),
       fact("attempts", one.attempts > 1 && String(one.attempts)), fact("the tool said", one.said && kept(one.said)), fact("idempotency key", one.idempotency_key && h("code", one.idempotency_key)),
       fact("approved by", one.approved_by), fact("call", one.call_id && h("code", one.call_id)), fact("from", from(one))),
-    one.settleable ? h("form", { onsubmit: (event) => event.preventDefault() }, note, h("button.primary", { type: "button", onclick: () => settle(true) }, "It happened"), h("button", { type: "button", onclick: () => settle(false) }, "It did not happen"))
+    one.settleable ? h("form", { onsubmit: (event) => event.preventDefault() }, note, h("button.primary", { type: "button", onclick: () => settle(true) }, "It happened"), h("button", { type: "button", onclick: () => settle(false) }, "It did not happen"),
+      h("button", { type: "button", title: "asks the tool's verify", onclick: async () => (await checkNow(one.id, result)) && changed() }, "Check now"))
       : h("p.quiet", "Others settle this."),
     result);
   return node;
 }
 
-const words = (/** @type {boolean} */ applied) => (applied ? "it happened" : "it did not happen");
+export const words = (/** @type {boolean} */ applied) => (applied ? "it happened" : "it did not happen");
 
 /** @param {EffectLine} one */
 function effectLine(one) {

@@ -1,8 +1,9 @@
 // What waits for people: the inbox, and questions in their place.
 
-/** @import { Answered, Grant, GrantList, EarlierDecisions, Head, InboxEntry, InboxPage, Outdated, Pending, PendingApproval, PendingExternal, PendingQuestion, RunView, Taken } from "api" */
+/** @import { Answered, Grant, GrantList, EarlierDecisions, Head, InboxEntry, InboxPage, Outdated, Pending, PendingApproval, PendingEffect, PendingExternal, PendingQuestion, RunView, Taken } from "api" */
 
-import { NUMBER, ago, badge, escaped, fill, h, jsonNode, keyed, many, moment, say, visible, when, whose } from "./nodes.js";
+import { checkNow, fact, kept, words } from "./effects.js";
+import { NUMBER, ago, badge, effectBadge, escaped, fill, h, jsonNode, keyed, many, moment, say, visible, when, whose } from "./nodes.js";
 import { prose } from "./markdown.js";
 import { api, confirmed, keys, listQuery, live, local, may, maybe, rows, runPath, shared } from "./site.js";
 
@@ -21,7 +22,7 @@ export function answeredText({ answer, asked, at, seq }) {
   return [h("b", answer.by || "somebody"), ` ${decisionText(answer)}`, what ? [": ", what] : null, " ", when(at), seq ? h("span.quiet", ` event ${seq}`) : null, seen, made];
 }
 
-/** @typedef {Omit<PendingApproval, "kind"> & Omit<PendingQuestion, "kind"> & Omit<PendingExternal, "kind"> & {kind: string}} AnyPending */
+/** @typedef {Omit<PendingApproval, "kind"> & Omit<PendingEffect, "kind"> & Omit<PendingQuestion, "kind"> & Omit<PendingExternal, "kind"> & {kind: string}} AnyPending */
 /** @typedef {Partial<Omit<InboxEntry, "pending">> & {run_id: string, pending: AnyPending, inPlace?: boolean}} Item */
 
 /** The questions of one run, to be answered in place; those that are not there any more go. */
@@ -35,7 +36,7 @@ export function drawPending(node, runId, pending, head) {
   keyed(node, pending.map((one) => ({ run_id: runId, agent_id: head.agent, pending: one, inPlace: true })), (item) => item.pending.digest || itemId(item), (item) => new Ask([{ ...item, inPlace: true }]).node);
 }
 
-const itemId = (/** @type {Item} */ item) => item.pending.call_id ?? item.pending.id;
+const itemId = (/** @type {Item} */ item) => (item.pending.kind === "pending_approval" ? item.pending.call_id : item.pending.id);
 const itemKey = (/** @type {Item} */ item) => `${item.run_id}/${itemId(item)}/${item.pending.digest ?? ""}`;
 
 /** One thing that waits, or equal ones together: what will happen, why it is asked, and the ways to answer. */
@@ -46,9 +47,10 @@ class Ask {
     const [{ pending }] = items;
     this.pending = pending;
     this.isApproval = pending.kind === "pending_approval";
+    this.isEffect = pending.kind === "pending_effect";
     this.form = h("div.form");
     this.result = h("div.result", { role: "status" });
-    this.node = h("article.ask", { tabindex: 0, "aria-label": this.title() }, this.headNode(), this.isApproval ? this.callNode() : this.questionNode(), this.from = this.fromNode(), this.form, this.buttons = h("div.actions", this.actions()), this.result);
+    this.node = h("article.ask", { tabindex: 0, "aria-label": this.title() }, this.headNode(), this.isApproval ? this.callNode() : this.isEffect ? this.effectNode() : this.questionNode(), this.from = this.fromNode(), this.form, this.buttons = h("div.actions", this.actions()), this.result);
     this.node.ask = this;
   }
 
@@ -59,8 +61,9 @@ class Ask {
 
   headNode() {
     const p = this.pending;
-    return h("header", h("h2", this.isApproval ? ["Call ", h("code", visible(p.tool_name))] : p.kind === "pending_question" ? "Question" : "Result of another system"),
+    return h("header", h("h2", this.isApproval ? ["Call ", h("code", visible(p.tool_name))] : this.isEffect ? ["Did this happen? ", h("code", visible(p.tool_name))] : p.kind === "pending_question" ? "Question" : "Result of another system"),
       this.isApproval && badge(p.effect ?? "write", p.effect === "destructive" ? "bad" : "odd", "what the tool may do"),
+      this.isEffect && effectBadge("unknown"),
       this.items.length > 1 && badge(`${this.items.length} equal`, "plain"),
       h("span.grow"), this.dueNode(), this.waitsNode());
   }
@@ -99,6 +102,23 @@ class Ask {
     return h("details.before", { ontoggle: (event) => event.target.open && !list.childElementCount && show() }, h("summary", "What was decided like it before"), list);
   }
 
+  /** All that helps to find out whether a call took effect. */
+  effectNode() {
+    const p = this.pending;
+    return [h("div.arguments", { "aria-label": "Arguments" }, jsonNode(p.arguments ?? {})),
+      h("dl.json", fact("began", when(p.started_at)), fact("ended", when(p.ended_at)), fact("the tool said", p.error && kept(p.error)), fact("idempotency key", p.idempotency_key && h("code", p.idempotency_key)), fact("call", h("code", p.call_id)))];
+  }
+
+  /** What was seen, and the ways to say whether it happened. */
+  settling() {
+    const note = h("input", { name: "note", autocomplete: "off", "aria-label": "What you saw", placeholder: "What you saw, such as re_123 at the bank" });
+    const answer = (value) => this.send((item) => ({ kind: "answer", id: item.pending.id, value, ...(note.value.trim() ? { note: note.value.trim() } : {}) }));
+    const deny = async () => (await confirmed(`${this.pending.tool_name} did not happen? Its key is free then, and it may be made.`, "It did not happen")) && answer("no");
+    const check = async () => (await checkNow(this.pending.id, this.result)) && this.finish(this.result.textContent ?? "");
+    return [h("form", { onsubmit: (event) => event.preventDefault() }, note, h("button.primary", { type: "button", onclick: () => answer("yes") }, "It happened"), h("button", { type: "button", onclick: deny }, "It did not happen"),
+      h("button", { type: "button", title: "asks the tool's verify", onclick: check }, "Check now"))];
+  }
+
   questionNode() {
     const p = this.pending;
     return h("div.question", prose(p.question ?? p.description ?? ""));
@@ -134,7 +154,7 @@ class Ask {
   actions() {
     if (!this.mayAnswer()) return h("p.quiet", "Others answer this.");
     const later = !this.items[0].inPlace && h("button", { type: "button", title: "n", onclick: () => this.later() }, "Not now");
-    if (!this.isApproval) return [...this.choices(), later];
+    if (!this.isApproval) return [...(this.isEffect ? this.settling() : this.choices()), later];
     const all = this.items.length > 1 ? ` all ${this.items.length}` : "";
     const isDestructive = this.pending.effect === "destructive";
     return [
@@ -295,6 +315,7 @@ class Ask {
    */
   told(got, answer) {
     const isLate = got && ("decision" in got || "reason" in got);
+    if (!isLate && this.isEffect) return `Settled: ${words(answer.value === "yes")}.`;
     if (!isLate) return { approve: "Approved.", deny: "Denied.", edit: "Approved as changed.", answer: "Answered." }[answer.kind];
     this.isLost = true;
     if (got.decision) return `${got.by || "Somebody"} was first and ${decisionText(got.decision)}${got.at ? ` at ${moment(got.at)}` : ""}. Your answer was not taken.`;

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeAlias, cast
 import msgspec
 
 from upshot.contract.base.checks import Allowed, check_argument, kind_of
-from upshot.contract.base.json_values import to_free_json
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.errors import Misuse
 
@@ -26,7 +25,7 @@ def _is_name(value: object) -> bool:
 
 _NAME = Allowed("the name of a tool", fits=_is_name)
 
-CallTool: TypeAlias = Callable[[str, JsonObject], Awaitable[object]]
+CallTool: TypeAlias = Callable[[str, JsonObject], Awaitable[Json]]
 """Calls the tool of a name, and gives its value."""
 
 
@@ -100,11 +99,10 @@ def _filled(value: Json, given: JsonObject) -> Json:
     return _FIELD.sub(lambda found: str(given.get(found[1], found[0])), value)
 
 
-def _fields(value: object) -> JsonObject:
+def _fields(value: Json) -> JsonObject:
     """What a condition reads of a tool's value."""
     if isinstance(value, str):
         # No JSON, or too deep to be read: then it is the text.
         with suppress(msgspec.DecodeError, RecursionError):
             value = msgspec.json.decode(value)
-    known, _ = to_free_json(value)
-    return known if isinstance(known, dict) else {"result": known}
+    return value if isinstance(value, dict) else {"result": value}

@@ -9,7 +9,8 @@ from weakref import ref
 
 from upshot.contract.base.checks import kind_of
 from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode
-from upshot.contract.base.structs import JsonObject
+from upshot.contract.base.json_values import to_free_json
+from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.effects import EffectClaim, EffectEntry, id_without_key
 from upshot.contract.events import REDACTED, ToolStarted
 from upshot.contract.tool_calls import (
@@ -260,12 +261,17 @@ async def ask_verify(state: ToolboxState, call: CallState, asked: UnknownEffect)
     )
 
 
+def _forget(seen: Json) -> None:
+    pass
+
+
 async def found_out(
     tool: Tool,
     asked: UnknownEffect,
     warn: Callable[[str, str], None],
     *,
     find: Callable[[str], Tool | None],
+    saw: Callable[[Json], None] = _forget,
     timeout_s: float = VERIFY_TIMEOUT_S,
     workers: Workers = WORKERS,
 ) -> Effect | None:
@@ -276,6 +282,7 @@ async def found_out(
         asked: What it is asked.
         warn: Told the code and text of a warning, if the hook cannot be used.
         find: Gives the tool of a name, for a ``Lookup``.
+        saw: Told what that tool gave.
         timeout_s: How long it may take.
         workers: The threads for a plain one.
     """
@@ -283,7 +290,7 @@ async def found_out(
     if verify is None:
         return None
     if isinstance(verify, Lookup):
-        body = functools.partial(verify.ask, asked.arguments, _caller(asked, find, workers))
+        body = functools.partial(verify.ask, asked.arguments, _caller(asked, find, saw, workers))
     else:
         body = functools.partial(verify, asked)
     ending = await run_body(
@@ -306,10 +313,15 @@ async def found_out(
             return None
 
 
-def _caller(asked: UnknownEffect, find: Callable[[str], Tool | None], workers: Workers) -> CallTool:
+def _caller(
+    asked: UnknownEffect,
+    find: Callable[[str], Tool | None],
+    saw: Callable[[Json], None],
+    workers: Workers,
+) -> CallTool:
     """Calls another tool on behalf of ``verify``: it is no call of the run, and leaves no trace."""
 
-    async def call(name: str, arguments: JsonObject) -> object:
+    async def call(name: str, arguments: JsonObject) -> Json:
         tool = find(name)
         if tool is None:
             raise Misuse(f"there is no tool {name!r}")
@@ -331,7 +343,9 @@ def _caller(asked: UnknownEffect, find: Callable[[str], Tool | None], workers: W
         )
         match ending:
             case BodyValue(value=value):
-                return value
+                seen, _ = to_free_json(value)
+                saw(seen)
+                return seen
             case Raised(error=error):
                 raise error
             case _:
