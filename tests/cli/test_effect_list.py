@@ -205,3 +205,38 @@ def test_a_run_that_met_an_effect_says_whose_it_was(made: Command) -> None:
     asyncio.run(ask_again())
     _, out, _ = made("show", "run-again", *JOURNAL)
     assert "made before" in out and "by call c-refund-1 of run-refund-1" in out
+
+
+DESK = """
+from upshot import Agent, App, Lookup, ScriptedModel, tool
+
+@tool(effect="write", verify=Lookup("made", {"order": "{order_id}"}, found="order == '7'"))
+def refund(order_id: str, cents: int = 1) -> str: ...
+
+@tool(effect="read")
+def made(order: str) -> dict[str, str]:
+    if order == "9":
+        raise TimeoutError("the bank is closed")
+    return {"order": order}
+
+app = App([Agent("desk", model=ScriptedModel([]), tools=[refund, made])])
+"""
+
+
+def test_checked_by_the_tools_of_an_app(made: Command, tmp_path: Path) -> None:
+    (tmp_path / "desk.py").write_text(DESK)
+    code, out, err = made("effects", "check", "7", "desk.py", *JOURNAL)
+    assert (code, out) == (0, 'refund {"order_id":"7"} is applied by verify\n')
+    assert err == 'verify says that it happened.\nseen: {"order":"7"}\n'
+    assert names(listed(made, "--unknown")) == ["ship 8", "refund 8"]
+    # What no tool of the App can tell stays unknown.
+    entry = next(one["id"] for one in listed(made) if one["name"] == "ship")
+    code, out, err = made("effects", "check", entry, "desk.py", *JOURNAL, "--json")
+    assert code == 1
+    assert json.loads(out)["said"] == "No tool of the App has a verify for it."
+    code, _, err = made("effects", "check", "9", "desk.py", *JOURNAL)
+    assert (code, err) == (
+        2,
+        "the journal has no unknown effect '9': `upshot effects --unknown` lists those that it "
+        "has\n",
+    )

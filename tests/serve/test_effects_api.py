@@ -9,10 +9,17 @@ from typing import Any
 import pytest
 
 from tests.serve.kit import Client, served
-from upshot import Agent, App, Misuse, Request, ScriptedModel, ToolCall, run, tool
+from upshot import Agent, App, Misuse, Request, ScriptedModel, ToolCall, UnknownEffect, run, tool
+
+BANK: dict[str, bool | None] = {}
+"""What the bank says of an order once somebody asks it, and nothing at first."""
 
 
-@tool(effect="write", once="order_id", may_differ="cents")
+def was_refunded(asked: UnknownEffect) -> bool | None:
+    return BANK.get(asked.arguments["order_id"])
+
+
+@tool(effect="write", once="order_id", may_differ="cents", verify=was_refunded)
 async def refund(order_id: str, cents: int = 1) -> str:
     """Refund an order."""
     if order_id != "1":
@@ -97,3 +104,28 @@ async def test_an_effect_is_settled_by_the_user_and_the_first_answer_counts(site
     status, known = await site.by("oz").post(path, {"applied": False})
     assert (status, known["state"], known["settled"]["by"]) == (200, "applied", "sam")
     assert (await site.by("sam").post("/api/effects/none", {"applied": True}))[0] == 404
+
+
+async def test_check_now_asks_verify_and_says_what_it_saw(
+    site: Client, app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (effect,) = await listed(site.by("sam"), "?key=7")
+    path = f"/api/effects/{effect['id']}/check"
+    assert (await site.by("ben").post(path, {}))[0] == 404
+    assert (await site.by("vic").post(path, {}))[0] == 403
+    status, found = await site.by("sam").post(path, {})
+    assert (status, found["said"]) == (200, "verify does not know.")
+    assert (found["effect"]["state"], found["seen"]) == ("unknown", None)
+    monkeypatch.setitem(BANK, "7", False)
+    monkeypatch.setitem(BANK, "8", True)
+    status, found = await site.by("sam").post(path, {})
+    assert (found["said"], found["effect"]["state"]) == (
+        "verify says that it did not happen.",
+        "none",
+    )
+    assert found["effect"]["settled"]["by"] == "verify"
+    assert (await site.by("sam").post(path, {}))[1]["said"] == "It is not unknown."
+    (other,) = await app.effects(state="unknown")
+    assert (await app.check(other.id)).effect.state == "applied"
+    with pytest.raises(Misuse, match="there is no effect 'x'"):
+        await app.check("x")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 
-def _app_of(target: str, journal: str) -> tuple[App, Agent[Any] | None]:
+def app_of(target: str, journal: str) -> tuple[App, Agent[Any] | None]:
     """What a file names, as ``load_app`` gives it; its runs are in *journal* where that is said."""
     app, agent = load_app(Target(target))
     if journal or app.journal is None:
@@ -59,7 +59,7 @@ async def submit_run(
     as_json: bool,
 ) -> int:
     """Put a run into the journal, and print its id."""
-    app, found = _app_of(target, journal)
+    app, found = app_of(target, journal)
     name = agent or (found.id if found is not None else _only_agent(app))
     async with app:
         run = await app.submit(
@@ -111,7 +111,7 @@ async def work_on_app(
         console_url: Where people reach the console, "" for nowhere.
         options: Those of ``Worker``.
     """
-    app, _ = _app_of(target, journal)
+    app, _ = app_of(target, journal)
     try:
         if lists:
             return await _list(terminal, app)
@@ -213,7 +213,7 @@ async def serve_app(
     from upshot.serve.sign_in import OwnerSignIn, key_path, renew_key
     from upshot.serve.site import Site
 
-    app, _ = _app_of(target, journal)
+    app, _ = app_of(target, journal)
     path = key_path()
     try:
         if signs_out:
@@ -248,7 +248,7 @@ async def serve_mcp(terminal: Terminal, *, target: str, journal: str, no_work: b
     from upshot.serve.site import Site, working
     from upshot.serve.users import User
 
-    app, _ = _app_of(target, journal)
+    app, _ = app_of(target, journal)
     user = User(user_name() or "local")
     async with app, nullcontext() if no_work else working(app):
         terminal.tell(f"serving {', '.join(app.agents)} over standard input and output")

@@ -6,8 +6,17 @@ from typing import Any
 
 import click
 
-from upshot.cli.effect_list import export_effects, list_effects, settle_effect
-from upshot.cli.options import JOURNAL, JSON, PATH, Group, number_from, run_command
+from upshot.cli.effect_list import check_effect, export_effects, list_effects, settle_effect
+from upshot.cli.options import (
+    APP,
+    JOURNAL,
+    JOURNAL_OF_APP,
+    JSON,
+    PATH,
+    Group,
+    number_from,
+    run_command,
+)
 
 
 @click.group(
@@ -52,6 +61,19 @@ def settle(**options: Any) -> int:
     ID is what effects lists, or its beginning; KEY is enough where only one unknown effect has it.
     """
     return run_command(settle_effect, **options)
+
+
+@effects.command(short_help="Ask the tool's verify about an unknown effect, now.")
+@click.argument("wanted", metavar="ID|KEY")
+@APP
+@JOURNAL_OF_APP
+@JSON
+def check(**options: Any) -> int:
+    """Ask the verify of the App's tools about an unknown effect, and settle it with the answer.
+
+    It exits with 1 if nobody knows yet. Workers ask by themselves, again and again.
+    """
+    return run_command(check_effect, **options)
 
 
 @effects.command(short_help="Print receipts of effects, or check a file of them.")

@@ -10,6 +10,7 @@ from typing import TextIO, cast
 
 from rich.text import Text
 
+from upshot.cli.app_runs import app_of
 from upshot.cli.approve import user_name
 from upshot.cli.listing import plain_table
 from upshot.cli.lookup import command_line, existing_journal, find_run, read_moment
@@ -102,6 +103,29 @@ async def settle_effect(
     if not is_so:
         terminal.tell("the first answer counts: yours was not taken")
     return 0 if is_so else 1
+
+
+async def check_effect(
+    terminal: Terminal, *, wanted: str, target: str, journal: str, as_json: bool
+) -> int:
+    """Ask an App's tools about an unknown effect; exits with 1 if it is unknown still.
+
+    Raises:
+        Misuse: There is no such unknown effect, or no such App.
+    """
+    app, _ = app_of(target, journal)
+    async with app:
+        entry = await find_effect(needs_ledger(await app.open()), wanted)
+        found = await app.check(entry.id)
+    known = found.effect
+    if as_json:
+        terminal.put_json(encode(found))
+    else:
+        terminal.say(clean(f"{known} is {known.state}{_settled(known)}"))
+        terminal.tell(clean(found.said))
+        if found.seen is not None:
+            terminal.tell(f"seen: {clean(encode(found.seen).decode())}")
+    return 1 if known.state == "unknown" else 0
 
 
 async def export_effects(
