@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,115 @@ from playwright.async_api import expect
 from tests.browser_real.conftest import LAPTOP, PHONE
 from tests.browser_real.shop import SCENES, fill, make_shop
 from tests.serve.kit import served
+from upshot import Agent, App, ScriptedModel, ToolCall, UnknownEffect, run, tool
+
+SAID = {"it happened": "applied", "it did not happen": "none"}
+
+
+MAILED: dict[str, bool] = {}
+"""What the post says of an order once somebody asks it, and nothing at first."""
+
+
+def was_mailed(asked: UnknownEffect) -> bool | None:
+    return MAILED.get(asked.arguments["order_id"])
+
+
+@tool(effect="write", once="order_id", on_unknown="ask")
+async def pay(order_id: str) -> str:
+    """Pay an order."""
+    raise TimeoutError("the bank did not answer")
+
+
+@tool(effect="write", once="order_id", verify=was_mailed)
+async def mail(order_id: str) -> str:
+    """Tell of an order."""
+    raise TimeoutError("the post did not answer")
+
+
+async def make_doubts(app: App, count: int) -> None:
+    """So many runs that wait, since nobody knows whether they paid, and as many that have ended."""
+    journal = await app.open()
+    for order in range(count):
+        for used in (pay, mail):
+            call = ToolCall("c", used.name, {"order_id": str(order)})
+            agent = Agent("desk", model=ScriptedModel([call, "Done."]), tools=[pay, mail])
+            await run(agent, f"Order {order}.", journal=journal)
+
+
+@pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
+async def test_a_person_settles_twenty_and_each_is_as_was_said(
+    tmp_path: Path, page_of: Any, size: dict[str, int]
+) -> None:
+    agent = Agent("desk", model=ScriptedModel(["Done."] * 10), tools=[pay, mail])
+    where = str(tmp_path / "runs.db")
+    said = dict[str, str]()
+    app = App([agent], journal=where)
+    async with served(app) as client:
+        await make_doubts(app, 10)
+        page = await page_of(client.url + "/inbox", viewport=size)
+        # Another one is about to say otherwise of the first, and is too late.
+        late = await page_of(client.url + "/inbox", "sam", viewport=size)
+        other = late.get_by_role("article", name="Did this happen? pay(order_id 0)")
+        await other.get_by_role("button", name="It did not happen").click()
+        await late.get_by_role("dialog").wait_for()
+        for order in range(10):
+            title = f"Did this happen? pay(order_id {order})"
+            ask = page.get_by_role("article", name=title)
+            await expect(ask).to_contain_text("the bank did not answer")
+            await ask.get_by_label("What you saw").fill(f"re_{order}")
+            word = "it did not happen" if order % 3 else "it happened"
+            await ask.get_by_role("button", name=word, exact=False).first.click()
+            if order % 3:
+                await page.get_by_role("dialog").get_by_role("button", name=word).click()
+            await expect(ask).to_contain_text(f"Settled: {word}.")
+            said[f"pay {order}"] = SAID[word]
+        dialog = late.get_by_role("dialog")
+        await dialog.get_by_role("button", name="It did not happen").click()
+        await expect(other).to_contain_text("oz")
+        await expect(other).to_contain_text("it happened")
+        await late.close()
+        await page.goto(client.url + "/effects?state=unknown")
+        for order in range(10):
+            title = f'mail {{"order_id":"{order}"}}: did this happen?'
+            doubt = page.get_by_role("article", name=title)
+            await doubt.get_by_label("What you saw").fill(f"mail {order}")
+            word = "it happened" if order % 2 else "it did not happen"
+            await doubt.get_by_role("button", name=word, exact=False).first.click()
+            if not order % 2:
+                await page.get_by_role("dialog").get_by_role("button", name=word).click()
+            await expect(doubt).to_have_count(0)
+            said[f"mail {order}"] = SAID[word]
+        wide = await page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wide <= 0
+        assert page.faults == []
+        known = {
+            f"{one.name} {json.loads(one.key)['order_id']}": one.state
+            for one in await app.effects()
+        }
+        assert known == said
+        assert {one.settled.by for one in await app.effects() if one.settled} == {"oz"}
+
+
+async def test_check_now_asks_the_tool_and_shows_what_came_of_it(
+    tmp_path: Path, page_of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Agent("desk", model=ScriptedModel([]), tools=[pay, mail])
+    app = App([agent], journal=str(tmp_path / "runs.db"))
+    async with served(app) as client:
+        await make_doubts(app, 1)
+        page = await page_of(client.url + "/inbox")
+        ask = page.get_by_role("article", name="Did this happen? pay(order_id 0)")
+        await ask.get_by_role("button", name="Check now").click()
+        await expect(ask).to_contain_text("No tool of the App has a verify for it.")
+        await page.goto(client.url + "/effects")
+        doubt = page.get_by_role("article", name='mail {"order_id":"0"}: did this happen?')
+        await doubt.get_by_role("button", name="Check now").click()
+        await expect(doubt).to_contain_text("verify does not know.")
+        monkeypatch.setitem(MAILED, "0", True)
+        await doubt.get_by_role("button", name="Check now").click()
+        done = page.get_by_role("listitem").filter(has_text="mail")
+        await expect(done).to_contain_text("settled by verify")
+        assert page.faults == []
 
 
 @pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])

@@ -109,7 +109,7 @@ function doubtNode(one, changed) {
       say(error.message);
     }
   };
-  const node = h("article.ask", { tabindex: 0, "aria-label": `${one.name}: did this happen?` },
+  const node = h("article.ask", { tabindex: 0, "aria-label": `${one.name}${one.key ? ` ${one.key}` : ""}: did this happen?` },
     h("header", h("h2", "Did this happen? ", h("code", one.name)), effectBadge("unknown"), h("span.grow"), since && h("span.quiet", { title: moment(since, { long: true }) }, `unknown for ${ago(since)}`)),
     one.key ? h("div.arguments", { "aria-label": "Key", role: "group" }, kept(one.key)) : null,
     h("dl.json", fact("other arguments", one.others && kept(one.others)), fact("began", when(one.started_at)), fact("ended", when(one.ended_at)),

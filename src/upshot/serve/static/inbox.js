@@ -1,6 +1,6 @@
 // What waits for people: the inbox, and questions in their place.
 
-/** @import { Answered, Grant, GrantList, EarlierDecisions, Head, InboxEntry, InboxPage, Outdated, Pending, PendingApproval, PendingEffect, PendingExternal, PendingQuestion, RunView, Taken } from "api" */
+/** @import { Answered, EffectChecked, Grant, GrantList, EarlierDecisions, Head, InboxEntry, InboxPage, Outdated, Pending, PendingApproval, PendingEffect, PendingExternal, PendingQuestion, RunView, Taken } from "api" */
 
 import { checkNow, fact, kept, words } from "./effects.js";
 import { NUMBER, ago, badge, effectBadge, escaped, fill, h, jsonNode, keyed, many, moment, say, visible, when, whose } from "./nodes.js";
@@ -318,6 +318,7 @@ class Ask {
     if (!isLate && this.isEffect) return `Settled: ${words(answer.value === "yes")}.`;
     if (!isLate) return { approve: "Approved.", deny: "Denied.", edit: "Approved as changed.", answer: "Answered." }[answer.kind];
     this.isLost = true;
+    if (got.decision && this.isEffect) return `${got.by || "Somebody"} was first: ${words(/** @type {any} */ (got.decision).value === "yes")}. Your answer was not taken.`;
     if (got.decision) return `${got.by || "Somebody"} was first and ${decisionText(got.decision)}${got.at ? ` at ${moment(got.at)}` : ""}. Your answer was not taken.`;
     return `Your answer came too late and was not taken: ${got.reason || "it does not wait any more"}.`;
   }
@@ -333,12 +334,21 @@ class Ask {
     if (isHere) this.node.focus();
   }
 
+  /** Says who settled an effect meanwhile, true if somebody did. */
+  async settledElsewhere() {
+    const found = /** @type {EffectChecked | null} */ (await api(`/api/effects/${encodeURIComponent(this.pending.id)}/check`, { method: "POST", body: {} }).catch(() => null));
+    const known = found?.effect.settled;
+    if (known) this.finish(`${known.by || "Somebody"} settled it: ${words(known.effect === "applied")}.`);
+    return Boolean(known);
+  }
+
   /** It waits no more, and not by what was done here. */
   async gone() {
     if (this.isDone || this.isBusy) return;
     this.isDone = true;
     this.isLost = true;
     const [item] = this.items;
+    if (this.isEffect && (await this.settledElsewhere())) return;
     let text = "It does not wait any more: it was answered elsewhere, or the run ended.";
     const view = /** @type {RunView} */ (await maybe(`/api${runPath(item.run_id)}`).catch(() => null));
     const answered = (view?.head?.answered ?? []).filter(({ answer }) => ("call_id" in answer ? answer.call_id : answer.id) === itemId(item)).at(-1);
