@@ -19,7 +19,7 @@ from mcp.client.stdio import stdio_client
 from mcp.shared.memory import create_client_server_memory_streams
 
 from tests.gateway.shop import make
-from upshot.gateway import read_config
+from upshot.gateway import read_config, serve_http
 from upshot.gateway.channels import SdkChannel
 from upshot.gateway.front import serve
 
@@ -119,6 +119,19 @@ class Place:
                 # It goes when its client has gone.
                 await own[1].aclose()
                 await task
+
+    @asynccontextmanager
+    async def over_http(self, user: str = "", sign_in: Any = None) -> AsyncGenerator[str]:
+        """The gateway over HTTP, in this process; gives its address."""
+        config = read_config(str(self.file))
+        async with serve_http(config, user, [], sign_in) as app, serving(app) as url:
+            yield url
+
+    @asynccontextmanager
+    async def client_over_http(self, **options: Any) -> AsyncGenerator[Client]:
+        """A client of a new gateway over HTTP in this process."""
+        async with self.over_http() as url, Client(url, **options) as client:
+            yield client
 
     @asynccontextmanager
     async def client_of_process(self, *words: str, **options: Any) -> AsyncGenerator[Client]:

@@ -82,17 +82,26 @@ async def refund(context: Any, given: dict[str, Any], book: Path) -> types.CallT
     then = given.get("then", "")
     if then == "refuse":
         return said("the shop is closed", is_error=True)
-    with open(book, "a") as file:
-        file.write(f"refund {given['order_id']}\n")
+    _write(book, f"refund {given['order_id']}")
     await context.session.report_progress(1, 2, "refunding")
     if then == "die":
         assert "SHOP_KEY" in os.environ, "only a shop that is a program can be killed"
         os.kill(os.getpid(), signal.SIGKILL)
     if then == "hang":
-        await asyncio.sleep(3600)
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            if given.get("note") == "tell":
+                _write(book, f"cancelled {given['order_id']}")
+            raise
     if then == "fail":
         return said("the line broke", is_error=True)
     return said(f"re_{given['order_id']}")
+
+
+def _write(book: Path, line: str) -> None:
+    with open(book, "a") as file:
+        file.write(f"{line}\n")
 
 
 async def list_resources(context: Any, params: Any) -> types.ListResourcesResult:

@@ -198,18 +198,25 @@ async def test_an_error_of_the_server_is_passed_on_and_means_what_the_file_says(
     assert text_of(then) == "re_7"
 
 
-async def test_a_client_that_cancels_cancels_at_the_server(place: Place):
+@MODES
+@pytest.mark.parametrize("over", ["pipe", "http"])
+async def test_a_client_that_cancels_cancels_at_the_server(place: Place, mode: Any, over: str):
     place.write()
     came = asyncio.Event()
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
         came.set()
 
-    async with place.client(mode="legacy") as client:
-        call = client.call_tool("refund", {"order_id": "7", "then": "hang"}, progress_callback=note)
+    opened = place.client(mode=mode) if over == "pipe" else place.client_over_http(mode=mode)
+    async with opened as client:
+        given = {"order_id": "7", "then": "hang", "note": "tell"}
+        call = client.call_tool("refund", given, progress_callback=note)
         task = asyncio.create_task(call)
         await came.wait()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         again = await client.call_tool("refund", {"order_id": "7"})
-    assert told(again)["reason"] == "effect_unknown" and place.lines == ["refund 7"]
+        while len(place.lines) < 2:
+            await asyncio.sleep(0.01)
+    assert told(again)["reason"] == "effect_unknown"
+    assert place.lines == ["refund 7", "cancelled 7"]

@@ -14,10 +14,10 @@ import pytest
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.gateway.kit import REFUND, ROOT, Place, approving, serving, text_of, told
+from tests.gateway.kit import REFUND, ROOT, Place, approving, text_of, told
 from upshot import open_journal
 from upshot.errors import Misuse
-from upshot.gateway import check, read_config, serve_http
+from upshot.gateway import check, read_config
 from upshot.serve import User
 
 MODES = pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -40,16 +40,6 @@ async def program(*words: str) -> AsyncGenerator[str]:
         with contextlib.suppress(ProcessLookupError):
             process.terminate()
         await process.wait()
-
-
-@asynccontextmanager
-async def gateway(place: Place, user: str = "", sign_in: Any = None) -> AsyncGenerator[str]:
-    """The gateway over HTTP, in this process."""
-    async with (
-        serve_http(read_config(str(place.file)), user, [], sign_in) as app,
-        serving(app) as url,
-    ):
-        yield url
 
 
 @MODES
@@ -80,7 +70,7 @@ async def test_clients_over_http_share_the_journal_and_nothing_else(place: Place
         {"shop/refund": {**REFUND, "approval": "cents > 5000"}, "shop/ask": {"effect": "read"}}
     )
     asked: list[str] = []
-    async with gateway(place, "ann") as url:
+    async with place.over_http("ann") as url:
         elicit = approving(asked=asked)
         async with (
             Client(url, mode=mode, elicitation_callback=elicit) as one,
@@ -150,7 +140,7 @@ async def session_of(url: str, **headers: str) -> dict[str, str]:
 async def test_the_user_is_whom_a_trusted_proxy_names(place: Place):
     place.write(user_header="X-User")
     ann, bob = {"X-User": "ann"}, {"X-User": "bob"}
-    async with gateway(place) as url:
+    async with place.over_http() as url:
         assert (await send(url, HELLO)).status_code == 401
         theirs = await session_of(url, **ann)
         assert (await send(url, CALL, **theirs, **bob)).status_code == 404
@@ -161,7 +151,7 @@ async def test_the_user_is_whom_a_trusted_proxy_names(place: Place):
 
 async def test_a_header_of_somebody_else_than_the_proxy_is_not_believed(place: Place):
     place.write(user_header="X-User", proxies=["192.0.2.1"])
-    async with gateway(place) as url:
+    async with place.over_http() as url:
         assert (await send(url, HELLO, **{"X-User": "ann"})).status_code == 401
 
 
@@ -176,7 +166,7 @@ async def signed_in(request: Any) -> User | None:
 async def test_the_user_is_the_subject_of_a_token(place: Place, mode: Any):
     refund = {**REFUND, "scope": "tenant"}
     place.write({"shop/refund": refund}, sign_in="users.py:signed_in")
-    async with gateway(place, sign_in=signed_in) as url:
+    async with place.over_http(sign_in=signed_in) as url:
         for token in TOKENS:
             async with (
                 httpx2.AsyncClient(headers={"Authorization": token}) as http,
@@ -192,7 +182,7 @@ async def test_whoever_has_no_good_token_is_told_where_to_get_one(place: Place):
     place.write(sign_in="users.py:signed_in", oauth=oauth)
     ann, bob = {"Authorization": "Bearer of-ann"}, {"Authorization": "Bearer of-bob"}
     path = "/.well-known/oauth-protected-resource/mcp"
-    async with gateway(place, sign_in=signed_in) as url:
+    async with place.over_http(sign_in=signed_in) as url:
         without = await send(url, HELLO)
         wrong = await send(url, HELLO, Authorization="Bearer of-eve")
         metadata = await send(url.replace("/mcp", path))
@@ -227,7 +217,7 @@ async def test_the_command_finds_the_function_that_signs_in(place: Place):
 async def test_a_gateway_may_stand_before_a_gateway(place: Place, mode: Any):
     outer = Place(place.path / "outer" if (place.path / "outer").mkdir() is None else place.path)
     place.write(default="read", user_header="X-User")
-    async with gateway(place) as url:
+    async with place.over_http() as url:
         server = {"url": url, "headers": {"X-User": "the-outer-one"}}
         outer.write({"far/refund": REFUND}, servers={"far": server})
         async with outer.client(mode=mode) as client:
