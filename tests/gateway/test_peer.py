@@ -130,11 +130,11 @@ async def test_the_end_fails_what_waits_and_cancels_what_is_answered():
         task = asyncio.ensure_future(peer.request("call", None))
         await other.got.get()
         other.say(id=7, method="call")
-        await asyncio.sleep(0)
+        other.say(method="notifications/that/fail")
     with pytest.raises(MCPError) as caught:
         await task
     assert caught.value.code == CONNECTION_CLOSED
-    last = await other.got.get()
+    last = other.got.get_nowait()
     assert (last.id, last.error and last.error.code) == (7, CONNECTION_CLOSED)
     with pytest.raises(MCPError, match="closed"):
         await peer.request("call", None)

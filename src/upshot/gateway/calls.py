@@ -368,7 +368,7 @@ class Calls:
     # -- results
 
     def to_result(self, outcome: ToolOutcome, ticket: Ticket) -> JsonObject:
-        """What the client gets of an outcome.
+        """What the client gets of an outcome; the session masks it.
 
         Raises:
             MCPError: The server refused the call, so that it was not made.
@@ -378,17 +378,14 @@ class Calls:
             name: cast("Json", msgspec.to_builtins(value)) for name, value in facts.items() if value
         }
         if ticket.error is not None and outcome.effect is Effect.NONE:
-            raise MCPError(
-                ticket.error.code, self.mask(ticket.error.message), self.mask(ticket.error.data)
-            )
-        if isinstance(outcome, ToolExecutionResult):
-            if ticket.result is not None:
-                return self.mask(ticket.result)
+            raise ticket.error
+        is_success = isinstance(outcome, ToolExecutionResult)
+        if ticket.result is not None and (is_success or outcome.effect is not Effect.UNKNOWN):
+            return ticket.result
+        if is_success:
             return _repeated(outcome, told)
-        if ticket.result is not None and outcome.effect is not Effect.UNKNOWN:
-            return self.mask(ticket.result)
         said = outcome_to_model_content(outcome, rich=True)
-        return said_result(self.mask(said), is_error=True, told=told)
+        return said_result(said, is_error=True, told=told)
 
     def mask(self, value: Any) -> Any:
         """*value* without secrets."""

@@ -187,6 +187,8 @@ class Peer:
             for pending in self._pending.values():
                 if not pending.answer.done():
                     pending.answer.set_exception(_closed())
+            # Each begins first, for a task that is cancelled before its first step answers nothing.
+            await asyncio.sleep(0)
             for task in self._tasks:
                 task.cancel()
             if self._tasks:
