@@ -68,10 +68,3 @@ def test_variables_come_from_the_environment_and_are_secrets(
     assert config.masks is not None
     assert config.masks.mask_text("sk-of-the-shop") == "***"
     assert config.masks.mask_text("sk-of-the-shop-too") == "***"
-
-
-def test_a_lookup_fills_in_arguments(tmp_path: Path):
-    verify = {"tool": "shop/find", "arguments": {"a": "{n}", "b": ["x {n}", 1]}, "found": "true"}
-    config = read(tmp_path, tools={"shop/x": {"verify": verify}})
-    lookup = config.tools["shop/x"].verify
-    assert lookup.arguments_for({"n": 7}) == {"a": 7, "b": ["x 7", 1]}

@@ -40,7 +40,7 @@ from upshot.entry.api import resume, run
 from upshot.entry.run_handle import RunHandle
 from upshot.entry.session_setup import has_log
 from upshot.errors import JournalError
-from upshot.gateway.config import Config, Lookup
+from upshot.gateway.config import Config
 from upshot.gateway.link import CannotReach, Link
 from upshot.gateway.peer import Context, Id, Params
 from upshot.journal.shared import SharedJournal, needs_shared
@@ -49,6 +49,7 @@ from upshot.runs.engine_api.exceptions import Parked
 from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 from upshot.state.board import Board
+from upshot.tools.definition.lookup import Lookup
 from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_error import ToolError
 from upshot.tools.definition.tool_options import UnknownEffect
@@ -177,15 +178,19 @@ class Calls:
 
         return call
 
-    def verify_of(self, link: Link, lookup: Lookup) -> Callable[..., Awaitable[bool | None]]:
+    def verify_of(self, link: Link, lookup: Lookup) -> Callable[..., Awaitable[bool]]:
         """Asks another tool of the server whether a call took effect."""
 
-        async def verify(unknown: UnknownEffect) -> bool | None:
-            asked = {"name": lookup.tool, "arguments": lookup.arguments_for(unknown.arguments)}
+        async def call(name: str, arguments: JsonObject) -> Json:
+            asked = {"name": name, "arguments": arguments}
             result = await link.request("tools/call", asked)
             if result.get("isError") is True:
-                return None
-            return lookup.found.holds({**_value_of(result), **unknown.arguments})
+                raise ToolError(_text_of(result))
+            value = result.get("structuredContent")
+            return _text_of(result) if value is None else value
+
+        async def verify(unknown: UnknownEffect) -> bool:
+            return await lookup.ask(unknown.arguments, call)
 
         return verify
 
@@ -457,18 +462,6 @@ def _open_item(result: AgentResult[Any]) -> PendingApproval | None:
 def _text_of(result: JsonObject) -> str:
     blocks = cast("list[JsonObject]", result.get("content") or [])
     return "\n".join(str(one["text"]) for one in blocks if "text" in one)
-
-
-def _value_of(result: JsonObject) -> JsonObject:
-    """What a condition reads of a result: its fields, or ``result`` for what is no object."""
-    value: object = result.get("structuredContent")
-    if value is None:
-        text = _text_of(result)
-        try:
-            value = json.loads(text)
-        except ValueError:
-            value = text
-    return cast("JsonObject", value) if isinstance(value, dict) else {"result": cast("Json", value)}
 
 
 @asynccontextmanager

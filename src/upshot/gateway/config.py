@@ -19,6 +19,7 @@ from upshot.contract.settings import Policy
 from upshot.errors import Misuse, need_of_extra
 from upshot.tools.definition.body import usable_schema
 from upshot.tools.definition.cel import Condition, compile_condition
+from upshot.tools.definition.lookup import Lookup
 from upshot.tools.definition.tool import Tool
 from upshot.tools.mcp.mcp_toolset import to_tool_name
 from upshot.tools.mcp.server_address import Server, describe_server
@@ -43,7 +44,6 @@ _PLAIN = (
     "idempotent",
 )  # fmt: skip
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-_FIELD = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SERVER_NAME = re.compile(r"[A-Za-z0-9-]{1,32}")
 
 
@@ -62,25 +62,6 @@ class ServerTerms:
     server: Server
     trusted: bool
     timeout_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Lookup:
-    """How another tool of the server tells whether a call took effect.
-
-    Attributes:
-        tool: That tool, as its server calls it.
-        arguments: What it is called with; ``{name}`` stands for an argument of the call.
-        found: True of its result and the arguments if the call took effect.
-    """
-
-    tool: str
-    arguments: JsonObject
-    found: Condition
-
-    def arguments_for(self, given: JsonObject) -> JsonObject:
-        """What it is called with for a call with the arguments *given*."""
-        return {name: _filled(value, given) for name, value in self.arguments.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,7 +455,7 @@ def _lookup(file: str, where: str, server: str, given: object) -> Lookup:
         raise Misuse(f"{file}: {where}.tool is {section['tool']!r}: name a tool of {server}")
     arguments = _mapping(file, f"{where}.arguments", section.get("arguments", {}))
     found = _compiled(file, f"{where}.found", str(section["found"]))
-    return Lookup(own, cast("JsonObject", arguments), found)
+    return Lookup(own, cast("JsonObject", arguments), found=found)
 
 
 def _policy(file: str, given: object) -> Policy | None:
@@ -485,17 +466,3 @@ def _policy(file: str, given: object) -> Policy | None:
         return Policy(taint="off", **cast("dict[str, Any]", section))
     except (Misuse, TypeError) as error:
         raise Misuse(f"{file}: policy: {error}") from None
-
-
-def _filled(value: Json, given: JsonObject) -> Json:
-    """*value* with arguments in place of ``{name}``; alone it keeps the argument's type."""
-    if isinstance(value, dict):
-        return {name: _filled(one, given) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_filled(one, given) for one in value]
-    if not isinstance(value, str):
-        return value
-    whole = _FIELD.fullmatch(value)
-    if whole is not None and whole[1] in given:
-        return given[whole[1]]
-    return _FIELD.sub(lambda found: str(given.get(found[1], found[0])), value)
