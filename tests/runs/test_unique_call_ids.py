@@ -27,7 +27,7 @@ from upshot import (
     tool,
 )
 from upshot.contract.events import Event
-from upshot.state.call_ids import CallIds, StreamedIds
+from upshot.state.call_ids import StreamedIds, with_unique_ids
 
 WIPED: list[str] = []
 
@@ -171,20 +171,20 @@ def _older(journal: Ordered, kind: str) -> Ordered:
 
 def test_a_call_without_an_id_gets_one() -> None:
     reply = ModelResponse(tool_calls=[call("put", "a", ""), call("put", "b", "")])
-    ids = [one.id for one in CallIds().make_unique(reply).tool_calls]
+    ids = [one.id for one in with_unique_ids(reply, set()).tool_calls]
     assert all(ids)
     assert len({*ids}) == 2
 
 
 def test_a_reply_whose_ids_are_new_stays_as_it_is() -> None:
     reply = ModelResponse(tool_calls=[call("put", "a", "c"), call("put", "b", "d")])
-    assert CallIds().make_unique(reply) is reply
+    assert with_unique_ids(reply, set()) is reply
 
 
 def test_an_id_that_looks_like_a_made_one_is_not_given_twice() -> None:
-    ids = CallIds()
-    ids.add([call("put", "a", "c"), call("put", "b", "c_4"), call("put", "b", "d")])
-    reply = ids.make_unique(ModelResponse(tool_calls=[call("put", "a"), call("put", "b")]))
+    ids = {"c", "c_4", "d"}
+    reply = ModelResponse(tool_calls=[call("put", "a"), call("put", "b")])
+    reply = with_unique_ids(reply, ids)
     own = [one.id for one in reply.tool_calls]
     streamed = StreamedIds(ids)
     pieces = [ToolCallDelta(index=at, call_id="c") for at in (0, 1, 0)]

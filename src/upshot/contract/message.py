@@ -548,18 +548,24 @@ def without_mark(message: Message) -> Message:
     return msgspec.structs.replace(message, metadata=left)
 
 
-def is_untrusted(message: Message) -> bool:
-    """Whether *message* may hold untrusted content: a tool's, what the caller marked so, or
+# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+_TOOL = Role.TOOL
+
+
+def any_untrusted(messages: Iterable[Message]) -> bool:
+    """Whether any of *messages* may hold untrusted content: a tool's, what the caller marked so, or
     anything that was made after such content.
     """
-    content = message.content
-    if message.metadata and message.metadata.get(TAINTED):
-        return True
-    if type(content) is str and message.role is not Role.TOOL:
-        return False
-    if message.role is Role.TOOL:
-        # Every other tool message is JSON.
-        return message.text.startswith(FENCE_OPENING)
-    return not isinstance(content, str) and any(
-        isinstance(part, Text) and part.trust == UNTRUSTED for part in content
-    )
+    for message in messages:
+        if message.metadata and message.metadata.get(TAINTED):
+            return True
+        content = message.content
+        if message.role is _TOOL:
+            # Every other tool message is JSON.
+            if message.text.startswith(FENCE_OPENING):
+                return True
+        elif type(content) is not str:
+            for part in content:
+                if isinstance(part, Text) and part.trust == UNTRUSTED:
+                    return True
+    return False

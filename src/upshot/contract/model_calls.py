@@ -48,8 +48,10 @@ from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import NO_USAGE, Cost, RateLimitState, Usage, measured
 from upshot.errors import Misuse, RunFailed
 
-# Looked up once: replies are made often.
+# Looked up once, as is each member of an enum that a run asks for at every step: a class of Python
+# 3.11 is slow to give a member of its own.
 _make = msgspec.StructMeta.__call__
+_ASSISTANT = Role.ASSISTANT
 
 
 # It looks at its text itself.
@@ -217,8 +219,8 @@ class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
             # The usual answer is a plain text, which a message holds as a string.
             parts = parts if only.trust or only.citations or only.signature else only.text
         if self.paused:
-            return Message(Role.ASSISTANT, parts, paused=True)
-        return Message(Role.ASSISTANT, parts)
+            return Message(_ASSISTANT, parts, paused=True)
+        return Message(_ASSISTANT, parts)
 
 
 class RequestDigests(Value, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from datetime import date
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from functools import reduce
 from math import ceil
+from operator import attrgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -112,6 +113,7 @@ _COUNTS = (
 )
 # The fields of a usage in which no count is known.
 _UNKNOWN = (None,) * len(_COUNTS)
+_counts_of = attrgetter(*_COUNTS)
 _PARTS = ("input", "output", "cache_read", "cache_write", "other")
 _MAX_MAGNITUDE = 30
 _MIN_EXPONENT = -60
@@ -241,7 +243,8 @@ class Usage(Value, frozen=True, kw_only=True, dict=True):
                 set_field(self, "total_tokens", parts)
 
     def __bool__(self) -> bool:
-        return msgspec.structs.astuple(self)[: len(_COUNTS)] != _UNKNOWN
+        # The first count of most calls is known.
+        return self.input_tokens is not None or _counts_of(self) != _UNKNOWN
 
     @property
     def is_measured(self) -> bool:

@@ -30,6 +30,9 @@ from upshot.state.board import Board
 from upshot.tools.execution.batch import SLICE
 from upshot.tools.toolbox import Toolbox
 
+# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+_ASSISTANT = Role.ASSISTANT
+_USER = Role.USER
 # Of outcomes, each of which becomes one.
 _make_message = unchecked(Message(Role.TOOL))
 
@@ -189,8 +192,8 @@ class _Turns:
             produced = board.so_far()[len(board.seeded()) :]
             roles = [message.role for message in produced if message != _GO_ON]
         # An earlier session may have used some up; nothing else adds user messages here.
-        self._corrections = corrections - roles.count(Role.USER)
-        self._number = roles.count(Role.ASSISTANT)
+        self._corrections = corrections - roles.count(_USER)
+        self._number = roles.count(_ASSISTANT)
         self._keeps_points = keeps_points(host)
         self._order = InCallOrder()
 
@@ -216,7 +219,7 @@ class _Turns:
             await self._call_tools(calls)
             return self._run.handoff is not None
         # The provider goes on with a reply that it paused when it is sent back as it is.
-        if last is None or last.role is not Role.ASSISTANT or last.paused:
+        if last is None or last.role is not _ASSISTANT or last.paused:
             if self._run.handoff is not None:
                 return True
             await self._stop_if_asked()
@@ -287,7 +290,8 @@ class _Turns:
             tools.cancel(running=False)
         # Once: a later reply may use the same ids again.
         settled, earlier = ({}, None) if self._is_again else run.take_left_over()
-        outcomes, fresh = list[ToolOutcome](), calls
+        outcomes: list[ToolOutcome] = []
+        fresh = calls
         if settled:
             outcomes = [settled[call.id] for call in calls if call.id in settled]
             fresh = [call for call in calls if call.id not in settled]

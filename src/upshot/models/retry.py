@@ -80,6 +80,11 @@ def reply_or_raise(error: Exception) -> ModelResponse:
     return response
 
 
+# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+_ABORTED = FinishReason.ABORTED
+_ERROR = FinishReason.ERROR
+_FILTER = FinishReason.CONTENT_FILTER
+_LENGTH = FinishReason.LENGTH
 _CUT_SHORT = "; it reached the limit on tokens, so raise max_tokens or ask for less reasoning"
 
 
@@ -96,19 +101,19 @@ def judged(response: ModelResponse, *, allow_empty: bool = False) -> ModelRespon
     if response.error is not None:
         return response
     finish = response.finish_reason
-    if finish is FinishReason.ABORTED:
+    if finish is _ABORTED:
         error = AgentError(ErrorCode.CANCELED, "the reply was aborted")
-    elif finish is FinishReason.ERROR:
+    elif finish is _ERROR:
         said = "the model stopped with an error"
         error = AgentError(ErrorCode.SERVER_ERROR, said, retryable=True)
     elif not _is_empty(response):
         return response
-    elif finish is FinishReason.CONTENT_FILTER:
+    elif finish is _FILTER:
         error = AgentError(ErrorCode.CONTENT_FILTER, "the provider's filter held the reply back")
     elif allow_empty:
         return response
     else:
-        why = _CUT_SHORT if finish is FinishReason.LENGTH else ""
+        why = _CUT_SHORT if finish is _LENGTH else ""
         said = f"the model replied with nothing: no text, no call, no refusal{why}"
         error = AgentError(ErrorCode.EMPTY_REPLY, said, retryable=True)
     return replace(response, error=error)
@@ -128,10 +133,10 @@ def judge_answer(
         is_typed: Whether the answer has a schema, which a refusal cannot have.
     """
     finish = response.finish_reason
-    error, is_filtered = response.error, finish is FinishReason.CONTENT_FILTER
+    error, is_filtered = response.error, finish is _FILTER
     if error is None and is_filtered and not allow_filtered:
         error = FILTERED
-    if error is not None or is_filtered or finish is FinishReason.LENGTH:
+    if error is not None or is_filtered or finish is _LENGTH:
         parts = mark_cut(response.parts, fails=error is not None)
         return replace(response, parts=parts, error=error)
     refusal = response.refusal

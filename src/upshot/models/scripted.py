@@ -42,6 +42,9 @@ ScriptItem: TypeAlias = Reply | Callable[[Sequence[Message]], Reply | Awaitable[
 
 _WORDS = re.compile(r"\s*\S+\s*|\s+")
 _POSITION = "position"
+# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+_STOP = FinishReason.STOP
+_TOOL_USE = FinishReason.TOOL_USE
 # The items of a script were looked at when it was made.
 _make_response = unchecked(ModelResponse())
 # What may be written in place of the parts.
@@ -232,12 +235,10 @@ class ScriptedModel:
             )
         if isinstance(reply, str):
             said = (Text(reply),) if reply else ()
-            return _make_response(
-                parts=said, finish_reason=FinishReason.STOP, usage=usage, provider_data=data
-            )
+            return _make_response(parts=said, finish_reason=_STOP, usage=usage, provider_data=data)
         return _make_response(
             parts=(reply,) if isinstance(reply, ToolCall) else tuple(reply),
-            finish_reason=FinishReason.TOOL_USE,
+            finish_reason=_TOOL_USE,
             usage=usage,
             provider_data=data,
         )

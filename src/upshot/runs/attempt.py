@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Any, cast
 
 from msgspec.structs import force_setattr, replace
@@ -19,7 +18,15 @@ from upshot.contract.base.json_values import is_plain, to_free_json
 from upshot.contract.base.structs import Local
 from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import BoardChanged, QuestionAsked
-from upshot.contract.message import CUT, MAIN_CHANNEL, Artifact, Message, Part, Text, is_untrusted
+from upshot.contract.message import (
+    CUT,
+    MAIN_CHANNEL,
+    Artifact,
+    Message,
+    Part,
+    Text,
+    any_untrusted,
+)
 from upshot.contract.model_calls import ModelResponse, Request, RequestConfig
 from upshot.contract.pending import EARLIER, PendingApproval
 from upshot.contract.protocols import Board as BoardRole
@@ -35,7 +42,7 @@ from upshot.runs.engine_api.run_host import RunHost
 from upshot.runs.engine_api.run_view import Run
 from upshot.runs.plan import Plan, Seeder
 from upshot.runs.resumption import overlooking, settle_cut_off_runs, starting_over
-from upshot.runs.run_context import RunContext, change_board, current_run
+from upshot.runs.run_context import ParentLink, RunContext, current_run
 from upshot.runs.services.run_tools import toolbox_of
 from upshot.runs.services.unknown_effects import park_again
 from upshot.state.board import Board
@@ -183,8 +190,8 @@ async def seed(context: RunContext, attempt: int, feedback: str) -> None:
     changes = board.facts()
     taint = plan.taint
     for change in changes:
-        if any(map(is_untrusted, change.messages)):
-            taint = taint or EARLIER
+        if taint is None and any_untrusted(change.messages):
+            taint = EARLIER
     # First, for the process may end between the two.
     if taint is not None:
         context.distrust(taint)
@@ -222,9 +229,9 @@ def take_board(context: RunContext, run: Run) -> None:
 
 def use_board(context: RunContext, board: Board) -> None:
     """Have the engine work on *board* from now on, and log what it changes."""
-    state, change = context.state, partial(change_board, context)
+    state = context.state
     state.board = board
-    board.watch(change, context.recorder.warn_of_losses, lambda: state.taint is not None)
+    board.watch(context.change_board, context.recorder.warn_of_losses, state)
 
 
 async def work_on(context: RunContext, run: Run, host: RunHost) -> None:
@@ -329,7 +336,7 @@ def _is_filtered(context: RunContext) -> bool:
     last, board = context.state.last_call, context.state.board
     if not isinstance(last, ModelResponse) or context.plan.agent.allow_filtered:
         return False
-    if last.finish_reason is not FinishReason.CONTENT_FILTER:
+    if last.finish_reason is not _CONTENT_FILTER:
         return False
     said = last.content
     return last.error is None or (
@@ -403,41 +410,41 @@ def settle_earlier(context: RunContext, run: Run, ending: Ending) -> None:
     Raises:
         JournalError: The log refuses events.
     """
-    if ending.status is not Status.INPUT_REQUIRED:
+    if ending.status is not _PARKED:
         settle_cut_off(context, run)
     if not context.recorder.is_lost:
         settle_cut_off_runs(context.state, context.recorder)
 
 
-def tell_parent(context: RunContext, result: AgentResult[Any]) -> None:
-    """Tell the parent run, if there is one, how a session ended and what was done in it.
+def tell_parent(parent: ParentLink, context: RunContext, result: AgentResult[Any]) -> None:
+    """Tell the parent run how a session ended and what was done in it.
 
     After the barrier: the parent's log must not say more of this run than its own does.
     """
-    if (parent := context.parent) is not None:
-        taint = context.state.taint
-        taint = None if taint is None else taint.seen_from(context.info.run_id)
-        budget, acts = context.budget, acts_in(context.state)
-        step = settled_step(result, budget.tool_calls, taint, acts, budget.unmeasured_answers)
-        parent.tell(step)
-        parent.note_effect(result.effect)
+    taint = context.state.taint
+    taint = None if taint is None else taint.seen_from(context.info.run_id)
+    budget, acts = context.budget, acts_in(context.state)
+    step = settled_step(result, budget.tool_calls, taint, acts, budget.unmeasured_answers)
+    parent.tell(step)
+    parent.note_effect(result.effect)
 
 
 def facts_at_end(context: RunContext, result: AgentResult[Any]) -> dict[str, Any]:
     """Warn of unknown effects in a completed run; returns what has changed in its result since."""
-    facts, effects = dict[str, Any](), result.effects
-    if result.status is not Status.INPUT_REQUIRED:
-        facts["attempt_log"] = tuple(context.state.lines)
-    if context.state.children:
+    state, effects, is_over = context.state, result.effects, result.status is not _PARKED
+    facts: dict[str, Any] = {}
+    if is_over:
+        facts["attempt_log"] = tuple(state.lines)
+    if state.children:
         # Hooks may have started runs since the result was built.
-        is_over = result.status is not Status.INPUT_REQUIRED
-        effects = effects_in(context.state, context.info.run_id, is_over=is_over)
-        facts |= {"effects": effects, "child_runs": child_runs_in(context.state)}
+        effects = effects_in(state, context.info.run_id, is_over=is_over)
+        facts |= {"effects": effects, "child_runs": child_runs_in(state)}
     if effects and result.status is _COMPLETED:
         warning = warning_of_unknown(effects)
-        if warning is not None and warning not in context.state.warnings:
+        if warning is not None and warning not in state.warnings:
             context.recorder.warn(warning)
-    return {**facts, "warnings": tuple(context.state.warnings)}
+    facts["warnings"] = tuple(state.warnings)
+    return facts
 
 
 def ending_of(context: RunContext, host: RunHost, error: BaseException | None) -> Ending:
@@ -573,6 +580,9 @@ def _mode_of(part: Part) -> str:
 
 # Looked up once, for a class of Python 3.11 is slow to give a member of its own.
 _COMPLETED = Status.COMPLETED
+_CANCELED = Status.CANCELED
+_PARKED = Status.INPUT_REQUIRED
+_CONTENT_FILTER = FinishReason.CONTENT_FILTER
 # Called without its parameter, which would cost as much again as making it.
 _RESULT: type[AgentResult[Any]] = AgentResult
 
@@ -626,7 +636,7 @@ def build_result(context: RunContext, ending: Ending) -> AgentResult[Any]:
     _add_done(result, context, ending)
     if ending.exception is not None:
         _add_failure(result, ending.exception)
-    if ending.status is Status.CANCELED:
+    if ending.status is _CANCELED:
         force_setattr(result, "finish_reason", FinishReason.ABORTED)
     return result if context.redaction is None else context.redaction.show_result(result)
 
@@ -663,7 +673,7 @@ def _add_calls(result: AgentResult[Any], context: RunContext, ending: Ending) ->
         records = tuple(state.records)
         force_setattr(result, "tool_records", records)
         force_setattr(result, "tool_outcomes", tuple([one.outcome for one in records]))
-    is_over = ending.status is not Status.INPUT_REQUIRED and not context.is_left
+    is_over = ending.status is not _PARKED and not context.is_left
     if effects := effects_in(state, context.info.run_id, is_over=is_over):
         force_setattr(result, "effects", effects)
     if state.children:

@@ -14,7 +14,7 @@ from upshot.contract.base.enums import ErrorCode, Origin
 from upshot.contract.base.structs import Json
 from upshot.contract.error import AgentError, RunWarning
 from upshot.contract.events import ApprovalAnswered, QuestionAnswered, ToolStarted
-from upshot.contract.message import is_untrusted
+from upshot.contract.message import any_untrusted
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.pending import EARLIER, Answer, AnyAnswer, TaintOrigin
 from upshot.contract.protocols import Engine
@@ -123,7 +123,7 @@ def taint_in(past: RunState) -> TaintOrigin | None:
         if spent.taint is not None:
             return spent.taint
     # The process may have ended before the log said so.
-    return EARLIER if any(map(is_untrusted, past.board.seeded())) else None
+    return EARLIER if any_untrusted(past.board.seeded()) else None
 
 
 def _add_children(budget: RunBudget, past: RunState, *, earlier: bool) -> None:

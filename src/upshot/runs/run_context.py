@@ -23,7 +23,7 @@ from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import JsonObject
 from upshot.contract.codec import encode
 from upshot.contract.events import BoardChanged, Event, RunReleased, RunStarted, Tainted
-from upshot.contract.message import is_untrusted
+from upshot.contract.message import any_untrusted
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import EARLIER, TaintOrigin
 from upshot.contract.run_control import Interrupt
@@ -375,6 +375,12 @@ class RunContext:
         if self.state.taint is None:
             self.recorder.emit(Tainted(origin=origin))
 
+    def change_board(self, event: BoardChanged) -> None:
+        """Log a change of the board, whose messages may come from another run."""
+        if self.state.taint is None and any_untrusted(event.messages):
+            self.distrust(EARLIER)
+        self.recorder.emit(event)
+
     def close(self) -> None:
         """Let go of what leads back here, so that nothing is left to the garbage collector."""
         self.on_interrupt, self.look_for_interrupt = None, _nobody_asks
@@ -407,10 +413,3 @@ def inherit_taint(context: RunContext) -> None:
         context.distrust(taint.seen_from(outer.info.run_id))
     if (words := foreign_words(context.plan.tools)) is not None:
         context.distrust(words)
-
-
-def change_board(context: RunContext, event: BoardChanged) -> None:
-    """Log a change of the board, whose messages may come from another run."""
-    if context.state.taint is None and any(map(is_untrusted, event.messages)):
-        context.distrust(EARLIER)
-    context.recorder.emit(event)

@@ -694,7 +694,9 @@ class Session:
             context.toolbox.warn_of_leftovers()
         if self.plan.artifacts or self.plan.request.config is not None:
             warn_of_artifacts(context, self._result)
-        self._amend({"committed": self._committed, **facts_at_end(context, self._result)})
+        facts = facts_at_end(context, self._result)
+        facts["committed"] = self._committed
+        self._amend(facts)
         if self._result.local is not None:
             # Whoever still has the engine's board changes it and nothing that was returned.
             self._result.local.values["last_board"] = state.board.hand_over()
@@ -727,8 +729,8 @@ class Session:
         except JournalError as error:
             # Watchers learn of the end all the same.
             cue = self._take_fault(error)
-        if released is None:
-            tell_parent(context, self._result)
+        if released is None and context.parent is not None:
+            tell_parent(context.parent, context, self._result)
         if self.plan.host is not None:
             await self._host.drain(context.supervisor.wait)
         return cue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from upshot.contract.base.enums import Role
 from upshot.contract.base.json_values import UnserializableError, is_plain, to_free_json
@@ -23,6 +23,19 @@ from upshot.contract.tool_calls import ToolCall
 from upshot.errors import Misuse
 
 _NO_MESSAGES: Mapping[str, deque[Message]] = {}
+# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+_ASSISTANT = Role.ASSISTANT
+
+
+class _Tainted(Protocol):
+    """The state of a run, of which a board only needs this.
+
+    Attributes:
+        taint: The first untrusted content that reached the run, None for none.
+    """
+
+    @property
+    def taint(self) -> object: ...
 
 
 class Channels(dict[str, MessageList]):
@@ -53,7 +66,7 @@ class Board:
     compacted: Compacted | None = None
     _on_loss: Callable[[str, tuple[str, ...]], None] | None = None
     _losses: Sequence[tuple[str, tuple[str, ...]]] = ()
-    _is_tainted: Callable[[], bool] | None = None
+    _run: _Tainted | None = None
 
     def __init__(self, *, on_change: Callable[[BoardChanged], None] | None = None) -> None:
         self._channels: Channels = Channels()
@@ -125,7 +138,7 @@ class Board:
             added = self._without_known(added, channel)
         if self._is_handed_over:
             self._part()
-        if self._is_tainted is not None and self._is_tainted():
+        if self._run is not None and self._run.taint is not None:
             added = tuple(map(mark_tainted, added))
         self._channels[channel].extend(added)
         if self._on_change is not None and added:
@@ -301,7 +314,7 @@ class Board:
         main = self._channels[MAIN_CHANNEL].items
         first = self._seeded.get(MAIN_CHANNEL, 0)
         for place in range(len(main) - 1, first - 1, -1):
-            if main[place].role is Role.ASSISTANT:
+            if main[place].role is _ASSISTANT:
                 text = main[place].text
                 begun = place
                 while begun > first and main[begun - 1].paused:
@@ -321,7 +334,7 @@ class Board:
         count = len(main) - len(self._again.get(MAIN_CHANNEL, ()))
         for place in range(count - 1, self._seeded.get(MAIN_CHANNEL, 0) - 1, -1):
             message = main[place]
-            if message.role is not Role.ASSISTANT:
+            if message.role is not _ASSISTANT:
                 key = message.tool_call_id, message.name
                 answers[key] = answers.get(key, 0) + 1
                 continue
@@ -349,7 +362,7 @@ class Board:
         self,
         on_change: Callable[[BoardChanged], None] | None,
         on_loss: Callable[[str, tuple[str, ...]], None] | None = None,
-        is_tainted: Callable[[], bool] | None = None,
+        run: _Tainted | None = None,
     ) -> None:
         """From now on tell every change to *on_change*; None ends that.
 
@@ -357,10 +370,10 @@ class Board:
             on_change: Told of it.
             on_loss: Told what JSON could not hold of a value: what is meant, and the places in
                 it. What was lost before is told at once.
-            is_tainted: Whether untrusted words have reached the run: then messages are marked.
+            run: Knows whether untrusted words have reached the run: then messages are marked.
         """
         self._on_change, self._on_loss = on_change, on_loss
-        self._is_tainted = is_tainted
+        self._run = run
         if on_loss is not None:
             for name, lossy in self._losses:
                 on_loss(name, lossy)

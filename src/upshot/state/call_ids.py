@@ -1,72 +1,69 @@
-"""``CallIds``: the ids of a run's tool calls, of which each names one call.
+"""The ids of a run's tool calls, of which each names one call.
 
 Some models number the calls of each reply anew, and some use one id twice in a reply. Answers,
 outcomes and the log refer to a call by its id, and other providers refuse a request in which an id
 stands twice. So a call gets an id of its own where its reply enters the run, and the provider's id
-is kept in ``ToolCall.given_id``.
+is kept in ``ToolCall.given_id``. The ids that a run has used are ``RunState.call_ids``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
-import msgspec
+from msgspec.structs import replace
 
 from upshot.contract.model_calls import ModelResponse, ToolCallDelta
 from upshot.contract.tool_calls import ToolCall
 
-__all__ = ["CallIds", "StreamedIds"]
+__all__ = ["StreamedIds", "with_unique_ids"]
 
 # The start of the id of a call that came without one.
 _UNNAMED = "call"
 
 
-class CallIds:
-    """The ids that a run has used, those of the messages that it began with included."""
+def with_unique_ids(response: ModelResponse, known: AbstractSet[str]) -> ModelResponse:
+    """*response* with an id of its own for each call; the very same object if they have one.
 
-    def __init__(self) -> None:
-        self._known: set[str] = set()
+    Args:
+        response: The reply of a model.
+        known: The ids that the run has used.
+    """
+    taken: set[str] = set()
+    renamed: dict[int, ToolCall] = {}
+    for place, part in enumerate(response.parts):
+        if type(part) is ToolCall:
+            own = _unused(part.id, known, taken)
+            taken.add(own)
+            if own != part.id:
+                renamed[place] = replace(part, id=own, given_id=part.id)
+    if not renamed:
+        return response
+    parts = [renamed.get(place, part) for place, part in enumerate(response.parts)]
+    return replace(response, parts=tuple(parts))
 
-    def add(self, calls: Iterable[ToolCall]) -> None:
-        """Note the ids of *calls*."""
-        for call in calls:
-            self._known.add(call.id)
 
-    def make_unique(self, response: ModelResponse) -> ModelResponse:
-        """*response* with an id of its own for each call; the very same object if they have one."""
-        calls, known = response.tool_calls, self._known
-        ids = {call.id for call in calls}
-        if len(ids) == len(calls) and "" not in ids and known.isdisjoint(ids):
-            return response
-        taken = set[str]()
-        parts = [
-            self._with_own_id(part, taken) if type(part) is ToolCall else part
-            for part in response.parts
-        ]
-        return msgspec.structs.replace(response, parts=tuple(parts))
-
-    def _with_own_id(self, call: ToolCall, taken: set[str]) -> ToolCall:
-        own = self.unused(call.id, taken)
-        taken.add(own)
-        return call if own == call.id else msgspec.structs.replace(call, id=own, given_id=call.id)
-
-    def unused(self, id: str, taken: set[str]) -> str:
-        """*id*, or one that begins with it where the run or this reply, by *taken*, has used it."""
-        known = self._known
-        if id and id not in known and id not in taken:
-            return id
-        # By what is known, so that a session that resumes the run gives the same.
-        number = len(known) + len(taken) + 1
-        while (made := f"{id or _UNNAMED}_{number}") in known or made in taken:
-            number += 1
-        return made
+def _unused(id: str, known: AbstractSet[str], taken: AbstractSet[str]) -> str:
+    """*id*, or one that begins with it where the run or this reply, by *taken*, has used it."""
+    if id and id not in known and id not in taken:
+        return id
+    # By what is known, so that a session that resumes the run gives the same.
+    number = len(known) + len(taken) + 1
+    while (made := f"{id or _UNNAMED}_{number}") in known or made in taken:
+        number += 1
+    return made
 
 
 class StreamedIds:
-    """The ids of a reply's calls while it comes in pieces: those that the whole reply will have."""
+    """The ids of a reply's calls while it comes in pieces: those that the whole reply will have.
 
-    def __init__(self, ids: CallIds) -> None:
-        self._ids, self._own, self._taken = ids, dict[int, str](), set[str]()
+    Args:
+        known: The ids that the run has used.
+    """
+
+    def __init__(self, known: AbstractSet[str]) -> None:
+        self._known = known
+        self._own: dict[int, str] = {}
+        self._taken: set[str] = set()
 
     def make_unique(self, piece: ToolCallDelta) -> ToolCallDelta:
         """*piece* with the id that the run will know its call by."""
@@ -74,6 +71,6 @@ class StreamedIds:
             return piece
         own = self._own.get(piece.index)
         if own is None:
-            own = self._own[piece.index] = self._ids.unused(piece.call_id, self._taken)
+            own = self._own[piece.index] = _unused(piece.call_id, self._known, self._taken)
             self._taken.add(own)
-        return piece if own == piece.call_id else msgspec.structs.replace(piece, call_id=own)
+        return piece if own == piece.call_id else replace(piece, call_id=own)

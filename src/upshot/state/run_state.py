@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from operator import attrgetter
 from typing import Any, TypeAlias, cast
 
 import msgspec
@@ -73,11 +74,14 @@ from upshot.contract.tool_calls import (
 from upshot.contract.usage import RateLimitState
 from upshot.errors import JournalError
 from upshot.state.board import Board
-from upshot.state.call_ids import CallIds
 from upshot.state.child_runs import Spent, bare_id, child_of, spent_of, told_apart
 from upshot.state.known_effects import is_typed
 
 CallAnswer: TypeAlias = Approve | Deny | Edit
+
+# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+_ASSISTANT = Role.ASSISTANT
+_id_of = attrgetter("id")
 
 STOPPED = (Status.INTERRUPTED, Status.CANCELED)
 """How a run ended that somebody outside has stopped, and that may go on."""
@@ -262,7 +266,7 @@ class RunState(msgspec.Struct, eq=False):
         state: The deciders' facts.
         started_at: When the run began, None before that.
         reply_calls: The calls of the last reply.
-        call_ids: The ids of all calls so far.
+        call_ids: The ids of all calls so far, those of the messages that it began with included.
         last_call: The last reply to the engine, a failed one too, or what a child run told of its
             own; None before the first.
         last_rate_limit: That of the last reply which carried one.
@@ -348,7 +352,7 @@ class RunState(msgspec.Struct, eq=False):
     index: LogIndex | None = None
     started_at: datetime | None = None
     reply_calls: tuple[ToolCall, ...] = ()
-    call_ids: CallIds = field(default_factory=CallIds)
+    call_ids: set[str] = set()
     last_call: ModelResponse | Spent | None = None
     last_rate_limit: RateLimitState | None = None
     is_live: bool = False
@@ -520,16 +524,17 @@ class RunState(msgspec.Struct, eq=False):
         self.lost_calls -= 1
         self.failed_calls.pop(event.turn, None)
         self._note(event.response, is_turn=not event.purpose)
-        self.call_ids.add(calls := event.response.tool_calls)
+        calls = event.response.tool_calls
+        order: dict[str, int] = {}
+        for place, call in enumerate(calls):
+            order[call.id] = place
+        self.call_ids.update(order)
         if self.taint is None and (tool := event.response.looked_up):
             self.taint = TaintOrigin(source=tool)
         if not event.purpose:
             self.reply = self.replies[event.turn] = event.response
             self._reply_at = len(self.records)
-            self.reply_calls = calls
-            self._call_order = {}
-            for place, call in enumerate(self.reply_calls):
-                self._call_order[call.id] = place
+            self.reply_calls, self._call_order = calls, order
             if (index := self.index) is not None:
                 index.settled_at, index.texts = {}, {}
                 index.replies[event.seq] = event.response
@@ -634,9 +639,9 @@ class RunState(msgspec.Struct, eq=False):
         for message in event.messages:
             if message.tool_call_id is not None:
                 self.settled.pop(message.tool_call_id, None)
-            if message.role is Role.ASSISTANT:
+            if message.role is _ASSISTANT:
                 is_reply = True
-                self.call_ids.add(message.tool_calls)
+                self.call_ids.update(map(_id_of, message.tool_calls))
         if event.seeded:
             if self.attempt == 1:
                 # A seed that was cut off is sown again as a whole, so its pieces from before count

@@ -42,6 +42,7 @@ T = TypeVar("T")
 
 # What an earlier session left over; an engine that has taken it up empties it.
 _LEFT_OVER = frozenset({"answers", "asked", "reply", "settled", "unsettled"})
+_NO_CHILDREN = frozenset[str]()
 
 
 class _ReadOnly(Misuse, AttributeError):
@@ -136,7 +137,7 @@ class Run:
             _context=context,
             _children={},
             # Children that an earlier session began.
-            _known_children=frozenset(state.children) if is_resumed else frozenset[str](),
+            _known_children=frozenset(state.children) if is_resumed else _NO_CHILDREN,
         )
 
     def __setattr__(self, name: str, value: object) -> None:

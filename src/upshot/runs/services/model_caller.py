@@ -45,7 +45,7 @@ from upshot.runs.redaction import has_marks
 from upshot.runs.run_context import RunContext
 from upshot.runs.services.hooks import before_model
 from upshot.runs.task_supervisor import PausingClock
-from upshot.state.call_ids import StreamedIds
+from upshot.state.call_ids import StreamedIds, with_unique_ids
 from upshot.state.request_digests import RequestDigester
 from upshot.state.run_state import NO_TRIES, FailedTries
 from upshot.tools.execution.batch import SLICE
@@ -137,9 +137,8 @@ async def call_model(
     call = ModelCall(context, model, request, started, interrupt=interrupt, held=held)
     recording = context.recording
     response = await call.ask() if recording is None else recording.reply(name, step)
-    response = context.state.call_ids.make_unique(response)
     response = judge_answer(
-        response,
+        with_unique_ids(response, context.state.call_ids),
         allow_filtered=context.plan.agent.allow_filtered,
         is_typed=request.output_schema is not None,
     )
