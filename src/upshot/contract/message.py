@@ -561,8 +561,9 @@ def any_untrusted(messages: Iterable[Message]) -> bool:
             return True
         content = message.content
         if message.role is _TOOL:
+            text = content if type(content) is str else message.text
             # Every other tool message is JSON.
-            if message.text.startswith(FENCE_OPENING):
+            if text.startswith(FENCE_OPENING):
                 return True
         elif type(content) is not str:
             for part in content:

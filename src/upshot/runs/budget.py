@@ -72,6 +72,8 @@ class RunBudget:
     unmeasured_answers: int = 0
     _unpriced: int = 0
     _mark: int = 0
+    # Of the calls that were summed.
+    _total: tuple[Usage, Cost | None] = (NO_USAGE, None)
 
     def __init__(
         self, budget: Budget, *, clock: Clock, parent: RunBudget | None = None, spent_s: float = 0.0
@@ -105,8 +107,8 @@ class RunBudget:
 
         The money is None where no call was priced.
         """
-        if not self._calls:
-            return NO_USAGE, None
+        if self._summed == len(self._calls):
+            return self._total
         with _LOCK:
             # A tool's thread may append meanwhile: what comes after the slice is summed next time.
             calls = self._calls[self._summed :]
@@ -117,20 +119,20 @@ class RunBudget:
                     self._costs.append(call.cost)
                 else:
                     self._unpriced += call.unpriced
-            self._summed += len(calls)
             cost = Cost.of_calls(self._costs) if self._costs else None
-            if cost is None:
-                return self._usage, None
-            # What is summed is kept as one.
-            self._costs = [cost]
-            return self._usage, Cost.of_calls([cost, *[None] * self._unpriced])
+            if cost is not None:
+                # What is summed is kept as one.
+                self._costs = [cost]
+                cost = Cost.of_calls([cost, *[None] * self._unpriced])
+            total = self._total = self._usage, cost
+            self._summed += len(calls)
+            return total
 
     def add(self, response: ModelResponse) -> None:
         """Count one model call, well or not."""
         call = counted(response)
-        self._add(call)
-        if response.error is None and call.cost is None and call.usage.unmeasured_calls:
-            self._add_unmeasured(1)
+        is_unknown = response.error is None and call.cost is None and call.usage.unmeasured_calls
+        self._add(call, unmeasured_answers=1 if is_unknown else 0)
 
     def since_mark(self) -> tuple[Usage, Cost | None]:
         """Usage and cost since the last call of this, or since the start."""
@@ -147,8 +149,8 @@ class RunBudget:
 
     def add_spent(self, spent: Spent) -> None:
         """Count what a child run used, as the log says."""
-        self._add(counted_run(spent.usage, spent.cost))
-        self._add_unmeasured(spent.unmeasured_answers)
+        call = counted_run(spent.usage, spent.cost)
+        self._add(call, unmeasured_answers=spent.unmeasured_answers)
         for name, calls in spent.tools.items():
             self.count_tool(name, calls)
 
@@ -160,17 +162,13 @@ class RunBudget:
         if self._parent is not None and not self.is_known:
             self._parent.count_tool(name, calls)
 
-    def _add(self, call: CountedCall) -> None:
+    def _add(self, call: CountedCall, *, unmeasured_answers: int = 0) -> None:
         self._calls.append(call)
+        self.unmeasured_answers += unmeasured_answers
         if self.tell is not None:
             self.tell(call.usage.with_cost(call.cost))
         if self._parent is not None and not self.is_known:
-            self._parent._add(call)
-
-    def _add_unmeasured(self, answers: int) -> None:
-        self.unmeasured_answers += answers
-        if self._parent is not None and not self.is_known:
-            self._parent._add_unmeasured(answers)
+            self._parent._add(call, unmeasured_answers=unmeasured_answers)
 
     def left(self) -> dict[str, Any]:
         """What it and the runs round it leave to a run inside, by the names of a Budget's fields.

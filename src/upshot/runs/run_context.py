@@ -408,8 +408,10 @@ def inherit_taint(context: RunContext) -> None:
     """Distrust what the parent run has read, whose words may be in the request, and what untrusted
     sources say of the tools that they offer.
     """
-    outer = None if context.parent is None else context.parent.context
-    if outer is not None and (taint := outer.state.taint) is not None:
-        context.distrust(taint.seen_from(outer.info.run_id))
-    if (words := foreign_words(context.plan.tools)) is not None:
+    if context.parent is not None:
+        outer = context.parent.context
+        if (taint := outer.state.taint) is not None:
+            context.distrust(taint.seen_from(outer.info.run_id))
+    tools = context.plan.tools
+    if tools and (words := foreign_words(tools)) is not None:
         context.distrust(words)

@@ -303,7 +303,9 @@ class Board:
     def last_produced(self) -> Message | None:
         """The last message of ``so_far`` that was produced, None without one."""
         main = self._channels[MAIN_CHANNEL].items
-        count = len(main) - len(self._again.get(MAIN_CHANNEL, ()))
+        count = len(main)
+        if self._again:
+            count -= len(self._again.get(MAIN_CHANNEL, ()))
         return main[count - 1] if count > self._seeded.get(MAIN_CHANNEL, 0) else None
 
     def answer(self) -> str | None:
@@ -331,7 +333,9 @@ class Board:
         answers: dict[tuple[str | None, str], int] = {}
         calls: list[ToolCall] = []
         main = self._channels[MAIN_CHANNEL].items
-        count = len(main) - len(self._again.get(MAIN_CHANNEL, ()))
+        count = len(main)
+        if self._again:
+            count -= len(self._again.get(MAIN_CHANNEL, ()))
         for place in range(count - 1, self._seeded.get(MAIN_CHANNEL, 0) - 1, -1):
             message = main[place]
             if message.role is not _ASSISTANT:

@@ -11,6 +11,8 @@ from upshot.contract.result import ChildRun, RunEffect
 from upshot.state.child_runs import Spent
 from upshot.state.run_state import RunState
 
+# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+_NONE = Effect.NONE
 _NONE_FOUND: Mapping[str, Spent] = {}
 
 
@@ -41,7 +43,7 @@ def effects_in(
 
 def _own_effects(state: RunState, run_id: str, *, is_over: bool) -> Iterator[RunEffect]:
     for record in state.records:
-        if (effect := record.effect) is not Effect.NONE:
+        if (effect := record.effect) is not _NONE:
             yield RunEffect(
                 tool=record.tool_name,
                 state=effect,

@@ -156,12 +156,12 @@ class TurnState:
     withdrawn: Withdrawn | None = None
     cancelled: bool = False
     calls: int = 0
-    calls_of: Counter[str] = field(default_factory=Counter[str])
+    calls_of: Counter[str] = field(init=False)
     denials: int = 0
-    refusals: dict[str, int] = field(default_factory=dict[str, int])
-    blocked: dict[str, str] = field(default_factory=dict[str, str])
-    blocked_keys: set[str] = field(default_factory=set[str])
-    parked: dict[str, str] = field(default_factory=dict[str, str])
+    refusals: dict[str, int] = field(init=False)
+    blocked: dict[str, str] = field(init=False)
+    blocked_keys: set[str] = field(init=False)
+    parked: dict[str, str] = field(init=False)
     tainted: TaintOrigin | None = None
     approvals: RememberedApprovals | None = None
     loop_detector: LoopDetector = field(default_factory=LoopDetector)
@@ -171,6 +171,8 @@ class TurnState:
     made_before: Callable[[CallState], Awaitable[Denial | Repeat | None]] | None = None
 
     def __post_init__(self) -> None:
+        self.calls_of, self.refusals, self.parked = Counter(), {}, {}
+        self.blocked, self.blocked_keys = {}, set()
         budget = self.budget
         if self.deadline is None and budget.deadline_s is not None:
             self.deadline = self.clock.monotonic() + budget.deadline_s
@@ -379,11 +381,11 @@ class CallState:
     source: str | Mapping[str, Json] = field(init=False)
     tool: Tool | None = None
     known_tool: Tool = field(init=False)
-    given: JsonObject = field(default_factory=dict[str, Json])
+    given: JsonObject = field(init=False)
     arguments: JsonObject | None = None
     digest: str = ""
     claim: EffectClaim | None = None
-    values: dict[str, object] = field(default_factory=dict[str, object])
+    values: dict[str, object] = field(init=False)
     coercions: tuple[Coercion, ...] = ()
     asks: str = ""
     refused: Refused | None = None
@@ -430,6 +432,7 @@ class CallState:
     def __post_init__(self) -> None:
         call = self.call
         self.call_id, self.tool_name, self.source = call.id, call.name, call.arguments
+        self.given, self.values = {}, {}
 
     @property
     def effect(self) -> Effect:

@@ -42,6 +42,10 @@ from upshot.tools.definition.tool import Tool
 if TYPE_CHECKING:
     from upshot.tools.call_state import CallState
 
+# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+_NONE = Effect.NONE
+_APPLIED = Effect.APPLIED
+_UNKNOWN = Effect.UNKNOWN
 CANCELLED = ErrorCode("cancelled")
 INTERRUPTED = ErrorCode.INTERRUPTED
 REFUSED = ErrorCode("request_refused")
@@ -51,13 +55,13 @@ REFUSED = ErrorCode("request_refused")
 def effect_after(tool: Tool, *, done: bool) -> Effect:
     """What a body that ran did outside; *done* says whether it came to its end."""
     if not (tool.may_write and tool.reaches_outside):
-        return Effect.NONE
-    return Effect.APPLIED if done else Effect.UNKNOWN
+        return _NONE
+    return _APPLIED if done else _UNKNOWN
 
 
 def may_repeat(tool: Tool, effect: Effect) -> bool:
     """Whether a call that did not come to its end may be made again after *effect*."""
-    return effect is not Effect.UNKNOWN or tool.idempotent
+    return effect is not _UNKNOWN or tool.idempotent
 
 
 def may_repeat_timeout(tool: Tool, effect: Effect) -> bool:
@@ -80,14 +84,17 @@ def may_retry(call: CallState, outcome: ToolOutcome) -> bool:
 
 def is_unknown(outcome: ToolOutcome | None) -> TypeGuard[ToolTimeout | ToolFailure]:
     """Whether a call did not come to its end and what it did is unknown."""
-    return isinstance(outcome, ToolTimeout | ToolFailure) and outcome.effect is Effect.UNKNOWN
+    # Most effects are known, which is told by a look.
+    is_known = outcome is None or outcome.effect is not _UNKNOWN
+    return not is_known and isinstance(outcome, ToolTimeout | ToolFailure)
 
 
 def is_in_doubt(call: CallState) -> bool:
     """Whether the call has an outcome of unknown effect that may be settled by now."""
+    if call.outcome is None or not is_unknown(call.outcome):
+        return False
     tool = call.tool
-    can_tell = tool is not None and (tool.verify is not None or call.claim is not None)
-    return can_tell and is_unknown(call.outcome)
+    return tool is not None and (tool.verify is not None or call.claim is not None)
 
 
 def verified(
@@ -206,7 +213,7 @@ class EqualCalls:
         made = MadeCall(record, call.reply, call.claim)
         if is_unknown(outcome) and not outcome.retryable:
             self._unknown[call.identity] = record
-        elif not self._in_ledger and call.claim is not None and outcome.effect is Effect.APPLIED:
+        elif not self._in_ledger and call.claim is not None and outcome.effect is _APPLIED:
             self._made[call.identity] = made
         if self._firsts.get(call.identity) in (None, call):
             self._firsts[call.identity] = made
@@ -275,7 +282,10 @@ class LoopDetector:
     _key: str = ""
     _last: ToolOutcome | None = None
     _steps: int = 0
-    _notes: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
+    _notes: dict[tuple[str, str], str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._notes = {}
 
     def is_fourth(self, key: str) -> bool:
         """Whether one more call would be the fourth or a later one."""
@@ -474,7 +484,7 @@ class Deduplication:
         """Take note of the outcome of a call; *may_write* says whether its tool may."""
         # A read that was overtaken by a write has seen what is no longer so.
         fresh = self.leave(call)
-        if may_write and outcome.effect in (Effect.APPLIED, Effect.UNKNOWN):
+        if may_write and outcome.effect in (_APPLIED, _UNKNOWN):
             self._forget_done(call.resources)
             # What has not begun will see what was written.
             for other in self._running.take(call.resources):

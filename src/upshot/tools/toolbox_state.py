@@ -180,21 +180,24 @@ class ToolboxState:
     held: asyncio.Event | None = None
     ledger: EffectLedger | None = None
     keeps_outputs: bool = False
-    told: set[str] = field(default_factory=set[str])
-    made: Counter[str] = field(default_factory=Counter[str])
-    asked: dict[str, PendingApproval] = field(default_factory=dict[str, PendingApproval])
-    times_asked: Counter[str] = field(default_factory=Counter[str])
-    parked: dict[str, CallState] = field(default_factory=dict[str, CallState])
-    followers: list[CallState] = field(default_factory=list[CallState])
-    fenced: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    untrusted: set[str] = field(default_factory=set[str])
-    slots: dict[str, asyncio.Semaphore] = field(default_factory=dict[str, asyncio.Semaphore])
-    leftover: Counter[str] = field(default_factory=Counter[str])
+    told: set[str] = field(init=False)
+    made: Counter[str] = field(init=False)
+    asked: dict[str, PendingApproval] = field(init=False)
+    times_asked: Counter[str] = field(init=False)
+    parked: dict[str, CallState] = field(init=False)
+    followers: list[CallState] = field(init=False)
+    fenced: set[tuple[str, str]] = field(init=False)
+    untrusted: set[str] = field(init=False)
+    slots: dict[str, asyncio.Semaphore] = field(init=False)
+    leftover: Counter[str] = field(init=False)
     _processes: asyncio.Semaphore | None = None
     _reader: Tool | None = None
     _specs: tuple[tuple[str, ...], tuple[ToolSpec, ...]] = ((), ())
 
     def __post_init__(self) -> None:
+        self.told, self.made, self.leftover = set(), Counter(), Counter()
+        self.asked, self.times_asked, self.parked, self.followers = {}, Counter(), {}, []
+        self.fenced, self.untrusted, self.slots = set(), set(), {}
         # Weak, so that the turn does not lead back here and need the garbage collector.
         state = ref(self)
 

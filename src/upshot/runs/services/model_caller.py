@@ -133,7 +133,8 @@ async def call_model(
         recorder.emit(started)
         # What was done so far must be safe before more money is spent on it.
         await recorder.barrier()
-    _find_watchers(context)
+    if context.plan.journal is not None:
+        _find_watchers(context)
     call = ModelCall(context, model, request, started, interrupt=interrupt, held=held)
     recording = context.recording
     response = await call.ask() if recording is None else recording.reply(name, step)

@@ -282,12 +282,12 @@ class Tool(Generic[P, R_co]):
         """Whether the user is asked about each call of it, whatever else asks for that."""
         return self.effect is Effect.DESTRUCTIVE if self.approval is None else self.approval is True
 
-    @property
+    @cached_property
     def is_deduplicated(self) -> bool:
         """Whether its repetitions are held back: once is as good as twice, and none makes sense."""
         return self.idempotent and not self.repeatable and self.once is None
 
-    @property
+    @cached_property
     def is_guarded(self) -> bool:
         """Whether a second call could double its effect, so that equal calls are held back.
 

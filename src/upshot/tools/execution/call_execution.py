@@ -65,8 +65,10 @@ async def run_call(state: ToolboxState, call: CallState) -> ToolOutcome:
         await state.held.wait()
     # The intent before the effect: after a crash the log knows what may have happened.
     started = await _log_intent(state, call)
-    if (refused := await refused_by_ledger(state, call, started)) is not None:
-        return call.pipeline.conclude(call, "effect", refused)
+    if started.claim is not None:
+        refused = await refused_by_ledger(state, call, started, started.claim)
+        if refused is not None:
+            return call.pipeline.conclude(call, "effect", refused)
     began = state.clock.monotonic()
     try:
         return await _deliver(state, call, await _run_on(state, call))
@@ -154,6 +156,8 @@ async def _run_once(state: ToolboxState, call: CallState) -> ToolOutcome:
         timeout_s=timeout_s,
         deadline_s=deadline or 0.0,
     )
+    if not is_unknown(outcome):
+        return outcome
     return await verify_effect(state, call, outcome, is_abandoned=is_abandoned)
 
 

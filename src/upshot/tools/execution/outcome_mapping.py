@@ -47,6 +47,8 @@ from upshot.tools.repetition import (
     may_repeat_timeout,
 )
 
+# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+_NONE = Effect.NONE
 UNSERIALIZABLE = ErrorCode("unserializable_output")
 # They stand under "result" with their kind, so that a reader knows what they are.
 _PARTS = get_args(Part)
@@ -69,10 +71,14 @@ def conclude(
     Returns:
         A result, a failure or a timeout; a large output is stored later, by ``store_output``.
     """
-    outcome = _conclude_body(
-        call, ending, elapsed_ms=elapsed_ms, timeout_s=timeout_s, deadline_s=deadline_s
-    )
-    return outcome if call.inside is Effect.NONE else with_effect(call, outcome, call.inside)
+    if isinstance(ending, BodyValue):
+        outcome = _conclude_value(call, ending.value, elapsed_ms)
+        call.lossy += ending.lossy
+    else:
+        outcome = _conclude_unfinished(
+            call, ending, elapsed_ms=elapsed_ms, timeout_s=timeout_s, deadline_s=deadline_s
+        )
+    return outcome if call.inside is _NONE else with_effect(call, outcome, call.inside)
 
 
 def with_effect(call: CallState, outcome: Ended, inside: Effect) -> Ended:
@@ -86,15 +92,17 @@ def with_effect(call: CallState, outcome: Ended, inside: Effect) -> Ended:
     return msgspec.structs.replace(outcome, effect=effect, retryable=again)
 
 
-def _conclude_body(
-    call: CallState, ending: BodyEnd, *, elapsed_ms: int, timeout_s: float | None, deadline_s: float
+def _conclude_unfinished(
+    call: CallState,
+    ending: Unusable | Died | Raised | Stopped,
+    *,
+    elapsed_ms: int,
+    timeout_s: float | None,
+    deadline_s: float,
 ) -> Ended:
+    """The outcome of a call whose body gave no value that can be used."""
     tool = call.known_tool
     match ending:
-        case BodyValue(value=value, lossy=lossy):
-            outcome = _conclude_value(call, value, elapsed_ms)
-            call.lossy += lossy
-            return outcome
         case Unusable(message=message):
             return _unserializable(call, message, elapsed_ms)
         case Died(started=started):
