@@ -290,11 +290,8 @@ class _Turns:
             tools.cancel(running=False)
         # Once: a later reply may use the same ids again.
         settled, earlier = ({}, None) if self._is_again else run.take_left_over()
-        outcomes: list[ToolOutcome] = []
-        fresh = calls
-        if settled:
-            outcomes = [settled[call.id] for call in calls if call.id in settled]
-            fresh = [call for call in calls if call.id not in settled]
+        outcomes = [settled[call.id] for call in calls if call.id in settled] if settled else []
+        fresh = [call for call in calls if call.id not in settled] if settled else calls
         # A cancelled dispatch returns nothing: the outcomes are then found in the records.
         known = len(tools.records)
         try:

@@ -187,8 +187,7 @@ async def seed(context: RunContext, attempt: int, feedback: str) -> None:
     if attempt == 1 and (plan.history or plan.resume_from) and context.recording is None:
         for warning in _left_out(plan, board):
             context.recorder.warn(warning)
-    changes = board.facts()
-    taint = plan.taint
+    changes, taint = board.facts(), plan.taint
     for change in changes:
         if taint is None and any_untrusted(change.messages):
             taint = EARLIER
@@ -429,10 +428,12 @@ def tell_parent(parent: ParentLink, context: RunContext, result: AgentResult[Any
     parent.note_effect(result.effect)
 
 
-def facts_at_end(context: RunContext, result: AgentResult[Any]) -> dict[str, Any]:
+def facts_at_end(
+    context: RunContext, result: AgentResult[Any], *, committed: bool
+) -> dict[str, Any]:
     """Warn of unknown effects in a completed run; returns what has changed in its result since."""
     state, effects, is_over = context.state, result.effects, result.status is not _PARKED
-    facts: dict[str, Any] = {}
+    facts: dict[str, Any] = {"committed": committed}
     if is_over:
         facts["attempt_log"] = tuple(state.lines)
     if state.children:
@@ -598,8 +599,7 @@ def build_result(context: RunContext, ending: Ending) -> AgentResult[Any]:
         The result, without its secrets; what comes at a run's end, such as ``committed``, is
         still missing.
     """
-    plan, state, info = context.plan, context.state, context.info
-    board = state.board
+    plan, state, info, board = context.plan, context.state, context.info, context.state.board
     usage, cost = context.budget.total
     content = board.answer()
     output, ending = _output(context, ending, content)

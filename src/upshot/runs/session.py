@@ -694,9 +694,7 @@ class Session:
             context.toolbox.warn_of_leftovers()
         if self.plan.artifacts or self.plan.request.config is not None:
             warn_of_artifacts(context, self._result)
-        facts = facts_at_end(context, self._result)
-        facts["committed"] = self._committed
-        self._amend(facts)
+        self._amend(facts_at_end(context, self._result, committed=self._committed))
         if self._result.local is not None:
             # Whoever still has the engine's board changes it and nothing that was returned.
             self._result.local.values["last_board"] = state.board.hand_over()

@@ -419,11 +419,6 @@ class RunState(msgspec.Struct, eq=False):
         place = self._call_order.get(call_id)
         return None if place is None else self.reply_calls[place]
 
-    @property
-    def has_repeated_ids(self) -> bool:
-        """Whether one id names two calls of the last reply."""
-        return len(self._call_order) < len(self.reply_calls)
-
     def add(self, event: Event) -> None:
         """Take the next event.
 

@@ -200,6 +200,8 @@ def _check_options(options: Mapping[str, object]) -> None:
             check_argument(name, value, _ALLOWED[name])
 
 
+# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+_UNKNOWN = Effect.UNKNOWN
 # Made once: checking its numbers costs more than all else of a Toolbox.
 _DEFAULT_BUDGET = Budget()
 
@@ -694,7 +696,7 @@ class Toolbox:
         """*outcomes*, unless whoever judges those of unknown effect raises."""
         if self._judge is None or self._state.turn.cancelled:
             return outcomes
-        doubtful = [one for one in outcomes if one.effect is Effect.UNKNOWN]
+        doubtful = [one for one in outcomes if one.effect is _UNKNOWN]
         if doubtful:
             known = [one for one in self.records if any(one.outcome is each for each in doubtful)]
             self._judge([(self._state.known(one.tool_name), one) for one in known])

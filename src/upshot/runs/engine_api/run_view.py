@@ -213,7 +213,10 @@ class Run:
     @property
     def has_repeated_ids(self) -> bool:
         """Whether one id names two calls of the last reply, as earlier versions took it."""
-        return self._logged is not None and self._context.state.has_repeated_ids
+        if self._logged is None:
+            return False
+        ids = [call.id for call in self._context.state.reply_calls]
+        return len({*ids}) < len(ids)
 
     def take_left_over(self) -> tuple[dict[str, ToolOutcome], EarlierCalls]:
         """``settled``, and ``unsettled``, ``asked`` and ``answers``, once: they are empty then."""

@@ -65,10 +65,8 @@ async def run_call(state: ToolboxState, call: CallState) -> ToolOutcome:
         await state.held.wait()
     # The intent before the effect: after a crash the log knows what may have happened.
     started = await _log_intent(state, call)
-    if started.claim is not None:
-        refused = await refused_by_ledger(state, call, started, started.claim)
-        if refused is not None:
-            return call.pipeline.conclude(call, "effect", refused)
+    if started.claim and (refused := await refused_by_ledger(state, call, started)) is not None:
+        return call.pipeline.conclude(call, "effect", refused)
     began = state.clock.monotonic()
     try:
         return await _deliver(state, call, await _run_on(state, call))

@@ -59,15 +59,15 @@ _NO_CALL: JsonObject = {
 
 
 async def refused_by_ledger(
-    state: ToolboxState, call: CallState, started: ToolStarted, claim: EffectClaim
+    state: ToolboxState, call: CallState, started: ToolStarted
 ) -> Denial | Repeat | None:
     """Why a call whose start is logged is not made: its effect belongs to another call.
 
     Returns:
         None if the call has the claim on its effect, or needs none.
     """
-    ledger = state.ledger
-    if ledger is None:
+    ledger, claim = state.ledger, started.claim
+    if ledger is None or claim is None:
         return None
     entry = ledger.refused_claim(state.identity.run_id, call.call_id)
     until = state.clock.monotonic() + _wait_s(call)
