@@ -125,6 +125,7 @@ _SEQUENCES = (
 # Types that need no conversion; a decoder gives lists, and callers write words as strings.
 _FINE = frozenset[type]({Status, FinishReason, InterruptCause, NoneType, tuple})
 _COMPLETED = Status.COMPLETED
+_UNKNOWN = Effect.UNKNOWN
 _WORDS = (("status", Status), ("finish_reason", FinishReason), ("cause", InterruptCause))
 # Reads all of them at once.
 _judged_of = attrgetter(*_SEQUENCES, *(name for name, _ in _WORDS))
@@ -193,7 +194,7 @@ class ChildRun(Value, frozen=True, kw_only=True, gc=False):
 
 def warning_of_unknown(effects: Iterable[RunEffect]) -> RunWarning | None:
     """The warning that names each effect of which nobody knows; None if there are none."""
-    unknown = [one for one in effects if one.state is Effect.UNKNOWN]
+    unknown = [one for one in effects if one.state is _UNKNOWN]
     if not unknown:
         return None
     message = (

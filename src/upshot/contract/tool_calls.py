@@ -333,20 +333,23 @@ ToolOutcome: TypeAlias = (
     ToolExecutionResult | ToolTimeout | ToolFailure | ToolDenied | ToolArtifactReference
 )
 
+# Made once, as every pair of classes that is asked for at every step: making one takes longer.
+_UNFINISHED = (ToolTimeout, ToolFailure)
+
 
 def outcome_is_error(outcome: ToolOutcome) -> bool:
     """Whether the tool ran and failed: a timeout or a failure."""
-    return isinstance(outcome, ToolTimeout | ToolFailure)
+    return isinstance(outcome, _UNFINISHED)
 
 
 def outcome_is_retryable(outcome: ToolOutcome) -> bool:
     """Whether it is a timeout or a failure after which the same call may be made again."""
-    return isinstance(outcome, ToolTimeout | ToolFailure) and outcome.retryable
+    return isinstance(outcome, _UNFINISHED) and outcome.retryable
 
 
 def outcome_blocks_tool(outcome: ToolOutcome) -> bool:
     """Whether it is a final timeout or failure: the tool must not be called again this turn."""
-    return isinstance(outcome, ToolTimeout | ToolFailure) and not outcome.retryable
+    return isinstance(outcome, _UNFINISHED) and not outcome.retryable
 
 
 class Coercion(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):

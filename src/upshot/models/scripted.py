@@ -43,6 +43,7 @@ ScriptItem: TypeAlias = Reply | Callable[[Sequence[Message]], Reply | Awaitable[
 _WORDS = re.compile(r"\s*\S+\s*|\s+")
 _POSITION = "position"
 # Looked up once: a class of Python 3.11 is slow to give a member of its own.
+_REPLIES = (str, ToolCall, ModelResponse, AgentError)
 _STOP = FinishReason.STOP
 _TOOL_USE = FinishReason.TOOL_USE
 # The items of a script were looked at when it was made.
@@ -259,7 +260,7 @@ def _checked(script: Iterable[ScriptItem]) -> tuple[ScriptItem, ...]:
 
 
 def _checked_reply(item: object, what: str = "what a function in the script returned") -> Reply:
-    if isinstance(item, str | ToolCall | ModelResponse | AgentError):
+    if isinstance(item, _REPLIES):
         return item
     kind = f"of type {type(item).__name__}"
     if isinstance(item, list | tuple):

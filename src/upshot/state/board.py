@@ -342,6 +342,8 @@ class Board:
                 key = message.tool_call_id, message.name
                 answers[key] = answers.get(key, 0) + 1
                 continue
+            if not answers:
+                return list(message.tool_calls)
             for call in message.tool_calls:
                 if answers.get((call.id, call.name)):
                     answers[call.id, call.name] -= 1

@@ -32,20 +32,19 @@ def with_unique_ids(response: ModelResponse, known: AbstractSet[str]) -> ModelRe
     renamed: dict[int, ToolCall] = {}
     for place, part in enumerate(response.parts):
         if type(part) is ToolCall:
-            own = _unused(part.id, known, taken)
-            taken.add(own)
-            if own != part.id:
+            own = part.id
+            if not own or own in known or own in taken:
+                own = _made_id(part.id, known, taken)
                 renamed[place] = replace(part, id=own, given_id=part.id)
+            taken.add(own)
     if not renamed:
         return response
     parts = [renamed.get(place, part) for place, part in enumerate(response.parts)]
     return replace(response, parts=tuple(parts))
 
 
-def _unused(id: str, known: AbstractSet[str], taken: AbstractSet[str]) -> str:
-    """*id*, or one that begins with it where the run or this reply, by *taken*, has used it."""
-    if id and id not in known and id not in taken:
-        return id
+def _made_id(id: str, known: AbstractSet[str], taken: AbstractSet[str]) -> str:
+    """An id that begins with *id*, which the run or this reply, by *taken*, has used."""
     # By what is known, so that a session that resumes the run gives the same.
     number = len(known) + len(taken) + 1
     while (made := f"{id or _UNNAMED}_{number}") in known or made in taken:
@@ -71,6 +70,9 @@ class StreamedIds:
             return piece
         own = self._own.get(piece.index)
         if own is None:
-            own = self._own[piece.index] = _unused(piece.call_id, self._known, self._taken)
+            own = piece.call_id
+            if own in self._known or own in self._taken:
+                own = _made_id(own, self._known, self._taken)
+            self._own[piece.index] = own
             self._taken.add(own)
         return piece if own == piece.call_id else replace(piece, call_id=own)

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 _NONE = Effect.NONE
 _APPLIED = Effect.APPLIED
 _UNKNOWN = Effect.UNKNOWN
+_RAN = (ToolExecutionResult, ToolArtifactReference)
 CANCELLED = ErrorCode("cancelled")
 INTERRUPTED = ErrorCode.INTERRUPTED
 REFUSED = ErrorCode("request_refused")
@@ -127,8 +128,7 @@ def on_unknown_of(tool: Tool | None, outcome: ToolOutcome, policy: Policy | None
     return "ask" if tool.declared_effect is Effect.DESTRUCTIVE else "tell"
 
 
-@dataclass(frozen=True, slots=True)
-class MadeCall:
+class MadeCall(msgspec.Struct, frozen=True, eq=False):
     """What is kept of a guarded call that has its outcome.
 
     Attributes:
@@ -183,10 +183,11 @@ class EqualCalls:
 
     def enter(self, call: CallState) -> CallState | MadeCall | None:
         """Register a call that is about to run; returns the first of its equals if that stands."""
-        made = self._made.get(call.identity)
+        identity = call.identity
+        made = self._made.get(identity)
         if made is not None:
             return made
-        first = self._firsts.get(call.identity)
+        first = self._firsts.get(identity)
         if first is not None and first is not call:
             is_over = first.record is not None or first.pending is not None
             if first.reply == call.reply:
@@ -196,7 +197,7 @@ class EqualCalls:
                 stands = not is_over and not (self._in_ledger and call.claim is not None)
             if stands:
                 return first
-        self._firsts[call.identity] = call
+        self._firsts[identity] = call
         return None
 
     def leave(self, call: CallState) -> None:
@@ -210,13 +211,13 @@ class EqualCalls:
         outcome = record.outcome
         if isinstance(outcome, ToolDenied) or outcome.repeats is not None:
             return
-        made = MadeCall(record, call.reply, call.claim)
+        made, identity = MadeCall(record, call.reply, call.claim), call.identity
         if is_unknown(outcome) and not outcome.retryable:
-            self._unknown[call.identity] = record
+            self._unknown[identity] = record
         elif not self._in_ledger and call.claim is not None and outcome.effect is _APPLIED:
-            self._made[call.identity] = made
-        if self._firsts.get(call.identity) in (None, call):
-            self._firsts[call.identity] = made
+            self._made[identity] = made
+        if self._firsts.get(identity) in (None, call):
+            self._firsts[identity] = made
         call.wake()
 
 
@@ -303,7 +304,7 @@ class LoopDetector:
             tool: Its tool.
             reply: The digests that have counted in the reply; noted here.
         """
-        ran = isinstance(outcome, ToolExecutionResult | ToolArtifactReference)
+        ran = isinstance(outcome, _RAN)
         if key in reply and (tool.may_write or not ran):
             return
         reply.add(key)
@@ -489,7 +490,7 @@ class Deduplication:
             # What has not begun will see what was written.
             for other in self._running.take(call.resources):
                 other.is_stale = True
-        if fresh and isinstance(outcome, ToolExecutionResult | ToolArtifactReference):
+        if fresh and isinstance(outcome, _RAN):
             self._done[call.digest] = outcome.call_id
             self._done_by.add(call.digest, call.resources)
 

@@ -119,6 +119,10 @@ class JournalLog:
         await until_safe(self._journal, self._run_id, self._seq, epoch=self._epoch)
 
 
+# What never holds a word of its tool.
+_WITHOUT_OUTPUT = (ToolDenied, ToolTimeout)
+
+
 @dataclass(slots=True, weakref_slot=True)
 class ToolboxState:
     """What all calls of a Toolbox share.
@@ -404,7 +408,7 @@ class ToolboxState:
     def trust_of(self, call: CallState) -> str:
         """UNTRUSTED where the outcome may hold untrusted content, else ""."""
         outcome, tool = call.outcome, call.tool
-        if tool is None or isinstance(outcome, ToolDenied | ToolTimeout):
+        if tool is None or isinstance(outcome, _WITHOUT_OUTPUT):
             return ""
         # What is read back is as it was when it was stored.
         is_read_back = tool.name == READER_NAME and call.given.get("id") in self.untrusted
@@ -421,7 +425,7 @@ class ToolboxState:
         if record.is_untrusted or (
             tool is not None
             and tool.trust == UNTRUSTED
-            and not isinstance(record.outcome, ToolDenied | ToolTimeout)
+            and not isinstance(record.outcome, _WITHOUT_OUTPUT)
         ):
             self._distrust(record.outcome)
 

@@ -179,12 +179,17 @@ def settle_json(value: msgspec.Struct, *names: str) -> None:
             set_field(value, name, plain)
 
 
+# Made once: making a union of classes takes longer than asking for it.
+_NUMBERS = (int, float, Decimal)
+MAY_HOLD_FLOATS = (float, dict, list)
+
+
 def _convert(value: Any, path: str, lossy: list[str], depth: int) -> Json:
     if value is None or value is True or value is False:
         return value
     if isinstance(value, str):
         return _text(value, path, lossy)
-    if isinstance(value, int | float | Decimal):
+    if isinstance(value, _NUMBERS):
         return _number(value, path, lossy)
     if depth == 0:
         raise UnserializableError(path, f"it holds itself, or is over {MAX_DEPTH} levels deep")
@@ -299,13 +304,12 @@ def _with_integers(value: Json) -> Json:
     # Most items are texts, and a call for each of them would be most of the work.
     if isinstance(value, dict):
         return {
-            name: _with_integers(item) if isinstance(item, float | dict | list) else item
+            name: _with_integers(item) if isinstance(item, MAY_HOLD_FLOATS) else item
             for name, item in value.items()
         }
     if isinstance(value, list):
         return [
-            _with_integers(item) if isinstance(item, float | dict | list) else item
-            for item in value
+            _with_integers(item) if isinstance(item, MAY_HOLD_FLOATS) else item for item in value
         ]
     return value
 

@@ -12,7 +12,13 @@ from urllib.parse import unquote
 
 import msgspec
 
-from upshot.contract.base.json_values import MAX_DEPTH, UnserializableError, steps_of, to_free_json
+from upshot.contract.base.json_values import (
+    MAX_DEPTH,
+    MAY_HOLD_FLOATS,
+    UnserializableError,
+    steps_of,
+    to_free_json,
+)
 from upshot.contract.base.structs import Json, JsonObject
 from upshot.contract.tool_calls import Coercion
 from upshot.errors import Misuse
@@ -334,7 +340,7 @@ class ArgumentCheck:
             coercions += mender.coercions
             value = cast("JsonObject", mended)
         # Most arguments are texts and whole numbers.
-        if any(isinstance(item, float | dict | list) for item in value.values()):
+        if any(isinstance(item, MAY_HOLD_FLOATS) for item in value.values()):
             rounded = round_integers(value, self.validator, coercions)
             if isinstance(rounded, str):
                 return Refused(rounded, self.hint)
