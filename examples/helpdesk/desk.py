@@ -52,8 +52,10 @@ def tools_of(shop: Shop, bank_s: tuple[float, float]) -> list[Tool[..., Any]]:
     @tool(
         effect="write",
         approval=True,
-        # The shop knows the key of a call again, so one whose process died is made once more.
-        idempotent=True,
+        # The bank pays as often as one asks, so a refund is asked for once; where nobody knows
+        # whether it was paid, staff is asked, who can look at the bank.
+        once="number",
+        on_unknown="ask",
         public=lambda arguments: {"order": arguments["number"]},
         public_name="Pay your money back",
     )
@@ -61,7 +63,7 @@ def tools_of(shop: Shop, bank_s: tuple[float, float]) -> list[Tool[..., Any]]:
         """Pay an order back. Staff is asked first."""
         order = order_of(context, number)
         await asyncio.sleep(bank_s[0])
-        shop.refund(context.idempotency_key, order)
+        shop.refund(order)
         await asyncio.sleep(bank_s[1])
         return f"{order.price:.2f} euros were paid back"
 

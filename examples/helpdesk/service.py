@@ -3,8 +3,9 @@
     .venv/bin/python examples/helpdesk/service.py [--port 8400] [--model openai:gpt-5]
 
 It prints a link for two customers and one for staff. Ask for your money back, approve it as staff;
-kill the server with `kill -9` while the bank pays, start it again with the same command: the run
-goes on by itself, and the money is paid once.
+kill the server with `kill -9` while the bank pays, and start it again with the same command. Nobody
+knows then whether the money went out, so the inbox asks staff, who look at the bank: /bank. With
+their answer the run goes on by itself, and the money is paid once.
 """
 
 from __future__ import annotations
@@ -67,12 +68,19 @@ def make_service(app: App, shop: Shop) -> Starlette:
         orders = [one._asdict() for one in shop.orders_of(user.id)]
         return JSONResponse({"name": user.id, "chat": f"desk-{user.id}", "orders": orders})
 
+    async def bank(request: Request) -> Response:
+        user = who(request)
+        if user is None or not user.roles:
+            return JSONResponse({"error": "the bank is shown to staff"}, 403)
+        return JSONResponse({"paid back": shop.refunds()})
+
     return Starlette(
         lifespan=lifespan,
         routes=[
             Route("/", page),
             Route("/as/{name}", sign_in),
             Route("/mine", mine),
+            Route("/bank", bank),
             Mount("/page", StaticFiles(directory=PAGE)),
             Mount("/desk", site),
         ],
