@@ -109,6 +109,11 @@ def _reply(messages: Sequence[Message]) -> str | ToolCall:
         last = since[-1].text.lower()
         if "paid back" in last or ("cancelled" in last and "cannot" not in last):
             return f"It is done: {since[-1].text.strip('.')}. Is there anything else?"
+        if '"effect":"applied"' in last:
+            return "It is done: your money was paid back. Is there anything else?"
+        if found and "has not taken effect" in last:
+            # Staff looked at the bank: nothing was paid, so it is asked for once more.
+            return ToolCall(id, "refund", {"number": int(found[0])})
         return "I could not do that for you, so nothing was changed. Is there anything else?"
     return (
         "I have your orders before me. Tell me the number of one, and whether you want your money "

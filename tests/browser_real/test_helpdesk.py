@@ -11,7 +11,7 @@ from playwright.async_api import expect
 from tests.examples.desk_server import DeskServer
 
 DONE = "It is done: order 1043 is cancelled. Is there anything else?"
-PAID = "It is done: 24.90 euros were paid back. Is there anything else?"
+PAID = "It is done: your money was paid back. Is there anything else?"
 
 
 async def say(page: Any, text: str) -> None:
@@ -60,6 +60,10 @@ async def test_the_page_goes_on_by_itself_when_the_server_was_killed(
         server.kill()
         await expect(page.get_by_text("The line is lost.")).to_be_visible()
         server.start(0, 0)
+        # Nobody knows whether the bank has paid, so staff look at it, and the run goes on.
+        asked = staff.get_by_role("article", name="Did this happen? refund(number 1041)")
+        await asked.get_by_label("What you saw").fill("it is in the list of the bank")
+        await asked.get_by_role("button", name="It happened").click()
         await expect(page.get_by_text(PAID)).to_be_visible()
         assert await texts(page) == ["I want my money back for order 1041.", PAID]
         assert server.refunds() == [1041]
