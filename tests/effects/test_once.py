@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,27 @@ async def test_verify_of_the_second_call_settles_the_first(
         assert asked[1].idempotency_key == asked[0].idempotency_key
         assert made == (["7", "7"] if answer == "none" else ["7"])
         assert isinstance(second, ToolDenied) is (answer is None)
+
+
+@PLACES
+async def test_a_body_that_may_be_at_work_yet_has_not_done_nothing(kind: str, tmp_path: Path):
+    go_on = threading.Event()
+
+    @tool(name="refund", effect="write", once="order_id", timeout_s=0.05, verify=lambda _: False)
+    def slow(order_id: str) -> str:
+        """Refund an order, whenever the bank gets round to it."""
+        go_on.wait(60)
+        made.append(order_id)
+        return "re_7"
+
+    try:
+        async with open_journal(place(kind, tmp_path)) as journal:
+            (first,) = await outcomes(journal, {}, tools=[slow])
+            assert (first.effect, first.stopped) == ("unknown", False)
+            (second,) = await outcomes(journal, {}, tools=[slow])
+            assert isinstance(second, ToolDenied) and second.reason == "effect_unknown"
+    finally:
+        go_on.set()
 
 
 @PLACES

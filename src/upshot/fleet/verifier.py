@@ -16,13 +16,13 @@ from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json
 from upshot.contract.effects import EffectCheck, EffectEntry, EffectLedger, ledger_of, next_check
 from upshot.contract.events import ToolSettled
-from upshot.contract.tool_calls import Settlement, ToolTimeout
+from upshot.contract.tool_calls import Settlement
 from upshot.effects.settling import needs_ledger
 from upshot.entry.run_lease import may_be_at_work
 from upshot.errors import JournalError, Misuse
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.effect_claim import VERIFY_TIMEOUT_S, found_out, question_of
-from upshot.tools.repetition import CANCELLED
+from upshot.tools.repetition import may_go_on
 
 if TYPE_CHECKING:
     from upshot.fleet.app import App
@@ -179,7 +179,4 @@ class Verifier:
         """Whether the body may do yet what it has not done: that it has not is then no news."""
         if settled is None:
             return await may_be_at_work(entry.run_id, await self._app.open())
-        outcome = settled.record.outcome
-        if isinstance(outcome, ToolTimeout):
-            return not outcome.stopped
-        return outcome.code == CANCELLED and settled.record.mode == "thread"
+        return may_go_on(settled.record.outcome, in_thread=settled.record.mode == "thread")

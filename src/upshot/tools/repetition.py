@@ -105,6 +105,16 @@ def verified(
     return once_known(outcome, settled, retries_timeouts=tool.retry_on_timeout is not False)
 
 
+def may_go_on(outcome: ToolOutcome | None, *, in_thread: bool) -> bool:
+    """Whether the body of a call that has ended may be at work yet: it could not be stopped.
+
+    That it has done nothing so far is then no news.
+    """
+    if isinstance(outcome, ToolTimeout):
+        return not outcome.stopped
+    return isinstance(outcome, ToolFailure) and outcome.code == CANCELLED and in_thread
+
+
 def not_retryable_if_unknown(tool: Tool, outcome: ToolOutcome) -> ToolOutcome:
     """*outcome*, not retryable if its effect is unknown and a second call could double it."""
     if not is_unknown(outcome) or not outcome.retryable or not tool.is_guarded:

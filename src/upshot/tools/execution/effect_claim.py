@@ -39,7 +39,7 @@ from upshot.tools.execution.executor import (
 )
 from upshot.tools.gates.pipeline import Denial, Repeat
 from upshot.tools.gates.standard_gates import denied_as_conflict
-from upshot.tools.repetition import CANCELLED, INTERRUPTED, repeated_output
+from upshot.tools.repetition import CANCELLED, INTERRUPTED, may_go_on, repeated_output
 from upshot.tools.toolbox_state import ToolboxState
 
 VERIFY_TIMEOUT_S = 5.0
@@ -207,7 +207,7 @@ async def recheck(
     key, outcome = record.idempotency_key, record.outcome
     tool, arguments = call.known_tool, call.arguments or {}
     asked = question_of(tool, arguments, record.call_id, record.run_id, key=key, outcome=outcome)
-    effect = await ask_verify(state, call, asked)
+    effect = await _asked_again(state, call, asked)
     return None if effect is None else _found_by_verify(state, effect)
 
 
@@ -219,10 +219,19 @@ async def _settle(state: ToolboxState, call: CallState, entry: EffectEntry) -> S
     outcome = await ledger.effect_outcome(entry)
     tool, arguments, key = call.known_tool, call.arguments or {}, entry.idempotency_key
     asked = question_of(tool, arguments, entry.call_id, entry.run_id, key=key, outcome=outcome)
-    effect = await ask_verify(state, call, asked)
+    effect = await _asked_again(state, call, asked)
     if effect is None:
         return None
     return (await ledger.settle_effect(entry.id, _found_by_verify(state, effect))).settled
+
+
+async def _asked_again(state: ToolboxState, call: CallState, asked: UnknownEffect) -> Effect | None:
+    """What ``verify`` says of an earlier call, as far as that is to be believed."""
+    effect = await ask_verify(state, call, asked)
+    in_thread = not call.known_tool.body.is_async
+    if effect is Effect.NONE and may_go_on(asked.outcome, in_thread=in_thread):
+        return None
+    return effect
 
 
 def _found_by_verify(state: ToolboxState, effect: Effect) -> Settlement:
