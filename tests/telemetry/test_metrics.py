@@ -14,6 +14,7 @@ from tests.telemetry.kit import Sight
 from upshot import (
     Agent,
     AgentError,
+    App,
     Approve,
     Cost,
     Failed,
@@ -40,6 +41,7 @@ from upshot import (
     tool,
 )
 from upshot.engines import AgentTask
+from upshot.fleet.verifier import Verifier
 from upshot.sim import Simulator
 from upshot.testing import FakeClock
 
@@ -311,3 +313,40 @@ async def test_a_window_of_images_is_not_recorded_as_tokens(sight: Sight) -> Non
     await run(agent(reply), "?")
     tokens = sight.points("flatagents.ratelimit.remaining_tokens")
     assert by_window(tokens) == {"input_tokens": 1}
+
+
+async def test_unknown_effects_are_counted_by_tool_and_settlements_by_way(sight: Sight) -> None:
+    known = dict[str, bool]()
+
+    @tool(effect="write", once="order", verify=lambda asked: known.get(asked.arguments["order"]))
+    async def pay(order: str) -> str:
+        raise TimeoutError("the bank did not answer")
+
+    calls = [ToolCall(f"c{order}", "pay", {"order": order}) for order in "789"]
+    desk = Agent("desk", model=ScriptedModel([calls, "Done."]), tools=[pay])
+    with sight.instrumented():
+        async with App([desk], journal="memory:") as app:
+            journal = await app.open()
+            await run(desk, "Pay them.", journal=journal)
+            ids = {one.key: one.id for one in await app.effects()}
+            seven, eight, nine = (ids[f'{{"order":"{order}"}}'] for order in "789")
+
+            async def counted() -> Any:
+                working = asyncio.create_task(Verifier(app).work())
+                before = sight.points("upshot.effects.unknown")
+                while sight.points("upshot.effects.unknown") == before:
+                    await asyncio.sleep(0)
+                working.cancel()
+                return sight.points("upshot.effects.unknown")
+
+            assert await counted() == [(3, {"tool": "pay"})]
+            await app.settle(seven, applied=True, by="ann")
+            # A late answer settles nothing.
+            await app.settle(seven, applied=False, by="bob")
+            await app.settle(eight, applied=False, by="webhook:bank")
+            known["9"] = True
+            await app.check(nine)
+            assert await counted() == [(0, {"tool": "pay"})]
+    found = sight.points("upshot.effects.settlements")
+    ways = {(labels["way"], labels["effect"]): value for value, labels in found}
+    assert ways == {("person", "applied"): 1, ("webhook", "none"): 1, ("verify", "applied"): 1}

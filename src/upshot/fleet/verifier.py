@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -20,6 +22,7 @@ from upshot.contract.tool_calls import Settlement
 from upshot.effects.settling import needs_ledger
 from upshot.entry.run_lease import may_be_at_work
 from upshot.errors import JournalError, Misuse
+from upshot.journal.ledger_listeners import effect_listeners
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.effect_claim import VERIFY_TIMEOUT_S, found_out, question_of
 from upshot.tools.repetition import may_go_on
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 _LOOK_S = 1.0
 _AT_ONCE = 10
+# So often it is counted how many effects are unknown, where telemetry is on.
+_COUNTS_S = 15.0
 # Others leave an effect alone for so long; if this process is killed they take it then.
 _KEPT_S = 2 * VERIFY_TIMEOUT_S
 
@@ -75,20 +80,36 @@ class Verifier:
         ]
         # Another agent may have made the effect, such as one inside an agent of the App.
         self._tools = {("", *key[1:]): tool for key, tool in reversed(tools)} | dict(tools)
+        self._counts_at = 0.0
         self._names = {tool.name for _, (tool, _) in tools}
 
     async def work(self) -> None:
-        """Ask about what is due, until it is cancelled; ends at once where no tool can tell."""
-        if ledger_of(await self._app.open()) is None:
+        """Ask about what is due, until it is cancelled.
+
+        It ends at once where no tool can tell, and no telemetry wants to know how many there are.
+        """
+        ledger = ledger_of(await self._app.open())
+        if ledger is None:
             return
-        while self._names:
+        while self._names or effect_listeners():
             try:
                 asked = await self.check()
+                await self._count(ledger)
             except JournalError as error:
                 logger.warning("%s", error)
                 asked = 0
             if not asked:
                 await asyncio.sleep(_LOOK_S)
+
+    async def _count(self, ledger: EffectLedger) -> None:
+        """Tell who wants to know how many effects are unknown, now and then."""
+        listeners, now = effect_listeners(), time.monotonic()
+        if not listeners or now < self._counts_at:
+            return
+        self._counts_at = now + _COUNTS_S
+        counts = Counter(entry.name for entry in await ledger.effects(state="unknown"))
+        for listener in listeners:
+            listener.unknown(counts)
 
     async def check(self) -> int:
         """Ask about what is due now; returns about how many effects."""

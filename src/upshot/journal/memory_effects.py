@@ -32,6 +32,7 @@ from upshot.journal.effects import (
     state_number,
     wait_for_change,
 )
+from upshot.journal.ledger_listeners import tell_settled
 from upshot.journal.watching import EFFECTS, of_effect
 from upshot.state.summary import RUNNING, summary_change
 
@@ -154,7 +155,7 @@ class MemoryEffects:
             waiting.add(entry.run_id)
         for run_id in sorted(waiting):
             self._make_due(self._root_of(run_id), "settled")
-        return self._shown(self._effects[id])
+        return tell_settled(self._shown(self._effects[id]), settlement)
 
     async def take_checks(
         self, names: Collection[str], *, limit: int, for_s: float

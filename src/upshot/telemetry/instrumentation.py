@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from upshot.errors import Misuse, need_of_extra
+from upshot.journal.ledger_listeners import listen_to_effects
 from upshot.runs.plan import Plan
 from upshot.runs.recorder import Listener, listen
 
@@ -91,6 +92,7 @@ class Instrumentation:
         self._meters = meters
         self._tracer = trace.get_tracer("upshot", tracer_provider=tracer_provider)
         self._end: Callable[[], None] | None = listen(self._listener)
+        self._end_effects = listen_to_effects(meters)
         _active.append(self)
 
     def close(self) -> None:
@@ -98,6 +100,7 @@ class Instrumentation:
         end, self._end = self._end, None
         if end is not None:
             end()
+            self._end_effects()
             _active.remove(self)
 
     def __enter__(self) -> Self:

@@ -1,12 +1,14 @@
-"""The twelve metrics of agents, and those of the semantic conventions for generative AI."""
+"""The metrics of agents and effects, and those of the conventions for generative AI."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from opentelemetry import metrics
 
 from upshot.contract.base.enums import Resource, Status
+from upshot.contract.effects import EffectEntry
 from upshot.contract.error import AgentError
 from upshot.contract.model_calls import ModelResponse
 from upshot.contract.usage import RateLimitState, Usage
@@ -32,6 +34,7 @@ class Instruments:
     def __init__(self, provider: MeterProvider | None, prefix: str) -> None:
         meter = metrics.get_meter("upshot", meter_provider=provider)
         agent = f"{prefix}.agent"
+        self._doubtful = set[str]()
         self._counts = {
             name: meter.create_counter(f"{agent}.{name}", "{token}", text)
             for name, text in _COUNTS.items()
@@ -52,6 +55,12 @@ class Instruments:
                 (f"limit_{noun}", "How many {} a window allows."),
             )
         }
+        self._unknown = meter.create_gauge(
+            "upshot.effects.unknown", "{effect}", "Effects of which nobody knows."
+        )
+        self._settlements = meter.create_counter(
+            "upshot.effects.settlements", "{effect}", "Unknown effects that became known."
+        )
         self._usage = meter.create_histogram(
             "gen_ai.client.token.usage",
             "{token}",
@@ -64,6 +73,20 @@ class Instruments:
             "Time of a model call.",
             explicit_bucket_boundaries_advisory=_SECONDS,
         )
+
+    def unknown(self, counts: Mapping[str, int], /) -> None:
+        """See ``LedgerListener.unknown``."""
+        # What is unknown no longer is 0, and not what it was.
+        self._doubtful.update(counts)
+        for name in self._doubtful:
+            self._unknown.set(counts.get(name, 0), {"tool": name})
+
+    def settled(self, entry: EffectEntry, /) -> None:
+        """See ``LedgerListener.settled``."""
+        by = "" if entry.settled is None else entry.settled.by
+        way = by if by == "verify" else "webhook" if by.startswith("webhook:") else "person"
+        labels: Attributes = {"tool": entry.name, "effect": entry.state, "way": way}
+        self._settlements.add(1, labels)
 
     def reply(self, response: ModelResponse, source: Source, *, agent_id: str) -> None:
         """Record what a model call used."""

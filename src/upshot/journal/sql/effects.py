@@ -30,6 +30,7 @@ from upshot.journal.effects import (
 )
 from upshot.journal.event_codec import to_micros
 from upshot.journal.lease_holder import read_holder
+from upshot.journal.ledger_listeners import tell_settled
 from upshot.journal.sql.connection import NOW_US, Connection, WriteConnection
 from upshot.journal.sql.due import make_due_soon
 from upshot.journal.sql.effect_rows import (
@@ -124,7 +125,8 @@ class SqlEffects:
     async def settle_effect(self, id: str, settlement: Settlement) -> EffectEntry:
         """See ``EffectLedger.settle_effect``."""
         check_settlement(settlement)
-        return await self.write(lambda connection: _settle(connection, id, settlement))
+        settled = await self.write(lambda connection: _settle(connection, id, settlement))
+        return tell_settled(settled, settlement)
 
     async def take_checks(
         self, names: Collection[str], *, limit: int, for_s: float
