@@ -32,6 +32,7 @@ from upshot import (
     ScriptedModel,
     ScriptEngine,
     ToolCall,
+    UnknownEffect,
     Usage,
     load_machine,
     resolve,
@@ -316,9 +317,12 @@ async def test_a_window_of_images_is_not_recorded_as_tokens(sight: Sight) -> Non
 
 
 async def test_unknown_effects_are_counted_by_tool_and_settlements_by_way(sight: Sight) -> None:
-    known = dict[str, bool]()
+    known = dict[Any, bool]()
 
-    @tool(effect="write", once="order", verify=lambda asked: known.get(asked.arguments["order"]))
+    def was_paid(asked: UnknownEffect) -> bool | None:
+        return known.get(asked.arguments["order"])
+
+    @tool(effect="write", once="order", verify=was_paid)
     async def pay(order: str) -> str:
         raise TimeoutError("the bank did not answer")
 
