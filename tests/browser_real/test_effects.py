@@ -99,6 +99,10 @@ async def test_a_person_settles_twenty_and_each_is_as_was_said(
         }
         assert known == said
         assert {one.settled.by for one in await app.effects() if one.settled} == {"oz"}
+        # The page of a run that ended before that says what became known since.
+        (mailed, *_) = await app.effects(tool="mail")
+        await page.goto(f"{client.url}/runs/{mailed.run_id}")
+        await expect(page.get_by_text("settled by oz")).to_be_visible()
 
 
 async def test_check_now_asks_the_tool_and_shows_what_came_of_it(

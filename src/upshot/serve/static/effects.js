@@ -125,7 +125,7 @@ function doubtNode(one, changed) {
 export const words = (/** @type {boolean} */ applied) => (applied ? "it happened" : "it did not happen");
 
 /** @param {EffectLine} one */
-function effectLine(one) {
+export function effectLine(one) {
   const known = one.settled;
   return h("li", { tabindex: 0 }, one.state === "begun" ? badge("under way", "live") : one.state in EFFECTS ? effectBadge(one.state) : badge(one.state ?? ""), h("code", one.name), one.key ? h("span.key", one.key) : null,
     h("span.quiet", when(one.started_at), " ", from(one)),

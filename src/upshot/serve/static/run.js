@@ -1,11 +1,12 @@
 // The page of a run, and the comparison of two.
 
-/** @import { AgentError, Begun, Compared, Difference, ForkDraft, Head, NoteList, RateLimitState, Replayed, Row, RunView, Said, SentMessages } from "api" */
+/** @import { AgentError, Begun, Compared, Difference, EffectPage, ForkDraft, Head, NoteList, RateLimitState, Replayed, Row, RunView, Said, SentMessages } from "api" */
 
 import { EFFECTS, NUMBER, badge, effectBadge, fill, h, jsonNode, many, moment, money, say, statusBadge, tokensOf, took, visible, when, whose, words } from "./nodes.js";
 import { link, markdown, prose } from "./markdown.js";
 import { api, asked, confirmed, go, keys, local, may, maybe, rows, runPath, shared, stream, to } from "./site.js";
 import { answeredText, drawPending } from "./inbox.js";
+import { effectLine } from "./effects.js";
 
 // So many rows are one section, which is not laid out while it is away from the window.
 const CHUNK = 50;
@@ -75,7 +76,7 @@ class RunPanel {
       this.follow = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
       this.mark();
     }, { passive: true });
-    this.node = h("div.runpage", this.top, this.replayed, this.pending, this.facts, this.notes, tabs, h("div.panes", left, right));
+    this.node = h("div.runpage", this.top, this.replayed, this.pending, this.facts, this.effects = h("div.facts"), this.notes, tabs, h("div.panes", left, right));
     this.waiting = { rows: new Set(), messages: new Set() };
     this.frame = 0;
   }
@@ -131,6 +132,7 @@ class RunPanel {
     if (this.isFirst) return;
     this.isFirst = true;
     this.drawNotes().catch(() => null);
+    this.drawEffects().catch(() => null);
     const wanted = decodeURIComponent(location.hash.slice(1));
     if (this.rows.has(wanted)) requestAnimationFrame(() => this.select(wanted));
   }
@@ -217,6 +219,17 @@ class RunPanel {
       limits(head.rate_limit),
       artifacts.length ? h("details.artifacts", h("summary", many(artifacts.length, "artifact")), h("ul", artifacts.map((one) => h("li", this.artifactName(one), (one.parts ?? []).map((part) => h("div", this.artifactPart(part))))))) : null,
       (head.answered ?? []).length ? h("details", h("summary", `${many(head.answered.length, "answer")} of people`), h("ul", head.answered.map((one) => h("li", answeredText(one))))) : null);
+  }
+
+  /** What the run made or may have made, with what became known since it ended. */
+  async drawEffects() {
+    if (!this.head.effect || this.head.effect === "none") return;
+    const found = /** @type {EffectPage} */ (await maybe(`/api/effects?run_id=${encodeURIComponent(this.id)}`));
+    const all = found?.effects ?? [];
+    if (!all.length || !this.page.isThere()) return;
+    const isOpen = all.some((one) => one.state === "unknown" || one.settled);
+    fill(this.effects, h("details", { open: isOpen }, h("summary", many(all.length, "effect")), h("ul.effects", all.map(effectLine)),
+      all.some((one) => one.settleable && one.state === "unknown") ? local(`/effects?run_id=${encodeURIComponent(this.id)}`, { class: "button" }, "Settle what is unknown") : null));
   }
 
   /** The notes that people keep of the run, and a form for one's own. */
