@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -132,6 +134,29 @@ class Place:
         """A client of a new gateway over HTTP in this process."""
         async with self.over_http() as url, Client(url, **options) as client:
             yield client
+
+    async def hanging(self) -> asyncio.subprocess.Process:
+        """A gateway that is a process, with a refund of order 7 that was made and hangs."""
+        process = await asyncio.create_subprocess_exec(
+            *self.command(), stdin=PIPE, stdout=PIPE, cwd=ROOT
+        )
+        assert process.stdin is not None and process.stdout is not None
+        client_info = {"name": "a", "version": "1"}
+        hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client_info}
+        call = {"name": "refund", "arguments": {"order_id": "7", "then": "hang"}}
+        for method, params in (
+            ("initialize", hello),
+            ("notifications/initialized", None),
+            ("tools/call", {**call, "_meta": {"progressToken": 1}}),
+        ):
+            id = None if params is None else method
+            message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+            said = {name: value for name, value in message.items() if value is not None}
+            process.stdin.write(json.dumps(said).encode() + b"\n")
+            # Of the call, its progress is read: the refund is made then, and it hangs.
+            assert id is None or await process.stdout.readline()
+        assert self.lines == ["refund 7"]
+        return process
 
     @asynccontextmanager
     async def client_of_process(self, *words: str, **options: Any) -> AsyncGenerator[Client]:

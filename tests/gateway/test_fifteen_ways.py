@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import signal
 from typing import Any
 
@@ -75,25 +74,7 @@ async def test_the_gateway_or_the_server_is_killed_after_the_refund(bare_place: 
     place = bare_place
     servers = {"shop": place.program()}
     place.write({"shop/refund": EFFECT | {"timeout_s": None}}, servers=servers)
-    process = await asyncio.create_subprocess_exec(
-        *place.command(), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd="."
-    )
-    assert process.stdin is not None and process.stdout is not None
-    client_info = {"name": "a", "version": "1"}
-    hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client_info}
-    call = {"name": "refund", "arguments": {"order_id": "7", "then": "hang"}}
-    for method, params in (
-        ("initialize", hello),
-        ("notifications/initialized", None),
-        ("tools/call", {**call, "_meta": {"progressToken": 1}}),
-    ):
-        id = None if params is None else method
-        message = {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
-        said = {name: value for name, value in message.items() if value is not None}
-        process.stdin.write(json.dumps(said).encode() + b"\n")
-        # Of the call, its progress is read: the refund is made then, and it hangs.
-        assert id is None or await process.stdout.readline()
-    assert place.lines == ["refund 7"]
+    process = await place.hanging()
     process.send_signal(signal.SIGKILL)
     await process.wait()
     async with place.client(mode="legacy") as client:

@@ -226,6 +226,16 @@ async def test_a_gateway_may_stand_before_a_gateway(place: Place, mode: Any):
     assert "done before" in text_of(again) and place.lines == ["refund 7"]
 
 
+async def test_a_gateway_that_is_terminated_ends_its_log_and_its_calls(place: Place):
+    place.write()
+    process = await place.hanging()
+    process.terminate()
+    assert await process.wait() == 0
+    async with open_journal(place.journal) as journal:
+        assert [one.status for one in await journal.runs()] == ["completed"]
+        assert [one.state for one in await journal.effects()] == ["unknown"]
+
+
 def test_the_check_says_what_will_happen_to_each_tool(bare_place: Place):
     place = bare_place
     shop = place.program(trusted=True)

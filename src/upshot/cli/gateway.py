@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import inspect
-from typing import Any
+import signal
+from typing import Any, cast
 
 from upshot.cli.app_runs import listen, serve_until_stopped
 from upshot.cli.loading import Target, choose
@@ -29,7 +31,14 @@ async def run_gateway(
             terminal.put(f"{name.ljust(width)}  {fate}\n")
         return 0
     if port is None:
-        await serve_stdio(config, user)
+        serving = asyncio.ensure_future(serve_stdio(config, user))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
+        try:
+            await serving
+        except asyncio.CancelledError:
+            # Ctrl-C cancels this task, and SIGTERM the other alone.
+            if cast("asyncio.Task[Any]", asyncio.current_task()).cancelling():
+                raise
         return 0
     sign_in = choose(Target(config.sign_in), "function", _function) if config.sign_in else None
     listening = listen(host, port)
