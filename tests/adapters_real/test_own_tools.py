@@ -23,7 +23,7 @@ from pydantic_ai.models.test import TestModel
 from pydantic_ai.usage import RunUsage
 
 from upshot.adapters import from_langchain, from_pydantic_ai
-from upshot.contract import ToolExecutionResult
+from upshot.contract import ToolDenied, ToolExecutionResult
 from upshot.tools import Policy, Toolbox, tool
 
 
@@ -152,6 +152,18 @@ async def test_pydantic_ai_approves_in_its_own_way(box, refunds):
     answers = DeferredToolResults(approvals={"c1": True})
     native = await agent.run(message_history=asked.all_messages(), deferred_tool_results=answers)
     assert (native.output, refunds) == ("done", [7])
+
+
+async def test_pydantic_ai_calls_of_a_reply_that_a_filter_cut_are_not_made(box):
+    cut = calls(("write", {"order": 7}, "c1"))
+    cut.finish_reason = "content_filter"
+    model = plays(
+        cut, calls(("write", {"order": 8}, "c1")), ModelResponse(parts=[TextPart("done")])
+    )
+    await Agent(model, tools=box.for_pydantic_ai()).run("Go")
+    denied, made = box.records
+    assert isinstance(denied.outcome, ToolDenied)
+    assert isinstance(made.outcome, ToolExecutionResult)
 
 
 async def test_pydantic_ai_writers_run_one_after_the_other(box):

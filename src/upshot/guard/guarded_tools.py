@@ -49,6 +49,7 @@ from upshot.tools.export import (
     ForeignCall,
     Handed,
     brings_taint,
+    mark_if_cut,
     to_langchain,
     to_pydantic_ai,
 )
@@ -666,8 +667,7 @@ class _Calls:
         record = _by_id(self._tools.records).get(entry.id)
         if record is not None:
             return Handed(record.outcome, self._tools.content_of(record.outcome))
-        is_cut = any(one.cut and one.id == call.id for one in (conversation.replies or ((),))[-1])
-        call = msgspec.structs.replace(call, id=entry.id, cut=is_cut)
+        call = msgspec.structs.replace(mark_if_cut(call, conversation), id=entry.id)
         return await self._serve(entry, call, asked.decision, edited=edited)
 
     async def _serve(

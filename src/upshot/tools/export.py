@@ -490,7 +490,15 @@ class BoxDesk:
         """Make a call, or say that it waits."""
         if await brings_taint(asked, self._box):
             self._box.distrust(EARLIER)
-        return await self._counter.serve(asked.call, asked.decision)
+        call = mark_if_cut(asked.call, asked.conversation())
+        return await self._counter.serve(call, asked.decision)
+
+
+def mark_if_cut(call: ToolCall, conversation: Conversation) -> ToolCall:
+    """*call*, marked if the last reply was cut off in it, so that it is not made."""
+    last = conversation.replies[-1] if conversation.replies else ()
+    is_cut = any(one.cut and one.id == call.id for one in last)
+    return msgspec.structs.replace(call, cut=True) if is_cut else call
 
 
 async def brings_taint(asked: ForeignCall, box: Box) -> bool:
