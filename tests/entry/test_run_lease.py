@@ -9,6 +9,7 @@ import runpy
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,12 @@ from upshot import (
     Agent,
     AgentResult,
     Approve,
+    Event,
     JournalError,
     Misuse,
     Parked,
     Request,
+    RunSettled,
     RunStarted,
     ScriptedModel,
     ScriptEngine,
@@ -412,6 +415,51 @@ async def test_a_claim_in_the_same_process_takes_over(place: Place) -> None:
     await journal.aclose()
     assert (await other.holders())["r1"].is_this_process
     await other.aclose()
+
+
+class Slow(SqliteJournal):
+    """Takes its time to say that the end of a session is on disk."""
+
+    has_end, waits, on = False, threading.Event(), threading.Event()
+
+    def append(self, event: Event, *, epoch: int | None = None) -> None:
+        super().append(event, epoch=epoch)
+        self.has_end = isinstance(event, RunSettled)
+
+    async def durable(self, run_id: str, seq: int, *, epoch: int | None = None) -> None:
+        if self.has_end:
+            self.waits.set()
+            await asyncio.to_thread(self.on.wait)
+        await super().durable(run_id, seq, epoch=epoch)
+
+
+async def test_a_run_whose_end_is_not_on_disk_is_left_to_the_thread_that_writes_it(
+    tmp_path: Path,
+) -> None:
+    @tool(effect="write", approval=True)
+    async def pay() -> str:
+        return "paid"
+
+    agent = Agent("clerk", model=ScriptedModel([ToolCall("a", "pay"), "Done."]), tools=[pay])
+
+    async def park() -> AgentResult[Any]:
+        journal = await Slow.open(tmp_path / "runs.db")
+        try:
+            return await run(agent, asked("r1"), journal=journal)
+        finally:
+            await journal.aclose()
+
+    parking = asyncio.create_task(asyncio.to_thread(asyncio.run, park()))
+    await asyncio.to_thread(Slow.waits.wait)
+    try:
+        with pytest.raises(JournalError, match="is being worked on in this process"):
+            await resume("r1", agent, journal=tmp_path / "runs.db")
+    finally:
+        Slow.on.set()
+    assert (await parking).status is Status.INPUT_REQUIRED
+    answers = [Approve("a")]
+    done = await resume("r1", agent, journal=tmp_path / "runs.db", answers=answers)
+    assert done.content == "Done."
 
 
 class Outrun(SqliteJournal):

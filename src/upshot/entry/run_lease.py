@@ -20,11 +20,12 @@ from upshot.journal.memory_journal import MemoryJournal
 from upshot.journal.run_list import TurnClaim, TurnInTheWay
 from upshot.runs.release import lose
 from upshot.runs.run_context import current_run
-from upshot.runs.session import Session
+from upshot.runs.session import Phase, Session
 
 # The place of a log, and the run.
 _Place = tuple[str | int, str]
 
+_FINAL = (Phase.PARKED, Phase.SETTLED)
 _holds: dict[_Place, RunLease] = {}
 # Loops of several threads may work on the runs of one file.
 _lock = threading.Lock()
@@ -88,8 +89,12 @@ class RunLease:
         if self._session is None:
             return True
         session = self._session()
-        recorder = session and session.context.recorder
-        return recorder is not None and not (recorder.is_settled or recorder.is_lost)
+        if session is None or session.context.recorder.is_lost:
+            return False
+        if self.is_near:
+            return not session.context.recorder.is_settled
+        # The file of another thread: its last event may not be on disk yet, and would be refused.
+        return session.phase not in _FINAL
 
 
 def take_new(run_id: str, journal: InstantJournal) -> RunLease:
