@@ -37,7 +37,7 @@ from upshot.runs.task_supervisor import ChildRun, TaskSupervisor
 from upshot.state.request_digests import RequestDigester
 from upshot.state.run_state import RunState, acts_in
 from upshot.tools.call_state import running_call
-from upshot.tools.catalog import foreign_words
+from upshot.tools.catalog import catalog_of
 from upshot.tools.toolbox import Toolbox
 
 if TYPE_CHECKING:
@@ -413,5 +413,5 @@ def inherit_taint(context: RunContext) -> None:
         if (taint := outer.state.taint) is not None:
             context.distrust(taint.seen_from(outer.info.run_id))
     tools = context.plan.tools
-    if tools and (words := foreign_words(tools)) is not None:
-        context.distrust(words)
+    if tools and (taint := catalog_of(tools).taint) is not None:
+        context.distrust(taint)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from datetime import datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from upshot.contract.protocols import Clock
@@ -79,6 +78,7 @@ class TaskSupervisor:
         abandoned: Whether the work ignored its cancellation and was left behind.
         was_cut: Whether the work was cancelled while it was under way.
         is_final: Whether the run is being concluded; its hooks then get a grace after its end.
+        interruptible_clock: The clock of the run, whose waits a wish to stop ends at once.
         parking: Leaves the root run where all of that waits; None where waits are slept.
     """
 
@@ -109,6 +109,7 @@ class TaskSupervisor:
         self._over: asyncio.Future[None] | None = None
         self._soon: asyncio.TimerHandle | None = None
         self._clock = clock
+        self.interruptible_clock: Clock = PausingClock(clock, self.pause)
         self._deadline = deadline
         self._working = working
         self._grace_s = grace_s
@@ -275,19 +276,14 @@ class TaskSupervisor:
         finally:
             self._pauses -= {limit}
 
-    @cached_property
-    def interruptible_clock(self) -> Clock:
-        """The clock of the run, whose waits a wish to stop ends at once."""
-        return PausingClock(self._clock, self.pause)
-
     def close(self) -> None:
         """The run is over: nothing of it is to be cancelled any more."""
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
         self._writes_in_hand = _nothing_is_written
-        # It leads back here.
-        vars(self).pop("interruptible_clock", None)
+        # That of before leads back here.
+        self.interruptible_clock = self._clock
 
     async def wait(self, hook: Awaitable[T]) -> T:
         """Wait for what a hook does, until the run's deadline or a cancel at the latest.

@@ -27,6 +27,8 @@ class ToolCatalog:
     Attributes:
         tools: The tools by name, in order.
         names: Their names, in order.
+        taint: What is untrusted among their names, descriptions and schemas, which a model reads
+            before it calls anything; None for nothing.
     """
 
     def __init__(self, tools: tuple[Tool, ...]) -> None:
@@ -47,6 +49,9 @@ class ToolCatalog:
                 f"{READER_NAME} is the name of a tool of the Toolbox itself; choose another"
             )
         self.names: tuple[str, ...] = tuple(self.tools)
+        foreign = (one.name for one in tools if one.foreign and one.trust == UNTRUSTED)
+        name = next(foreign, None)
+        self.taint = None if name is None else TaintOrigin(source=f"the description of {name}")
         for one in tools:
             if isinstance(one.verify, Lookup):
                 self._check_lookup(one.name, one.verify.tool)
@@ -73,17 +78,6 @@ class ToolCatalog:
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as they are offered to a model, in order; always the same tuple."""
         return tuple(one.spec for one in self.tools.values())
-
-
-def foreign_words(tools: Iterable[Tool]) -> TaintOrigin | None:
-    """What is untrusted among the names, descriptions and schemas of *tools*, None for nothing.
-
-    A model reads them before it calls anything.
-    """
-    for one in tools:
-        if one.foreign and one.trust == UNTRUSTED:
-            return TaintOrigin(source=f"the description of {one.name}")
-    return None
 
 
 @lru_cache(maxsize=_KEPT)

@@ -65,7 +65,7 @@ from upshot.tools.call_resumption import (
     without_refused,
 )
 from upshot.tools.call_state import CallState, ReplayScope, TurnState, Withdrawn, running_call
-from upshot.tools.catalog import catalog_of, foreign_words, resolve_tools
+from upshot.tools.catalog import catalog_of, resolve_tools
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.batch import SLICE, Batch
 from upshot.tools.execution.effect_claim import connect, recheck
@@ -416,7 +416,7 @@ class Toolbox:
             ),
         )
         connect(self._state)
-        self._state.turn.tainted = foreign_words(resolved)
+        self._state.turn.tainted = self._state.catalog.taint
 
     def __repr__(self) -> str:
         return f"Toolbox({list(self._state.names_on_offer())})"

@@ -58,7 +58,11 @@ UNFINISHED = frozenset(
 
 PAUSED: Final = "pause_turn"
 """Anthropic pauses a turn of its own tools with this, and continues when it is sent back."""
+# Looked up once: a class of Python 3.11 is slow to give a member of its own.
 _ABORTED = FinishReason.ABORTED
+_ERROR = FinishReason.ERROR
+_STOP = FinishReason.STOP
+_TOOL_USE = FinishReason.TOOL_USE
 # What the readers collect has the right types.
 _make_response = unchecked(ModelResponse())
 
@@ -82,7 +86,7 @@ def parse_finish_reason(text: str) -> FinishReason | None:
 
 def settle_finish(reason: FinishReason | None, *, calls: bool) -> FinishReason | None:
     """Correct *reason*: a stop in a reply with *calls* for the client is tool_use."""
-    return FinishReason.TOOL_USE if calls and reason is FinishReason.STOP else reason
+    return _TOOL_USE if calls and reason is _STOP else reason
 
 
 def mark_cut(parts: tuple[Part, ...], *, fails: bool) -> tuple[Part, ...]:
@@ -230,7 +234,7 @@ class ReplyAccumulator(msgspec.Struct):
             usage=usage,
             # A charge of nothing for nothing is as unknown as the tokens.
             cost=self.cost if usage or (self.cost is not None and self.cost.total) else None,
-            finish_reason=finish if error is None or finish is _ABORTED else FinishReason.ERROR,
+            finish_reason=finish if error is None or finish is _ABORTED else _ERROR,
             paused=error is None and self.finish_raw == PAUSED,
             error=error,
             rate_limit=self._rate_limit(error),
@@ -250,7 +254,7 @@ class ReplyAccumulator(msgspec.Struct):
         if finish is _ABORTED:
             said = "the provider canceled the reply"
             return AgentError(ErrorCode.CANCELED, said, type=self.finish_raw, origin=Origin.MODEL)
-        if finish is not FinishReason.ERROR:
+        if finish is not _ERROR:
             return None
         malformed = "malformed" in self.finish_raw.lower()
         return AgentError(

@@ -68,6 +68,9 @@ from upshot.wire.encoding import (
 CUSTOM_INPUT = "input"
 """The key under which the free text of a custom tool's call is kept."""
 
+# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+_ASSISTANT = Role.ASSISTANT
+_TOOL = Role.TOOL
 _GROWING = frozenset({"text", "summary", "data"})
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 # Where a message (OpenAI and gateways, Groq's compound models) and a document (Perplexity) tell
@@ -538,10 +541,10 @@ class ChatEncoder(RequestEncoder):
         return system
 
     def _to_item(self, message: Message) -> dict[str, object]:
-        if message.role is Role.ASSISTANT:
+        if message.role is _ASSISTANT:
             return self._to_assistant_item(message)
         item: dict[str, object] = {"role": message.role, "content": _to_content(message)}
-        if message.role is Role.TOOL:
+        if message.role is _TOOL:
             item["tool_call_id"] = self._wire_id(message.tool_call_id or "")
         elif message.name:
             item["name"] = message.name
