@@ -257,6 +257,13 @@ def test_of_several_who_may_be_meant_nobody_is(tool: str, text: str) -> None:
         assert asks(make(tool, to=to, **amount), facts)
 
 
+def test_an_account_is_one_who_may_be_meant() -> None:
+    one, other = "GB29NWBK60161331926819", "CA133012400231215421872"
+    facts = told(f"Pay {one} and 50 euros to {other}")
+    for to in (one, other):
+        assert asks(make("pay", to=to, amount=50), facts)
+
+
 @pytest.mark.parametrize("text", ["Send Ada to {}", "Send Ada and Bob to {}"])
 @pytest.mark.parametrize("place", ["the printer", "my wife", "Ray's party"])
 def test_who_is_sent_somewhere_gets_nothing(text: str, place: str) -> None:
@@ -370,6 +377,7 @@ def test_a_file_of_another_act_is_not_deleted(text: str, file: str) -> None:
         ("Mail Ada to thank her", "send", {"to": "Ada"}),
         ("Invite Ada to Slack", "invite", {"to": "Ada"}),
         ("Invite Ada and Bob to Ada's party", "invite", {"to": "Bob"}),
+        ("Pay inv7 to Ada 50 euros", "pay", {"to": "Ada", "amount": 50}),
         ("Pay Ada 50 euros to her account", "pay", {"to": "Ada", "amount": 50}),
         ("Pay 50 euros to Ada and 70 to Bob", "pay", {"to": "Bob", "amount": 70}),
         ("Send plan.docx and the file secrets.docx to Ada", "send", {"to": "Ada", "files": ["f7"]}),

@@ -84,6 +84,8 @@ _AGAINST = re.compile(
     re.IGNORECASE,
 )
 _DOTTED = re.compile(r"\w\.\w")
+# Such as an IBAN.
+_ACCOUNT = re.compile(r"[A-Za-z]{2}\d[\w-]{8,}")
 # A quoted name, a file, an id.
 _THING = re.compile(r"^[\"'\u201c\u2018«]\w|\w\.\w|[^\W\d_]\d|\d[^\W\d_]|^#?\d+\W*$")
 _NO_VERBS = SUBJECTS | ONWARD | LABELS
@@ -515,7 +517,9 @@ class Reading:
         if not self._heads(clause) or at >= clause.end:
             return None
         word, span = self._words[at]
-        is_thing = "@" not in word and (is_value(word) or _THING.search(word) is not None)
+        is_thing = (is_value(word) or _THING.search(word) is not None) and not (
+            "@" in word or _ACCOUNT.match(word)
+        )
         is_other = is_thing or self._is_owner(span, clause) or self._describes(span, clause)
         return self._behind(at, clause) if self._is_party(at) and not is_other else None
 
