@@ -208,9 +208,11 @@ beside: $(NATIVE) ## kill support desks of pydantic-ai and LangGraph COUNT=200 t
 kills: $(DEV) ## kill runs with SIGKILL COUNT=10000 times at random moments until they end
 	@$(BIN)/python -m kills $(or $(COUNT),10000)
 
-duplicates: $(DEV) ## ask for the same refunds from four processes that are killed COUNT=3000 times, stopped and cut off
+duplicates: $(DEV) ## ask for the same refunds from four processes that are killed COUNT=3000 times, and from 64 callers at once
 	@$(BIN)/python -m kills.duplicates $(or $(COUNT),3000)
 	@$(BIN)/python -m kills.duplicates $$(($(or $(COUNT),3000) / 3)) --postgres
+	@$(BIN)/python -m kills.herd $$(($(or $(COUNT),3000) / 3))
+	@$(BIN)/python -m kills.herd $$(($(or $(COUNT),3000) / 3)) --postgres
 
 setup: $(DEV) ## make .venv with everything for development
 
