@@ -52,7 +52,7 @@ class Callers:
             return f"re_{order}"
 
         self._tool = refund
-        self._call = Ledger(journal).once("order", effect_name="refund")(refund.body.function)
+        self._call: Any = Ledger(journal).once("order", effect_name="refund")(refund.body.function)
 
     async def round(self, order: str) -> int:
         """Have all ask at once; gives how many did not get the output of the one body."""

@@ -37,6 +37,42 @@ def shown(command: Command) -> Any:
     return json.loads(command("show", "run-1", "--json")[1])
 
 
+PAYER = """\
+import upshot
+
+@upshot.tool(effect="write", once="order_id", on_unknown="ask")
+def pay(order_id: str) -> str:
+    raise TimeoutError("the bank did not answer")
+
+call = upshot.ToolCall("c", "pay", {"order_id": "7"})
+agent = upshot.Agent("payer", model=upshot.ScriptedModel([call, "It is paid."]), tools=[pay])
+"""
+
+
+def test_what_nobody_knows_is_shown_whole_and_settled_by_the_answer(command: Command) -> None:
+    Path("payer.py").write_text(PAYER, "utf-8")
+    code, _, err = command("run", "payer.py", "Pay.", "--run-id", "run-2")
+    assert code == 3, err
+    _, out, _ = command("inbox")
+    assert "Did this happen? pay(order_id 7)" in out
+    _, _, err = command("approve", "run-2")
+    for told in (
+        "Did this happen?",
+        'order_id: "7"',
+        "the bank did not answer",
+        "key: ",
+        "began: ",
+    ):
+        assert told in err, err
+    assert "choices: yes, no" in err
+    code, _, err = command("approve", "run-2", "--answer", "1", "perhaps")
+    assert (code, "choose of 'yes', 'no'" in err) == (2, True)
+    code, out, _ = command("approve", "run-2", "--answer", "1", "yes", "--by", "ann")
+    assert (code, out) == (0, "It is paid.\n")
+    (entry,) = json.loads(command("effects", "--json")[1])
+    assert (entry["state"], entry["settled"]["by"]) == ("applied", "ann")
+
+
 def test_one_question_after_the_other_is_answered(command: Command) -> None:
     code, out, err = command("resume", "run-1", "--answer", "1", "Ann")
     assert (code, out) == (3, "")

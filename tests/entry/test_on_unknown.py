@@ -82,7 +82,8 @@ async def test_a_run_parks_with_what_a_person_needs_to_know(journal: Any) -> Non
     assert (asked.tool_name, asked.arguments) == ("pay", {"order_id": "7"})
     assert asked.error == "TimeoutError: the bank did not answer"
     assert asked.idempotency_key
-    assert asked.started_at is not None
+    assert asked.started_at is not None and asked.ended_at is not None
+    assert asked.started_at <= asked.ended_at
     (item,) = await journal.inbox()
     assert (item.run_id, item.pending) == (run_id, asked)
     assert [item.pending for item in await journal.inbox(tool="pay")] == [asked]

@@ -34,6 +34,7 @@ from upshot.contract.pending import (
     Outdated,
     Pending,
     PendingApproval,
+    PendingEffect,
     PendingQuestion,
 )
 from upshot.contract.provenance import Doubt, Voucher
@@ -278,28 +279,14 @@ def show_origin(activity: Activity, *, width: int) -> Iterator[Text]:
 def show_question(number: int, pending: Pending, *, width: int) -> Iterator[Text]:
     """The lines that show a question in full: the user must not approve what was cut off."""
     if isinstance(pending, PendingApproval):
-        yield Text.assemble(
-            (f"{number}. {_plain(pending.tool_name)}", "bold"),
-            "  ",
-            (str(pending.effect), _STYLES.get(pending.effect, "")),
-            (f"  {_plain(pending.call_id)}", "dim"),
-        )
-        for name, value in pending.arguments.items():
-            yield from _field(_plain(name), encode(value).decode(), width)
-        if pending.reason:
-            yield from _field("why", pending.reason, width)
-        if (taint := pending.taint) is not None:
-            place = f"call {taint.call_id} of {taint}" if taint.call_id else str(taint)
-            yield from _field("untrusted", place, width)
-        for doubt in pending.doubts:
-            yield from _field("in doubt", _doubt_text(doubt), width)
-        if pending.vouched:
-            yield from _field("vouched for", ", ".join(map(_vouched_text, pending.vouched)), width)
+        yield from _show_call(number, pending, width)
     else:
         is_question = isinstance(pending, PendingQuestion)
         text = pending.question if is_question else pending.description
         yield Text.assemble((f"{number}. question", "bold"), (f"  {_plain(pending.id)}", "dim"))
         yield from _field("asks", text, width)
+        if isinstance(pending, PendingEffect):
+            yield from _effect_fields(pending, width)
         if is_question and pending.choices:
             yield from _field("choices", ", ".join(pending.choices), width)
     if pending.run_id:
@@ -308,6 +295,39 @@ def show_question(number: int, pending: Pending, *, width: int) -> Iterator[Text
         expires = pending.expires_at
         until = "" if expires is None else f", until {moment(expires)}"
         yield Text(f"{_INDENT}asked {moment(pending.asked_at)}{until}", "dim")
+
+
+def _show_call(number: int, pending: PendingApproval, width: int) -> Iterator[Text]:
+    """A call, with why it is asked about."""
+    yield Text.assemble(
+        (f"{number}. {_plain(pending.tool_name)}", "bold"),
+        "  ",
+        (str(pending.effect), _STYLES.get(pending.effect, "")),
+        (f"  {_plain(pending.call_id)}", "dim"),
+    )
+    for name, value in pending.arguments.items():
+        yield from _field(_plain(name), encode(value).decode(), width)
+    if pending.reason:
+        yield from _field("why", pending.reason, width)
+    if (taint := pending.taint) is not None:
+        place = f"call {taint.call_id} of {taint}" if taint.call_id else str(taint)
+        yield from _field("untrusted", place, width)
+    for doubt in pending.doubts:
+        yield from _field("in doubt", _doubt_text(doubt), width)
+    if pending.vouched:
+        yield from _field("vouched for", ", ".join(map(_vouched_text, pending.vouched)), width)
+
+
+def _effect_fields(pending: PendingEffect, width: int) -> Iterator[Text]:
+    """What helps to find out whether a call took effect."""
+    for name, value in pending.arguments.items():
+        yield from _field(_plain(name), encode(value).decode(), width)
+    for name, at in (("began", pending.started_at), ("ended", pending.ended_at)):
+        if at is not None:
+            yield from _field(name, moment(at), width)
+    for name, said in (("said", pending.error), ("idempotency key", pending.idempotency_key)):
+        if said:
+            yield from _field(name, said, width)
 
 
 def _doubt_text(doubt: Doubt) -> str:

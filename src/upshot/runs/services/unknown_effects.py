@@ -8,6 +8,7 @@ once more, and logs what it finds as the answer. The engine is called only when 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -17,7 +18,7 @@ from upshot.contract.effects import EffectLedger, id_without_key, ledger_of
 from upshot.contract.error import AgentError
 from upshot.contract.events import QuestionAnswered, QuestionAsked
 from upshot.contract.pending import PendingEffect
-from upshot.contract.tool_calls import ToolFailure, ToolRecord
+from upshot.contract.tool_calls import ToolFailure, ToolRecord, ToolTimeout
 from upshot.runs.engine_api.exceptions import Failed, Parked
 from upshot.runs.run_context import RunContext
 from upshot.state.child_runs import told_apart
@@ -87,7 +88,17 @@ def question_about(record: ToolRecord, id: str) -> PendingEffect:
         error=said,
         idempotency_key=record.idempotency_key,
         started_at=record.started_at,
+        ended_at=_ended_at(record),
     )
+
+
+def _ended_at(record: ToolRecord) -> datetime | None:
+    """When a call ended, None if its process was gone."""
+    outcome, started = record.outcome, record.started_at
+    was_gone = isinstance(outcome, ToolFailure) and outcome.code == ErrorCode.INTERRUPTED
+    if was_gone or started is None or not isinstance(outcome, ToolFailure | ToolTimeout):
+        return None
+    return started + timedelta(milliseconds=outcome.elapsed_ms)
 
 
 async def find_settled(context: RunContext) -> None:
