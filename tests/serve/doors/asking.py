@@ -31,19 +31,27 @@ def refund(order: int) -> str:
     return f"refunded {order}"
 
 
+@upshot.tool(effect="write", once="order", ask="user", on_unknown="ask")
+def wire(order: int) -> str:
+    """Wire the money for an order."""
+    raise TimeoutError("the bank did not answer")
+
+
 async def _ask(run: Run, host: RunHost, board: Board) -> str:
     size = await host.ask_user("Which size?", choices=("S", "M"), key="size")
     return f"Size {size}."
 
 
 def agents() -> list[Agent[Any]]:
-    """One that answers, and others that wait: for their user, for staff, and with a question."""
+    """One that answers, and others that wait: for their user, for staff, and with questions."""
     paid = [ToolCall("p", "pay", {"order": 1}), "Paid."]
+    wired = [ToolCall("w", "wire", {"order": 1}), "Wired."]
     back = [ToolCall("r", "refund", {"order": 1}), "Refunded."]
     return [
         Agent("echo", model=ScriptedModel(lambda messages: f"You said {messages[-1].text}")),
         Agent("payer", model=ScriptedModel(paid * 9), tools=[pay]),
         Agent("clerk", model=ScriptedModel(back * 9), tools=[refund]),
+        Agent("wirer", model=ScriptedModel([*wired, *wired]), tools=[wire]),
         Agent("tailor", engine=ScriptEngine(_ask)),
     ]
 

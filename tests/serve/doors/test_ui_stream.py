@@ -278,6 +278,21 @@ async def test_a_question_is_a_call_that_the_page_answers() -> None:
     assert (part["state"], part["output"]) == ("output-available", "M")
 
 
+async def test_whether_a_call_took_effect_is_a_question_too() -> None:
+    async with served(app()) as site:
+        chat = Chat(site.by("cal"), "wirer")
+        chunks = await chat.say("Wire it.")
+        inputs = [one for one in chunks if one["type"] == "tool-input-available"]
+        (asked,) = [one for one in inputs if one["toolName"] == "ask_user"]
+        assert asked["input"]["question"] == "Did this happen? wire(order 1)"
+        status, more = await chat.answer(asked["toolCallId"], "no")
+        assert status == 200, more
+        chat.read(more)
+        _, known = await site.by("oz").get("/api/effects")
+    assert text_of(chat.messages[-1]) == "Wired."
+    assert [one["state"] for one in known["effects"]] == ["none"]
+
+
 async def test_what_waits_for_staff_is_neither_shown_nor_taken() -> None:
     async with served(app()) as site:
         chat = Chat(site.by("cal"), "clerk")
