@@ -60,8 +60,8 @@ def test_what_nobody_knows_is_shown_whole_and_settled_by_the_answer(command: Com
         "Did this happen?",
         'order_id: "7"',
         "the bank did not answer",
-        "key: ",
-        "began: ",
+        "key:",
+        "began:",
     ):
         assert told in err, err
     assert "choices: yes, no" in err

@@ -57,7 +57,7 @@ async def client_of(
 async def test_each_agent_is_a_tool() -> None:
     async with opened() as site, client_of(site) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-    assert [*tools] == ["echo", "payer", "clerk", "tailor", CONTINUE]
+    assert [*tools] == ["echo", "payer", "clerk", "wirer", "tailor", CONTINUE]
     assert tools["echo"].input_schema["required"] == ["message"]
 
 
