@@ -136,10 +136,13 @@ class ChatStream:
             events.append(TextDelta(text=text))
         if refusal := as_text(delta.get("refusal")):
             self._reply.refusal.append(refusal)
-        for item in as_list(delta.get("reasoning_details")):
-            self._merge_detail(as_object(item))
-        for call in as_list(delta.get("tool_calls")):
-            events.append(self._read_call(as_object(call)))
+        # Most deltas hold a piece of text and neither of these.
+        if details := delta.get("reasoning_details"):
+            for item in as_list(details):
+                self._merge_detail(as_object(item))
+        if calls := delta.get("tool_calls"):
+            for call in as_list(calls):
+                events.append(self._read_call(as_object(call)))
         if legacy := as_object(delta.get("function_call")):
             events.append(self._read_call({"index": 0, "function": legacy}))
         return events
