@@ -234,17 +234,23 @@ class RunBudget:
         most, cap = self.budget.max_tokens, self.budget.max_cost_usd
         if most is not None and (tokens := self._tokens()) >= most:
             return _exceeded("tokens", most, tokens, "max_tokens")
-        if cap is not None and (money := self._money()) >= cap:
-            return _exceeded("cost_usd", float(cap), float(money), "max_cost_usd")
-        if cap is not None and self.unmeasured_answers and self.budget.unpriced == "refuse":
-            return AgentError(
-                ErrorCode.BUDGET_EXCEEDED,
-                f"The budget of {cap} cost_usd cannot be kept: a reply came without its usage. "
-                'Budget(unpriced="allow") does not count such calls.',
-                origin=Origin.LIMIT,
-                details={"dimension": "cost_usd", "limit": float(cap), "used": None},
-            )
+        if cap is not None and (error := self._money_error(cap)) is not None:
+            return error
         return None if self._parent is None else self._parent.spent_by_children()
+
+    def _money_error(self, cap: Decimal) -> AgentError | None:
+        """Why a budget of *cap* allows no further call, None where it does."""
+        if (money := self._money()) >= cap:
+            return _exceeded("cost_usd", float(cap), float(money), "max_cost_usd")
+        if not self.unmeasured_answers or self.budget.unpriced != "refuse":
+            return None
+        return AgentError(
+            ErrorCode.BUDGET_EXCEEDED,
+            f"The budget of {cap} cost_usd cannot be kept: a reply came without its usage. "
+            'Budget(unpriced="allow") does not count such calls.',
+            origin=Origin.LIMIT,
+            details={"dimension": "cost_usd", "limit": float(cap), "used": None},
+        )
 
     @property
     def limits_tools(self) -> bool:

@@ -185,7 +185,7 @@ class EqualCalls:
 
     def unknown(self, call: CallState) -> ToolRecord | None:
         """Return the earlier call whose effect is unknown, None if there is none."""
-        return self._unknown.get(call.identity)
+        return self._unknown.get(call.identity) if self._unknown else None
 
     def forget_unknown(self, call: CallState) -> None:
         """Let a call pass whose earlier one certainly had no effect."""

@@ -567,7 +567,7 @@ class EffectGate(StandardGate):
         if call.turn.identify is not None and call.known_tool.once is not None:
             call.claim = call.turn.identify(call)
         found = self._look(call)
-        if isinstance(found, CallState) or found is _RECHECK:
+        if found is not None and (isinstance(found, CallState) or found is _RECHECK):
             return self._wait(call, found)
         return found
 
