@@ -68,3 +68,15 @@ def test_variables_come_from_the_environment_and_are_secrets(
     assert config.masks is not None
     assert config.masks.mask_text("sk-of-the-shop") == "***"
     assert config.masks.mask_text("sk-of-the-shop-too") == "***"
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("desk.db", "{folder}/desk.db"), ("/var/desk.db", "/var/desk.db"), ("memory:", "memory:")],
+)
+def test_a_journal_stands_beside_the_file(tmp_path: Path, given: str, meant: str):
+    assert read(tmp_path, journal=given).journal == meant.format(folder=tmp_path)
+
+
+def test_the_url_of_a_journal_stays(tmp_path: Path):
+    assert read(tmp_path, journal="postgresql://db/desk").journal == "postgresql://db/desk"

@@ -268,7 +268,7 @@ def read_config(file: str) -> Config:
         raise Misuse(f"{file} has oauth and no sign_in: name the function that verifies tokens")
     return Config(
         file=file,
-        journal=_expanded(file, "journal", top.get("journal", "gateway.db")),
+        journal=_beside(file, _expanded(file, "journal", top.get("journal", "gateway.db"))),
         servers=servers,
         tools=tools,
         default=default,
@@ -278,9 +278,16 @@ def read_config(file: str) -> Config:
         user=_text(file, "user", top.get("user", "")),
         user_header=_text(file, "user_header", top.get("user_header", "")).lower(),
         proxies=tuple(_texts(file, "proxies", top)) or ("127.0.0.1", "::1"),
-        sign_in=sign_in,
+        sign_in=_beside(file, sign_in) if sign_in else "",
         oauth=_oauth(file, top["oauth"]) if "oauth" in top else None,
     )
+
+
+def _beside(file: str, where: str) -> str:
+    """A path as it is meant in the file, whoever starts the gateway where; a URL stays."""
+    if "://" in where or where == "memory:":
+        return where
+    return os.path.join(os.path.dirname(file), where)
 
 
 def _oauth(file: str, given: object) -> OAuth:
