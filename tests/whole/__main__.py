@@ -32,6 +32,8 @@ from upshot.models import AiohttpTransport
 from upshot.sim.http_server import Listener
 
 NEWLINE = "\n"
+TOLD_EVERY = 500
+"""After so many cases it is said how far it is."""
 SIDE_BY_SIDE = 6
 """So many cases wait for their processes, servers and files at the same time."""
 
@@ -96,13 +98,16 @@ def _differences(path: str, one: dict[str, object], other: dict[str, object]) ->
 
 async def search(seeds: Sequence[int], folder: str) -> int:
     """Judge the cases of *seeds*, some at a time; gives how many are broken."""
-    bench, broken, left = Bench(folder), 0, iter(seeds)
+    bench, broken, done, left = Bench(folder), 0, 0, iter(seeds)
     listener = await bench.open()
 
     async def judge() -> None:
-        nonlocal broken
+        nonlocal broken, done
         for seed in left:
             found = await bench.judge(seed)
+            done += 1
+            if done % TOLD_EVERY == 0:
+                print(f"{done} of {len(seeds)} cases: {broken} broken", file=sys.stderr, flush=True)
             if found:
                 broken += 1
                 report(seed, found, brief=len(seeds) > 20)
