@@ -51,7 +51,9 @@ class ToolCatalog:
         self.names: tuple[str, ...] = tuple(self.tools)
         foreign = (one.name for one in tools if one.foreign and one.trust == UNTRUSTED)
         name = next(foreign, None)
-        self.taint = None if name is None else TaintOrigin(source=f"the description of {name}")
+        self.taint: TaintOrigin | None = None
+        if name is not None:
+            self.taint = TaintOrigin(source=f"the description of {name}")
         for one in tools:
             if isinstance(one.verify, Lookup):
                 self._check_lookup(one.name, one.verify.tool)
