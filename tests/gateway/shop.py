@@ -73,7 +73,9 @@ async def call_tool(
             reply = await context.session.elicit_form("Your name?", form, context.request_id)
             return said(f"{reply.action} {reply.content}")
         case "secret":
-            return said(f"the key is {os.environ.get('SHOP_KEY', 'none')}")
+            text = f"the key is {os.environ.get('SHOP_KEY', 'none')}"
+            await context.session.report_progress(1, 1, text)
+            return said(text)
         case _:
             return said(f"{params.name} done")
 

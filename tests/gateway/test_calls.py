@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from mcp import MCPError
 
+from tests.gateway import shop
 from tests.gateway.kit import KEY, REFUND, VERIFY, Place, approving, text_of, told
 from upshot import open_journal
 from upshot.contract.codec import encode
@@ -157,25 +158,51 @@ async def test_a_question_that_was_answered_is_asked_anew_next_time(place: Place
     assert len(asked) == 3
 
 
+@MODES
+async def test_the_unknown_effect_of_an_approved_call_is_told(place: Place, mode: Any):
+    place.write({"shop/refund": {"effect": "destructive"}})
+    async with place.client(mode=mode, elicitation_callback=approving()) as client:
+        found = await client.call_tool("refund", {"order_id": "7", "then": "fail"})
+    assert found.is_error and told(found)["effect"] == "unknown"
+    assert "not call it again" in text_of(found) and place.lines == ["refund 7"]
+
+
+async def test_a_tool_that_the_server_adds_without_notice_is_found(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+):
+    place.write(default="read")
+    async with place.client(mode="legacy") as client:
+        assert text_of(await client.call_tool("wipe", {})) == "wipe done"
+        new = shop.TOOLS[-1].model_copy(update={"name": "new"})
+        monkeypatch.setattr(shop, "TOOLS", [*shop.TOOLS, new])
+        assert text_of(await client.call_tool("new", {})) == "new done"
+
+
 async def test_what_the_server_keeps_secret_reaches_no_client(bare_place: Place):
     place = bare_place
     place.write({"shop/secret": {"effect": "read"}}, servers={"shop": place.program()})
+    seen: list[str | None] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(message)
+
     async with place.client() as client:
-        found = await client.call_tool("secret", {})
-    assert text_of(found) == "the key is ***"
+        found = await client.call_tool("secret", {}, progress_callback=note)
+    assert text_of(found) == "the key is ***" and seen == ["the key is ***"]
     async with open_journal(place.journal) as journal:
         ids = [one.run_id for one in await journal.runs()]
         kept = [encode(one).decode() for id in ids async for one in journal.events(id)]
     assert kept and not any(KEY in one for one in kept)
 
 
-async def test_another_tool_of_the_server_tells_what_happened(bare_place: Place):
+@MODES
+async def test_another_tool_of_the_server_tells_what_happened(bare_place: Place, mode: Any):
     place = bare_place
     place.write(
         {"shop/refund": {**REFUND, "verify": VERIFY}, "shop/list_refunds": {"effect": "read"}},
         servers={"shop": place.program()},
     )
-    async with place.client(mode="legacy") as client:
+    async with place.client(mode=mode) as client:
         found = await client.call_tool("refund", {"order_id": "7", "then": "die"})
         # The server has to start again first, for which a look may have no time.
         first = told(found)["effect"]

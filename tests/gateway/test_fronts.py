@@ -155,6 +155,27 @@ async def test_a_header_of_somebody_else_than_the_proxy_is_not_believed(place: P
         assert (await send(url, HELLO, **{"X-User": "ann"})).status_code == 401
 
 
+async def test_two_headers_with_users_name_nobody(place: Place):
+    place.write(user_header="X-User")
+    headers = [("X-User", "boss"), ("X-User", "ann")]
+    async with place.over_http() as url, httpx2.AsyncClient(headers=headers) as http:
+        assert (await http.post(url, json=HELLO)).status_code == 401
+
+
+async def test_the_command_knows_its_proxy_by_no_header(place: Place):
+    place.write(user_header="X-User", proxies=["192.0.2.1"])
+    async with program(*place.command("--port", "0")) as url:
+        said = {"X-User": "ann", "X-Forwarded-For": "192.0.2.1"}
+        assert (await send(url, HELLO, **said)).status_code == 401
+
+
+async def test_nothing_is_served_without_the_function_of_the_file(place: Place):
+    place.write(sign_in="users.py:signed_in")
+    with pytest.raises(Misuse, match="give serve_http its function"):
+        async with place.over_http():
+            pass
+
+
 TOKENS = {"Bearer of-ann": User("ann", tenant="acme"), "Bearer of-bob": User("bob")}
 
 
@@ -281,6 +302,14 @@ async def test_no_call_is_made_while_the_file_does_not_fit(place: Place):
         with pytest.raises(MCPError, match=r"no calls are made: .* no tool shop/refnd"):
             await client.call_tool("refund", {"order_id": "7"})
     assert place.lines == []
+
+
+async def test_a_server_that_hangs_in_its_handshake_is_told(bare_place: Place):
+    place = bare_place
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    place.write({}, servers={"shop": {"command": command, "timeout_s": 1}})
+    with pytest.raises(Misuse, match="did not answer initialize within 1 s"):
+        await check(read_config(str(place.file)))
 
 
 def test_a_server_that_does_not_start_is_told_without_its_secrets(bare_place: Place):

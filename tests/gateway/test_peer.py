@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from mcp import MCPError
-from mcp_types import CONNECTION_CLOSED
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST
 
 from upshot.gateway.channels import OwnChannel
 from upshot.gateway.peer import NOTHING, About, Context, Message, Peer
@@ -156,6 +156,64 @@ async def test_a_handshake_is_overtaken_by_nothing():
     assert order == ["initialize", "tools/list"]
 
 
+async def test_a_ping_is_answered_during_the_handshake():
+    other = Other()
+
+    async def answer(context: Context, method: str, params: Any) -> dict[str, Any]:
+        return await context.request("ping", None) if method == "initialize" else {}
+
+    async with peer_of(other, answer):
+        other.say(id="first", method="initialize")
+        asked = await other.got.get()
+        other.say(id="ping", method="ping")
+        assert (await asyncio.wait_for(other.got.get(), 30)).id == "ping"
+        other.say(id=asked.id, result={"server": 1})
+        assert (await asyncio.wait_for(other.got.get(), 30)).result == {"server": 1}
+
+
+async def test_the_end_during_the_handshake_ends_what_waits_for_it():
+    other, begun = Other(), list[str]()
+
+    async def answer(context: Context, method: str, params: Any) -> dict[str, Any]:
+        begun.append(method)
+        return await asyncio.get_running_loop().create_future()
+
+    peer = Peer(other)
+    for id, method in enumerate(["initialize", "tools/list"]):
+        other.say(id=id, method=method)
+    other.end()
+    await asyncio.wait_for(peer.run(answer, answer), 30)  # pyright: ignore[reportArgumentType]
+    ended = [other.got.get_nowait() for _ in range(2)]
+    assert [one.error and one.error.code for one in ended] == [CONNECTION_CLOSED] * 2
+    assert begun == ["initialize"]
+
+
+async def test_a_cancel_that_comes_too_late_cancels_nothing():
+    go, unanswered = asyncio.Event(), asyncio.Event()
+
+    class Late(Other):
+        async def receive(self) -> Any:
+            item = await super().receive()
+            if item is not None and item[0].method == "notifications/cancelled":
+                # The answer is made before the cancel arrives.
+                go.set()
+            return item
+
+    async def answer(context: Context, method: str, params: Any) -> dict[str, Any]:
+        await go.wait()
+        return {}
+
+    async def ended() -> None:
+        await asyncio.sleep(0)
+        unanswered.set()
+
+    other = Late()
+    async with peer_of(other, answer):
+        other.say(About(on_unanswered=ended), id="a", method="call")
+        other.say(method="notifications/cancelled", params={"requestId": "a"})
+        await asyncio.wait_for(unanswered.wait(), 30)
+
+
 @asynccontextmanager
 async def own_pipes() -> AsyncGenerator[tuple[OwnChannel, int, int]]:
     """A channel over pipes, the end that feeds it, and the end that it writes to."""
@@ -201,3 +259,37 @@ async def test_own_input_passes_over_lines_that_are_no_messages():
         os.close(feeder)
         found = [await channel.receive() for _ in range(3)]
     assert [one and (one[0].method, one[0].id) for one in found] == [("a", None), ("", 1), None]
+
+
+@pytest.mark.parametrize(
+    ("rest", "result", "code"),
+    [
+        (b'"result":{"x":NaN}', {"x": None}, 0),
+        (b'"result":{"x":"a\\ud83d"}', {"x": "a?"}, 0),
+        (b'"result":{"x":"\xff"}', {"x": "\ufffd"}, 0),
+        (b'"result":[1]', None, INTERNAL_ERROR),
+        (b'"error":{"code":-3}', None, -3),
+        (b'"error":{"code":"E1","message":"no"}', None, INTERNAL_ERROR),
+        (b'"error":"no"', None, INTERNAL_ERROR),
+    ],
+)
+async def test_an_invalid_response_settles_its_request(rest: bytes, result: Any, code: int):
+    async with own_pipes() as (channel, feeder, _):
+        os.write(feeder, b'{"jsonrpc":"2.0","id":7,%s}\n{"jsonrpc":"2.0","id":8}\n' % rest)
+        found, then = await channel.receive(), await channel.receive()
+    assert found and then and (found[0].id, then[0].id) == (7, 8)
+    assert found[0].result == result
+    assert (0 if found[0].error is None else found[0].error.code) == code
+
+
+@pytest.mark.parametrize("rest", [b'"params":[]', b'"params":{"x":NaN}', b'"params":{"x":"\xff"}'])
+async def test_an_invalid_request_is_refused(rest: bytes):
+    async def answer(context: Context, method: str, params: Any) -> dict[str, Any]:
+        return {}
+
+    other = Other()
+    async with own_pipes() as (channel, feeder, _), peer_of(other, answer):
+        os.write(feeder, b'{"jsonrpc":"2.0","id":7,"method":"ping",%s}\n' % rest)
+        other.to_peer.put_nowait(await channel.receive())
+        got = await other.got.get()
+    assert (got.id, got.error and got.error.code) == (7, INVALID_REQUEST)

@@ -279,8 +279,16 @@ def listen(host: str, port: int) -> socket.socket:
         ) from None
 
 
-async def serve_until_stopped(application: ASGIApp, listening: socket.socket) -> int:
-    """Serve an application until SIGTERM or Ctrl-C; returns the exit code."""
+async def serve_until_stopped(
+    application: ASGIApp, listening: socket.socket, *, proxy_headers: bool = True
+) -> int:
+    """Serve an application until SIGTERM or Ctrl-C; returns the exit code.
+
+    Args:
+        application: What is served.
+        listening: Where.
+        proxy_headers: Whether ``X-Forwarded-For`` of a proxy says who the client is.
+    """
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -301,6 +309,7 @@ async def serve_until_stopped(application: ASGIApp, listening: socket.socket) ->
         lifespan="on",
         timeout_graceful_shutdown=_ENDING_S,
         server_header=False,
+        proxy_headers=proxy_headers,
     )
     server = Server(config)
     with listening:

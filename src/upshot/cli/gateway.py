@@ -46,7 +46,8 @@ async def run_gateway(
     async with serve_http(config, user, [shown], sign_in) as application:
         terminal.tell(f"serving {', '.join(config.servers)}; Ctrl-C ends it")
         terminal.hint(f"http://{shown}:{listening.getsockname()[1]}/mcp")
-        return await serve_until_stopped(application, listening)
+        # The file names the proxies by their own addresses, which no header may replace.
+        return await serve_until_stopped(application, listening, proxy_headers=False)
 
 
 def _function(value: object) -> Any:

@@ -178,11 +178,13 @@ class Calls:
 
         return call
 
-    def verify_of(self, link: Link, lookup: Lookup) -> Callable[..., Awaitable[bool]]:
+    def verify_of(
+        self, link: Link, lookup: Lookup, envelope: Mapping[str, Any]
+    ) -> Callable[..., Awaitable[bool]]:
         """Asks another tool of the server whether a call took effect."""
 
         async def call(name: str, arguments: JsonObject) -> Json:
-            asked = {"name": name, "arguments": arguments}
+            asked = {**envelope, "name": name, "arguments": arguments}
             result = await link.request("tools/call", asked)
             if result.get("isError") is True:
                 raise ToolError(_text_of(result))
@@ -323,6 +325,9 @@ class Calls:
                 raise Parked(*own.tools.pending)
             return call.name
 
+        if tool.declared_effect is not Effect.READ:
+            # The client is told of an unknown effect: the run may not ask a second question.
+            tool = tool.but(on_unknown="tell")
         agent = Agent[Any]("gateway", tools=[tool], engine=ScriptEngine(script))
         options: dict[str, Any] = {
             "policy": self.config.policy,

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import select
 import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import anyio
 import msgspec
 from mcp.shared.message import ClientMessageMetadata, ServerMessageMetadata, SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import INTERNAL_ERROR, jsonrpc_message_adapter
 
-from upshot.gateway.peer import NOTHING, About, Message
+from upshot.contract.base.structs import JsonObject
+from upshot.gateway.peer import NOTHING, About, ErrorData, Message
 from upshot.tools.mcp.connection import open_program
 from upshot.tools.mcp.server_address import Server
 
@@ -27,9 +29,45 @@ _PIECE_BYTES = select.PIPE_BUF
 
 def _read(line: bytes) -> tuple[Message, About] | None:
     """The message of a line; None where it is none."""
-    with suppress(msgspec.DecodeError):
+    try:
         return _decode(line), NOTHING
-    return None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return _read_invalid(line, str(error))
+
+
+def _read_invalid(line: bytes, fault: str) -> tuple[Message, About] | None:
+    """The message of a line that is not valid, so that no request stays without an answer.
+
+    The text of a response is repaired: its client has to know the result. A request is not, for
+    a call may not be made with other arguments than were given.
+    """
+    try:
+        found = json.loads(line.decode("utf-8", "replace"), parse_constant=_null)
+        # Lone surrogates cannot be sent on.
+        valid = json.dumps(found, ensure_ascii=False).encode("utf-8", "replace")
+    except (ValueError, RecursionError):
+        return None
+    raw = cast("JsonObject", json.loads(valid)) if isinstance(found, dict) else {}
+    id = raw.get("id")
+    if not isinstance(id, str | int) or isinstance(id, bool):
+        return None
+    if "method" in raw:
+        method = str(raw["method"]) or "unknown"
+        return Message("2.0", id=id, method=method), About(fault=f"Invalid request: {fault}")
+    with suppress(msgspec.DecodeError):
+        return _decode(valid), NOTHING
+    error = raw.get("error")
+    given = error if isinstance(error, dict) else {}
+    code, message = given.get("code"), given.get("message")
+    said = ErrorData(
+        code if isinstance(code, int) else INTERNAL_ERROR,
+        message if isinstance(message, str) else f"The response is invalid: {fault}",
+    )
+    return Message("2.0", id=id, error=said), NOTHING
+
+
+def _null(constant: str) -> None:
+    """What NaN and the infinities become: JSON has none of them."""
 
 
 class ProgramChannel:

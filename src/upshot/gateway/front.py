@@ -84,14 +84,18 @@ async def serve_http(
         config: The gateway.
         user: Whose calls those of all clients are, where no header names the user.
         hosts: The names by which clients may reach it.
-        sign_in: Says who sent a request, as ``App.asgi(user=...)`` takes it; None asks the file.
+        sign_in: Says who sent a request, as ``App.asgi(user=...)`` takes it. It is required
+            if the file has ``sign_in``.
 
     Yields:
         The app: streamable HTTP at every path.
 
     Raises:
         JournalError: The journal cannot be opened.
+        Misuse: The file has ``sign_in``, and there is no function.
     """
+    if config.sign_in and sign_in is None:
+        raise Misuse(f"{config.file} has sign_in: give serve_http its function as sign_in=")
     async with open_journal(config.journal) as journal, anyio.create_task_group() as group:
         owner = Owner(user or config.user)
         names = [*hosts] if config.oauth is None else [*hosts, config.oauth.host]
@@ -182,13 +186,17 @@ class _HttpFront:
         if not self.config.user_header:
             return self.owner
         peer = "" if request.client is None else request.client.host
-        named = request.headers.get(self.config.user_header)
-        return Owner(named) if named and peer in self.config.proxies else None
+        named = request.headers.getlist(self.config.user_header)
+        # If the proxy adds its header to the client's own, neither can be trusted.
+        is_known = len(named) == 1 and named[0] and peer in self.config.proxies
+        return Owner(named[0]) if is_known else None
 
     def _refusal(self, request: Request) -> JSONResponse:
         """The response to a request of nobody who is known."""
         if self.sign_in is None:
-            return JSONResponse({"error": f"no header {self.config.user_header}"}, 401)
+            return JSONResponse(
+                {"error": f"not one header {self.config.user_header} of a proxy"}, 401
+            )
         facts = ['error="invalid_token"'] if "authorization" in request.headers else []
         if self.config.oauth is not None:
             facts.append(f'resource_metadata="{self.config.oauth.metadata_url}"')

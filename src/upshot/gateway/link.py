@@ -47,6 +47,7 @@ class Link:
         terms: The server.
         on_request: Answers what the server asks the client.
         on_notify: Takes what it tells.
+        masks: Masks the progress that it reports; None masks nothing.
 
     Attributes:
         terms: The server.
@@ -54,12 +55,19 @@ class Link:
         schemas: The schemas of its tools by name, for the headers of calls over HTTP.
     """
 
-    def __init__(self, terms: ServerTerms, on_request: OnRequest, on_notify: OnNotify) -> None:
+    def __init__(
+        self,
+        terms: ServerTerms,
+        on_request: OnRequest,
+        on_notify: OnNotify,
+        masks: Secrets | None = None,
+    ) -> None:
         self.terms = terms
         self.in_flight: list[Context] = []
         self.schemas: dict[str, object] = {}
         self._on_request = on_request
         self._on_notify = on_notify
+        self._masks = masks
         self._secrets: Secrets = terms.server.secrets
         # What a program writes there may hold its secrets, so that no client reads it as it is.
         self._stderr: IO[str] = TemporaryFile("w+", errors="replace")  # noqa: SIM115  # see aclose
@@ -103,6 +111,8 @@ class Link:
         """
         peer = await self._open()
         about = About(self._headers(method, params))
+        if on_progress is not None and self._masks is not None:
+            on_progress = _masked(on_progress, self._masks)
         return await peer.request(method, params, on_progress, request_id=request_id, about=about)
 
     async def notify(self, method: str, params: Params) -> None:
@@ -163,7 +173,12 @@ class Link:
 
     async def _shake(self, peer: Peer, params: JsonObject) -> JsonObject:
         try:
-            return await peer.request("initialize", params)
+            async with asyncio.timeout(self.terms.timeout_s):
+                return await peer.request("initialize", params)
+        except TimeoutError:
+            self._leave.set()
+            why = f"it did not answer initialize within {self.terms.timeout_s:g} s{self._wrote()}"
+            raise self._unreachable(why) from None
         except MCPError as error:
             if error.code != CONNECTION_CLOSED:
                 raise
@@ -247,6 +262,13 @@ class Link:
     def _unreachable(self, why: str) -> CannotReach:
         said = self._secrets.mask_text(why)
         return CannotReach(INTERNAL_ERROR, f"the server {self.name} cannot be reached: {said}")
+
+
+def _masked(on_progress: OnProgress, masks: Secrets) -> OnProgress:
+    async def progress(said: JsonObject) -> None:
+        await on_progress(masks.mask(said))
+
+    return progress
 
 
 def _first(error: BaseException | None) -> str:

@@ -18,7 +18,7 @@ import msgspec
 from mcp import MCPError
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.exceptions import NoBackChannelError
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST
 
 from upshot.contract.base.structs import JsonObject
 
@@ -28,8 +28,9 @@ OnProgress: TypeAlias = Callable[[JsonObject], Awaitable[None]]
 
 _CANCELLED = "notifications/cancelled"
 _PROGRESS = "notifications/progress"
-# Nothing is read meanwhile, so that no request of the client overtakes its handshake.
+# Later requests and notifications wait until it is answered, except for pings.
 _FIRST = "initialize"
+_PING = "ping"
 _log = logging.getLogger("upshot.gateway")
 
 
@@ -61,12 +62,14 @@ class About:
         within: The request of the other side to whose stream it belongs; None is none.
         can_send_request: Whether the other side can be asked during this request of it.
         on_unanswered: Told when this request ends without an answer; None is none.
+        fault: Why this request is invalid; "" if it is valid.
     """
 
     headers: dict[str, str] | None = None
     within: Id | None = None
     can_send_request: bool = True
     on_unanswered: Callable[[], Awaitable[None]] | None = None
+    fault: str = ""
 
 
 NOTHING = About()
@@ -133,6 +136,11 @@ class _Incoming:
     def can_send_request(self) -> bool:
         return self.about.can_send_request and not self.is_over
 
+    def cancel(self) -> None:
+        """Cancel the answer, unless there is one already, which may be on its way out."""
+        if self.task is not None and not self.is_over:
+            self.task.cancel()
+
     async def request(
         self, method: str, params: Params, on_progress: OnProgress | None = None
     ) -> dict[str, Any]:
@@ -162,6 +170,8 @@ class Peer:
         self._incoming: dict[Id, _Incoming] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._count = 0
+        # Held by the handshake. Its waiters proceed in the order in which they came.
+        self._handshake = asyncio.Lock()
         self._is_closed = False
 
     async def run(self, on_request: OnRequest, on_notify: OnNotify) -> None:
@@ -177,9 +187,7 @@ class Peer:
                 if not message.method:
                     self._settle(message)
                 elif message.id is not None:
-                    task = self._begin(message, about, on_request)
-                    if message.method == _FIRST:
-                        await asyncio.wait((task,))
+                    self._begin(message, about, on_request)
                 else:
                     self._hear(message.method, message.params, on_notify)
         finally:
@@ -273,25 +281,42 @@ class Peer:
             if incoming is not None and incoming.task is not None:
                 incoming.is_cancelled = True
                 # Later, for a task that is cancelled before its first step knows nothing of it.
-                asyncio.get_running_loop().call_soon(incoming.task.cancel)
+                asyncio.get_running_loop().call_soon(incoming.cancel)
         elif method == _PROGRESS:
             pending = self._pending.get(_key(given.get("progressToken")))
             if pending is not None and pending.on_progress is not None:
                 said = {name: given[name] for name in given if name != "progressToken"}
                 self._spawn(_contained(pending.on_progress(said)))
         else:
-            self._spawn(_contained(on_notify(method, params)))
+            self._spawn(_contained(self._notify_in_turn(method, params, on_notify)))
 
-    def _begin(self, message: Message, about: About, on_request: OnRequest) -> asyncio.Task[None]:
+    async def _notify_in_turn(self, method: str, params: Params, on_notify: OnNotify) -> None:
+        async with self._handshake:
+            pass
+        await on_notify(method, params)
+
+    async def _answer_in_turn(
+        self, incoming: _Incoming, message: Message, on_request: OnRequest
+    ) -> dict[str, Any]:
+        if incoming.about.fault:
+            raise MCPError(INVALID_REQUEST, incoming.about.fault)
+        if message.method == _FIRST:
+            async with self._handshake:
+                return await on_request(incoming, message.method, message.params)
+        if message.method != _PING:
+            async with self._handshake:
+                pass
+        return await on_request(incoming, message.method, message.params)
+
+    def _begin(self, message: Message, about: About, on_request: OnRequest) -> None:
         incoming = _Incoming(self, message, about)
         self._incoming[_key(incoming.request_id)] = incoming
         incoming.task = self._spawn(self._answer(incoming, message, on_request))
-        return incoming.task
 
     async def _answer(self, incoming: _Incoming, message: Message, on_request: OnRequest) -> None:
         id = incoming.request_id
         try:
-            result = await on_request(incoming, message.method, message.params)
+            result = await self._answer_in_turn(incoming, message, on_request)
             answer = Message("2.0", id=id, result=result)
         except MCPError as error:
             answer = _failed(id, error.code, error.message, error.data)

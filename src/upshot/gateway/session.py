@@ -77,7 +77,7 @@ class Session:
         self._front = front
         self._by: str = owner.user or "the client's user"
         self.links: dict[str, Link] = {
-            name: Link(terms, self._asked_back, self._told)
+            name: Link(terms, self._asked_back, self._told, config.masks)
             for name, terms in config.servers.items()
         }
         self.calls: Calls = Calls(config, journal, owner)
@@ -313,6 +313,10 @@ class Session:
         name = str(params.get("name"))
         await self._load(context, params)
         if name not in self._places:
+            # Not every server notifies its clients of a new tool.
+            self._is_loaded = False
+            await self._load(context, params)
+        if name not in self._places:
             raise MCPError(INVALID_PARAMS, f"Unknown tool: {name}")
         link, own = self._places[name]
         tool = self.calls.tools[own]
@@ -407,7 +411,7 @@ class Session:
                 body = self.calls.body_of(name, None if terms is None else terms.error)
                 tool = self._config.tool_of(link.terms, one, body)
                 if terms is not None and terms.verify is not None:
-                    tool = tool.but(verify=self.calls.verify_of(link, terms.verify))
+                    tool = tool.but(verify=self.calls.verify_of(link, terms.verify, params))
                 link.schemas[name] = one.get("inputSchema")
                 tools[tool.name], full_names[full] = tool, tool.name
                 places[name if self._is_single else tool.name] = (link, tool.name)
