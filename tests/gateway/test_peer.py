@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from mcp import MCPError
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_REQUEST
 
-from upshot.gateway.channels import OwnChannel
+from upshot.gateway.channels import OwnChannel, open_own_channel
 from upshot.gateway.peer import NOTHING, About, Context, Message, Peer
 
 LONG = "x" * 1_000_000
@@ -242,6 +243,31 @@ async def test_own_output_waits_for_a_slow_reader_and_keeps_the_order():
     assert read_all == b'{"jsonrpc":"2.0","method":"%s"}\n{"jsonrpc":"2.0","method":"b"}\n' % (
         LONG.encode()
     )
+
+
+async def test_own_output_is_written_before_the_end():
+    (reader, output), own = os.pipe(), os.dup(1)
+    os.dup2(output, 1)
+    os.close(output)
+    lines: list[bytes] = []
+
+    def read() -> None:
+        with open(reader, "rb") as file:
+            lines.append(file.readline())
+
+    reading = threading.Thread(target=read, daemon=True)
+    try:
+        async with open_own_channel() as channel:
+            sending = asyncio.ensure_future(channel.send(Message("2.0", method=LONG), NOTHING))
+            await asyncio.sleep(0)
+            sending.cancel()
+            reading.start()
+        # The loop writes nothing meanwhile.
+        reading.join(10)
+        assert lines and LONG.encode() in lines[0]
+    finally:
+        os.dup2(own, 1)
+        os.close(own)
 
 
 async def test_own_output_that_is_closed_is_told():

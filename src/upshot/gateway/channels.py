@@ -25,6 +25,8 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Message).decode
 # So much fits into a pipe that can be written to, so that a write never blocks.
 _PIECE_BYTES = select.PIPE_BUF
+# At the end, a client has so long to read what was sent.
+_FLUSH_S = 5.0
 
 
 def _read(line: bytes) -> tuple[Message, About] | None:
@@ -151,6 +153,13 @@ class OwnChannel:
         if self._is_broken:
             raise BrokenPipeError
 
+    async def flush(self) -> None:
+        """Write what was sent, unless the client does not read it for 5 seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FLUSH_S):
+                while self._unsent:
+                    await self._sent.wait()
+
     def _write(self) -> None:
         """Write what does not block, and the rest when there is room."""
         try:
@@ -179,7 +188,9 @@ async def open_own_channel() -> AsyncGenerator[OwnChannel]:
     os.close(nothing)
     os.dup2(2, 1)
     try:
-        yield OwnChannel(input, output)
+        channel = OwnChannel(input, output)
+        yield channel
+        await channel.flush()
     finally:
         # Not closed, for the thread may still read: another file would get its number.
         os.dup2(input, 0)
