@@ -350,10 +350,15 @@ export interface Answer {
    */
   by?: string;
   /**
-   * What they saw, for a `PendingEffect`; it is kept with the settlement. Raises:
+   * What they saw, for a `PendingEffect`; it is kept with the settlement.
    * @defaultValue `""`
    */
   note?: string;
+  /**
+   * That of the `PendingEffect` that was seen, "" for whichever is asked now. Raises:
+   * @defaultValue `""`
+   */
+  digest?: string;
 }
 
 /** An answer of the user. */
@@ -2490,6 +2495,11 @@ export interface PendingEffect {
   /** When it ended, null if its process was gone. */
   ended_at?: Moment | null;
   /**
+   * Names this attempt: an answer that carries another one is about an earlier attempt.
+   * @defaultValue `""`
+   */
+  digest?: string;
+  /**
    * Who may answer, as the tool's `ask` says: "user" is the user of the run, too.
    * @defaultValue `"staff"`
    */
@@ -4102,6 +4112,11 @@ export interface ToolFailure {
   effect: Effect;
   /** The tool's own word, or interrupted, cancelled, unserializable_output. */
   code?: ErrorCode | null;
+  /**
+   * false if the work may go on: in an abandoned thread, or in a process that may only stand still.
+   * @defaultValue `true`
+   */
+  stopped?: boolean;
 }
 
 /** The outcome of a tool call. Closed. */

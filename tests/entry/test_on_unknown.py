@@ -30,6 +30,8 @@ from upshot import (
     Taken,
     Tool,
     ToolCall,
+    answer,
+    cancel,
     fork,
     replay,
     resume,
@@ -170,6 +172,88 @@ async def test_the_first_answer_counts_and_others_are_told(journal: Any) -> None
         assert result.tool_outcomes[0].effect is Effect.APPLIED
         (later,) = await app.answer(run_id, asked.did_not_happen(by="bob"))
         assert isinstance(later, Outdated)
+
+
+async def test_an_answer_after_the_question_was_closed_settles_nothing(journal: Any) -> None:
+    run_id, asked = await parked(Bank(), journal)
+    await cancel(run_id, journal=journal)
+    for given in (asked.did_not_happen(by="bob"), Answer(asked.id, "perhaps", by="bob")):
+        (told,) = await answer(run_id, [given], journal=journal)
+        assert isinstance(told, Outdated) and "upshot effects settle" in told.reason
+    assert (await journal.effect(asked.id)).state == "unknown"
+
+
+async def test_an_answer_about_an_earlier_attempt_is_not_taken(journal: Any) -> None:
+    bank = Bank()
+    calls = (CALL, ToolCall("d", "pay", {"order_id": "7"}))
+
+    def agent() -> Agent[Any]:
+        return Agent[Any]("clerk", model=ScriptedModel([*calls, "Done."]), tools=[bank.pay])
+
+    result = await run(agent(), "Pay.", journal=journal)
+    (first,) = result.pending
+    assert isinstance(first, PendingEffect)
+    no = [first.did_not_happen(by="ann")]
+    result = await resume(result.run_id, agent(), journal=journal, answers=no)
+    (second,) = result.pending
+    assert isinstance(second, PendingEffect) and second.id == first.id
+    (told,) = await answer(result.run_id, [first.did_not_happen(by="bob")], journal=journal)
+    assert isinstance(told, Outdated) and "an earlier attempt" in told.reason
+    (told,) = await answer(result.run_id, [second.happened(by="bob")], journal=journal)
+    assert isinstance(told, Taken)
+    result = await resume(result.run_id, agent(), journal=journal)
+    assert [one.effect for one in result.tool_outcomes] == ["none", "applied"]
+    assert bank.paid == ["7", "7"]
+
+
+async def test_a_run_goes_on_whose_effect_another_one_has_made_since(journal: Any) -> None:
+    bank = Bank(None, None, True)
+    run_id, asked = await parked(bank, journal)
+    await journal.settle_effect(asked.id, Settlement(effect=Effect.NONE, by="ann"))
+    other = bank.agent(ToolCall("other", "pay", {"order_id": "7"}))
+    made = await run(other, "Pay.", journal=journal)
+    result = await resume(run_id, bank.agent(), journal=journal)
+    assert (result.output, result.tool_outcomes[0].effect) == ("Done.", "none")
+    assert made.run_id != run_id and bank.paid == ["7", "7"]
+
+
+async def test_what_the_log_has_masked_is_not_told_as_none(journal: Any) -> None:
+    bank = Bank(None, False, False, False)
+    given: dict[str, Any] = {"journal": journal, "secrets": ["7-secret"]}
+    agent = bank.agent(ToolCall("c", "pay", {"order_id": "7-secret"}))
+    result = await run(agent, "Pay.", **given)
+    again = await resume(result.run_id, agent, **given)
+    assert again.status is Status.INPUT_REQUIRED
+    async with App([agent], **given) as app:
+        found = await app.check(again.pending[0].id)
+    assert found.effect.state == "unknown"
+    assert found.said.endswith("the log has masked what it was asked about.")
+
+
+async def test_a_body_whose_run_was_taken_over_may_be_at_work_yet(journal: Any) -> None:
+    bank, begun, go_on = Bank(), asyncio.Event(), asyncio.Event()
+
+    @tool(effect="write", once="order_id", on_unknown="ask", verify=lambda _: bool(bank.paid))
+    async def pay(order_id: str) -> str:
+        begun.set()
+        await go_on.wait()
+        bank.paid.append(order_id)
+        return "paid"
+
+    def agent() -> Agent[Any]:
+        return Agent[Any]("clerk", model=ScriptedModel([CALL, "Done."]), tools=[pay])
+
+    first = asyncio.create_task(run(agent(), Request("Pay.", run_id="r"), journal=journal))
+    await begun.wait()
+    result = await resume("r", agent(), journal=journal, take_over=True)
+    for _ in range(2):
+        assert result.status is Status.INPUT_REQUIRED
+        result = await resume("r", agent(), journal=journal)
+    assert (await journal.effect(result.pending[0].id)).state == "unknown"
+    go_on.set()
+    await first
+    result = await resume("r", agent(), journal=journal)
+    assert (result.tool_outcomes[0].effect, bank.paid) == ("applied", ["7"])
 
 
 async def test_an_answer_is_yes_or_no(journal: Any) -> None:

@@ -124,8 +124,10 @@ async def test_check_now_asks_verify_and_says_what_it_saw(
         "none",
     )
     assert found["effect"]["settled"]["by"] == "verify"
-    assert (await site.by("sam").post(path, {}))[1]["said"] == "It is not unknown."
+    assert (await site.by("sam").post(path, {}))[1]["said"] == "It is none, settled by verify."
     (other,) = await app.effects(state="unknown")
     assert (await app.check(other.id)).effect.state == "applied"
     with pytest.raises(Misuse, match="there is no effect 'x'"):
         await app.check("x")
+    with pytest.raises(Misuse, match="id of an effect must be a string, got None"):
+        await app.check(None)  # type: ignore[arg-type]

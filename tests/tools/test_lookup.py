@@ -137,6 +137,40 @@ async def test_a_worker_looks_up_what_a_run_left_unknown() -> None:
     assert (entry.state, entry.settled.by) == ("applied", "verify")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [({"order": "{n}"}, "no argument 'n'"), ({"order": "x {none}"}, "'none' is None")],
+)
+async def test_an_argument_that_does_not_fit_is_not_asked_about(arguments: Any, said: str) -> None:
+    async def call(name: str, arguments: Any) -> Any:
+        raise AssertionError
+
+    lookup = Lookup("find", arguments, found="true")
+    with pytest.raises(Misuse, match=said):
+        await lookup.ask({"order_id": "7", "none": None}, call)
+
+
+async def test_a_tool_that_says_that_it_failed_leaves_it_unknown() -> None:
+    @tool(effect="read")
+    def find() -> dict[str, Any]:
+        return {"error": "the bank is closed", "refunds": []}
+
+    bank = Bank()
+    (refund, _) = bank.tools(Lookup("find", found="refunds.size() > 0"))
+    box = Toolbox([refund, find], emit=bank.events.append)
+    (outcome,) = await box.dispatch([CALL])
+    assert outcome.effect == "unknown"
+    assert "find failed: the bank is closed" in bank.warned
+
+
+def test_the_names_in_its_arguments_are_those_of_the_call() -> None:
+    bank = Bank()
+    with pytest.raises(
+        Misuse, match=r"names \{ordre_id\}, which is no argument of it; did you mean"
+    ):
+        Toolbox(bank.tools(Lookup("list_refunds", {"order": "{ordre_id}"}, found="true")))
+
+
 def test_a_lookup_is_refused_where_it_is_made() -> None:
     with pytest.raises(Misuse, match=r"the condition 'refunds\.' is broken"):
         Lookup("list_refunds", found="refunds.")

@@ -167,7 +167,7 @@ def next_check(entry: EffectEntry, now: datetime) -> datetime | None:
 
 
 class EffectCheck(Value, frozen=True, kw_only=True):
-    """What came of asking ``verify`` about an effect.
+    """The result of asking ``verify`` about an effect.
 
     Attributes:
         effect: The effect as it stands now.

@@ -194,6 +194,7 @@ class PendingEffect(PendingQuestion, frozen=True, kw_only=True, metaclass=Checke
         started_at: When the call started.
         ended_at: When it ended, None if its process was gone.
         audience: Who may answer, as the tool's ``ask`` says: "user" is the user of the run, too.
+        digest: Names this attempt: an answer that carries another one is about an earlier attempt.
     """
 
     choices: tuple[str, ...] = ("yes", "no")
@@ -205,6 +206,7 @@ class PendingEffect(PendingQuestion, frozen=True, kw_only=True, metaclass=Checke
     idempotency_key: str = ""
     started_at: Moment | None = None
     ended_at: Moment | None = None
+    digest: str = ""
     # Of any other question it follows from its kind.
     audience: Audience = "staff"  # pyright: ignore[reportIncompatibleMethodOverride]  # both are read only
 
@@ -215,11 +217,11 @@ class PendingEffect(PendingQuestion, frozen=True, kw_only=True, metaclass=Checke
 
     def happened(self, *, by: str = "", note: str = "") -> Answer:
         """The answer that the call took effect; *note* is what was seen."""
-        return Answer(self.id, "yes", by=by, note=note)
+        return Answer(self.id, "yes", by=by, note=note, digest=self.digest)
 
     def did_not_happen(self, *, by: str = "", note: str = "") -> Answer:
         """The answer that the call took no effect; its key is free then."""
-        return Answer(self.id, "no", by=by, note=note)
+        return Answer(self.id, "no", by=by, note=note, digest=self.digest)
 
 
 Pending: TypeAlias = PendingApproval | PendingQuestion | PendingExternal | PendingEffect
@@ -317,6 +319,7 @@ class Answer(_Reply, frozen=True, kw_only=True):
         value: The answer.
         by: Who answered, "" if unknown.
         note: What they saw, for a ``PendingEffect``; it is kept with the settlement.
+        digest: That of the ``PendingEffect`` that was seen, "" for whichever is asked now.
 
     Raises:
         Misuse: A field has the wrong type, or JSON cannot hold the value.
@@ -324,6 +327,7 @@ class Answer(_Reply, frozen=True, kw_only=True):
 
     by: str = ""
     note: str = ""
+    digest: str = ""
 
     def __post_init__(self) -> None:
         settle_json(self, "value")

@@ -264,6 +264,8 @@ class ToolFailure(_Outcome, frozen=True, kw_only=True, metaclass=CheckedMeta):
         retry_after_s: Seconds to wait before a retry, None if the tool gave none.
         effect: The effect it had before it failed.
         code: The tool's own word, or interrupted, cancelled, unserializable_output.
+        stopped: False if the work may go on: in an abandoned thread, or in a process that may only
+            stand still.
         repeats: The equal call whose outcome this repeats; None if this call itself ran.
         settled: How its unknown effect became known, None if it did not.
     """
@@ -274,6 +276,7 @@ class ToolFailure(_Outcome, frozen=True, kw_only=True, metaclass=CheckedMeta):
     retry_after_s: float | None = None
     effect: EffectField = word(written(Effect.UNKNOWN))
     code: OptionalErrorCodeField = word(None)
+    stopped: bool = True
 
 
 class ToolDenied(_Outcome, frozen=True, kw_only=True, metaclass=CheckedMeta):

@@ -22,7 +22,7 @@ from upshot.clock import SYSTEM_CLOCK
 from upshot.contract.base.checks import shown
 from upshot.contract.base.enums import Effect, Origin
 from upshot.contract.base.structs import Json
-from upshot.contract.effects import EffectLedger, ledger_of
+from upshot.contract.effects import EffectEntry, EffectLedger, ledger_of
 from upshot.contract.error import RunWarning
 from upshot.contract.events import ApprovalAnswered
 from upshot.contract.pending import (
@@ -84,6 +84,11 @@ class _Wait(msgspec.Struct, frozen=True):
         """Why *answer*, which is for it, is not taken; "" if it is."""
         if self.closed:
             return _late(answer, self.closed)
+        asked = self.question
+        if isinstance(answer, Answer) and isinstance(asked, PendingEffect):
+            if answer.digest in ("", asked.digest):
+                return ""
+            return f"{_named(answer)} is about an earlier attempt: look again, and answer anew"
         if isinstance(answer, Answer) or self.asked is None:
             return ""
         if answers_question(answer, self.asked, times_asked=self.times_asked):
@@ -161,8 +166,11 @@ async def _place(
 ) -> Taken | Outdated | None:
     """Have an answer kept, unless another one stands; None if the run went on meanwhile."""
     ledger = ledger_of(journal)
-    if isinstance(answer, Answer) and ledger is not None and await _is_of_effect(wait, ledger):
-        return await _settle_effect(answer, wait, ledger)
+    if isinstance(answer, Answer) and ledger is not None:
+        if wait.closed and (entry := await ledger.effect(wait.id)) is not None:
+            return _too_late(answer, wait, entry)
+        if _is_effect(wait):
+            return await _settle_effect(answer, wait, ledger)
     item = wait.item if isinstance(answer, Answer) else answer.digest
     kept = await keeper.wishes(wait.run_id)
     # What the question was that is closed is not known.
@@ -191,17 +199,22 @@ async def _place(
     )
 
 
-async def _is_of_effect(wait: _Wait, ledger: EffectLedger) -> bool:
-    """Whether a question is, or was before it was closed, about an effect."""
-    if isinstance(wait.question, PendingEffect):
-        return True
-    return bool(wait.closed) and await ledger.effect(wait.id) is not None
+def _too_late(answer: Answer, wait: _Wait, entry: EffectEntry) -> Taken | Outdated:
+    """What comes of an answer about an effect once its run asks no more: it settles nothing."""
+    known = entry.settled
+    if known is None:
+        said = f"{wait.closed}; settle it with `upshot effects settle {entry.id}`"
+        return Outdated(answer=answer, reason=_late(answer, said))
+    if (_effect_of(answer, wait), answer.by) == (known.effect, known.by):
+        return Taken(answer=answer)
+    return _preceded_by(answer, known)
 
 
 async def _settle_effect(answer: Answer, wait: _Wait, ledger: EffectLedger) -> Taken | Outdated:
     """Settle the effect that a run asks about, unless it is settled already."""
-    # One that is settled already is not settled again, whatever stands here.
-    effect = Effect.APPLIED if _value(answer, wait) in ("yes", True) else Effect.NONE
+    if fault := wait.fault(answer):
+        return Outdated(answer=answer, reason=fault)
+    effect = _effect_of(answer, wait)
     by, note = answer.by or "answer", answer.note
     given = Settlement(effect=effect, by=by, at=SYSTEM_CLOCK.now(), note=note)
     try:
@@ -211,6 +224,14 @@ async def _settle_effect(answer: Answer, wait: _Wait, ledger: EffectLedger) -> T
         return Outdated(answer=answer, reason=str(error))
     if known is None or (known.effect, known.by) == (given.effect, given.by):
         return Taken(answer=answer)
+    return _preceded_by(answer, known)
+
+
+def _effect_of(answer: Answer, wait: _Wait) -> Effect:
+    return Effect.APPLIED if _value(answer, wait) in ("yes", True) else Effect.NONE
+
+
+def _preceded_by(answer: Answer, known: Settlement) -> Outdated:
     return Outdated(
         answer=answer,
         reason=_late(answer, f"the effect was settled before as {known.effect} by {known.by}"),
@@ -239,9 +260,13 @@ async def open_wishes(past: RunState, run_id: str, journal: Journal) -> list[Wis
 async def is_settled(past: RunState, journal: Journal) -> bool:
     """Whether an effect that a parked run asks about is known by now."""
     ledger = ledger_of(journal)
-    asked = [bare_id(one) for one in past.pending if isinstance(one, PendingEffect)]
-    entries = [] if ledger is None else [await ledger.effect(id) for id in asked]
-    return any(entry is not None and entry.settled is not None for entry in entries)
+    for asked in past.pending if ledger is not None else ():
+        if isinstance(asked, PendingEffect):
+            entry = await ledger.effect(bare_id(asked))
+            # Another call may have made it since this one was settled.
+            if entry is not None and (entry.settled or entry.call_id != asked.call_id):
+                return True
+    return False
 
 
 async def take_answers(

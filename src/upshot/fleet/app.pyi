@@ -321,7 +321,7 @@ class App:
     async def check(self, id: str) -> EffectCheck:
         """Ask ``verify`` about an unknown effect now; what it finds out settles the effect.
 
-        Workers ask by themselves, again and again; this is for who does not want to wait.
+        Workers ask by themselves, again and again; call this if you do not want to wait.
 
         Args:
             id: The id of one of ``effects``.

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from upshot.contract.base.checks import Allowed, check_argument
 from upshot.contract.base.enums import Effect
 from upshot.contract.base.structs import Json
 from upshot.contract.effects import EffectCheck, EffectEntry, EffectLedger, ledger_of, next_check
@@ -25,11 +26,12 @@ from upshot.errors import JournalError, Misuse
 from upshot.journal.ledger_listeners import effect_listeners
 from upshot.tools.definition.tool import Tool
 from upshot.tools.execution.effect_claim import VERIFY_TIMEOUT_S, found_out, question_of
-from upshot.tools.repetition import may_go_on
+from upshot.tools.repetition import hides, may_go_on
 
 if TYPE_CHECKING:
     from upshot.fleet.app import App
 
+_TEXT = Allowed("a string", (str,))
 _LOOK_S = 1.0
 _AT_ONCE = 10
 # So often it is counted how many effects are unknown, where telemetry is on.
@@ -42,6 +44,7 @@ _SAID = {
     Effect.NONE: "verify says that it did not happen.",
     None: "verify does not know.",
 }
+_MASKED = "verify says that it did not happen, but the log has masked what it was asked about."
 _NOT_YET = "verify says that it did not happen, but its body may be at work still."
 
 
@@ -51,6 +54,12 @@ class _Found(NamedTuple):
     effect: Effect | None
     said: str
     seen: Json = None
+
+
+def _stands(entry: EffectEntry) -> str:
+    """How far an effect is that needs no check."""
+    by = "" if entry.settled is None else f", settled by {entry.settled.by}"
+    return f"It is {entry.state}{by}."
 
 
 _Known: TypeAlias = tuple[Tool[..., Any], Mapping[str, Tool[..., Any]]]
@@ -129,18 +138,24 @@ class Verifier:
             Misuse: There is no such effect.
             JournalError: The journal cannot be read or written.
         """
+        check_argument("id of an effect", id, _TEXT)
         ledger = needs_ledger(await self._app.open())
         entry = await ledger.effect(id)
         if entry is None:
             raise Misuse(f"there is no effect {id!r:.60}")
         if entry.state != "unknown":
-            return EffectCheck(effect=entry, said="It is not unknown.")
+            return EffectCheck(effect=entry, said=_stands(entry))
         found = await self._found_out(entry)
         if found.effect is None:
             return EffectCheck(effect=entry, said=found.said, seen=found.seen)
         known = Settlement(effect=found.effect, by="verify", at=datetime.now(UTC))
-        settled = await ledger.settle_effect(id, known)
-        return EffectCheck(effect=settled, said=found.said, seen=found.seen)
+        try:
+            settled = await ledger.settle_effect(id, known)
+        except Misuse:
+            # Its call is made again meanwhile, or it was removed.
+            settled = await ledger.effect(id) or entry
+        said = found.said if settled.settled == known else _stands(settled)
+        return EffectCheck(effect=settled, said=said, seen=found.seen)
 
     async def _check(self, entry: EffectEntry, ledger: EffectLedger) -> None:
         found, now = await self._found_out(entry), datetime.now(UTC)
@@ -186,6 +201,8 @@ class Verifier:
         effect = await found_out(tool, asked, warn, find=beside.get, saw=seen.append)
         if effect is Effect.NONE and may_go_on:
             return _Found(None, _NOT_YET, *seen)
+        if effect is Effect.NONE and hides(started.arguments):
+            return _Found(None, _MASKED, *seen)
         said = " ".join(warned) if effect is None and warned else _SAID[effect]
         return _Found(effect, said, *seen)
 
@@ -200,4 +217,4 @@ class Verifier:
         """Whether the body may do yet what it has not done: that it has not is then no news."""
         if settled is None:
             return await may_be_at_work(entry.run_id, await self._app.open())
-        return may_go_on(settled.record.outcome, in_thread=settled.record.mode == "thread")
+        return may_go_on(settled.record.outcome)

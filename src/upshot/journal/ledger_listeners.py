@@ -1,4 +1,4 @@
-"""Who is told in this process what becomes of effects, such as telemetry."""
+"""Listeners for effects in this process, such as telemetry."""
 
 from __future__ import annotations
 

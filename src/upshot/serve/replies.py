@@ -222,7 +222,7 @@ class EffectLine(EffectEntry, frozen=True, kw_only=True):
 
 
 class EffectChecked(Value, frozen=True, kw_only=True):
-    """What came of asking ``verify`` about an effect.
+    """The result of asking ``verify`` about an effect.
 
     Attributes:
         effect: The effect as it stands now.

@@ -9,6 +9,7 @@ from typing import cast
 
 from upshot.contract.base.checks import check_tool_item, did_you_mean, two_tools
 from upshot.contract.base.enums import Effect
+from upshot.contract.base.structs import JsonObject
 from upshot.contract.pending import TaintOrigin
 from upshot.contract.tool_calls import UNTRUSTED, ToolSpec
 from upshot.errors import Misuse
@@ -57,6 +58,7 @@ class ToolCatalog:
         for one in tools:
             if isinstance(one.verify, Lookup):
                 self._check_lookup(one.name, one.verify.tool)
+                _check_arguments(one, one.verify)
 
     def _check_lookup(self, name: str, asked: str) -> None:
         found = self.tools.get(asked)
@@ -80,6 +82,13 @@ class ToolCatalog:
     def specs(self) -> tuple[ToolSpec, ...]:
         """The tools as they are offered to a model, in order; always the same tuple."""
         return tuple(one.spec for one in self.tools.values())
+
+
+def _check_arguments(one: Tool, lookup: Lookup) -> None:
+    known = cast("JsonObject", one.parameters.get("properties") or {})
+    for name in sorted(lookup.reads - known.keys()):
+        hint = did_you_mean(name, known, f"it has {', '.join(known) or 'none'}")
+        raise Misuse(f"verify of {one.name!r} names {{{name}}}, which is no argument of it; {hint}")
 
 
 @lru_cache(maxsize=_KEPT)

@@ -20,8 +20,11 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeGuard, TypeVar
 import msgspec
 
 from upshot.contract.base.enums import DeniedReason, Effect, ErrorCode
+from upshot.contract.base.secrets import MASK
 from upshot.contract.base.structs import JsonObject
+from upshot.contract.codec import encode
 from upshot.contract.effects import EffectClaim
+from upshot.contract.events import REDACTED
 from upshot.contract.settings import OnUnknown, Policy
 from upshot.contract.tool_calls import (
     EffectRef,
@@ -105,14 +108,18 @@ def verified(
     return once_known(outcome, settled, retries_timeouts=tool.retry_on_timeout is not False)
 
 
-def may_go_on(outcome: ToolOutcome | None, *, in_thread: bool) -> bool:
-    """Whether the body of a call that has ended may be at work yet: it could not be stopped.
+def hides(arguments: JsonObject) -> bool:
+    """Whether a log has masked or removed what is in *arguments*: nothing is found by them."""
+    text = encode(arguments)
+    return MASK.encode() in text or REDACTED.encode() in text
+
+
+def may_go_on(outcome: ToolOutcome | None) -> bool:
+    """Whether the body of a call that has its outcome may be at work yet.
 
     That it has done nothing so far is then no news.
     """
-    if isinstance(outcome, ToolTimeout):
-        return not outcome.stopped
-    return isinstance(outcome, ToolFailure) and outcome.code == CANCELLED and in_thread
+    return isinstance(outcome, ToolTimeout | ToolFailure) and not outcome.stopped
 
 
 def not_retryable_if_unknown(tool: Tool, outcome: ToolOutcome) -> ToolOutcome:

@@ -288,7 +288,7 @@ class ToolboxOptions(TypedDict, total=False):
         earlier_calls: Calls of earlier turns that are denied as duplicates: the tool, the
             arguments, and what became of the call, in words.
         unknown: Told of calls whose effect is unknown, with their tools, once all calls of a reply
-            have settled; raises to have nothing handed back.
+            have settled; it raises where no outcome is to be returned.
         is_checked: Whether tools and options were checked already, as those of a run are.
     """
 

@@ -7,6 +7,7 @@ once more, and logs what it finds as the answer. The engine is called only when 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -55,7 +56,7 @@ def judge_unknown(context: RunContext, doubtful: Sequence[Doubtful]) -> None:
 def _stop_error(record: ToolRecord) -> AgentError:
     call = call_words(record.tool_name, record.arguments_validated or {})
     message = (
-        f"{call} may have taken effect, and the run is to stop then: find out, and settle it with "
+        f"{call} may have taken effect, so the run stopped: find out whether it did, and run "
         f"`upshot effects settle {_id_of(record)}`"
     )
     details = {"effect_id": _id_of(record), "call_id": record.call_id}
@@ -89,7 +90,13 @@ def question_about(record: ToolRecord, id: str) -> PendingEffect:
         idempotency_key=record.idempotency_key,
         started_at=record.started_at,
         ended_at=_ended_at(record),
+        digest=_digest_of(record),
     )
+
+
+def _digest_of(record: ToolRecord) -> str:
+    at = "" if record.started_at is None else record.started_at.isoformat()
+    return hashlib.sha256(f"{record.call_id}\n{at}".encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 def _ended_at(record: ToolRecord) -> datetime | None:

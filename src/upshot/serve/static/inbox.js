@@ -1,6 +1,6 @@
 // What waits for people: the inbox, and questions in their place.
 
-/** @import { Answered, EffectChecked, Grant, GrantList, EarlierDecisions, Head, InboxEntry, InboxPage, Outdated, Pending, PendingApproval, PendingEffect, PendingExternal, PendingQuestion, RunView, Taken } from "api" */
+/** @import { Answered, EffectPage, Grant, GrantList, EarlierDecisions, Head, InboxEntry, InboxPage, Outdated, Pending, PendingApproval, PendingEffect, PendingExternal, PendingQuestion, RunView, Taken } from "api" */
 
 import { checkNow, fact, kept, words } from "./effects.js";
 import { NUMBER, ago, badge, effectBadge, escaped, fill, h, jsonNode, keyed, many, moment, say, visible, when, whose } from "./nodes.js";
@@ -112,7 +112,7 @@ class Ask {
   /** What was seen, and the ways to say whether it happened. */
   settling() {
     const note = h("input", { name: "note", autocomplete: "off", "aria-label": "What you saw", placeholder: "What you saw, such as re_123 at the bank" });
-    const answer = (value) => this.send((item) => ({ kind: "answer", id: item.pending.id, value, ...(note.value.trim() ? { note: note.value.trim() } : {}) }));
+    const answer = (value) => this.send((item) => ({ kind: "answer", id: item.pending.id, value, ...(item.pending.digest ? { digest: item.pending.digest } : {}), ...(note.value.trim() ? { note: note.value.trim() } : {}) }));
     const deny = async () => (await confirmed(`${this.pending.tool_name} did not happen? Its key is free then, and it may be made.`, "It did not happen")) && answer("no");
     const check = async () => (await checkNow(this.pending.id, this.result)) && this.finish(this.result.textContent ?? "");
     return [h("form", { onsubmit: (event) => event.preventDefault() }, note, h("button.primary", { type: "button", onclick: () => answer("yes") }, "It happened"), h("button", { type: "button", onclick: deny }, "It did not happen"),
@@ -336,8 +336,9 @@ class Ask {
 
   /** Says who settled an effect meanwhile, true if somebody did. */
   async settledElsewhere() {
-    const found = /** @type {EffectChecked | null} */ (await api(`/api/effects/${encodeURIComponent(this.pending.id)}/check`, { method: "POST", body: {} }).catch(() => null));
-    const known = found?.effect.settled;
+    const run = this.pending.run_id || this.items[0].run_id;
+    const found = /** @type {EffectPage | null} */ (await maybe(`/api/effects?run_id=${encodeURIComponent(run)}`).catch(() => null));
+    const known = found?.effects.find((one) => one.id === this.pending.id)?.settled;
     if (known) this.finish(`${known.by || "Somebody"} settled it: ${words(known.effect === "applied")}.`);
     return Boolean(known);
   }

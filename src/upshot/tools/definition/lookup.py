@@ -42,7 +42,8 @@ class Lookup:
             and keeps the argument's type where it is the whole text.
         found: A condition in CEL: true if the call took effect, false if it did not. It reads the
             fields of the tool's value, or ``result`` where that is no object, and the arguments
-            of the call. A text that is JSON is read first.
+            of the call, which go before fields of the same name. A text that is JSON is read
+            first.
     """
 
     __slots__ = ("arguments", "found", "tool")
@@ -70,6 +71,11 @@ class Lookup:
     def __repr__(self) -> str:
         return f"Lookup({self.tool!r}, {self.arguments!r}, found={self.found.text!r})"
 
+    @property
+    def reads(self) -> set[str]:
+        """The arguments of the call that stand in its own."""
+        return set(_FIELD.findall(msgspec.json.encode(self.arguments).decode()))
+
     async def ask(self, given: JsonObject, call: CallTool) -> bool:
         """Whether a call took effect.
 
@@ -93,10 +99,22 @@ def _filled(value: Json, given: JsonObject) -> Json:
         return [_filled(one, given) for one in value]
     if not isinstance(value, str):
         return value
-    whole = _FIELD.fullmatch(value)
-    if whole is not None and whole[1] in given:
-        return given[whole[1]]
-    return _FIELD.sub(lambda found: str(given.get(found[1], found[0])), value)
+    if (whole := _FIELD.fullmatch(value)) is not None:
+        return _argument(whole[1], given)
+    return _FIELD.sub(lambda found: _in_text(found[1], given), value)
+
+
+def _argument(name: str, given: JsonObject) -> Json:
+    if name not in given:
+        raise Misuse(f"the call has no argument {name!r}")
+    return given[name]
+
+
+def _in_text(name: str, given: JsonObject) -> str:
+    value = _argument(name, given)
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return str(value)
+    raise Misuse(f"the argument {name!r} is {kind_of(value)}: only a text or a number fits a text")
 
 
 def _fields(value: Json) -> JsonObject:

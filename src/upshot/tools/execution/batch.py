@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import cast
 
+import msgspec
+
 from upshot.contract.events import ToolSettled
-from upshot.contract.tool_calls import ToolDenied, ToolRecord, outcome_blocks_tool
+from upshot.contract.tool_calls import ToolDenied, ToolFailure, ToolRecord, outcome_blocks_tool
 from upshot.tools.call_state import CallState
 from upshot.tools.execution.call_execution import run_call, verify_effect
 from upshot.tools.execution.executor import GRACE_S, Stopped
@@ -248,11 +250,11 @@ class Batch:
         # From here on the call is on its own: whatever it waits for, the others go on.
         try:
             if call.outcome is not None:
+                may_work = self._state.earlier_may_work
+                if may_work and isinstance(call.outcome, ToolFailure):
+                    call.outcome = msgspec.structs.replace(call.outcome, stopped=False)
                 call.outcome = await verify_effect(
-                    self._state,
-                    call,
-                    call.outcome,
-                    is_abandoned=self._state.earlier_may_work,
+                    self._state, call, call.outcome, is_abandoned=may_work
                 )
                 self._settle(call)
             elif call.wait is None:

@@ -39,7 +39,7 @@ from upshot.tools.execution.executor import (
 )
 from upshot.tools.gates.pipeline import Denial, Repeat
 from upshot.tools.gates.standard_gates import denied_as_conflict
-from upshot.tools.repetition import CANCELLED, INTERRUPTED, may_go_on, repeated_output
+from upshot.tools.repetition import CANCELLED, INTERRUPTED, hides, may_go_on, repeated_output
 from upshot.tools.toolbox_state import ToolboxState
 
 VERIFY_TIMEOUT_S = 5.0
@@ -202,6 +202,9 @@ async def recheck(
     """How the unknown effect of an earlier call of the run is settled by now, None if it is not."""
     id = id or record.effect_id or id_without_key(record.run_id, record.call_id)
     entry = None if state.ledger is None else await state.ledger.effect(id)
+    if entry is not None and not _is_about(entry, record):
+        # Another call has made it since, so that it was found not to have been made by this one.
+        return Settlement(effect=Effect.NONE, by="ledger", at=entry.started_at)
     if entry is not None:
         return entry.settled or await _settle(state, call, entry)
     key, outcome = record.idempotency_key, record.outcome
@@ -211,10 +214,15 @@ async def recheck(
     return None if effect is None else _found_by_verify(state, effect)
 
 
+def _is_about(entry: EffectEntry, record: ToolRecord) -> bool:
+    """Whether the last call that was made for an effect is that of a record; forks share it."""
+    return entry.call_id == record.call_id
+
+
 async def _settle(state: ToolboxState, call: CallState, entry: EffectEntry) -> Settlement | None:
     """Have the tool's ``verify`` settle an unknown effect of the ledger."""
     ledger = state.ledger
-    if ledger is None or call.known_tool.verify is None:
+    if ledger is None or call.known_tool.verify is None or entry.state != "unknown":
         return None
     outcome = await ledger.effect_outcome(entry)
     tool, arguments, key = call.known_tool, call.arguments or {}, entry.idempotency_key
@@ -222,16 +230,18 @@ async def _settle(state: ToolboxState, call: CallState, entry: EffectEntry) -> S
     effect = await _asked_again(state, call, asked)
     if effect is None:
         return None
-    return (await ledger.settle_effect(entry.id, _found_by_verify(state, effect))).settled
+    try:
+        return (await ledger.settle_effect(entry.id, _found_by_verify(state, effect))).settled
+    except Misuse:
+        # Its call is made again meanwhile.
+        return None
 
 
 async def _asked_again(state: ToolboxState, call: CallState, asked: UnknownEffect) -> Effect | None:
     """What ``verify`` says of an earlier call, as far as that is to be believed."""
     effect = await ask_verify(state, call, asked)
-    in_thread = not call.known_tool.body.is_async
-    if effect is Effect.NONE and may_go_on(asked.outcome, in_thread=in_thread):
-        return None
-    return effect
+    is_doubtful = may_go_on(asked.outcome) or hides(asked.arguments)
+    return None if effect is Effect.NONE and is_doubtful else effect
 
 
 def _found_by_verify(state: ToolboxState, effect: Effect) -> Settlement:
@@ -354,11 +364,13 @@ def _caller(
             case BodyValue(value=value):
                 seen, _ = to_free_json(value)
                 saw(seen)
+                if isinstance(seen, dict) and tool.error_key and seen.get(tool.error_key):
+                    raise Misuse(f"{name} failed: {seen[tool.error_key]!s:.200}")
                 return seen
             case Raised(error=error):
                 raise error
             case _:
-                raise Misuse(f"{name} did not come to its end")
+                raise Misuse(f"{name} did not finish")
 
     return call
 

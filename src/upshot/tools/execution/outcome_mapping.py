@@ -118,7 +118,8 @@ def _conclude_unfinished(
         # One that is stopped at the turn's deadline has run past it, whoever noticed first.
         case Stopped(cancelled=True, started=started) if not call.turn.is_over:
             told = "The call was cancelled while it ran."
-            return _cut_off(call, told, elapsed_ms, CANCELLED, started=started)
+            cut_off = _cut_off(call, told, elapsed_ms, CANCELLED, started=started)
+            return msgspec.structs.replace(cut_off, stopped=ending.ended)
         case Stopped(started=started, ended=ended):
             effect = effect_after(tool, done=False) if started else Effect.NONE
             return ToolTimeout(
