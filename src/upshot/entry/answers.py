@@ -260,8 +260,8 @@ async def open_wishes(past: RunState, run_id: str, journal: Journal) -> list[Wis
 async def is_settled(past: RunState, journal: Journal) -> bool:
     """Whether an effect that a parked run asks about is known by now."""
     ledger = ledger_of(journal)
-    for asked in past.pending if ledger is not None else ():
-        if isinstance(asked, PendingEffect):
+    for asked in past.pending:
+        if ledger is not None and isinstance(asked, PendingEffect):
             entry = await ledger.effect(bare_id(asked))
             # Another call may have made it since this one was settled.
             if entry is not None and (entry.settled or entry.call_id != asked.call_id):
