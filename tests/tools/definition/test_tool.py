@@ -190,7 +190,7 @@ def test_what_can_never_work_is_refused_at_definition(function: Any):
         ({"repair": None}, "repair must be True or False, got None"),
         ({"approval": "always"}, "approval must be True, False, a plain function"),
         ({"retry_on_timeout": 0}, "retry_on_timeout must be True, False or None, got 0"),
-        ({"verify": 5}, "verify must be a function or None"),
+        ({"verify": 5}, "verify must be a function, a Lookup or None"),
         ({"rate": 5}, "rate must be a Rate or None"),
         ({"circuit": 5}, "circuit must be a Circuit or None"),
         ({"limits": 5, "isolation": "process"}, "limits must be ProcessLimits or None"),
