@@ -28,6 +28,7 @@ from upshot import (
     MachineEngine,
     Model,
     Parked,
+    PendingEffect,
     Request,
     Retry,
     ScriptEngine,
@@ -253,7 +254,10 @@ class Life:
         return {"yes": True, "no": False}.get(self._answers[str(request.arguments["tag"])])
 
     def answer(self, pending: Any) -> Any:
-        """What the user says later."""
+        """What the user says later; of an unknown effect what the book says."""
+        if isinstance(pending, PendingEffect):
+            was_made = self.book.read()[str(pending.arguments["tag"])] > 0
+            return pending.happened(by="ann") if was_made else pending.did_not_happen(by="ann")
         said = self._answers[str(pending.arguments["tag"])]
         if said == "later no":
             return pending.deny("no", by="ann")
