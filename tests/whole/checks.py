@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema_rs
+from msgspec.structs import replace
 
 import upshot
 from tests.whole.case import (
@@ -34,6 +35,9 @@ from upshot import (
     Effect,
     ModelReplied,
     ModelRetried,
+    PendingEffect,
+    QuestionAnswered,
+    QuestionAsked,
     Status,
     ToolRecord,
     ToolSettled,
@@ -109,13 +113,29 @@ async def records_of(outcome: Outcome) -> dict[str, ToolRecord]:
     records = list(outcome.result.tool_records)
     if (journal := outcome.journal) is not None:
         records = [
-            event.record
-            for run in await journal.runs()
-            async for event, _ in states(journal.events(run.run_id), seeds=seeds_of(journal))
-            if isinstance(event, ToolSettled)
+            record for run in await journal.runs() for record in await _logged(journal, run.run_id)
         ]
     found = {tag: one for one in records if (tag := tag_of(one))}
     return {tag: one for tag, one in found.items() if one.tool_name in (*READS, *WRITES)}
+
+
+async def _logged(journal: Any, run_id: str) -> list[ToolRecord]:
+    """The records of a log, with what became known of unknown effects while the run waited."""
+    records, asked = list[ToolRecord](), dict[str, str]()
+    async for event, _ in states(journal.events(run_id), seeds=seeds_of(journal)):
+        if isinstance(event, ToolSettled):
+            records.append(event.record)
+        elif isinstance(event, QuestionAsked) and isinstance(event.pending, PendingEffect):
+            asked[event.pending.id] = event.pending.call_id
+        elif isinstance(event, QuestionAnswered) and event.settled is not None:
+            call_id, known = asked[event.id], event.settled.effect
+            records = [
+                replace(one, effect=known, outcome=replace(one.outcome, effect=known))
+                if one.call_id == call_id and one.effect is Effect.UNKNOWN
+                else one
+                for one in records
+            ]
+    return records
 
 
 def differences(one: Any, other: Any) -> str:
