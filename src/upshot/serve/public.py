@@ -15,7 +15,13 @@ from upshot.contract.events import (
 )
 from upshot.contract.forms.public_form import to_public_event
 from upshot.contract.message import Unknown
-from upshot.contract.pending import Deny, Pending, PendingApproval, PendingQuestion
+from upshot.contract.pending import (
+    Deny,
+    Pending,
+    PendingApproval,
+    PendingEffect,
+    PendingQuestion,
+)
 from upshot.entry.run_handle import RunHandle
 from upshot.fleet.app import App
 from upshot.serve.permissions import Need
@@ -119,6 +125,11 @@ def asked_of_user(pending: Iterable[Pending]) -> list[PendingApproval | PendingQ
         for item in pending
         if isinstance(item, PendingApproval | PendingQuestion) and item.audience == "user"
     ]
+
+
+def digest_of(item: Pending) -> str:
+    """What names the call or the attempt that is asked about, "" for a plain question."""
+    return item.digest if isinstance(item, PendingApproval | PendingEffect) else ""
 
 
 def _answered(event: Event, asked: Container[str]) -> PublicEvent | None:

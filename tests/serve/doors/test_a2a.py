@@ -140,6 +140,22 @@ async def test_a_question_is_answered_by_a_text() -> None:
     assert done["artifacts"][0]["parts"] == [{"text": "Size M."}]
 
 
+async def test_whether_a_call_took_effect_is_a_question_too() -> None:
+    async with served(app()) as site:
+        ann = site.by("ann")
+        task = await asked(ann, "wirer")
+        (question,) = [p["data"] for p in task["status"]["message"]["parts"] if "data" in p]
+        told = {"id": question["id"], "digest": question["digest"], "value": "yes"}
+        for wrong in ({**told, "digest": "0"}, {**told, "value": "perhaps"}):
+            message = said(taskId=task["id"], parts=[{"data": wrong}])
+            assert "task" not in await rpc(ann, "wirer", "SendMessage", message=message)
+        done = await asked(ann, "wirer", taskId=task["id"], parts=[{"data": told}])
+        _, known = await site.by("oz").get("/api/effects")
+    assert question["question"] == "Did this happen? wire(order 1)"
+    assert done["artifacts"][0]["parts"] == [{"text": "Wired."}]
+    assert [one["state"] for one in known["effects"]] == ["applied"]
+
+
 @pytest.mark.parametrize("name", ["ann", "oz"])
 async def test_what_staff_has_to_answer_is_only_told_as_a_wait(name: str) -> None:
     async with served(app()) as site:

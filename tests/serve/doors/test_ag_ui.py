@@ -256,6 +256,23 @@ async def test_a_question_is_an_interrupt_that_needs_input() -> None:
     assert thread.texts()[-1] == "Size M."
 
 
+async def test_whether_a_call_took_effect_is_a_question_too() -> None:
+    async with served(app()) as site:
+        thread = Thread(site.by("cal"), "wirer")
+        await thread.say("Wire it.")
+        (asked,) = thread.interrupts
+        run, _, id = asked["id"].split(" ", 2)
+        thread.interrupts = [{**asked, "id": f"{run} 0000 {id}"}]
+        (refused,) = await thread.resume({"value": "yes"})
+        thread.interrupts = [asked]
+        await thread.resume({"value": "yes"})
+        _, known = await site.by("oz").get("/api/effects")
+    assert asked["message"] == "Did this happen? wire(order 1)"
+    assert "earlier attempt" in refused["message"]
+    assert thread.texts()[-1] == "Wired."
+    assert [one["state"] for one in known["effects"]] == ["applied"]
+
+
 async def test_who_gives_a_question_up_ends_the_run() -> None:
     async with served(app()) as site:
         thread = Thread(site.by("cal"), "tailor")

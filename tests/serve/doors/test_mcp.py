@@ -103,6 +103,17 @@ async def test_a_question_of_the_agent_is_an_elicitation(mode: str) -> None:
     assert result.structured_content["text"] == "Size M."
 
 
+@MODES
+async def test_whether_a_call_took_effect_is_an_elicitation_too(mode: str) -> None:
+    person = Person({"value": "yes"})
+    async with opened() as site, client_of(site, mode=mode, person=person) as client:
+        result = await client.call_tool("wirer", {"message": "Wire it."})
+        known = await site.app.effects()
+    assert person.shown == ["Did this happen? wire(order 1)"]
+    assert result.structured_content["text"] == "Wired."
+    assert [one.state for one in known] == ["applied"]
+
+
 @pytest.mark.parametrize("wait_s", [-1, "soon"])
 async def test_a_call_with_a_wrong_argument_begins_no_run(wait_s: Any) -> None:
     async with opened() as site, client_of(site) as client:
@@ -133,13 +144,16 @@ async def test_a_client_that_cannot_ask_is_told_what_waits_and_how_it_goes_on() 
     assert done.structured_content["text"] == "Size S."
 
 
-async def test_an_approval_is_not_given_by_a_model() -> None:
+@pytest.mark.parametrize(("agent", "said"), [("payer", "approve"), ("wirer", "yes")])
+async def test_a_model_neither_approves_nor_settles(agent: str, said: str) -> None:
     async with opened() as site, client_of(site) as client:
-        waits = await client.call_tool("payer", {"message": "Pay."})
+        waits = await client.call_tool(agent, {"message": "Pay."})
         run_id = waits.structured_content["run_id"]
-        tried = await client.call_tool(CONTINUE, {"run_id": run_id, "answers": {"p": "approve"}})
+        (asked,) = waits.structured_content["waits_for"]
+        answers = {asked["id"]: said}
+        tried = await client.call_tool(CONTINUE, {"run_id": run_id, "answers": answers})
     assert tried.is_error
-    assert "which a person gives" in tried.content[0].text  # type: ignore[union-attr]
+    assert "a person answers it" in tried.content[0].text  # type: ignore[union-attr]
 
 
 @MODES

@@ -284,6 +284,21 @@ async def test_a_question_is_a_call_that_the_client_answers(said: Any) -> None:
     assert (done["status"], texts(done)) == ("completed", ["Size M."])
 
 
+async def test_whether_a_call_took_effect_is_a_question_too() -> None:
+    async with served(app()) as site:
+        ann = site.by("ann")
+        asked = await made(ann, "wirer")
+        (item,) = [one for one in asked["output"] if one.get("name") == "ask_user"]
+        question = json.loads(item["arguments"])
+        done = await made(ann, "wirer", "yes", previous_response_id=asked["id"])
+        _, known = await site.by("oz").get("/api/effects")
+    assert question == {"question": "Did this happen? wire(order 1)", "choices": ["yes", "no"]}
+    assert (done["status"], texts(done)) == ("completed", ["Wired."])
+    assert [(one["state"], one["settled"]["by"]) for one in known["effects"]] == [
+        ("applied", "ann")
+    ]
+
+
 @pytest.mark.parametrize("name", ["ann", "oz"])
 async def test_what_staff_has_to_answer_is_only_told_as_a_wait(name: str) -> None:
     async with served(app()) as site:

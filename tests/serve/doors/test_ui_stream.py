@@ -285,6 +285,11 @@ async def test_whether_a_call_took_effect_is_a_question_too() -> None:
         inputs = [one for one in chunks if one["type"] == "tool-input-available"]
         (asked,) = [one for one in inputs if one["toolName"] == "ask_user"]
         assert asked["input"]["question"] == "Did this happen? wire(order 1)"
+        digest = asked["input"].pop("digest")
+        chat.call(asked["toolCallId"])["input"] = {"digest": "0"}
+        status, refused = await chat.answer(asked["toolCallId"], "no")
+        assert status == 409 and "earlier attempt" in refused["error"]
+        chat.call(asked["toolCallId"])["input"] = {"digest": digest}
         status, more = await chat.answer(asked["toolCallId"], "no")
         assert status == 200, more
         chat.read(more)

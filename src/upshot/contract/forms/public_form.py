@@ -51,7 +51,8 @@ def to_public_event(event: Event, *, tools: Mapping[str, str] | None = None) -> 
 
     Only what the user of the run may answer is asked. A question is that of an approval (``kind``
     approval: ``id``, ``tool``, ``arguments``, ``effect``, ``digest``) or of the agent (``kind``
-    question: ``id``, ``question``, ``choices``). The arguments are shown whole, for the user
+    question: ``id``, ``question``, ``choices``; ``digest`` where it is whether a call took effect:
+    it names the attempt). The arguments are shown whole, for the user
     answers for them.
 
     Instructions, thoughts, headers, outputs and arguments of other calls, messages of errors and
@@ -135,7 +136,8 @@ def _question(pending: Pending, tools: Mapping[str, str]) -> JsonObject | None:
         case PendingEffect(id=id, choices=choices):
             called = call_words(tools.get(pending.tool_name, pending.tool_name), pending.arguments)
             question = f"Did this happen? {called}"
-            return {"kind": "question", "id": id, "question": question, "choices": [*choices]}
+            asked = {"kind": "question", "id": id, "question": question, "choices": [*choices]}
+            return {**asked, "digest": pending.digest}
         case PendingQuestion(id=id, question=question, choices=choices):
             return {"kind": "question", "id": id, "question": question, "choices": [*choices]}
         case _:

@@ -58,7 +58,13 @@ from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
 from upshot.serve.guard import rpc_refusal
 from upshot.serve.permissions import Need, from_scoped
-from upshot.serve.public import PublicEvent, asked_of_user, public_events, public_run
+from upshot.serve.public import (
+    PublicEvent,
+    asked_of_user,
+    digest_of,
+    public_events,
+    public_run,
+)
 from upshot.serve.site import ServerSentEvent, Site, from_json, sse
 from upshot.serve.users import Missing, User
 from upshot.version import __version__
@@ -182,8 +188,9 @@ def _in_words(item: PendingApproval | PendingQuestion) -> str:
 
 def _shown(item: PendingApproval | PendingQuestion) -> JsonObject:
     if isinstance(item, PendingQuestion):
-        choices: JsonObject = {"choices": [*item.choices]} if item.choices else {}
-        return {"kind": "question", "id": item.id, "question": item.question, **choices}
+        asked: JsonObject = {"kind": "question", "id": item.id, "question": item.question}
+        asked |= {"choices": [*item.choices]} if item.choices else {}
+        return asked | ({"digest": digest} if (digest := digest_of(item)) else {})
     return {
         "kind": "approval",
         "id": item.id,
@@ -540,7 +547,7 @@ def _answer_of(said: JsonObject, asked: Sequence[PendingApproval | PendingQuesti
         known = ", ".join(one.id for one in asked)
         raise _Fault(_PARAMS, f"id names nothing that waits for you: there are {known}")
     if isinstance(item, PendingQuestion):
-        return Answer(item.id, said.get("value"))
+        return Answer(item.id, said.get("value"), digest=str(said.get("digest") or ""))
     decision, digest = said.get("decision"), said.get("digest")
     if decision not in ("approve", "deny") or not isinstance(digest, str) or not digest:
         raise _Fault(

@@ -430,10 +430,10 @@ def _answer_of(resume: _Resume) -> tuple[str, str, AnyAnswer | None]:
             return run_id, id, Approve(call_id=id, digest=digest)
         case {"approved": False, **more} if digest != "-":
             return run_id, id, Deny(call_id=id, digest=digest, reason=str(more.get("reason") or ""))
-        case {"value": value} if digest == "-":
-            return run_id, id, Answer(id, value)
+        case {"value": value}:
+            return run_id, id, Answer(id, value, digest=digest.removeprefix("-"))
         case _:
-            form = '{"value": ...}' if digest == "-" else '{"approved": true} or false'
+            form = '{"value": ...} for a question, {"approved": true} or false for a call'
             raise Differs(f"the payload for {id[:80]!r} must be {form}")
 
 

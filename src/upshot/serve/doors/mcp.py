@@ -45,7 +45,14 @@ from starlette.types import Receive, Scope, Send
 
 from upshot.contract.agent import Agent
 from upshot.contract.base.structs import Json, JsonObject
-from upshot.contract.pending import Answer, AnyAnswer, Pending, PendingApproval, PendingQuestion
+from upshot.contract.pending import (
+    Answer,
+    AnyAnswer,
+    Pending,
+    PendingApproval,
+    PendingEffect,
+    PendingQuestion,
+)
 from upshot.contract.result import AgentResult
 from upshot.entry.planning import known_of
 from upshot.entry.run_handle import RunHandle
@@ -53,7 +60,13 @@ from upshot.errors import Misuse
 from upshot.fleet.app import App
 from upshot.serve.guard import rpc_refusal
 from upshot.serve.permissions import from_scoped, may_start, owner_of, to_scoped
-from upshot.serve.public import PublicEvent, asked_of_user, public_events, public_run
+from upshot.serve.public import (
+    PublicEvent,
+    asked_of_user,
+    digest_of,
+    public_events,
+    public_run,
+)
 from upshot.serve.site import Site, from_json
 from upshot.serve.users import User
 from upshot.version import __version__
@@ -392,7 +405,8 @@ def _waiting(run_id: str, pending: Sequence[Pending]) -> str:
 
 def _key(item: PendingApproval | PendingQuestion) -> str:
     """What names an elicitation: an answer counts for the question that was shown."""
-    return f"{item.id}/{item.digest}" if isinstance(item, PendingApproval) else item.id
+    digest = digest_of(item)
+    return f"{item.id}/{digest}" if digest else item.id
 
 
 def _question_of(item: PendingApproval | PendingQuestion) -> str:
@@ -444,10 +458,10 @@ def _to_questions(pending: Sequence[Pending], said: Mapping[str, Any]) -> list[A
     answers: list[AnyAnswer] = []
     for id, value in said.items():
         item = open_.get(id)
-        if isinstance(item, PendingApproval):
+        if isinstance(item, PendingApproval | PendingEffect):
+            what = "an approval" if isinstance(item, PendingApproval) else "about an unknown effect"
             raise Misuse(
-                f"{id!r} is an approval, which a person gives: in a client that can ask, or in the "
-                "inbox"
+                f"{id!r} is {what}: a person answers it, in a client that can ask, or in the inbox"
             )
         if item is None:
             known = ", ".join(open_) or "none"
@@ -487,7 +501,7 @@ def _answer_of(
             value = json.loads(value)
         except ValueError:
             raise Misuse(f"the answer to {item.id!r} is no JSON") from None
-    return Answer(item.id, cast("Json", value))
+    return Answer(item.id, cast("Json", value), digest=digest_of(item))
 
 
 def _can_elicit(context: Context) -> bool:

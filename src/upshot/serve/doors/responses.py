@@ -49,7 +49,13 @@ from upshot.entry.run_handle import RunHandle
 from upshot.errors import Misuse
 from upshot.serve.history import Differs, Place, attachment, branch_after, from_data_url
 from upshot.serve.permissions import from_scoped
-from upshot.serve.public import PublicEvent, asked_of_user, public_events, public_run
+from upshot.serve.public import (
+    PublicEvent,
+    asked_of_user,
+    digest_of,
+    public_events,
+    public_run,
+)
 from upshot.serve.site import ERRORS, ServerSentEvent, Site, from_json, sse, status_of
 from upshot.serve.users import Missing, User
 
@@ -244,7 +250,7 @@ def _answer_of(
                 raise _Fault("approve must be true or false", param="input")
             return one.approve() if item["approve"] else one.deny(str(item.get("reason") or ""))
         case PendingQuestion() as one, "function_call_output":
-            return Answer(one.id, _value_of(one, item.get("output")))
+            return Answer(one.id, _value_of(one, item.get("output")), digest=digest_of(one))
         case _:
             known = ", ".join(map(_id_of, asked)) or "nothing"
             raise _Fault(
@@ -267,8 +273,10 @@ def _value_of(question: PendingQuestion, said: object) -> Json:
 
 
 def _id_of(item: PendingApproval | PendingQuestion) -> str:
-    """What names a question: of an approval its digest, so that no yes counts for another."""
-    return f"mcpr_{item.digest}" if isinstance(item, PendingApproval) else item.id
+    """What names a question: its digest if it has one, so that no yes counts for another."""
+    if isinstance(item, PendingApproval):
+        return f"mcpr_{item.digest}"
+    return digest_of(item) or item.id
 
 
 # -- what is told
@@ -466,10 +474,11 @@ def _question_item(question: JsonObject) -> JsonObject:
             "arguments": json.dumps(question["arguments"], ensure_ascii=False),
         }
     asked = {"question": question["question"], "choices": question["choices"]}
+    named = question.get("digest") or question["id"]
     return {
         "type": "function_call",
-        "id": f"fc_{question['id']}",
-        "call_id": question["id"],
+        "id": f"fc_{named}",
+        "call_id": named,
         "name": ASK,
         "arguments": json.dumps(asked, ensure_ascii=False),
         "status": "completed",
@@ -535,9 +544,9 @@ def _is_now(event: PublicEvent, result: AgentResult[Json]) -> bool:
     if event["status"] != Status.INPUT_REQUIRED:
         return not result.pending
     shown = cast("list[JsonObject]", event.get("questions", []))
-    asked = {(one["id"], one.get("digest")) for one in shown}
+    asked = {(one["id"], one.get("digest", "")) for one in shown}
     waits = asked_of_user(result.pending)
-    return bool(asked) and asked == {(one.id, getattr(one, "digest", None)) for one in waits}
+    return bool(asked) and asked == {(one.id, digest_of(one)) for one in waits}
 
 
 # -- responses

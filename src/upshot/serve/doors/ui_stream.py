@@ -346,7 +346,7 @@ class _Answer:
                 self._asked[one["id"]] = mark
                 yield {"type": "tool-approval-request", "approvalId": mark, "toolCallId": one["id"]}
             else:
-                question = {"question": one["question"], "choices": one["choices"]}
+                question = {k: v for k, v in one.items() if k not in ("kind", "id")}
                 # The page answers it: it is no call of the server's.
                 yield from self._call(one["id"], ASK, question)
         if event["status"] != "input_required":
@@ -459,7 +459,11 @@ def _answers_of(said: _Said) -> Iterator[tuple[str, AnyAnswer]]:
             case {"state": "output-available", "toolCallId": str(id), "output": output} if (
                 part.get("type") == f"tool-{ASK}" or part.get("toolName") == ASK
             ):
-                yield id, Answer(id, output)
+                match part.get("input"):
+                    case {"digest": str(digest)}:
+                        yield id, Answer(id, output, digest=digest)
+                    case _:
+                        yield id, Answer(id, output)
             case _:
                 pass
 
