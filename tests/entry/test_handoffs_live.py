@@ -108,6 +108,9 @@ async def test_leaving_early_cancels_the_run_under_way() -> None:
                 break
     listed = {one.agent_id: one.status for one in await journal.runs()}
     assert listed == {"a": "completed", "b": "canceled"}
+    # The block was left, and the result is there as it is of one run.
+    result = await live.result()
+    assert (live.done, result.status, result.agent_id) == (True, Status.CANCELED, "b")
 
 
 async def test_cancel_ends_the_chain() -> None:

@@ -83,7 +83,8 @@ class Bench:
                 plain, more = await self.live(case, "run")
                 found += more
                 found += _differences(case.path, essence(outcome.result), essence(plain.result))
-        except Exception:
+        except (Exception, asyncio.CancelledError):
+            # A cancellation is a fault too: no case is cancelled from outside.
             found = [traceback.format_exc()]
         return found
 
@@ -118,6 +119,8 @@ async def search(seeds: Sequence[int], folder: str) -> int:
                 group.create_task(judge())
     finally:
         await listener.aclose()
+    # Each seed is accounted for, or the search has ended early.
+    assert done == len(seeds), (done, len(seeds))
     return broken
 
 

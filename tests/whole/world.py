@@ -156,6 +156,8 @@ class Life:
         self.run_id = f"run-{world.number}"
         self._address = f"http://127.0.0.1:{port}/{world.number}"
         self.port, self._transport = port, transport
+        # Whether a run parked until it was answered.
+        self.was_asked = False
         self._tools = tools_of(self.book, self.world)
         self._answers = {call.tag: call.answer for call in calls_in(self.case.scripts)}
 
@@ -255,6 +257,7 @@ class Life:
 
     def answer(self, pending: Any) -> Any:
         """What the user says later; of an unknown effect what the book says."""
+        self.was_asked = True
         if isinstance(pending, PendingEffect):
             was_made = self.book.read()[str(pending.arguments["tag"])] > 0
             return pending.happened(by="ann") if was_made else pending.did_not_happen(by="ann")

@@ -56,7 +56,7 @@ from upshot.journal.lease_holder import RunHeld
 from upshot.journal.opening import open_journal
 from upshot.journal.shared import SharedJournal, shared_journal
 from upshot.runs.limits.quotas import handed_on, quotas_in, renewed
-from upshot.runs.live_run import LiveRun, text_of
+from upshot.runs.live_run import LiveRun, conclude, text_of
 from upshot.runs.plan import (
     RESUME_NAMES,
     Child,
@@ -67,6 +67,7 @@ from upshot.runs.plan import (
     check_run_id,
     items_of,
 )
+from upshot.runs.task_supervisor import CALLER_GRACE_S
 from upshot.state.child_runs import CHAIN_OPTION, child_id
 from upshot.state.run_state import RunState
 from upshot.state.turns import turn_of
@@ -320,10 +321,14 @@ class LiveHandoffs:
         self._stop_by(lambda live: live.cancel())
 
     async def aclose(self) -> None:
-        """Cancel what is under way, and wait until it has ended."""
-        if not self._task.done():
+        """Cancel the run in progress and wait until it has ended; no other run follows it."""
+        if self._runs:
+            # A run that starts while this one ends is cancelled too.
+            self._stop = LiveRun[Any].cancel
+            await self._runs[-1].aclose()
+        elif not self._task.done():
             self._task.cancel()
-            await asyncio.wait([self._task])
+        await conclude(self._task, within_s=CALLER_GRACE_S)
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self._events()

@@ -291,9 +291,10 @@ class AgentTasks:
     async def send(self, user: User, params: _Send) -> JsonObject:
         """``SendMessage``."""
         handle = await self._sent(user, params.message)
-        if not params.configuration.return_immediately:
-            await handle.result()
-        return {"task": await self._task(handle, params.configuration.history_length)}
+        # The result that was waited for: a parked run may have been resumed since.
+        result = await handle.result(0 if params.configuration.return_immediately else None)
+        history_length = params.configuration.history_length
+        return {"task": await self._task_with(handle, result, history_length)}
 
     async def stream(self, user: User, params: _Send) -> AsyncGenerator[JsonObject]:
         """``SendStreamingMessage``."""
@@ -399,9 +400,14 @@ class AgentTasks:
         return handle
 
     async def _task(self, handle: RunHandle, history_length: int | None = None) -> JsonObject:
-        """A task as it is now."""
-        summary = await self._summary(handle.id)
-        result, state = await handle.result(0), await handle.state()
+        """Return a task as it is now."""
+        return await self._task_with(handle, await handle.result(0), history_length)
+
+    async def _task_with(
+        self, handle: RunHandle, result: AgentResult[Any] | None, history_length: int | None
+    ) -> JsonObject:
+        """Return a task with *result*, or in progress if that is None."""
+        summary, state = await self._summary(handle.id), await handle.state()
         context = from_scoped((summary.owner, summary.tenant), summary.context_id)
         ids: dict[str, str] = {"taskId": handle.id, "contextId": context}
         task: JsonObject = {"id": handle.id, "contextId": context}
