@@ -1,12 +1,12 @@
-"""The user's answers: whose they are, which are taken, and which come too late.
+"""The user's answers: which run each is for, which are accepted, and which come too late.
 
-All that waits or waited for an answer is one table of ``_Wait``. An answer to a closed one is told
-as ``answer_outdated``; an answer to nothing in the table is misuse.
+Everything that waits or waited for an answer is a row of one table of ``_Wait``. An answer to a
+closed one is reported as ``answer_outdated``; an answer to nothing in the table is misuse.
 
-Answers are kept as wishes beside the log, where the first one for a question stands, whoever gives
-it. Who has taken the run copies them into its log. What is answered along with ``resume`` for a
-child run is written into that run's own log before its parent goes on, so it is there once,
-however the process ends then.
+Answers are stored as control requests beside the log; the first one for a question wins, whoever
+gives it. The session that claims the run copies them into its log. Answers for a child run that
+are given with ``resume`` are written into that run's own log before its parent continues, so each
+is stored once, however the process ends.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ from upshot.state.child_runs import bare_id, child_id, origins_of
 from upshot.state.run_state import RunState, item_of
 
 Allow: TypeAlias = "Callable[[str, Pending | None, AnyAnswer], None]"
-"""Asked at the moment an answer is to be kept, with the agent of the run and what is asked, None
-where it is closed by now; raises to refuse the answer."""
+"""Called just before an answer is stored, with the agent id of the run, what is asked (None if it
+is already closed) and the answer; raises to refuse the answer."""
 
 
 class NotAsked(Misuse):
-    """An answer to what the run has never asked."""
+    """An answer to something that the run never asked."""
 
 
 class _Wait(msgspec.Struct, frozen=True):
@@ -75,13 +75,13 @@ class _Wait(msgspec.Struct, frozen=True):
     asked: PendingApproval | None = None
     question: PendingQuestion | PendingExternal | None = None
     times_asked: int = 0
-    # Names the question, "" where it is not known any more.
+    # Names the question; "" if that is not known.
     item: str = ""
     seq: int = 0
     has_answer: bool = False
 
     def fault(self, answer: AnyAnswer) -> str:
-        """Why *answer*, which is for it, is not taken; "" if it is."""
+        """Return why *answer*, which is for it, is refused; "" if it is accepted."""
         if self.closed:
             return _late(answer, self.closed)
         asked = self.question
@@ -103,7 +103,7 @@ class _Wait(msgspec.Struct, frozen=True):
         )
 
     def has(self, name: str) -> bool:
-        """Whether *name* is its id, also with the run in front: by run id, or by key."""
+        """Whether *name* is its id, or that id after a run: by run id, or by key."""
         if name == self.id:
             return True
         before, slash, rest = name.rpartition(f"/{self.id}")
@@ -115,7 +115,7 @@ class _Wait(msgspec.Struct, frozen=True):
 async def answer_run(
     run_id: str, answers: Sequence[AnyAnswer], *, journal: Where, allow: Allow | None = None
 ) -> tuple[Taken | Outdated, ...]:
-    """See ``answer``; *allow* is asked of each answer each time before any is kept."""
+    """See ``answer``; *allow* is called for each answer before each try to store them."""
     _check_types(answers)
     for answer in answers:
         if not (isinstance(answer, Answer) or answer.digest):
@@ -150,7 +150,7 @@ async def answer_run(
 
 
 def _check_scopes(answers: Sequence[AnyAnswer], waits: Sequence[_Wait]) -> None:
-    """Refuse a standing approval of what cannot be undone."""
+    """Refuse a standing approval of a destructive tool."""
     for answer, wait in zip(answers, waits, strict=True):
         asked = wait.asked
         is_standing = isinstance(answer, Approve) and answer.always
@@ -164,7 +164,7 @@ def _check_scopes(answers: Sequence[AnyAnswer], waits: Sequence[_Wait]) -> None:
 async def _place(
     answer: AnyAnswer, wait: _Wait, past: RunState, journal: Journal, keeper: SharedJournal
 ) -> Taken | Outdated | None:
-    """Have an answer kept, unless another one stands; None if the run went on meanwhile."""
+    """Store an answer unless an earlier one wins; None if the run has continued since."""
     ledger = ledger_of(journal)
     if isinstance(answer, Answer) and ledger is not None:
         if wait.closed and (entry := await ledger.effect(wait.id)) is not None:
@@ -173,7 +173,7 @@ async def _place(
             return await _settle_effect(answer, wait, ledger)
     item = wait.item if isinstance(answer, Answer) else answer.digest
     kept = await keeper.wishes(wait.run_id)
-    # What the question was that is closed is not known.
+    # A closed question's item is not known, so match by id.
     is_over = wait.is_question and wait.closed
     same = [w for w in kept if w.item == item or (is_over and _id_of(w.answer) == wait.id)]
     standing = same[-1] if same else None
@@ -200,7 +200,10 @@ async def _place(
 
 
 def _too_late(answer: Answer, wait: _Wait, entry: EffectEntry) -> Taken | Outdated:
-    """What comes of an answer about an effect once its run asks no more: it settles nothing."""
+    """Return the response to an answer about an effect whose run has stopped asking.
+
+    It settles nothing.
+    """
     known = entry.settled
     if known is None:
         said = f"{wait.closed}; settle it with `upshot effects settle {entry.id}`"
@@ -220,7 +223,7 @@ async def _settle_effect(answer: Answer, wait: _Wait, ledger: EffectLedger) -> T
     try:
         known = (await ledger.settle_effect(wait.id, given)).settled
     except Misuse as error:
-        # The call itself, or a later one, has said since what it did.
+        # The call itself, or a later one, has reported its effect since.
         return Outdated(answer=answer, reason=str(error))
     if known is None or (known.effect, known.by) == (given.effect, given.by):
         return Taken(answer=answer)
@@ -248,7 +251,7 @@ def _preceded(answer: AnyAnswer, standing: Wish) -> str:
 
 
 async def open_wishes(past: RunState, run_id: str, journal: Journal) -> list[Wish]:
-    """The answers that were placed for open questions of a run, and are not in its log yet."""
+    """Return the answers to open questions of a run that are stored but not yet in its log."""
     keeper = shared_journal(journal)
     if keeper is None or past.ended or not (past.asked or past.waits):
         return []
@@ -258,12 +261,12 @@ async def open_wishes(past: RunState, run_id: str, journal: Journal) -> list[Wis
 
 
 async def is_settled(past: RunState, journal: Journal) -> bool:
-    """Whether an effect that a parked run asks about is known by now."""
+    """Whether an effect that a parked run asks about has been settled since."""
     ledger = ledger_of(journal)
     for asked in past.pending:
         if ledger is not None and isinstance(asked, PendingEffect):
             entry = await ledger.effect(bare_id(asked))
-            # Another call may have made it since this one was settled.
+            # Another call may have made the effect since this one was settled.
             if entry is not None and (entry.settled or entry.call_id != asked.call_id):
                 return True
     return False
@@ -278,11 +281,11 @@ async def take_answers(
     secrets: Sequence[str],
     take_over: bool,
 ) -> tuple[list[AnyAnswer], list[str]]:
-    """Sort answers to a run that was taken, and write those for its child runs into their logs.
+    """Sort answers to a claimed run, and write those for its child runs into their logs.
 
     Returns:
-        Those that the run itself is to log, with what others placed for it; and why some are not
-        taken, a line for each.
+        The answers that the run itself logs, including those that other processes stored; and a
+        line for each refused answer that says why.
     """
     given, outdated = await sort_answers(answers, past, run_id, journal)
     own, late = await _settle(given.pop(run_id, ()), past, run_id, journal, secrets=secrets)
@@ -298,17 +301,17 @@ async def _settle(
     *,
     secrets: Sequence[str],
 ) -> tuple[list[AnyAnswer], list[str]]:
-    """Put answers to a run that was taken beside those that others placed: the first one stands.
+    """Merge the answers to a claimed run with those that other processes stored; the first wins.
 
     Args:
-        answers: Those of the holder, sorted.
+        answers: The holder's answers, sorted.
         past: The log of the run, with the real values of *secrets*.
         run_id: The run.
-        journal: Where its log is.
-        secrets: Masked in what is kept.
+        journal: The journal that has its log.
+        secrets: Masked in what is stored.
 
     Returns:
-        All that is to be logged of this run, and why some of *answers* are not.
+        The answers to log for this run, and why some of *answers* are refused.
     """
     keeper = shared_journal(journal)
     if keeper is None or past.started is None:
@@ -320,7 +323,7 @@ async def _settle(
     for answer in answers:
         wait, ledger = waits[_id_of(answer)], ledger_of(journal)
         if isinstance(answer, Answer) and _is_effect(wait) and ledger:
-            # No answer for the log: whoever goes on with the run reads the ledger.
+            # Not logged as an answer: the session that continues the run reads the ledger.
             told = await _settle_effect(answer, wait, ledger)
             outdated += [told.reason] if isinstance(told, Outdated) else []
             continue
@@ -342,11 +345,11 @@ async def _settle(
 
 
 class SortedAnswers(NamedTuple):
-    """The user's answers.
+    """The user's answers, sorted by run.
 
     Attributes:
-        given: Those that are taken, by the run that asks; a yes names its question.
-        outdated: Why others are not, a line for each.
+        given: The accepted answers, by the run that asks; an approval names its question.
+        outdated: Why the others are refused, a line for each.
     """
 
     given: dict[str, list[AnyAnswer]]
@@ -356,10 +359,11 @@ class SortedAnswers(NamedTuple):
 async def sort_answers(
     answers: Sequence[AnyAnswer], past: RunState, run_id: str, journal: Journal
 ) -> SortedAnswers:
-    """Find out which run each answer is for.
+    """Find the run that each answer is for.
 
     Raises:
-        Misuse: Two are for the same call or question, or one is for nothing, or no choice.
+        Misuse: Two answers are for the same call or question, or one is for nothing or is not
+            among the choices.
     """
     _check_types(answers)
     sorted_: dict[str, list[AnyAnswer]] = {}
@@ -378,7 +382,7 @@ async def sort_answers(
 async def _waits_for(
     answers: Sequence[AnyAnswer], past: RunState, run_id: str, journal: Journal
 ) -> list[_Wait]:
-    """What the run and its child runs wait for; those that have ended only where one is meant."""
+    """Return what the run and its child runs wait for; ended ones only if an answer names one."""
     waits = [*_waits_of(past, run_id), *await _waits_inside(past, run_id, journal)]
     if not all(any(wait.has(_id_of(answer)) for wait in waits) for answer in answers):
         waits += await _waits_inside(past, run_id, journal, ended=True)
@@ -386,10 +390,11 @@ async def _waits_for(
 
 
 def _assigned(answers: Sequence[AnyAnswer], waits: Sequence[_Wait], past: RunState) -> list[_Wait]:
-    """What each of *answers* is for.
+    """Return what each of *answers* is for.
 
     Raises:
-        Misuse: Two are for the same call or question, or one is for nothing, or no choice.
+        Misuse: Two answers are for the same call or question, or one is for nothing or is not
+            among the choices.
     """
     found: list[_Wait] = []
     met: set[tuple[str, str, bool]] = set()
@@ -413,14 +418,14 @@ def _assigned(answers: Sequence[AnyAnswer], waits: Sequence[_Wait], past: RunSta
 
 
 def outdated_warnings(lines: Iterable[str]) -> tuple[RunWarning, ...]:
-    """The warnings that answers were not taken."""
+    """Return the warnings about refused answers."""
     return tuple(
         RunWarning(code="answer_outdated", message=line, origin=Origin.CALLER) for line in lines
     )
 
 
 def too_late(answers: Sequence[AnyAnswer], run_id: str) -> tuple[RunWarning, ...]:
-    """The warnings that answers came to a run that has ended."""
+    """Return the warnings about answers to a run that has ended."""
     _check_types(answers)
     return outdated_warnings(_late(answer, _ended(run_id)) for answer in answers)
 
@@ -444,14 +449,14 @@ async def _hand_down(
     secrets: Sequence[str],
     take_over: bool,
 ) -> list[str]:
-    """Write answers into the logs of the runs that ask, which find them when they go on.
+    """Write answers into the logs of the child runs that ask; they read them when they continue.
 
     Returns:
-        Why some came too late meanwhile, a line for each.
+        A line for each answer that came too late, with the reason.
     """
     outdated: list[str] = []
     async with AsyncExitStack() as stack:
-        # All before the first is written: where one is refused, no answer is kept.
+        # Claim all runs before writing to the first: if a claim is refused, no answer is stored.
         holds = {
             run_id: await stack.enter_async_context(taken(run_id, journal, take_over=take_over))
             for run_id in answers
@@ -464,7 +469,7 @@ async def _hand_down(
 async def _write(
     answers: Iterable[AnyAnswer], run_id: str, journal: Journal, epoch: int, secrets: Sequence[str]
 ) -> list[str]:
-    """Write answers into the log of a run that was taken, unless they came too late meanwhile."""
+    """Write answers into the log of a claimed run, except those that came too late."""
     past = await read_past(run_id, journal, secrets=secrets)
     given, outdated = await sort_answers(tuple(answers), past, run_id, journal)
     if past.ended or not given:
@@ -490,13 +495,13 @@ def _check_types(answers: Sequence[AnyAnswer]) -> None:
 
 
 def _find(answer: AnyAnswer, waits: Sequence[_Wait], past: RunState) -> _Wait:
-    """What *answer* is for: as it was shown, else the only one of that id; a closed one last."""
+    """Find what *answer* is for: as shown, else the only one with that id; closed ones last."""
     name, is_question = _id_of(answer), isinstance(answer, Answer)
     named = [wait for wait in waits if wait.has(name)]
     fitting = [wait for wait in named if wait.is_question is is_question]
     closed = [wait for wait in fitting if wait.closed]
     fitting = [wait for wait in fitting if not wait.closed]
-    # By "" the run's own stand in its result.
+    # Answers without a run in front prefer the ids that the run's own result shows.
     shown = {(one.run_id, bare_id(one)) for one in past.pending if one.id == name}
     groups = (
         [wait for wait in fitting if not wait.outer_id and wait.id == name],
@@ -527,7 +532,7 @@ def _listed(waits: Sequence[_Wait]) -> list[str]:
 
 
 def _waits_of(past: RunState, run_id: str, outer_id: str = "") -> list[_Wait]:
-    """What the run itself waits or waited for; a call may be answered anew until it is settled."""
+    """Return what the run waits or waited for; a call can be answered until it is settled."""
     ended = _ended(run_id) if past.ended else ""
     questions = [
         _Wait(
@@ -574,7 +579,7 @@ def _choices_of(wait: PendingQuestion | PendingExternal) -> tuple[str, ...]:
 async def _waits_inside(
     past: RunState, run_id: str, journal: Journal, *, ended: bool = False
 ) -> list[_Wait]:
-    """What the child runs wait for, and theirs; or what those waited for that have ended."""
+    """Return what the child runs and their descendants wait for; *ended*: what ended ones did."""
     waits: list[_Wait] = []
     origins = set[str]() if past.started is None else set(origins_of(past.started.options))
     for child, spent in past.children.items():
@@ -582,7 +587,7 @@ async def _waits_inside(
             continue
         inner = RunState()
         await read_on(inner, child, journal)
-        # A child run that had not ended when its parent was forked is run anew.
+        # A child run that had not ended when its parent was forked runs again.
         if inner.started is None or inner.started.parent_run_id in origins:
             continue
         if inner.ended is ended:
@@ -605,7 +610,7 @@ def _is_choice(answer: Answer, wait: _Wait) -> bool:
 
 
 def _value(answer: Answer, wait: _Wait) -> Json:
-    """The value of an answer; True and False are yes and no."""
+    """Return the value of an answer; about effects, True and False are yes and no."""
     value = answer.value
     if isinstance(value, bool) and _is_effect(wait):
         return "yes" if value else "no"
@@ -613,7 +618,7 @@ def _value(answer: Answer, wait: _Wait) -> Json:
 
 
 def _bound(answer: AnyAnswer, wait: _Wait) -> AnyAnswer:
-    """*answer* with the id that the run which asks knows, and a yes with the question's digest."""
+    """Return *answer* with the id that the asking run uses; approvals get a digest."""
     if isinstance(answer, Answer):
         return replace(answer, id=wait.id, value=_value(answer, wait))
     if wait.asked is None:

@@ -1,7 +1,7 @@
 """The API: ``run``, ``start``, ``resume``, ``answer``, ``fork``, ``replay``, and their variants.
 
-They resolve names, open the log and start a session; nothing below imports them. What
-they need is loaded at the first run, so that importing them costs next to nothing.
+They resolve names, open the log and start a session; no lower layer imports them. They import
+what they need at the first run, so importing this module costs next to nothing.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 
 @cache
-def _run_functions():  # what it gives has types of its own
-    """The functions that begin a run; an import for each would be a good part of a short run."""
+def _run_functions():  # its return types are inferred
+    """Return the functions that start a run; cached, as imports are a good part of a short run."""
     from upshot.entry.session_setup import run_child, run_whole
 
     return run_whole, run_child
@@ -55,21 +55,21 @@ async def run(
     """Run *agent* on *request* until there is a result.
 
     Args:
-        agent: The agent; the names in a spec are found in the options ``tools`` and ``engine``.
-        request: What is asked.
+        agent: The agent. The names in a spec are looked up in the options ``tools`` and ``engine``.
+        request: The user's request.
         options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
             conversation, deciders, dependencies, engine, gates, history, host, if_waiting, journal,
             max_attempts, model, observers, on_pre_tool_use, pacer, parent_run_id, policy, prepare,
             prices, priority, quotas, remember, resume_from, retry, secrets, settings, tools,
-            write_grace_s. ``help(upshot.RunOptions)`` tells of each.
+            write_grace_s. ``help(upshot.RunOptions)`` describes each.
 
     Returns:
-        The result. Everything that a model, a tool, a provider, the user or a limit does is in
-        it, and none of that is raised. If the agent handed over, ``handoff`` names the next one;
-        the caller follows it, or ``run_with_handoffs`` does.
+        The result. Whatever a model, a tool, a provider, the user or a limit does is in it; none of
+        that is raised. If the agent handed over, ``handoff`` names the next agent: follow it
+        yourself, or use ``run_with_handoffs``.
 
     Raises:
-        Misuse: An argument is wrong; nothing was begun.
+        Misuse: An argument is wrong; nothing was started.
         JournalError: The journal cannot be opened.
         asyncio.CancelledError: The caller was cancelled; the run was finalised first.
     """
@@ -80,27 +80,27 @@ async def run(
 def run_sync(
     agent: Agent[T, Deps] | AgentSpec, request: Request | str, **options: Unpack[RunOptions[Deps]]
 ) -> AgentResult[T]:
-    """The same as ``run``, outside an event loop.
+    """Like ``run``, for use outside an event loop.
 
-    Work that ignores its cancellation is left behind at the end and named in a warning.
+    Tasks that ignore their cancellation are left behind at the end and named in a warning.
 
     Args:
-        agent: Who works on it, as for ``run``.
-        request: What is asked.
+        agent: The agent, as for ``run``.
+        request: The user's request.
         options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
             conversation, deciders, dependencies, engine, gates, history, host, if_waiting, journal,
             max_attempts, model, observers, on_pre_tool_use, pacer, parent_run_id, policy, prepare,
             prices, priority, quotas, remember, resume_from, retry, secrets, settings, tools,
-            write_grace_s. ``help(upshot.RunOptions)`` tells of each.
+            write_grace_s. ``help(upshot.RunOptions)`` describes each.
 
     Returns:
-        What came of it, as of ``run``.
+        The result, as for ``run``.
 
     Raises:
         Misuse: An argument is wrong, or an event loop is running: await ``run`` there.
         JournalError: The journal cannot be opened.
-        KeyboardInterrupt: Ctrl-C was pressed. The run is stopped and finalised first: what is under
-            way has 2 s, a write ``write_grace_s``. A second Ctrl-C cuts that short.
+        KeyboardInterrupt: Ctrl-C was pressed. The run is stopped and finalised first: it gets 2 s,
+            or ``write_grace_s`` if a write is in progress. A second Ctrl-C cuts that short.
     """
     run_whole, run_child = _run_functions()
     sessions: list[Session] = []
@@ -122,25 +122,26 @@ def run_sync(
 def start(
     agent: Agent[T, Deps] | AgentSpec, request: Request | str, **options: Unpack[RunOptions[Deps]]
 ) -> AbstractAsyncContextManager[LiveRun[T]]:
-    """Begin a run and watch it: ``async with start(...) as live: async for event in live: ...``.
+    """Start a run and watch it: ``async with start(...) as live: async for event in live: ...``.
 
     Leaving the block early cancels the run and waits for its end.
 
     Args:
-        agent: Who works on it, as for ``run``.
-        request: What is asked.
+        agent: The agent, as for ``run``.
+        request: The user's request.
         options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
             conversation, deciders, dependencies, engine, gates, history, host, if_waiting, journal,
             max_attempts, model, observers, on_pre_tool_use, pacer, parent_run_id, policy, prepare,
             prices, priority, quotas, remember, resume_from, retry, secrets, settings, tools,
-            write_grace_s. ``help(upshot.RunOptions)`` tells of each.
+            write_grace_s. ``help(upshot.RunOptions)`` describes each.
 
     Returns:
-        An async context manager of the live run; ``await live.result()`` gives its result.
+        An async context manager of the live run; ``await live.result()`` returns its result.
         Entering it raises what ``run`` raises.
 
     Raises:
-        Misuse: An argument is wrong, nothing was begun; or it is used otherwise than entered.
+        Misuse: An argument is wrong and nothing was started, or the context manager was not
+            entered.
         JournalError: The journal cannot be opened.
     """
     from upshot.async_context import Block
@@ -152,24 +153,24 @@ def start(
 async def answer(
     run_id: str, answers: Sequence[AnyAnswer], *, journal: Where
 ) -> tuple[Taken | Outdated, ...]:
-    """Answer what a parked run waits for, without going on with it: whoever does takes the answers.
+    """Answer what a parked run waits for, without resuming it; the next session reads the answers.
 
-    Any process may answer. Of several answers to a question the first one stands.
+    Any process may answer. The first answer to a question wins.
 
     Args:
-        run_id: A run that is parked.
-        answers: The answers, also for its child runs; those to calls have the digest of what was
-            shown, as the ``approve()``, ``deny()`` and ``edit()`` of an item of ``pending`` give
-            them.
-        journal: Where its log is.
+        run_id: The parked run.
+        answers: The answers, for its child runs too. An answer to a call carries the digest of what
+            was shown, as the ``approve()``, ``deny()`` and ``edit()`` of an item of ``pending``
+            return it.
+        journal: The journal that has its log.
 
     Returns:
-        For each answer whether it stands or came too late, and then what was answered before it.
-        The same answer by the same person again stands.
+        For each answer, whether it was accepted or came too late, and if so the earlier answer.
+        Repeating the same answer as the same person counts as accepted.
 
     Raises:
-        Misuse: There is no such run, it waits for nothing or for no such answer, or an answer has
-            no digest.
+        Misuse: There is no such run, it does not wait for such an answer, or an answer has no
+            digest.
         JournalError: The journal cannot be read or written, or the run is being worked on.
     """
     from upshot.entry.answers import answer_run
@@ -188,20 +189,20 @@ async def inbox(
     owner: str = "",
     tenant: str = "",
 ) -> tuple[InboxItem, ...]:
-    """All that the runs of a journal wait for and nobody has answered, the longest wait first.
+    """Return the unanswered questions of a journal's runs, the longest waiting first.
 
     Args:
-        journal: Where the logs are.
-        limit: The items of at most so many runs, from 1; None returns all.
-        before: Only runs that come after this one: that of the last item of the previous page.
-        agent: Only runs of this agent, "" for all.
-        conversation: Only runs of this conversation, "" for all.
-        tool: Only calls of this tool, "" for all items.
-        owner: Only runs of this user of *tenant*, or of none; "" for all.
-        tenant: Only runs of this tenant, "" for all.
+        journal: The journal that has the logs.
+        limit: The items of at most this many runs, from 1; None returns all.
+        before: Only runs after this one: the run id of the last item on the previous page.
+        agent: Only runs of this agent; "" for all.
+        conversation: Only runs of this conversation; "" for all.
+        tool: Only calls of this tool; "" for all items.
+        owner: Only runs of this user (of *tenant*, or of no tenant); "" for all.
+        tenant: Only runs of this tenant; "" for all.
 
     Returns:
-        The items, those of a run together; ``answer(item.run_id, ...)`` answers one.
+        The items, grouped by run; ``answer(item.run_id, ...)`` answers one.
 
     Raises:
         Misuse: *limit* is not a positive whole number, or there is no run *before*.
@@ -223,17 +224,17 @@ async def inbox(
 
 
 async def note(run_id: str, name: str, value: Json, *, by: str = "", journal: Where) -> None:
-    """Note something of a run, such as a thumb or a label, beside its log.
+    """Attach a note to a run, such as a thumb or a label. It is stored beside the log.
 
-    It is exported and removed with the run; a fork does not have it.
+    The note is exported and removed with the run; a fork does not have it.
 
     Args:
-        run_id: The run, in whichever state it is.
-        name: What is noted, at most 100 characters. Another note of that name by the same person
-            takes the place of this one.
-        value: What is said of it: JSON of at most 10,000 bytes. None takes the note back.
-        by: Who says so.
-        journal: Where the run is.
+        run_id: The run, in any state.
+        name: The name of the note, at most 100 characters. A later note by the same person with
+            the same name replaces it.
+        value: JSON of at most 10,000 bytes; None removes the note.
+        by: The person who makes the note.
+        journal: The journal that has the run.
 
     Raises:
         Misuse: There is no such run, or an argument is wrong.
@@ -256,10 +257,10 @@ def attach(run_id: str, *, journal: Where) -> AbstractAsyncContextManager[RunHan
 
     Args:
         run_id: A run of the journal.
-        journal: Where its log is.
+        journal: The journal that has its log.
 
     Returns:
-        An async context manager of its handle. Leaving it leaves the run alone.
+        An async context manager of the run's handle. Leaving it does not affect the run.
 
     Raises:
         Misuse: There is no such run.
@@ -305,29 +306,28 @@ async def resume(
 ) -> AgentResult[Any]:
     """Continue a run that is parked, or whose process died.
 
-    Finished calls are not made again. A run that has ended gives its result, and nothing
-    is written. A run that is under way in this event loop is followed: its result is waited for,
-    with its own agent and options; a cancel ends the waiting only. Answers to such a run are
-    refused, and a run that another event loop or another living process on this machine works
-    on is left to that.
+    Finished calls are not repeated. If the run has ended, its result is returned and nothing is
+    written. If this event loop is working on the run, its result is awaited: the run keeps its own
+    agent and options, and a cancel ends only the waiting. Answers to such a run are refused. A run
+    that another event loop or another living process on this machine works on is left alone.
 
     Args:
         run_id: The run.
-        agent: The agent of the run; a warning says if it has changed since then. For a run of
-            ``run_with_handoffs`` the same agents as there: from any of its runs, it goes on
-            until an agent answers. With one agent alone, a hand-off to an agent that is not in
-            its ``handoffs`` is not followed, and a warning says so.
-        journal: Where its log is.
-        answers: The user's answers, for its child runs too; the others stay pending. An id that
-            several runs use is ``<run_id>/<id>``.
-        take_over: Take the run also from a session that works on it, in this process or in
-            another living one. That session fails at its next write to the log; what it does
-            until then is done twice.
-        continue_stopped: Go on also with a run that was interrupted or canceled, and with what was
-            stopped inside it: calls that were cut off have their outcomes, and a reply that was cut
-            off is followed by a message that asks for the rest.
-        options: As in ``reopen``; attributes, artifacts, budget and max_attempts are taken
-            from the log where they are not given.
+        agent: The agent of the run; a warning says if it has changed since. For a run of
+            ``run_with_handoffs``, give the same agents as there: any of its runs can be resumed,
+            and the chain continues until an agent answers. If you give one agent only, a handoff to
+            an agent outside its ``handoffs`` is not followed, and a warning says so.
+        journal: The journal that has its log.
+        answers: The user's answers, for its child runs too; unanswered questions stay pending.
+            Write an id that several runs use as ``<run_id>/<id>``.
+        take_over: Claim the run even if a session works on it, in this process or in another living
+            one. That session fails at its next write to the log; what it does until then is done
+            twice.
+        continue_stopped: Also continue a run that was interrupted or canceled, and what was stopped
+            inside it: interrupted calls have their outcomes, and a reply that was cut off is
+            followed by a message that asks for the rest.
+        options: As in ``reopen``. The log supplies attributes, artifacts, budget and max_attempts
+            if you leave them out.
 
     Returns:
         The result of the whole run.
@@ -363,21 +363,21 @@ def reopen(
 ) -> AbstractAsyncContextManager[LiveRun[T]]:
     """Like ``resume``, but watched like ``start``.
 
-    Of a run that is under way in this event loop it shows the events from now on, beside its
-    other readers; leaving the block leaves that run alone.
+    If this event loop is working on the run, you become one more reader of its events, from now
+    on; leaving the block does not affect that run.
 
     Args:
         run_id: A run that is parked, or whose process died.
-        agent: Who works on it, as for ``resume``.
-        journal: Where its log is: a path or an open journal.
+        agent: The agent, as for ``resume``.
+        journal: The journal that has its log: a path or an open journal.
         answers: The user's answers.
-        take_over: Take the run also from a session that works on it, as for ``resume``.
-        continue_stopped: Go on also with a run that was stopped, as for ``resume``.
+        take_over: Claim the run even if a session works on it, as for ``resume``.
+        continue_stopped: Also continue a run that was stopped, as for ``resume``.
         options: Any of approve, artifact_store, artifacts, attributes, budget, clock, committers,
             deciders, dependencies, engine, gates, history, host, max_attempts, model, observers,
             on_pre_tool_use, pacer, parent_run_id, policy, prepare, prices, priority, quotas,
             resume_from, retry, secrets, settings, tools, write_grace_s.
-            ``help(upshot.ResumeOptions)`` tells of each.
+            ``help(upshot.ResumeOptions)`` describes each.
 
     Returns:
         An async context manager of the live run.
@@ -395,15 +395,15 @@ def reopen(
 
 
 async def cancel(run_id: str, *, journal: Where) -> AgentResult[Any]:
-    """End a run that waits, was not begun, or whose process died, without its agent.
+    """Cancel a run that waits, has not started, or whose process died; its agent is not needed.
 
-    A run that is worked on is ended by whoever works on it, in any process. What was under way when
-    a process died is told in the result: of a call that may write it is unknown what it did. A turn
-    of a conversation is in the way no more.
+    If a process works on the run, that process ends it. The result says what was in progress when
+    a process died; the effect of a call that may write is then unknown. A canceled turn no longer
+    blocks its conversation.
 
     Args:
         run_id: The run.
-        journal: Where its log is: a path or an open journal.
+        journal: The journal that has its log: a path or an open journal.
 
     Returns:
         Its result, canceled.
@@ -411,7 +411,7 @@ async def cancel(run_id: str, *, journal: Where) -> AgentResult[Any]:
     Raises:
         Misuse: There is no such run, or it has ended.
         JournalError: The journal cannot be opened or read, or a live process works on the run and
-            has not ended it within 10 s; it will when it can.
+            has not ended it within 10 s. The request stays in force.
     """
     from upshot.entry.session_setup import canceled
 
@@ -421,27 +421,27 @@ async def cancel(run_id: str, *, journal: Where) -> AgentResult[Any]:
 async def fork(
     run_id: str, *, at: int, journal: Where, conversation: str = "", ask_writes: bool = False
 ) -> str:
-    """Begin a new run from a point of another one, which stays as it is.
+    """Start a new run from a point of another one, which stays as it is.
 
-    The new run has the events of the other up to *at*, its artifacts under ids of their own,
-    what the user answered and allowed until then, and what it had used. Go on with it by
-    ``resume``; what waits there for an answer can be answered otherwise. Its child runs that had
-    ended by then are shared; others are run anew.
+    The new run has the events of the other up to *at*, copies of its artifacts under new ids, the
+    answers and approvals given by then, and the usage up to then. Continue it with ``resume``; what
+    waits there for an answer can be answered differently. It shares child runs that had ended by
+    then; others run again.
 
     Args:
-        run_id: The other run.
-        at: The last event to keep, its ``seq``, from 1.
-        journal: Where its log is, and where that of the new run goes.
-        conversation: The conversation of which the new run is a turn; "" for none.
-        ask_writes: Whether every call that may write needs an approval in the new run, for it may
-            do again what the other has done; approvals that stand in the other do not count.
+        run_id: The run to fork.
+        at: The last event to keep, by its ``seq``, from 1.
+        journal: The journal that has its log, and stores the log of the new run.
+        conversation: The conversation that the new run is a turn of; "" for none.
+        ask_writes: Whether every call that may write needs an approval in the new run, since it may
+            repeat what the other run did; standing approvals of the other run do not count.
 
     Returns:
         The id of the new run.
 
     Raises:
         Misuse: There is no such run or event, or the run has ended there; with *ask_writes*, a
-            call was approved by then and had not begun.
+            call was approved by then and had not started.
         JournalError: The journal cannot be opened, read or written.
     """
     from upshot.entry.resume import fork_run
@@ -456,22 +456,22 @@ async def replay(
 ) -> Replay:
     """Run *agent* against the record of a run, and report the first difference.
 
-    If it does the same, a called tool that has changed or is gone is still a difference, and so
-    is a model request that the agent itself would have made differently.
+    If the agent does the same, two things still count as differences: a tool that was called and
+    has changed or is gone, and a model request that the agent itself would have made differently.
 
     Nothing outside is touched: replies of models, outcomes of tools, answers of the user, keyed
-    steps and child runs come from the record, and what is not recorded is not done. Neither
-    observers, committers, approvers nor the host are called, and nothing is written; deciders,
-    instructions and the engine are run.
+    steps and child runs come from the record, and what is not recorded does not happen. Observers,
+    committers, approvers and the host are not called, and nothing is written; deciders,
+    instructions and the engine do run.
 
     Args:
         run_id: A run, ended or not.
         agent: The agent of the run, or one to compare with it.
-        journal: Where its log is.
-        options: As in ``reopen``; those for the outside world do nothing.
+        journal: The journal that has its log.
+        options: As in ``reopen``; those for the outside world have no effect.
 
     Returns:
-        The first difference, None if there is none, and the result of the replayed run.
+        The first difference, or None if there is none, and the result of the replayed run.
 
     Raises:
         Misuse: There is no such run, or an argument is wrong.
@@ -490,27 +490,27 @@ async def run_with_handoffs(
     max_depth: float = 8,
     **options: Unpack[RunOptions],
 ) -> AgentResult[Any]:
-    """Run agents on *request*; each works until it hands over, the last one until it answers.
+    """Run agents on *request*: each works until it hands over, the last one until it answers.
 
-    A receiver gets the request, the note and, unless its Handoff says ``history=False``, the
-    messages so far. Each is a run of its own; tokens, money and time of a budget among the
-    options are those of all.
+    The next agent gets the request, the note and, unless the Handoff says ``history=False``, the
+    messages so far. Each agent has a run of its own; a budget among the options limits the tokens,
+    money and time of all of them together.
 
     Args:
-        agents: Those that may work on it; agents that are themselves items of ``handoffs``
-            need not be listed.
-        request: What is asked; only the first run takes its run_id.
-        start: The agent that begins, or its id; None is the first of *agents*.
-        max_depth: How often it may be handed over.
-        options: As for ``run``; they hold for every agent.
+        agents: The agents that may work on the request. You need not list agents that are
+            themselves items of ``handoffs``.
+        request: The user's request; its run_id is used for the first run only.
+        start: The agent that starts, or its id; None is the first of *agents*.
+        max_depth: How often the request may be handed over.
+        options: As for ``run``; they apply to every agent.
 
     Returns:
-        The result of the last agent, with usage and cost of all, and their ids in order as
-        ``state["path"]``. If it was handed over too often, or to an agent that had it before, the
-        status is failed with code budget_exceeded.
+        The result of the last agent, with the usage and cost of all agents; ``state["path"]`` has
+        their ids in order. If the request was handed over too often, or to an agent that had it
+        before, the status is failed with code budget_exceeded.
 
     Raises:
-        Misuse: An argument is wrong, or a hand-off leads to an agent that is not known.
+        Misuse: An argument is wrong, or a handoff leads to an unknown agent.
         JournalError: The journal cannot be opened.
         asyncio.CancelledError: The caller was cancelled; the run was finalised first.
     """
@@ -529,23 +529,23 @@ def start_with_handoffs(
     max_depth: float = 8,
     **options: Unpack[RunOptions],
 ) -> AbstractAsyncContextManager[LiveHandoffs]:
-    """Like ``run_with_handoffs``, but watched like ``start``: the events of all runs, one by one.
+    """Like ``run_with_handoffs``, but watched like ``start``: the events of all runs, in order.
 
-    Leaving the block early cancels the run that is under way and waits for its end.
+    Leaving the block early cancels the current run and waits for its end.
 
     Args:
-        agents: Those that may work on it, as for ``run_with_handoffs``.
-        request: What is asked.
-        start: The agent that begins, or its id; None is the first of *agents*.
-        max_depth: How often it may be handed over.
-        options: As for ``run``; they hold for every agent.
+        agents: The agents that may work on the request, as for ``run_with_handoffs``.
+        request: The user's request.
+        start: The agent that starts, or its id; None is the first of *agents*.
+        max_depth: How often the request may be handed over.
+        options: As for ``run``; they apply to every agent.
 
     Returns:
-        An async context manager of the runs; ``await live.result()`` gives what
-        ``run_with_handoffs`` gives. Entering it raises what ``run`` raises.
+        An async context manager of the runs; ``await live.result()`` returns what
+        ``run_with_handoffs`` returns. Entering it raises what ``run`` raises.
 
     Raises:
-        Misuse: An argument is wrong, nothing was begun.
+        Misuse: An argument is wrong; nothing was started.
         JournalError: The journal cannot be opened.
     """
     from upshot.async_context import Block
@@ -562,16 +562,15 @@ _CLOSE_S = 2.0
 def run_in_own_loop(
     work: Callable[[], Coroutine[Any, Any, T]], ask_to_stop: Callable[[], bool] | None = None
 ) -> T:
-    """Run *work* in a new event loop and close it, and the connections that it holds.
+    """Run *work* in a new event loop; then close the loop and its open connections.
 
-    ``asyncio.run`` waits for tasks that ignore their cancellation, without an end; here
-    they get ``_CLOSE_S`` and are then left behind, named in a RuntimeWarning. Ctrl-C
-    stops the work once, so that it can finalise; the second time it is raised where the
-    program stands.
+    ``asyncio.run`` waits without limit for tasks that ignore their cancellation; here they get
+    ``_CLOSE_S`` and are then left behind, named in a RuntimeWarning. The first Ctrl-C stops the
+    work so that it can finalise; the second is raised wherever the program is.
 
     Args:
         work: Makes the coroutine to run.
-        ask_to_stop: Asks the work to stop at Ctrl-C; False if it cannot. Then it is cancelled.
+        ask_to_stop: Asks the work to stop at Ctrl-C; if it returns False, the work is cancelled.
 
     Raises:
         Misuse: An event loop is running in this thread.
@@ -603,7 +602,7 @@ def run_in_own_loop(
 
 
 class _CtrlC:
-    """Takes Ctrl-C for a loop, where no handler of the user's own does.
+    """Handles Ctrl-C for a loop, unless the user has a handler.
 
     Attributes:
         pressed: Whether it was pressed.
@@ -614,7 +613,7 @@ class _CtrlC:
         self._loop = loop
 
     def watch(self, task: asyncio.Task[Any], ask_to_stop: Callable[[], bool] | None) -> None:
-        """From now on stop *task*."""
+        """Stop *task* at Ctrl-C from now on."""
 
         def stop() -> None:
             if ask_to_stop is None or not ask_to_stop():
@@ -622,7 +621,7 @@ class _CtrlC:
 
         def press(_number: int, _frame: object) -> None:
             if self.pressed:
-                # At once, for the loop itself may be held up by what does not await.
+                # Raise here: code that does not await may block the loop.
                 raise KeyboardInterrupt
             self.pressed = True
             self._loop.call_soon_threadsafe(stop)
@@ -633,7 +632,7 @@ class _CtrlC:
             signal.signal(signal.SIGINT, press)
 
     def close(self) -> None:
-        """Give Ctrl-C back."""
+        """Restore the default Ctrl-C handler."""
         if self._is_ours:
             signal.signal(signal.SIGINT, signal.default_int_handler)
 

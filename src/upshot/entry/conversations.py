@@ -1,4 +1,4 @@
-"""Begins turns of a conversation: takes the turn, and puts what was said before the request."""
+"""Start turns of a conversation: claim the turn, and put earlier messages before the request."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from upshot.state.turns import PREPARED, ConversationState, Turn, told_of, turn_
 
 
 def with_conversation(request: Request, options: RunOptions, journal: Journal | None) -> Request:
-    """*request* of the conversation that the call names.
+    """Return *request* with the conversation that the call names.
 
     Raises:
-        Misuse: The request names another one, or there is no journal.
+        Misuse: The request names another conversation, or there is no journal.
     """
     id = options.get("conversation")
     if id and journal is None:
@@ -49,7 +49,7 @@ def with_conversation(request: Request, options: RunOptions, journal: Journal | 
 
 
 def names_conversation(request: object, options: RunOptions) -> bool:
-    """Whether the call is of a conversation, as far as it says so itself."""
+    """Whether the call itself names a conversation."""
     named = request.context_id if isinstance(request, Request) else ""
     return bool(options.get("conversation") or named)
 
@@ -59,9 +59,9 @@ class Part(msgspec.Struct, frozen=True):
 
     Attributes:
         conversation: The conversation.
-        head: The first run of its turn, "" where it takes none.
-        sees: Whether it is given the messages.
-        tells: Whether it is told what waits, and does not wait for that.
+        head: The first run of its turn; "" if it has no turn.
+        sees: Whether it gets the messages of the conversation.
+        tells: Whether it starts even if another turn waits, and is informed of what it waits for.
     """
 
     conversation: str
@@ -71,21 +71,21 @@ class Part(msgspec.Struct, frozen=True):
 
     @property
     def claim(self) -> TurnClaim | None:
-        """The turn to take, None for none."""
+        """The turn to claim; None for none."""
         return TurnClaim(self.conversation, self.head, self.tells) if self.head else None
 
 
 async def part_of(
     plan: Plan, options: RunOptions, journal: Journal, *, head: str, sees: bool
 ) -> Part | None:
-    """How a run that is about to begin takes part in its conversation; None where it does not.
+    """Return how a new run takes part in its conversation, or None if it does not.
 
     Args:
-        plan: The run.
-        options: Of the call.
-        journal: Where its log goes.
-        head: The first run of the turn, where the request was handed over; else "".
-        sees: Whether a run that it was handed to is given the messages.
+        plan: The plan of the run.
+        options: The options of the call.
+        journal: The journal that stores its log.
+        head: The first run of the turn if the request was handed over; else "".
+        sees: Whether a run that receives a handoff gets the messages.
     """
     id = plan.request.context_id
     if not id:
@@ -113,18 +113,18 @@ async def _is_inside(plan: Plan, options: RunOptions, journal: Journal) -> bool:
 
 
 async def check_not_redacted(runs: Sequence[RunSummary], journal: Journal) -> None:
-    """Refuse to go on with a conversation of which these are *runs*, where it was redacted."""
+    """Refuse to continue a conversation with these *runs* if it was redacted."""
     for run in runs:
         if run.request == REDACTED and run.events:
-            # It may be what a user said; the log tells.
+            # The user may have written the marker; the log says whether it was redacted.
             await read_past(run.run_id, journal)
 
 
 async def joined(plan: Plan, options: RunOptions, journal: Journal, part: Part) -> Plan:
-    """*plan* with what was said in the conversation, and what is still to be told of it.
+    """Return *plan* with the messages of the conversation and notes on its uncommitted turns.
 
     Raises:
-        Misuse: A history is given, and the conversation has one.
+        Misuse: A history is given, and the conversation has messages.
     """
     found = await _read(part.conversation, plan, journal, without=part.head)
     await check_not_redacted(found.runs[:1], journal)
@@ -158,7 +158,7 @@ async def joined(plan: Plan, options: RunOptions, journal: Journal, part: Part) 
 
 
 def _with_owner(attributes: JsonObject, runs: Sequence[RunSummary]) -> JsonObject:
-    """The attributes of a turn; one that says no user is the user's whose conversation it is."""
+    """Return the attributes of a turn; without a user, it gets the owner of the conversation."""
     if any(owner_of(attributes)) or not runs:
         return attributes
     named = zip(OWNERS, (runs[0].owner, runs[0].tenant), strict=True)
@@ -166,15 +166,15 @@ def _with_owner(attributes: JsonObject, runs: Sequence[RunSummary]) -> JsonObjec
 
 
 async def _read(id: str, plan: Plan, journal: Journal, *, without: str = "") -> ConversationState:
-    """Read the conversation of a run, with its secrets in the place of their marks."""
+    """Read the conversation of a run, with secrets in place of their marks."""
     secrets = plan.secrets
     read = (lambda: lift_secrets(secrets, hides_others=False)) if secrets else None
-    # Those that have turns have this.
+    # Every journal with turns has this method.
     return await cast("MemoryJournal", journal).read_turns(id, read=read, without=without)
 
 
 async def asked_before(turn: Turn, plan: Plan, journal: Journal) -> tuple[Message, ...]:
-    """What the user said in the turns before one that goes on."""
+    """Return the user's messages in the turns before one that is resumed."""
     if turn.known <= 0:
         return ()
     found = await _read(plan.request.context_id, plan, journal)
@@ -182,9 +182,9 @@ async def asked_before(turn: Turn, plan: Plan, journal: Journal) -> tuple[Messag
 
 
 def claim_again(past: RunState) -> TurnClaim | None:
-    """The turn that a run takes again which goes on; None where it has none.
+    """Return the turn that a resumed run claims again, or None if it has none.
 
-    Turns that wait are passed, for they may have passed it.
+    It passes turns that wait for answers, because they may have passed it.
     """
     started = past.started
     turn = None if started is None else turn_of(started.options)
@@ -194,13 +194,13 @@ def claim_again(past: RunState) -> TurnClaim | None:
 
 
 async def check_not_passed(plan: Plan, past: RunState, journal: Journal) -> None:
-    """See that a turn that was stopped goes on only while no other one was committed since.
+    """Check that no other turn was committed since a stopped turn, which is to continue.
 
     Raises:
-        Misuse: One was, or it was itself.
+        Misuse: Another turn was committed, or this one was.
     """
     turn, id = plan.turn, plan.request.context_id
-    # One that waits may have been passed; one that has an end is only handed back.
+    # A parked turn may have been passed; a settled one only returns its result.
     if turn is None or not turn.remember or past.last_settled is not None:
         return
     now = (await cast("MemoryJournal", journal).conversation(id)).revision
@@ -212,7 +212,7 @@ async def check_not_passed(plan: Plan, past: RunState, journal: Journal) -> None
 
 
 async def conflicting(plan: Plan, journal: Journal, other: TurnInTheWay) -> Plan:
-    """*plan* of a run that ends before it begins, since another one has the turn."""
+    """Return *plan* for a run that ends before it starts, because another one has the turn."""
     pending: list[Any] = []
     if other.status == Status.INPUT_REQUIRED:
         past = await read_past(other.run_id, journal)
@@ -224,18 +224,18 @@ async def conflicting(plan: Plan, journal: Journal, other: TurnInTheWay) -> Plan
         origin=Origin.CALLER,
         details={"run_id": other.run_id, "status": other.status, "pending": pending},
     )
-    # Nothing of it is logged: the same request may be made again, under the same id.
+    # Nothing is logged: the same request may be made again, under the same id.
     return replace(plan, journal=None, conflict=error)
 
 
 def taken_error(run_id: str, conversation: str, other: TurnInTheWay) -> JournalError:
-    """The exception for a turn that cannot go on, since another one is under way."""
+    """Return the exception for a turn that cannot continue, because another one is running."""
     said = _in_the_way(conversation, other)
     return JournalError(f"run {run_id} cannot go on now: {said}", run_id=run_id)
 
 
 def _in_the_way(conversation: str, other: TurnInTheWay) -> str:
-    """What the other turn does, and how to go on."""
+    """Describe the other turn, and how to proceed."""
     what = _WHAT[other.status].format(run_id=other.run_id)
     return f"Run {other.run_id} has the turn of conversation {conversation!r} and {what}"
 

@@ -1,4 +1,4 @@
-"""Standing approvals: what people let run always, for as long as their run lasts."""
+"""Standing approvals: calls that users allow for the rest of their run."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ _ALWAYS = "always"
 
 
 class Grant(Value, frozen=True, kw_only=True):
-    """A standing approval of a run that has not ended, with which it ends.
+    """A standing approval; it lasts as long as its run.
 
     Attributes:
-        id: Names it in the journal.
+        id: Its id, unique in the journal.
         run_id: The run.
-        agent_id: Its agent.
+        agent_id: The agent of the run.
         tool_name: The tool.
-        scope: "tool" for all calls of it as it is now, "arguments" for those with the same ones.
-        arguments: Those of the call that was approved.
-        by: Who approved it.
-        at: When.
-        uses: How many calls it has let run since.
-        withdrawn: Who withdrew it and when; None while it stands.
+        scope: "tool" for all calls of the tool in its current version, "arguments" for calls with
+            the same arguments.
+        arguments: The arguments of the approved call.
+        by: The person who approved it.
+        at: When it was approved.
+        uses: How many calls it has allowed since.
+        withdrawn: Who withdrew it and when; None while it is in force.
     """
 
     id: str
@@ -48,7 +49,7 @@ class Grant(Value, frozen=True, kw_only=True):
 async def list_grants(
     journal: Journal, *, owner: str, tenant: str, limit: int, withdrawn: bool
 ) -> tuple[Grant, ...]:
-    """The standing approvals of runs that have not ended; see ``App.grants``."""
+    """Return the standing approvals of runs that have not ended; see ``App.grants``."""
     check_whole("limit", limit, least=1)
     found: list[Grant] = []
     for status in (RUNNING, Status.INPUT_REQUIRED.value):
@@ -90,7 +91,7 @@ async def _grants_of(run: RunSummary, journal: Journal) -> list[Grant]:
 
 
 async def withdraw_grant(grant_id: str, journal: Journal, by: str) -> None:
-    """Have a standing approval stand no more; see ``App.withdraw``."""
+    """Withdraw a standing approval; see ``App.withdraw``."""
     check_argument("grant_id", grant_id, _TEXT)
     check_argument("by", by, _TEXT)
     run_id, _, key = grant_id.rpartition(" ")

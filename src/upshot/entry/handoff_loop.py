@@ -1,8 +1,8 @@
 """Runs agents that hand a request over until one of them answers.
 
-Each agent works in a run of its own. The run's log says what came before it, so that the chain can
-be resumed from any of its runs; the id of the next run is made from that of the one before, so
-that it is found again.
+Each agent works in a run of its own. The run's log says what came before it, so the chain can be
+resumed from any of its runs. The id of the next run is derived from the id of the run before it,
+so it can be found again.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ OnLive: TypeAlias = Callable[[LiveRun[Any]], None]
 
 
 class AgentRegistry:
-    """The agents that may get the request, by id."""
+    """The agents that may receive the request, by id."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class AgentRegistry:
         listed = (agents,) if isinstance(agents, Agent) else tuple(agents)
         for agent in (*listed, *((start,) if isinstance(start, Agent) else ())):
             self._add(agent)
-        # A listed agent wins over one that is only reached.
+        # A listed agent wins over one that is only reached through handoffs.
         for agent in tuple(self._by_id.values()):
             self._reach(agent)
         if is_whole:
@@ -103,7 +103,7 @@ class AgentRegistry:
         self.first: Agent[Any] = self._by_id[first]
 
     def find(self, event: HandoffEvent) -> Agent[Any] | None:
-        """The agent that gets the request; None for an unknown one."""
+        """Return the agent that gets the request, or None if it is unknown."""
         return self._by_id.get(event.to_agent_id)
 
     def _add(self, agent: object) -> None:
@@ -130,16 +130,16 @@ class AgentRegistry:
 
 
 class HandoffChain(msgspec.Struct, kw_only=True):
-    """What came before a run of a relay; its log has it.
+    """What came before a run of a relay; it is stored in the run's log.
 
     Attributes:
-        path: The agents that had the request, by id.
-        usage: What their runs used.
-        costs: The money for each of them.
-        handed: How many messages the run was handed beside the request.
-        sees: Whether it is given what was said before the request.
+        path: The ids of the agents that had the request.
+        usage: The usage of their runs.
+        costs: The cost of each run.
+        handed: The number of messages that the run received besides the request.
+        sees: Whether it gets the messages before the request.
         max_depth: How often the request may be handed over.
-        budget: What is left of that of all.
+        budget: What is left of the budget of the whole chain.
         effects: What their calls changed outside, or may have changed.
         runs: The runs, with the tools that ran in them.
     """
@@ -155,7 +155,7 @@ class HandoffChain(msgspec.Struct, kw_only=True):
     runs: tuple[ChildRun, ...] = ()
 
     def add(self, agent_id: str, result: AgentResult[Any]) -> None:
-        """Take note of a run that ended."""
+        """Add a run that ended."""
         self.path = [*self.path, agent_id]
         used = counted_run(result.usage, result.cost)
         self.usage += used.usage
@@ -164,11 +164,12 @@ class HandoffChain(msgspec.Struct, kw_only=True):
         done = ChildRun(run_id=result.run_id, tools=result.tools_used, effect=result.effect)
         self.runs += (done,)
         if self.budget is not None:
-            # Each run of the chain has a budget of its own, so what is left is passed on by hand.
+            # Each run of the chain has a budget of its own, so the remainder is passed on
+            # explicitly.
             self.budget = _rest(self.budget, result)
 
     def sum_up(self, result: AgentResult[Any]) -> AgentResult[Any]:
-        """The last result, with the path, and with what all used and did."""
+        """Return the last result with the path, and the usage and effects of all runs."""
         cost = Cost.of_calls(self.costs)
         state = {**result.state, "path": list(self.path)}
         before = self.runs[:-1]
@@ -182,7 +183,7 @@ class HandoffChain(msgspec.Struct, kw_only=True):
         return replace(result, usage=self.usage, cost=cost, state=state)
 
     def whole(self, result: AgentResult[Any], *, has_log: bool) -> AgentResult[Any]:
-        """The last result, which says so if its hand-off was not followed; it was added."""
+        """Return the last result, already added; it says so if its handoff was not followed."""
         event = result.handoff
         if event is None or not result.success:
             return self.sum_up(result)
@@ -191,7 +192,7 @@ class HandoffChain(msgspec.Struct, kw_only=True):
         return self.sum_up(_unknown(result, event, has_log=has_log))
 
     def fault(self, agent_id: str) -> str:
-        """Why the request does not go on to *agent_id*, "" where it may."""
+        """Return why the request must not go to *agent_id*, or "" if it may."""
         if agent_id in self.path:
             ring = " -> ".join((*self.path, agent_id))
             return f"The request was handed over in a ring: {ring}."
@@ -201,7 +202,7 @@ class HandoffChain(msgspec.Struct, kw_only=True):
 
 
 def _with_unknown(result: AgentResult[Any], effects: Iterable[RunEffect]) -> tuple[RunWarning, ...]:
-    """The warnings of the last result, with the one that names what is unknown in all runs."""
+    """Return the last result's warnings, with one for the unknown effects of all runs."""
     warning = warning_of_unknown(effects) if result.success else None
     if warning is None:
         return result.warnings
@@ -209,13 +210,13 @@ def _with_unknown(result: AgentResult[Any], effects: Iterable[RunEffect]) -> tup
 
 
 def chain_of(started: RunStarted) -> HandoffChain | None:
-    """What the log of a run says of it; None where the run is of no relay."""
+    """Return the chain stored in the log of a run, or None if it is in no relay."""
     noted = started.options.get(CHAIN_OPTION)
     return None if noted is None else msgspec.convert(noted, HandoffChain)
 
 
 def following_run(past: RunState) -> str:
-    """The run that its chain has after a run that handed its request over, "" for none."""
+    """Return the id of the next run in the chain if the run handed its request over, else ""."""
     ended, started = past.last_settled, past.started
     if ended is None or started is None or chain_of(started) is None:
         return ""
@@ -224,7 +225,7 @@ def following_run(past: RunState) -> str:
 
 
 def whole_result(past: RunState, result: AgentResult[Any]) -> AgentResult[Any]:
-    """The result of the last run of a chain, with what those before it came to."""
+    """Return the result of the last run of a chain, combined with the runs before it."""
     chain = None if past.started is None else chain_of(past.started)
     if chain is None:
         return result
@@ -233,11 +234,11 @@ def whole_result(past: RunState, result: AgentResult[Any]) -> AgentResult[Any]:
 
 
 def _rest(budget: Budget, result: AgentResult[Any]) -> Budget:
-    """What *result* left of *budget*."""
+    """Return what *result* left of *budget*."""
     cost = result.cost.total if result.cost is not None else None
     budget = replace(budget, deadline_s=_left(budget.deadline_s, result.duration_ms / 1000))
     if budget.scope == "conversation":
-        # What the run used stands in the journal.
+        # The journal has the usage of the run.
         return budget
     return replace(
         budget,
@@ -250,7 +251,7 @@ def _left(limit: Any, used: Any) -> Any:
     return limit if limit is None or used is None else max(limit - used, type(limit)(0))
 
 
-# What a run takes from its log where the call says nothing, those after it take from there too.
+# Logged options that apply to the later runs of a chain too, unless the call gives them.
 _LASTING = ("max_attempts", "artifacts")
 
 
@@ -263,7 +264,7 @@ def relay(
     max_depth: float,
     child: Child,
 ) -> Relay:
-    """The relay that runs agents on *request* until one of them does not hand over."""
+    """Return a relay that runs agents on *request* until one of them does not hand over."""
     check_amount("max_depth", max_depth, unit="handoffs")
     check_options(options)
     chain = HandoffChain(max_depth=max_depth, budget=options.get("budget"))
@@ -282,9 +283,9 @@ async def watched(relay: Relay) -> AsyncGenerator[LiveHandoffs]:
 
 
 class LiveHandoffs:
-    """A request that is handed from agent to agent, and the events of all their runs.
+    """A request that agents hand over to each other, and the events of all their runs.
 
-    Its events are for one reader: ``async for event in live``.
+    Only one reader may read its events: ``async for event in live``.
     """
 
     def __init__(self, relay: Relay) -> None:
@@ -300,28 +301,28 @@ class LiveHandoffs:
 
     @property
     def run_id(self) -> str:
-        """The id of the run that works now, or worked last."""
+        """The id of the current run, or of the last one."""
         return self._runs[-1].run_id
 
     @property
     def done(self) -> bool:
-        """Whether the result is there."""
+        """Whether the result is available."""
         return self._task.done()
 
     async def result(self) -> AgentResult[Any]:
-        """Wait for the result, that of ``run_with_handoffs``; a timeout stops only the waiting."""
+        """Wait for the result of ``run_with_handoffs``; a timeout stops only the waiting."""
         return await asyncio.shield(self._task)
 
     def interrupt(self, cause: str = InterruptCause.USER_CANCEL, detail: str = "") -> None:
-        """Stop the run that works now at its next safe point; nobody follows it."""
+        """Stop the current run at its next safe point; no other run follows it."""
         self._stop_by(lambda live: live.interrupt(cause, detail))
 
     def cancel(self) -> None:
-        """Stop the run that works now at once; nobody follows it."""
+        """Stop the current run at once; no other run follows it."""
         self._stop_by(lambda live: live.cancel())
 
     async def aclose(self) -> None:
-        """Cancel the run in progress and wait until it has ended; no other run follows it."""
+        """Cancel the current run and wait until it has ended; no other run follows it."""
         if self._runs:
             # A run that starts while this one ends is cancelled too.
             self._stop = LiveRun[Any].cancel
@@ -334,12 +335,12 @@ class LiveHandoffs:
         return self._events()
 
     async def text(self) -> AsyncIterator[str]:
-        """The visible text of all the runs as it comes, as ``LiveRun.text`` gives that of one."""
+        """Yield the visible text of all runs as it arrives, as ``LiveRun.text`` does for one."""
         async for piece in text_of(self._events()):
             yield piece
 
     async def begun(self) -> None:
-        """Wait until the first run has begun; raises what kept it from that."""
+        """Wait until the first run has started; raise the error if it cannot."""
         await self._wake.wait()
         if not self._runs:
             await self._task
@@ -351,7 +352,7 @@ class LiveHandoffs:
             self._stop(live)
 
     def _stop_by(self, stop: Callable[[LiveRun[Any]], None]) -> None:
-        # Between two runs it is the next one that is stopped.
+        # Between two runs, this stops the next one.
         self._stop = stop
         stop(self._runs[-1])
 
@@ -368,10 +369,10 @@ class LiveHandoffs:
 
 
 class Relay:
-    """One request that is handed from agent to agent.
+    """One request that agents hand over to each other.
 
     Attributes:
-        on_live: Told of each run as it begins; None tells nobody.
+        on_live: Called with each run as it starts; None for no callback.
         watches: Whether the events of the runs are kept for a reader.
     """
 
@@ -389,13 +390,13 @@ class Relay:
         self.answers: Sequence[AnyAnswer] = ()
         self.take_over: bool = False
         self.continue_stopped: bool = False
-        # The run that began the turn of its conversation, "" before that.
+        # The first run of the conversation's turn; "" until it starts.
         self.head: str = ""
-        # Whether the caller named the run round all of them.
+        # Whether the caller named a parent run for all of them.
         self.is_inside: bool = bool(options.get("parent_run_id"))
-        # The run that the last hand-off submitted, which is held here until it begins.
+        # The run that the last handoff submitted; held here until it starts.
         self._kept: str = ""
-        # What replaces messages that are handed on, and those it was made for.
+        # The summary that replaces older messages, and the messages it was made for.
         self._compacted: tuple[Compacted, Sequence[Message]] | None = None
         self._known = known
         self._request = request
@@ -404,16 +405,16 @@ class Relay:
         self._child = child
 
     def name_outer(self, run_id: str) -> None:
-        """Note the run that the caller named as the parent of all of them."""
+        """Set the run that the caller named as the parent of all of them."""
         self._options = cast("RunOptions", {**self._options, "parent_run_id": run_id})
         self.is_inside = True
 
     async def go(self) -> AgentResult[Any]:
-        """Begin, and go on until an agent does not hand over."""
+        """Start, and continue until an agent does not hand over."""
         return await self._follow(self._known.first, await self._begin(self._known.first, ()), ())
 
     async def go_on(self, run_id: str, journal: Journal) -> AgentResult[Any]:
-        """Resume the run of an agent of the chain, and go on from there."""
+        """Resume the run of an agent of the chain, and continue from there."""
         agent = self._known.first
         result = await self._take_up(run_id, agent, journal)
         return await self._follow(agent, result, (), journal)
@@ -425,13 +426,13 @@ class Relay:
         handed: Sequence[Message],
         journal: Journal | None = None,
     ) -> AgentResult[Any]:
-        """Run the agents that come after *agent*, the first of which may have begun already."""
+        """Run the agents that come after *agent*; the first of them may have started already."""
         self.head = self.head or result.run_id
         try:
             while (receiver := self._receiver(agent, result)) is not None:
                 event = cast("HandoffEvent", result.handoff)
-                # A run that was resumed has no board in this process: only the log says what it
-                # was handed.
+                # A resumed run has no board in this process; only the log says what it was
+                # handed.
                 if journal is None:
                     produced = _produced(result)
                     self._compacted = _replaced_on(result.last_board)
@@ -450,7 +451,7 @@ class Relay:
         return self._chain.whole(result, has_log=journal is not None)
 
     def _receiver(self, agent: Agent[Any], result: AgentResult[Any]) -> Agent[Any] | None:
-        """Take note of a run that ended; returns who gets the request now, None for nobody."""
+        """Add a run that ended; return the agent that gets the request, or None."""
         chain, event = self._chain, result.handoff
         chain.add(agent.id, result)
         self._kept = ""
@@ -460,13 +461,13 @@ class Relay:
         return None if chain.fault(event.to_agent_id) else self._known.find(event)
 
     async def _drop_next(self) -> None:
-        """Have nobody begin the run after a hand-off that is not followed."""
+        """Withdraw the next run, because its handoff is not followed."""
         async with self._shared() as shared:
             if shared is not None:
                 await shared.withdraw(self._kept)
 
     async def _leave_next(self, *, is_canceled: bool) -> None:
-        """Leave the next run to others if it did not begin here, or end it where that is wished."""
+        """Release the next run if it did not start here; end it if the chain was cancelled."""
         async with self._shared() as shared:
             if shared is None or await has_log(self._kept, cast("Journal", shared)):
                 return
@@ -479,7 +480,7 @@ class Relay:
 
     @asynccontextmanager
     async def _shared(self) -> AsyncGenerator[SharedJournal | None]:
-        """The journal that has the next run, None where none has."""
+        """Yield the journal that has the next run, or None."""
         where = place_of(self._options)
         if not self._kept or where is None:
             yield None
@@ -514,7 +515,7 @@ class Relay:
         self, agent: Agent[Any], handed: Sequence[Message], journal: Journal | None
     ) -> AgentResult[Any]:
         run_id = cast("Request", self._request).run_id
-        # Its id is made from that of the run before, so an earlier process may have begun it.
+        # Its id is derived from the run before it, so an earlier process may have started it.
         if journal is not None and await has_log(run_id, journal):
             return await self._take_up(run_id, agent, journal)
         try:
@@ -523,7 +524,7 @@ class Relay:
             where = place_of(self._options)
             if known.run_id != run_id or where is None:
                 raise
-        # Another process has begun it meanwhile.
+        # Another process has started it since.
         return await self._take_up(run_id, agent, where)
 
     async def _take_up(self, run_id: str, agent: Agent[Any], journal: Where) -> AgentResult[Any]:
@@ -542,14 +543,14 @@ class Relay:
         async with going as live:
             if isinstance(live, AgentResult):
                 return live
-            # They were for the run that was parked; those that come after it begin anew.
+            # The answers were for the parked run; the runs after it start without any.
             self.answers = ()
             return await self._finish(live)
 
     async def _messages_of(
         self, run_id: str, journal: Journal
     ) -> tuple[Sequence[Message], Sequence[Message]]:
-        """What a run was handed, and what it produced, by its log; notes what came before that."""
+        """Read from its log what a run was handed and what it produced; note its history."""
         past = await read_past(run_id, journal, secrets=secrets_of(self._options))
         seeded = past.board.seeded()
         chain = None if past.started is None else chain_of(past.started)
@@ -562,14 +563,14 @@ class Relay:
         return seeded[first:], past.board.messages()[len(seeded) :]
 
     def _prepare_next(self, result: AgentResult[Any]) -> None:
-        """A run of its own: another id, no checkpoint, and what is left of the budget."""
-        # In the reverse order of a child's id, whose key may be any word.
+        """Prepare a new run: another id, no checkpoint, and the remaining budget."""
+        # With the arguments swapped, since a child's key may be any word.
         request, run_id = self._request, child_id(CHAIN_OPTION, result.run_id)
         if isinstance(request, Request):
             self._request = replace(request, run_id=run_id)
         else:
             self._request = Request(request, run_id=run_id)
-        # The checkpoint is of the first agent's engine.
+        # The checkpoint belongs to the first agent's engine.
         left_out = ("resume_from",) if self._chain.sees else ("resume_from", "history")
         options = {name: one for name, one in self._options.items() if name not in left_out}
         if quotas := items_of(options, "quotas"):
@@ -584,7 +585,7 @@ class Relay:
 async def finished(
     live: LiveRun[Any] | AgentResult[Any], on_live: OnLive | None
 ) -> AgentResult[Any]:
-    """Wait for the result of a run, after *on_live* was told of it; one that has ended has it."""
+    """Wait for the result of a run after *on_live* was called with it, unless it has ended."""
     if isinstance(live, AgentResult):
         return live
     if on_live is not None:
@@ -604,14 +605,14 @@ async def resume_any(
     continue_stopped: bool,
     on_live: OnLive | None = None,
 ) -> AgentResult[Any]:
-    """Go on with a run, and with the relay that it may be in; *on_live* is told of each run."""
+    """Resume a run and the relay that it may belong to; *on_live* is called with each run."""
     check_run_id(run_id)
     check_options(options, also=RESUME_NAMES)
     async with open_journal(journal, create=False) as opened:
         shared = shared_journal(opened)
         new = None if shared is None else await shared.submission(run_id)
         if new is not None and new.after and not await has_log(run_id, opened):
-            # Who handed it over has ended, and from there the next one is begun.
+            # The run that handed it over has ended; resume there, and the next one starts.
             run_id = new.after
         started = await _started(run_id, opened)
         chain = None if started is None else chain_of(started)
@@ -639,7 +640,7 @@ async def resume_any(
 def _own_of(
     agents: object, run_id: str, started: RunStarted | None, options: ResumeOptions
 ) -> Agent[Any]:
-    """The agent of the run: the only one given, else the one of its id."""
+    """Return the agent of the run: the only one given, else the one with its id."""
     if isinstance(agents, Agent | AgentSpec) or not isinstance(agents, Iterable):
         return to_agent(cast("object", agents), options.get("engine"))
     listed = [to_agent(one) for one in cast("Iterable[object]", agents)]
@@ -660,7 +661,7 @@ async def _started(run_id: str, journal: Journal) -> RunStarted | None:
 
 
 def _options_of(started: RunStarted, options: ResumeOptions, journal: Journal) -> RunOptions:
-    """What holds for the runs that come, where the call says nothing: what held for this one."""
+    """Return the options of later runs; those of this run apply unless the call gives them."""
     kept = {name: started.options[name] for name in _LASTING if name in started.options}
     attributes = {"attributes": started.attributes} if started.attributes else {}
     held = renewed(items_of(options, "quotas"), quotas_in(started.options))
@@ -675,14 +676,14 @@ def _handed_on(
     event: HandoffEvent,
     before: Sequence[Message],
 ) -> Iterator[Message]:
-    """What the receiver gets beside the request: the messages so far, and the note."""
+    """Yield what the receiver gets besides the request: the messages so far, and the note."""
 
     if _keeps_history(sender, event):
         yield from before
         yield from produced
     said = ": ".join(filter(None, (event.reason, event.note)))
     note = f"Handed over by {sender.id}{f': {said}' if said else '.'}"
-    # The model worded it, after what it had read.
+    # The model wrote the note, after reading untrusted content.
     trust = "" if result.taint is None else UNTRUSTED
     yield Message(Role.USER, [Text(note, trust=trust)] if trust else note)
 
@@ -694,20 +695,20 @@ def _keeps_history(sender: Agent[Any], event: HandoffEvent) -> bool:
 
 
 def _produced(result: AgentResult[Any]) -> Sequence[Message]:
-    """What the main channel has got since the run's seed."""
+    """Return the messages of the main channel since the run was seeded."""
     board = cast("Any", result.last_board)
     return board.messages()[len(result.seeded) :]
 
 
 def _replaced_on(board: Any) -> tuple[Compacted, Sequence[Message]] | None:
-    """What replaces older messages of a board, with all its messages; None for nothing."""
+    """Return the summary that replaces older messages of a board, and all its messages, or None."""
     compacted = getattr(board, "compacted", None)
     return None if compacted is None else (compacted, board.messages())
 
 
 def _unknown(result: AgentResult[Any], event: HandoffEvent, *, has_log: bool) -> AgentResult[Any]:
-    """The result of a run that handed over to an unknown agent."""
-    # Only an engine that makes its own events can name an unknown agent; what it did is kept.
+    """Return the result of a run that handed over to an unknown agent, with a warning."""
+    # Only an engine that makes its own events can name an unknown agent; its work is kept.
     told = f"handed over to {event.to_agent_id!r}, which is not known: give all agents"
     if has_log:
         told = f"{told}, resume({result.run_id!r}, [...]), to go on"

@@ -1,5 +1,5 @@
-"""Items of the inbox that a user has put off, one value a user with the moments of each; and to
-whom items are assigned, one value for all.
+"""Inbox items that a user has snoozed (a stored value per user, with times), and the users that
+items are assigned to (one value for all).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _kept = msgspec.json.Decoder(dict[str, float])
 async def put_off(
     run_id: str, item_id: str, until: datetime | None, by: str, journal: SharedJournal
 ) -> None:
-    """Have ``shown_to`` leave an item out for a user; see ``App.later``."""
+    """Hide an item from a user's inbox for a time; see ``App.later``."""
     check_argument("by", by, _USER)
     if not by:
         raise Misuse("by is empty: say who puts the item off")
@@ -57,7 +57,7 @@ async def _item(run_id: str, item_id: str, journal: SharedJournal) -> InboxItem:
 
 
 async def assign_item(run_id: str, item_id: str, to: str, by: str, journal: SharedJournal) -> None:
-    """Say who is to answer an item; see ``App.assign``."""
+    """Assign an item to a user; see ``App.assign``."""
     check_argument("to", to, _USER)
     check_argument("by", by, _USER)
     found = await _item(run_id, item_id, journal)
@@ -66,7 +66,7 @@ async def assign_item(run_id: str, item_id: str, to: str, by: str, journal: Shar
 
     def change(values: SharedValues) -> None:
         kept = _assigned(values.read(_ASSIGNED))
-        # What was answered since needs nobody any more.
+        # Drop the assignments of items that have been answered since.
         left = {key: one for key, one in kept.items() if key in waiting or key not in before}
         left.pop(found.key, None)
         if to:
@@ -79,8 +79,8 @@ async def assign_item(run_id: str, item_id: str, to: str, by: str, journal: Shar
 async def shown_to(
     user: str, assignee: str, journal: SharedJournal, filters: InboxFilters
 ) -> tuple[InboxItem, ...]:
-    """What the inbox shows to a user: without what was put off, with whom each is assigned to, and
-    pages that are full.
+    """Return what the inbox shows a user: without snoozed items, each with its assignee, in full
+    pages.
     """
     now = datetime.now(UTC).timestamp()
     put_off = _read(await journal.value(_name(user))) if user else {}

@@ -1,4 +1,4 @@
-"""Notes on runs: what people say of them afterwards, such as thumbs and labels."""
+"""Notes that users attach to runs, such as thumbs and labels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NAME_CHARS, _VALUE_BYTES = 100, 10_000
 
 
 async def keep_note(run_id: str, name: str, value: Json, *, by: str, journal: Where) -> None:
-    """Keep a note on a run; see ``upshot.note``."""
+    """Store a note on a run; see ``upshot.note``."""
     check_run_id(run_id)
     check_argument("name", name, _STRING)
     check_argument("by", by, _STRING)

@@ -1,4 +1,4 @@
-"""Resolves a call to a plan, with what is cached per agent."""
+"""Turns a call into a plan, with what is cached per agent."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ from upshot.state.turns import turn_of
 from upshot.tools.catalog import resolve_tools
 from upshot.tools.definition.tool import Tool
 
-# What may be called of an observer and of a decider.
+# The methods of an observer and of a decider.
 HOOKS = {
     name: [method for method in vars(role) if not method.startswith("_")]
     for name, role in (("observers", Observer), ("deciders", Decider))
 }
-# What a call may give and still be planned like the first such one of its agent. A trivial run
-# takes 669,000 instructions with the kept plan and 735,000, 10 % more, without (callgrind).
+# Options that a call may have and still reuse the cached plan of its agent. A trivial run takes
+# 669,000 instructions with the cached plan and 735,000, 10 % more, without (callgrind).
 _OPTIONS_OF_NO_EFFECT = frozenset({"journal"})
 _GUARDS = ("gates", "on_pre_tool_use", "pacer", "policy", "priority")
 _KEY = "_known"
@@ -78,18 +78,18 @@ class AgentSetup(msgspec.Struct, eq=False):
 
 
 def known_of(agent: Agent[Any]) -> AgentSetup:
-    """What is known of *agent*; found out at its first run."""
+    """Return the setup of *agent*, computed at its first run."""
     kept: Local | None = vars(agent).get(_KEY)
     known = None if kept is None else kept.values[_KEY]
     if not isinstance(known, AgentSetup):
         known = _find_out(agent)
-        # On the agent itself: a table beside it would keep alive what refers to its agent.
+        # Kept on the agent itself: a table would keep alive whatever refers to its agent.
         vars(agent)[_KEY] = Local(**{_KEY: known})
     return known
 
 
 def without_call(plan: Plan) -> Plan:
-    """*plan* without what is of its call alone, which its agent would keep alive."""
+    """Return *plan* without what belongs to its call, which the cache would keep alive."""
     return replace(
         plan,
         request=_NOTHING,
@@ -101,7 +101,7 @@ def without_call(plan: Plan) -> Plan:
 
 
 def new_run_id() -> str:
-    """An id that no other run has."""
+    """Return a new, unique run id."""
     return f"run-{os.urandom(8).hex()}"
 
 
@@ -109,13 +109,13 @@ def _find_out(agent: Agent[Any]) -> AgentSetup:
     for name, methods in HOOKS.items():
         check_hooks(name, getattr(agent, name), methods)
     own = agent.tools
-    # A name is found among the call's tools, and a set may give others the next time.
+    # A name is looked up among the call's tools, and a toolset may change between calls.
     is_fixed = own is not None and all(isinstance(item, Tool | FunctionType) for item in own)
     tools = None
     if own is not None and is_fixed:
         tools = resolve_tools((*own, *handoff_tools(agent.handoffs)) if agent.handoffs else own)
     is_fixed = is_fixed or own is None
-    # A model by name is looked up anew, for its key may have changed since.
+    # A model given by name is resolved again each time, because its key may have changed.
     summariser = None if agent.compaction is None else agent.compaction.summarise
     models = (agent.model, getattr(agent.engine, "model", None), summariser)
     return AgentSetup(
@@ -128,7 +128,7 @@ def _find_out(agent: Agent[Any]) -> AgentSetup:
 
 
 def to_agent(agent: object, engine: Engine | None = None) -> Agent[Any]:
-    """The agent that an API function was given."""
+    """Return the agent that an API function was given."""
     if isinstance(agent, Agent):
         return cast("Agent[Any]", agent)
     if isinstance(agent, AgentSpec):
@@ -139,7 +139,7 @@ def to_agent(agent: object, engine: Engine | None = None) -> Agent[Any]:
 
 
 def agent_of_spec(spec: AgentSpec, engine: Engine | None = None) -> Agent[Any]:
-    """The agent that *spec* describes; the names in it are resolved at the run."""
+    """Return the agent that *spec* describes; the names in it are resolved at the run."""
     missing = [name for name in spec.omitted if name != "observers"]
     if missing:
         raise Misuse(
@@ -178,7 +178,7 @@ async def plan_run(
 ) -> Plan:
     """Check every argument and resolve every name.
 
-    A text asked without options, in no other run, is planned like the first such one of its agent.
+    A plain string without options, outside any run, reuses the agent's first such plan.
     """
     is_usual = type(request) is str and options.keys() <= _OPTIONS_OF_NO_EFFECT
     is_usual = is_usual and not handoff_messages and current_run.get() is None
@@ -266,7 +266,7 @@ async def _plan(
 
 
 def _with_quotas(plan: Plan, given: Sequence[Quota | BoundQuota]) -> Plan:
-    """*plan* with its quotas, and those of the parent run."""
+    """Return *plan* with its quotas, and those of the parent run."""
     parent = _parent()
     outer = () if parent is None else parent.quotas
     if not (outer or given):
@@ -284,13 +284,13 @@ def _with_quotas(plan: Plan, given: Sequence[Quota | BoundQuota]) -> Plan:
 
 
 def _parent() -> Plan | None:
-    """The plan of the run inside which this one is started, None for a root run."""
+    """Return the plan of the parent run, or None for a root run."""
     link = current_run.get()
     return None if link is None else link.context.plan
 
 
 def _guards(options: RunOptions, parent: Plan | None) -> dict[str, Any]:
-    """What holds tool and model calls back, for child runs too unless they are given another."""
+    """Return the guards of tool and model calls; child runs inherit those that are not given."""
     guards = {name: options.get(name) for name in _GUARDS}
     guards["priority"] = guards["priority"] or 0
     if (grace_s := options.get("write_grace_s")) is not None:
@@ -298,7 +298,7 @@ def _guards(options: RunOptions, parent: Plan | None) -> dict[str, Any]:
     elif parent is not None:
         guards["write_grace_s"] = parent.write_grace_s
     if isinstance(gates := guards["gates"], Iterable):
-        # It may be one that can be read only once.
+        # The caller's iterable may be readable only once.
         guards["gates"] = tuple(cast("Iterable[object]", gates))
     if parent is None:
         return guards
@@ -308,8 +308,9 @@ def _guards(options: RunOptions, parent: Plan | None) -> dict[str, Any]:
 def _inherited(
     request: Request, options: RunOptions, parent: Plan | None
 ) -> tuple[Request, JsonObject]:
-    """The request with the task of the parent run, and that run's attributes, unless given; whose
-    it is in any case.
+    """Return the request with the parent run's task, and the run's attributes.
+
+    Attributes that are not given are the parent's; the owner always is, unless given.
     """
     attributes = object_of(options, "attributes")
     if parent is None:
@@ -330,7 +331,7 @@ async def plan_again(
     *,
     child: Child,
 ) -> Plan:
-    """The plan of a run that goes on, with what its log says where the call says nothing."""
+    """Return the plan of a resumed run; its log supplies what the call leaves out."""
     started = past.started
     if started is None:
         raise Misuse(f"run {run_id!r} never started")
@@ -349,7 +350,7 @@ async def plan_again(
     request = replace(started.request, run_id=run_id)
     plan = await plan_run(agent, request, cast("RunOptions", options), journal, child=child)
     if plan.policy is None and POLICY_OPTION in logged:
-        # To resume without a policy is not to remove it.
+        # Resuming without a policy does not remove it.
         plan = replace(plan, policy=convert(logged[POLICY_OPTION], Policy))
     if started.options.get(ASK_WRITES_OPTION):
         plan = replace(plan, policy=_asking(plan.policy))
@@ -360,14 +361,14 @@ async def plan_again(
 
 
 def _asking(policy: Policy | None) -> Policy:
-    """*policy*, which has every call approved that may write."""
+    """Return *policy* with an approval required for every call that may write."""
     asking = Policy(taint="off") if policy is None else policy
     rules = dict.fromkeys((*asking.ask, "effect:write", "effect:destructive"))
     return replace(asking, ask=tuple(rules))
 
 
 def _with_task(request: Request, outer: Request) -> Request:
-    """*request* of a child run: of the task and conversation of the parent run, if of no other."""
+    """Return *request* with the task and conversation of the parent run, unless it names others."""
     task_id = request.task_id or outer.task_id
     context_id = request.context_id or outer.context_id
     if (task_id, context_id) == (request.task_id, request.context_id):
@@ -376,7 +377,7 @@ def _with_task(request: Request, outer: Request) -> Request:
 
 
 def secrets_of(options: RunOptions | ResumeOptions) -> tuple[str, ...]:
-    """What is masked in a run with these options: its own secrets and its parent run's."""
+    """Return what is masked in a run with these options: its own secrets and its parent run's."""
     link, own = current_run.get(), items_of(options, "secrets")
     return own if link is None else tuple(dict.fromkeys((*link.context.plan.secrets, *own)))
 
@@ -402,7 +403,7 @@ def _check_hooks(options: RunOptions) -> None:
 
 
 def _model(agent: Agent[Any], engine: Engine, options: RunOptions) -> Model | None:
-    # Other engines may have a model of another kind, which is their own business.
+    # Other engines may use a model of another kind, which is not checked here.
     of_engine = engine.model if isinstance(engine, LoopEngine) else None
     named = options.get("model") or of_engine or agent.model
     if named is None:
@@ -428,7 +429,7 @@ async def _summariser(
     options: RunOptions,
     journal: Journal | None,
 ) -> Any:
-    """What sums up older messages, with the price that the budget needs of a model."""
+    """Return what summarises older messages, after checking that the budget can price it."""
     compaction = cast("Compaction", agent.compaction)
     made: Any = compaction.summarise
     if isinstance(made, str):
@@ -458,7 +459,7 @@ async def _check_budget(
 
 
 def _check_models(engine: Engine, model: Model | None) -> None:
-    """Have an engine that has others work look whether each of them has a model."""
+    """Ask an engine with agents of its own to check that each of them has a model."""
     check = getattr(engine, "check_models", None)
     if callable(check):
         check(has_model=model is not None)
@@ -477,7 +478,7 @@ def _host(options: RunOptions) -> object:
 
 
 def _near_parent() -> Plan | None:
-    """The plan of the parent run, if that lives in the same event loop, as its host does."""
+    """Return the plan of the parent run if it is in the same event loop, as its host is."""
     link = current_run.get()
     return link.context.plan if link is not None and link.is_near else None
 

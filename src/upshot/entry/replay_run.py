@@ -1,4 +1,4 @@
-"""Replaying: a run once more, against its record instead of the world outside."""
+"""Replaying: running an agent against the record of a run instead of the outside world."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from upshot.state.child_runs import step_of
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import result_of, seeds_of, states
 
-# What belongs to the world outside; none of it is given to a run that is replayed.
+# Options for the outside world; a replayed run gets none of them.
 _OUTSIDE = ("approve", "artifact_store", "committers", "history", "host", "observers", "prepare")
 
 
-# What a model is asked with and the log has in words as well, in the agent or its tools.
+# The parts of a model request that the log also has in words, from the agent or its tools.
 _OF_THE_AGENT = ("instructions", "tools", "settings")
 
 
@@ -50,9 +50,9 @@ class Replay(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         run_id: The run.
-        difference: The first thing that was done otherwise, None where nothing was.
+        difference: The first difference; None if there is none.
         compared: How many facts the record has.
-        result: What the replayed run ended with.
+        result: The result of the replayed run.
     """
 
     run_id: str
@@ -102,12 +102,12 @@ async def replay_run(
         first_difference(recorded, facts_of(again, is_record=False, show=record.show)),
         missing_call(events, again, is_left_out=record.is_left_out),
     )
-    # What goes beyond the record has no place in it, and comes last.
+    # A difference beyond the record has no place in it, and comes last.
     found = sorted(filter(None, found), key=lambda one: one.seq or len(events) + 1)
     if not found or found[0].part in _OF_THE_AGENT:
-        # It did the same, with what would have been another request or call.
+        # It did the same, but would have made another model request or called another tool.
         versions = {tool.name: tool.version for tool in plan.tools}
-        # An engine of another library may have brought tools of its own.
+        # An engine of another library may have its own tools.
         versions |= getattr(plan.engine, "tool_versions", {})
         changed = changed_tool(events, versions) or changed_agent(events, again)
         if changed is not None:
@@ -119,9 +119,9 @@ async def replay_run(
 
 
 def _told(difference: Difference, record: Recording) -> Difference:
-    """The same as it is shown, with what was asked for beyond the record.
+    """Return the difference for display, with what was asked for beyond the record.
 
-    Both sides have one form: an object that begins with the event's kind.
+    Both sides have one form: an object whose first key is the event's kind.
     """
     kind = difference.kind
 
@@ -150,7 +150,7 @@ async def _result_of(
 
 
 class _Children:
-    """The results of the child runs, as their logs have them."""
+    """The results of the child runs, from their logs."""
 
     def __init__(self, record: Recording, results: dict[str, AgentResult[Any] | None]) -> None:
         self._record = record
@@ -159,12 +159,12 @@ class _Children:
     async def start(
         self, agent: Agent[Any] | AgentSpec, request: Request | str, **_: Any
     ) -> AgentResult[Any]:
-        """Give the result of the run that was started so."""
+        """Return the result of the child run that was started this way."""
         named = request.run_id if isinstance(request, Request) else ""
         run_id = self._record.child(named)
         outer = current_run.get()
         if outer is not None and outer.is_near:
-            # It shows what stood on the board when the run was asked for.
+            # The child run's step records what was on the board when it was requested.
             outer.tell(StepStarted(key=step_of(run_id)))
         result = self._results.get(run_id)
         if result is None:

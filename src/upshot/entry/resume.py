@@ -1,4 +1,4 @@
-"""Reads a log to go on: the state and the history; what must hold before, and forks."""
+"""Reads a log to resume or fork a run: its state, its history, and the checks before that."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ from upshot.state.stored_events import read_event, seeds_of, with_seed
 from upshot.state.turns import PREPARED
 
 T = TypeVar("T")
-# The nearest id is looked for among this many of the newest runs.
+# The nearest id is searched among this many of the newest runs.
 _MAX_NAMED = 1_000
 
 
 async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = ()) -> RunState:
-    """Fold the log of a run."""
+    """Fold the log of a run; raise Misuse if it has none or was redacted."""
     past = RunState()
     await read_on(past, run_id, journal, secrets=secrets)
     if past.started is None:
@@ -84,7 +84,7 @@ async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = (
 
 
 async def read_begun(run_id: str, journal: Journal) -> RunState:
-    """Fold the log of a run, which is empty of one that was submitted and has not begun.
+    """Fold the log of a run. The result is empty if the run was submitted and has not started.
 
     Raises:
         Misuse: There is no such run.
@@ -99,7 +99,7 @@ async def read_begun(run_id: str, journal: Journal) -> RunState:
 async def read_on(
     past: RunState, run_id: str, journal: Journal, *, secrets: Sequence[str] = ()
 ) -> None:
-    """Fold what was logged since *past* was read, with the secrets put back for their marks."""
+    """Fold what was logged since *past* was read, with secrets in place of their marks."""
     # Tools and models work with the real values.
     read = lift_secrets(secrets, hides_others=False)
     if past.started is not None:
@@ -112,9 +112,9 @@ async def read_on(
 
 
 async def with_settlements(result: AgentResult[T], journal: Journal) -> AgentResult[T]:
-    """*result*, which was read from a log, with what became known since of its unknown effects.
+    """Return *result*, read from a log, with its unknown effects as settled since.
 
-    What the log says stays as it is: only ``settled`` of the outcomes is filled in.
+    Only ``settled`` of the outcomes is filled in; what the log says stays.
     """
     records = await settled_since(result.tool_records, result.run_id, journal)
     if records is result.tool_records:
@@ -127,7 +127,7 @@ async def with_settlements(result: AgentResult[T], journal: Journal) -> AgentRes
 async def settled_since(
     records: tuple[ToolRecord, ...], run_id: str, journal: Journal
 ) -> tuple[ToolRecord, ...]:
-    """*records* of a run, with what the ledger says of those whose effect was unknown."""
+    """Return *records* of a run, with the ledger's settlements of unknown effects."""
     ledger = ledger_of(journal)
     if ledger is None or not any(map(_is_open, records)):
         return records
@@ -148,15 +148,15 @@ def _is_open(record: ToolRecord) -> bool:
 
 
 async def read_children(past: RunState, journal: Journal) -> None:
-    """Find out what the child runs used that had not ended when the log was written."""
+    """Find what child runs used that had not ended when the log was written."""
     origins = set[str]() if past.started is None else set(origins_of(past.started.options))
     for run_id, spent in past.children.items():
-        # It has ended, and the parent's log says what it used: its own need not be read.
+        # If it has ended, the parent's log has its usage, and its own need not be read.
         if spent is not None and spent.is_final:
             continue
         child = RunState()
         await read_on(child, run_id, journal)
-        # A child run that had not ended when its parent was forked is run anew.
+        # A child run that had not ended when its parent was forked runs again.
         if child.started is not None and child.started.parent_run_id not in origins:
             await read_children(child, journal)
             found = past.children_found[run_id] = spent_in(child)
@@ -168,10 +168,10 @@ async def read_children(past: RunState, journal: Journal) -> None:
 def history_of(
     request: Request, options: RunOptions
 ) -> tuple[Sequence[Message], TaintOrigin | None]:
-    """The messages that a run begins with, as its options say, and what tainted them.
+    """Return the messages that a run starts with, by its options, and what tainted them.
 
-    A call that was not made, such as one that still waits for approval, is shown as cancelled: no
-    provider takes a conversation in which a call has no outcome.
+    A call that was not made, such as one that still waits for approval, is shown as cancelled:
+    providers reject a conversation in which a call has no outcome.
     """
     history = options.get("history") or ()
     if isinstance(history, AgentResult):
@@ -197,9 +197,9 @@ def _messages(history: object) -> tuple[Message, ...]:
 
 
 def with_outcomes(messages: Sequence[Message], request: Request) -> Sequence[Message]:
-    """*messages* with an outcome after every reply for each call of it that has none.
+    """Return *messages* with an outcome added for each call that has none.
 
-    An outcome may stand anywhere after its call, and may be the request itself.
+    An outcome may come anywhere after its call, and may be the request itself.
     """
     waiting = _unanswered([*messages, request.to_message()])
     if not any(waiting.values()):
@@ -216,19 +216,19 @@ def with_outcomes(messages: Sequence[Message], request: Request) -> Sequence[Mes
 
 
 def _unanswered(messages: Sequence[Message]) -> dict[int, list[ToolCall]]:
-    """The calls that no later message answers, by the place of their reply."""
+    """Return the calls that no later message answers, by the index of their reply."""
     waiting = {place: list(one.tool_calls) for place, one in enumerate(messages)}
     told = [(place, one) for place, one in enumerate(messages) if one.role is Role.TOOL]
-    # One that names no call is of any, so those that name theirs come first.
+    # An outcome without an id fits any call, so those that name theirs come first.
     for place, outcome in sorted(told, key=lambda one: not one[1].tool_call_id):
         _answer(waiting, place, outcome.tool_call_id)
     return waiting
 
 
 def _answer(waiting: dict[int, list[ToolCall]], place: int, call_id: str | None) -> None:
-    """Take out the call that the outcome at *place* answers.
+    """Remove the call that the outcome at *place* answers.
 
-    It is the nearest before it, for providers use ids again.
+    It is the nearest one before it, because providers reuse ids.
     """
     for before in range(place - 1, -1, -1):
         for number, asked in enumerate(waiting[before]):
@@ -250,10 +250,10 @@ def _cancelled(call: ToolCall) -> Message:
 
 
 async def check_checkpoint(checkpoint: Checkpoint | None, engine: Engine, agent_id: str) -> None:
-    """See that a checkpoint is of this agent, and ask its engine whether it can begin there.
+    """Check that a checkpoint belongs to this agent, and that its engine can start there.
 
     Raises:
-        Misuse: It is of another agent, or the engine cannot.
+        Misuse: It belongs to another agent, or the engine cannot.
     """
     if checkpoint is None:
         return
@@ -277,11 +277,11 @@ async def check_checkpoint(checkpoint: Checkpoint | None, engine: Engine, agent_
 
 
 def check_unlogged(past: RunState, plan: Plan) -> None:
-    """See that a run goes on with what it was given and no log can hold.
+    """Check that a resumed run gets what it was first given and no log can hold.
 
     Raises:
-        Misuse: It does not, or with another one: its tools would get something else, or be called
-            without a guard.
+        Misuse: It is missing or differs: its tools would get something else, or be called without a
+            guard.
     """
     if getattr(plan.engine, "only_waits", False):
         return
@@ -300,7 +300,7 @@ def _listed(names: Json) -> str:
 
 
 async def check_onward(past: RunState, plan: Plan) -> None:
-    """Ask an engine whether it can go on where the log of its run stands."""
+    """Ask an engine whether it can continue from where the log of its run ends."""
     engine = plan.engine
     if not is_under_way(past) or not is_asked(engine):
         return
@@ -315,12 +315,12 @@ async def check_onward(past: RunState, plan: Plan) -> None:
 
 
 async def _can_resume(engine: Engine, checkpoint: Checkpoint) -> bool:
-    """What an engine says that has ``can_resume``."""
+    """Return what ``can_resume`` of an engine says."""
     name = type(engine).__name__
     try:
         return bool(await call(cast("Any", engine).can_resume, checkpoint))
     except Exception as error:
-        # The caller's engine; nothing has begun.
+        # The caller's engine failed; nothing has started.
         raise Misuse(raised(f"{name}.can_resume", error)) from error
 
 
@@ -337,7 +337,7 @@ async def fork_run(
         new_id = f"run-{token_hex(8)}"
         with tempfile.TemporaryDirectory(prefix="upshot-") as folder:
             whole, part = os.path.join(folder, "whole"), os.path.join(folder, "part")
-            # By export and import, so that every journal can fork, and checks what it takes in.
+            # Export and import: every journal can then fork, and checks what it imports.
             events = await opened.export(run_id, whole)
             if not 1 <= at <= events:
                 raise Misuse(f"run {run_id} has no event {at}: give one from 1 to {events}")
@@ -345,13 +345,13 @@ async def fork_run(
             stand = await asyncio.to_thread(_write_fork, whole, part, new)
             withdrawn = {**await withdrawn_in(opened, run_id), **stand}
             if withdrawn:
-                # Before the fork is there, for what was withdrawn is in its log as approved.
+                # Before the import, because the fork's log shows the withdrawn approvals as given.
                 await withdraw(opened, new_id, withdrawn)
             return await opened.import_(part)
 
 
 class _Fork(NamedTuple):
-    """What is wanted of a fork; see ``fork``."""
+    """The arguments of a fork; see ``fork``."""
 
     run_id: str
     at: int
@@ -360,10 +360,10 @@ class _Fork(NamedTuple):
 
 
 def _write_fork(whole: str, part: str, new: _Fork) -> dict[str, Withdrawal]:
-    """Write the first events of the run in *whole* to *part*, as a run of its own.
+    """Write the first events of the run in *whole* to *part*, as a new run.
 
     Returns:
-        The approvals that stand in them and shall not in the fork, by their keys.
+        The standing approvals among them that must not count in the fork, by their keys.
     """
     at, approved = new.at, _Approved()
     bodies: list[bytes] = []
@@ -388,7 +388,7 @@ def _write_fork(whole: str, part: str, new: _Fork) -> dict[str, Withdrawal]:
     kept = [one for one in artifacts if any(one.id.encode() in body for body in bodies)]
     # Ids of artifacts are hard to guess, so nothing else in the log reads like one.
     names = {one.id.encode(): f"art-{token_hex(12)}".encode() for one in kept}
-    # Its own copies: the run that it was forked from may be removed with its artifacts.
+    # The fork gets copies: the other run may be removed with its artifacts.
     renamed = [replace(one, id=names[one.id.encode()].decode(), run_id=new.run_id) for one in kept]
     bodies = [_translated(body, names) for body in bodies]
     write_lines(part, ExportedRun(new.run_id, len(bodies), bodies, len(renamed), renamed))
@@ -396,14 +396,14 @@ def _write_fork(whole: str, part: str, new: _Fork) -> dict[str, Withdrawal]:
 
 
 class _Approved:
-    """What of the user's answers lets further calls of a run pass."""
+    """Collects the user's approvals that allow further calls of a run."""
 
     def __init__(self) -> None:
         self._calls: dict[str, int] = {}
         self._stand: list[str] = []
 
     def add(self, event: Event) -> None:
-        """Take the next event."""
+        """Process the next event."""
         match event:
             case ApprovalAnswered(answer=Approve() | Edit()):
                 self._calls[event.call_id] = event.seq
@@ -417,10 +417,10 @@ class _Approved:
                 pass
 
     def standing(self, at: int) -> dict[str, Withdrawal]:
-        """The keys of approvals that stand, as withdrawn now.
+        """Return the keys of the standing approvals, each as withdrawn now.
 
         Raises:
-            Misuse: A call was approved, and had not begun at the event *at*.
+            Misuse: A call was approved, and had not started at the event *at*.
         """
         if self._calls:
             raise Misuse(
@@ -444,7 +444,7 @@ def _forked_event(event: Event, seq: int, new_id: str) -> bytes:
 
 
 def _forked_start(event: RunStarted, new: _Fork) -> RunStarted:
-    """The first event of a fork, which is in no conversation but the one that the call names."""
+    """Return the first event of a fork; its only conversation is the one that the call names."""
     conversation = new.conversation
     origins = event.options.get(FORKED_FROM)
     known = origins if isinstance(origins, list) else []
@@ -454,8 +454,8 @@ def _forked_start(event: RunStarted, new: _Fork) -> RunStarted:
     if new.ask_writes:
         options[ASK_WRITES_OPTION] = True
     if conversation:
-        # What its board holds of another conversation was not said in this one.
+        # The messages on its board that come from another conversation were not said in this one.
         options[TURN_OPTION] = msgspec.to_builtins(PREPARED)
-    # It may hold the id that the caller chose for the run that was forked.
+    # It may hold the id that the caller chose for the other run.
     request = replace(event.request, run_id="", context_id=conversation)
     return replace(event, options=options, request=request)

@@ -1,4 +1,4 @@
-"""RunHandle: a run as any process may watch and answer it, whoever works on it."""
+"""RunHandle: watch and answer a run from any process, whichever process works on it."""
 
 from __future__ import annotations
 
@@ -36,14 +36,16 @@ Until = Literal["ended", "parked"]
 
 
 class RunHandle:
-    """A run of a journal; ``attach`` and an App make one. It neither takes the run nor works on it.
+    """A handle to a run of a journal; it neither claims nor works on the run.
 
-    Where the run handed its request over and others follow it, as with ``run_with_handoffs`` and
+    ``attach`` and an App return one.
+
+    If the run handed its request over and other runs follow it, as with ``run_with_handoffs`` and
     in an App, events, result, answers and stops are those of the whole chain.
 
     Args:
         run_id: The run.
-        journal: Where its log is, open.
+        journal: The open journal that has its log.
 
     Attributes:
         id: The run.
@@ -59,22 +61,22 @@ class RunHandle:
     async def events(
         self, *, after: int | str = 0, until: Until = "ended", deltas: bool = False
     ) -> AsyncGenerator[Event]:
-        """The events of the run, as they come; the durable ones that are there already first.
+        """Yield the events of the run: first the stored ones, then new ones as they arrive.
 
-        Any number of readers may watch, each from where it likes; secrets are masked. After the end
-        of a run that handed its request over, the events of the run that follows it come, with its
-        own ``run_id`` and ``seq`` from 1.
+        Any number of readers may watch, each from any place; secrets are masked. If the run handed
+        its request over, the events of the next run follow, with its own ``run_id`` and ``seq``
+        from 1.
 
         Args:
-            after: Only those after this place: the ``seq`` of a durable event, or
-                ``f"{seq}.{part}"`` of a delta; with ``f"{run_id}/"`` before it, of a run that
-                follows.
-            until: Where to stop: "ended" is the end of the run, over any parks; "parked" stops at
-                the first park too, unless it was answered or the run has gone on since.
-            deltas: Whether to yield pieces of replies and tools' progress too, put together to one
-                each 100 ms, those since the last durable event first. A call of a model that
-                begins while nobody wants them has none. A reply whose pieces are void, since
-                another session asks anew, is told by a ``ModelRetried`` that has a ``part``.
+            after: Only events after this place: the ``seq`` of a durable event, or
+                ``f"{seq}.{part}"`` of a delta. Put ``f"{run_id}/"`` before it for a run that
+                follows in the chain.
+            until: Where to stop: "ended" is the end of the run, across any parks; "parked" stops at
+                the first park too, unless it was answered or the run has continued since.
+            deltas: Whether to yield pieces of replies and tools' progress too, merged into one each
+                100 ms, starting with those since the last durable event. A model call that starts
+                while nobody asks for deltas has none. When another session repeats a model call,
+                the pieces so far are void: a ``ModelRetried`` with a ``part`` says so.
 
         Raises:
             Misuse: There is no such run, or an argument is wrong.
@@ -93,10 +95,10 @@ class RunHandle:
             place = 0, 0
 
     async def check_place(self, after: int | str) -> tuple[str, tuple[int, int]]:
-        """The run and the place in it that *after* of ``events`` names.
+        """Return the run and the place in it that *after* of ``events`` names.
 
         Raises:
-            Misuse: It names none.
+            Misuse: It names no place.
         """
         named, slash, said = after.rpartition("/") if isinstance(after, str) else ("", "", "")
         place = parse_cursor(said if slash else after)
@@ -107,7 +109,7 @@ class RunHandle:
     async def _events_of(
         self, run_id: str, place: tuple[int, int], until: Until, *, deltas: bool
     ) -> AsyncGenerator[Event]:
-        """The events of one run of the chain after a place."""
+        """Yield the events of one run of the chain after a place."""
         past = await read_begun(run_id, self._journal)
         state, read = RunState(), lift_secrets()
         shows = shared_journal(self._journal) if deltas else None
@@ -121,7 +123,7 @@ class RunHandle:
                     if event.seq > place[0]:
                         place = event.seq, 0
                         yield event
-                    # One before that was followed by more.
+                    # Only the last settlement counts; the run continued after an earlier one.
                     is_last = isinstance(event, RunSettled) and event.seq >= past.seq
                     if is_last and (
                         state.ended or (until == "parked" and await self._waits(state))
@@ -133,12 +135,12 @@ class RunHandle:
                             place = piece.seq, piece.part
                             yield piece
                 if state.started is None and not await is_known(run_id, self._journal):
-                    # Nobody follows the hand-off.
+                    # The handoff was not followed.
                     return
                 await changes.changed()
 
     def _void(self, state: RunState, part: int) -> ModelRetried:
-        """The word that what was shown of the reply under way is void."""
+        """Return an event that voids the pieces shown of the current reply."""
         started = next(reversed(state.models.values()), None)
         return ModelRetried(
             run_id="" if state.started is None else state.started.run_id,
@@ -155,29 +157,29 @@ class RunHandle:
     async def answer_if(
         self, allow: Allow | None, answers: Sequence[AnyAnswer]
     ) -> tuple[Taken | Outdated, ...]:
-        """Answer what the run waits for, if *allow* does not refuse it at that moment."""
+        """Answer what the run waits for, unless *allow* refuses at that moment."""
         *earlier, last = await self._chain()
         try:
             return await answer_run(last, answers, journal=self._journal, allow=allow)
         except NotAsked:
-            # Whoever asked has handed the request over since.
+            # The run that asked has handed the request over since.
             for run_id in reversed(earlier):
                 with suppress(NotAsked):
                     return await answer_run(run_id, answers, journal=self._journal, allow=allow)
             raise
 
     async def interrupt(self, cause: str = InterruptCause.USER_CANCEL, detail: str = "") -> None:
-        """Wish that the run stop at its next safe point; it ends as interrupted.
+        """Request that the run stop at its next safe point; it ends as interrupted.
 
-        Whoever works on it takes the wish up; one that is parked or queued becomes due for it. A
-        run that has ended stays as it is. Of several wishes the first one stands.
+        The process that works on it acts on the request; a parked or queued run becomes due for it.
+        A run that has ended stays as it is. The first request wins.
 
         Args:
-            cause: Whose wish it is: a word of ``InterruptCause`` or one of your own.
-            detail: More of it, for people.
+            cause: Who or what wants the stop: a word of ``InterruptCause`` or one of your own.
+            detail: Further explanation, for people.
 
         Raises:
-            Misuse: There is no such run, or the cause is no text.
+            Misuse: There is no such run, or the cause is not a string.
             JournalError: The journal cannot be read or written.
         """
         run_id = (await self._chain())[-1]
@@ -186,9 +188,10 @@ class RunHandle:
             await place_stop(stop, self._journal, needs_shared(self._journal))
 
     async def cancel(self) -> None:
-        """End the run as canceled, whoever works on it; see ``upshot.cancel``.
+        """Cancel the run, whichever process works on it; see ``upshot.cancel``.
 
-        A run that has ended stays as it is. Where its holder does not answer, the wish is kept.
+        A run that has ended stays as it is. If its holder does not respond, the request stays in
+        force.
 
         Raises:
             Misuse: There is no such run.
@@ -198,22 +201,22 @@ class RunHandle:
         while run_id:
             with suppress(RunHeld):
                 await end_canceled(run_id, self._journal)
-            # It may have handed its request over before it heard.
+            # It may have handed its request over before it saw the cancel.
             run_id = await self._following(run_id)
 
     async def result(self, timeout_s: float | None = None) -> AgentResult[Json] | None:
-        """Wait until the run ends, or parks with something that nobody has answered.
+        """Wait until the run ends, or parks with an unanswered question.
 
         Args:
-            timeout_s: Seconds to wait; 0 only looks, None waits as long as it takes.
+            timeout_s: Seconds to wait; 0 only checks, None waits as long as it takes.
 
         Returns:
-            The result, its output as JSON holds it and its secrets masked; of a request that was
-            handed over that of the last run, with usage, cost and path of all. None if the time is
-            up.
+            The result, with its output as JSON and its secrets masked, or None if the time is up.
+            If the request was handed over, it is the result of the last run, with the usage, cost
+            and path of all.
 
         Raises:
-            Misuse: There is no such run, or *timeout_s* is no time.
+            Misuse: There is no such run, or *timeout_s* is not a duration.
             JournalError: The log is damaged or cannot be read.
         """
         check_amount("timeout_s", timeout_s, none="as long as it takes")
@@ -231,16 +234,16 @@ class RunHandle:
         return whole_result(found, await with_settlements(result, self._journal))
 
     async def _settled(self, run_id: str, until: float | None) -> int:
-        """Wait for the end of a run of the chain, or a park with something to answer; its seq.
+        """Wait for a run of the chain to end, or to park with something to answer; return its seq.
 
-        0 is that of a run that nobody begins any more.
+        Return 0 for a run that will never start.
         """
         past = RunState()
         with watch(self._journal, of_run(run_id)) as changes:
             while True:
                 await read_on(past, run_id, self._journal)
                 if _is_parked(past) and await self._waits(past):
-                    # As it is now: it may have gone on and parked again before that was asked.
+                    # Read again: the run may have continued and parked again during that check.
                     await read_on(past, run_id, self._journal)
                     if _is_parked(past):
                         return past.seq
@@ -250,7 +253,7 @@ class RunHandle:
                     await changes.changed()
 
     async def _waits(self, past: RunState) -> bool:
-        """Whether a run is parked, and nobody has answered or goes on with it."""
+        """Whether a run is parked, unanswered and not resumed."""
         run_id = "" if past.started is None else past.started.run_id
         if not await self._journal.runs("parked", run_id=run_id):
             return False
@@ -259,18 +262,18 @@ class RunHandle:
         return not await open_wishes(past, run_id, self._journal)
 
     async def _chain(self) -> list[str]:
-        """The run, and those that its request was handed over to."""
+        """Return the run and those that its request was handed over to."""
         return await chain_from(self.id, self._journal)
 
     async def _following(self, run_id: str) -> str:
         return await _after(await read_begun(run_id, self._journal), self._journal)
 
     async def notes(self) -> Sequence[Note]:
-        """What people noted of the run, oldest first; see ``upshot.note``."""
+        """Return the notes that users attached to the run, oldest first; see ``upshot.note``."""
         return await needs_shared(self._journal).notes(self.id)
 
     async def state(self) -> RunState:
-        """What the log says of the run up to now, its secrets masked; nothing of a queued run.
+        """Return the state that the log holds now, secrets masked; empty for a queued run.
 
         Raises:
             Misuse: There is no such run.
@@ -279,7 +282,7 @@ class RunHandle:
         return await self._shown(self.id, (await read_begun(self.id, self._journal)).seq)
 
     async def _shown(self, run_id: str, seq: int) -> RunState:
-        """The state of a run after an event, its secrets masked."""
+        """Return the state of a run after the event *seq*, secrets masked."""
         state = RunState()
         events = self._journal.events(run_id)
         async for _, state in states(events, read=lift_secrets(), seeds=seeds_of(self._journal)):
@@ -289,7 +292,7 @@ class RunHandle:
 
 
 async def chain_from(run_id: str, journal: Journal) -> list[str]:
-    """A run, and those that its request was handed over to.
+    """Return a run and those that its request was handed over to.
 
     Raises:
         Misuse: There is no such run.
@@ -301,13 +304,13 @@ async def chain_from(run_id: str, journal: Journal) -> list[str]:
 
 
 async def _after(past: RunState, journal: Journal) -> str:
-    """The run that follows one in its chain, "" for none."""
+    """Return the run that follows in the chain, or "" if there is none."""
     following = following_run(past)
     return following if following and await is_known(following, journal) else ""
 
 
 async def is_known(run_id: str, journal: Journal) -> bool:
-    """Whether a run has begun or is to begin."""
+    """Whether a run has started or was submitted."""
     shared = shared_journal(journal)
     is_submitted = shared is not None and await shared.submission(run_id) is not None
     return is_submitted or await has_log(run_id, journal)
@@ -325,7 +328,7 @@ async def attached(run_id: str, journal: Where) -> AsyncGenerator[RunHandle]:
 
 
 async def handle_of(run_id: str, journal: Journal) -> RunHandle:
-    """The handle of a run that is there."""
+    """Return the handle of an existing run."""
     check_run_id(run_id)
     await read_begun(run_id, journal)
     return RunHandle(run_id, journal)

@@ -1,7 +1,7 @@
 """Holds the log of a run for as long as this process works on it.
 
-A journal's file says which process holds a run, and its epoch which holder was the last. Neither
-distinguishes two sessions in one process that want the same run; a table of the sessions does.
+The journal's file says which process holds a run, and the epoch which holder was the last. Neither
+distinguishes two sessions of one process that want the same run; a table of sessions does.
 """
 
 from __future__ import annotations
@@ -27,43 +27,43 @@ _Place = tuple[str | int, str]
 
 _FINAL = (Phase.PARKED, Phase.SETTLED)
 _holds: dict[_Place, RunLease] = {}
-# Loops of several threads may work on the runs of one file.
+# Event loops in several threads may work on the runs of one file.
 _lock = threading.Lock()
 
 
 class RunLease:
-    """Marks that this process holds a run."""
+    """Marks a run as held by this process."""
 
     __slots__ = ("_known", "_loop", "_session", "epoch", "in_the_way")
 
     def __init__(self) -> None:
         self.epoch: int = 0
-        # The turn of its conversation because of which it was not taken.
+        # The turn of the conversation that prevented the claim.
         self.in_the_way: TurnInTheWay | None = None
-        # Set once it is known what works on the run, or that nothing will.
+        # Set once it is known which session works on the run, or that none will.
         self._known: asyncio.Event | None = None
-        # What was left behind in a loop that is closed is not kept alive by this.
+        # A weak reference: it must not keep alive what was left behind in a closed loop.
         self._loop = ref(asyncio.get_running_loop())
         self._session: ref[Session] | None = None
 
     def give(self, session: Session) -> Session:
-        """Note that *session* is what works on it; returns it."""
+        """Record *session* as the one that works on the run; return it."""
         self._session = ref(session)
         self.let_know()
         return session
 
     def lose(self) -> None:
-        """End what works on the run, which another process has taken."""
+        """End the session that works on the run, because another process has claimed it."""
         if self._session is not None and (session := self._session()) is not None:
             lose(session)
 
     def let_know(self) -> None:
-        """Wake those who wait for ``session``."""
+        """Wake the tasks that wait in ``session``."""
         if self._known is not None:
             self._known.set()
 
     async def session(self) -> Session | None:
-        """What works on the run, once that has begun; None if it never does."""
+        """Return the session working on the run, once it has started; None if none ever does."""
         if self._session is None:
             self._known = self._known or asyncio.Event()
             await self._known.wait()
@@ -71,20 +71,20 @@ class RunLease:
 
     @property
     def known(self) -> Session | None:
-        """What works on the run, None where that is not known yet."""
+        """The session working on the run, or None if that is not known yet."""
         return self._session and self._session()
 
     @property
     def is_near(self) -> bool:
-        """Whether it belongs to the event loop that runs now."""
+        """Whether it belongs to the running event loop."""
         return self._loop() is asyncio.get_running_loop()
 
     @property
     def is_at_work(self) -> bool:
-        """Whether the run is worked on, and has neither settled nor lost its log."""
+        """Whether the run is being worked on, and has neither settled nor lost its log."""
         loop = self._loop()
         if loop is None or not loop.is_running():
-            # Like a process that is suspended: should it go on, its epoch is an old one.
+            # Like a suspended process: if it continues, its epoch is outdated.
             return False
         if self._session is None:
             return True
@@ -93,12 +93,12 @@ class RunLease:
             return False
         if self.is_near:
             return not session.context.recorder.is_settled
-        # The file of another thread: its last event may not be on disk yet, and would be refused.
+        # The loop is in another thread: its last event may not be on disk yet.
         return session.phase not in _FINAL
 
 
 def take_new(run_id: str, journal: InstantJournal) -> RunLease:
-    """Take a new run, of whose id nobody else knows, without waiting."""
+    """Claim a new run, whose id is known only here, without waiting."""
     hold = _holds[_place_of(journal, run_id)] = RunLease()
     hold.epoch = journal.begin(run_id)
     return hold
@@ -129,11 +129,11 @@ async def taken(
     is_owned: bool = False,
     turn: TurnClaim | None = None,
 ) -> AsyncGenerator[RunLease]:
-    """Take a run and its turn, and release it in the end, whatever happens.
+    """Claim a run and its turn, and release both in the end, whatever happens.
 
-    A run that this process works on is left to it, unless *take_over*. Where another turn is in
-    the way, nothing is taken, and the lease says which. A journal that more than one process may
-    have open has ``claim_free``, which leaves a run to another living one, and ``release``.
+    A run that this process works on is left alone, unless *take_over*. If another turn is in the
+    way, nothing is claimed, and the lease says which. A journal that several processes may open has
+    ``claim_free``, which leaves a run to another living process, and ``release``.
     """
     place, hold = _place_of(journal, run_id), RunLease()
     with _lock:
@@ -145,7 +145,7 @@ async def taken(
         if turn is None:
             hold.epoch = await (claim_free or journal.claim)(run_id)
         else:
-            # Those that have turns have this.
+            # Every journal with turns has this method.
             keeps = cast("MemoryJournal", journal)
             taken_turn = await keeps.claim_turn(run_id, turn, take_over=take_over)
             if isinstance(taken_turn, TurnInTheWay):
@@ -166,7 +166,7 @@ def is_at_work(run_id: str, journal: Journal) -> bool:
 
 
 def sessions_of(journal: Journal) -> dict[str, Session]:
-    """The sessions of this event loop that work on runs of a journal."""
+    """Return the sessions of this event loop that work on runs of a journal."""
     place = _place_of(journal, "")[0]
     with _lock:
         held = [(run_id, hold) for (where, run_id), hold in _holds.items() if where == place]
@@ -175,9 +175,9 @@ def sessions_of(journal: Journal) -> dict[str, Session]:
 
 
 async def session_at_work(run_id: str, journal: Journal) -> Session | None:
-    """The session that works on a run in this event loop, None where none does.
+    """Return the session that works on a run in this event loop, or None.
 
-    Nothing is waited for between the last look and a None, so that the caller may take the run.
+    Nothing is awaited between the last check and returning None, so the caller may claim the run.
     """
     place = _place_of(journal, run_id)
     while (hold := _holds.get(place)) is not None and hold.is_at_work:
@@ -189,7 +189,7 @@ async def session_at_work(run_id: str, journal: Journal) -> Session | None:
 
 
 def _is_inside(run_id: str) -> bool:
-    """Whether the caller is part of the run, which would wait for itself."""
+    """Whether the caller is part of the run, which would then wait for itself."""
     link = current_run.get()
     while link is not None and link.context.plan.run_id != run_id:
         link = link.context.parent
@@ -197,10 +197,10 @@ def _is_inside(run_id: str) -> bool:
 
 
 async def may_be_at_work(run_id: str, journal: Journal) -> bool:
-    """Whether what an earlier session began may still go on; asked before the run is taken.
+    """Whether work of an earlier session may still be running; asked before the run is claimed.
 
     A take-over does not wait for the session that had the run. A suspended process may be
-    continued, and of one on another machine nothing is known.
+    continued, and nothing is known of a process on another machine.
     """
     if _place_of(journal, run_id) in _holds or is_at_work(run_id, journal):
         return True
@@ -213,7 +213,7 @@ def _place_of(journal: Journal, run_id: str) -> _Place:
     path = getattr(journal, "path", None)
     if isinstance(path, str) and os.path.isfile(path):
         return os.path.realpath(path), run_id
-    # That of a server is a URL.
+    # The path of a server's journal is a URL.
     return (path if isinstance(path, str) and "://" in path else id(journal)), run_id
 
 

@@ -1,4 +1,4 @@
-"""Opens and closes what a session needs."""
+"""Opens and closes what a session needs, and starts or resumes it."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ from upshot.state.stored_events import result_of
 
 
 async def left_behind(past: RunState, run_id: str, journal: Journal) -> tuple[RunWarning, ...]:
-    """The warning that a run goes on although its parent run has ended."""
+    """Return a warning if the run continues although its parent run has ended."""
     inner, inner_id = past, run_id
     while inner.started is not None and inner.started.parent_run_id:
         outer, outer_id = RunState(), inner.started.parent_run_id
         await read_on(outer, outer_id, journal)
         if inner_id not in outer.children:
-            # The caller named it as the parent, or its log is elsewhere.
+            # The caller named this parent, or its log is elsewhere.
             return ()
         if outer.ended:
             message = (
@@ -94,7 +94,7 @@ async def left_behind(past: RunState, run_id: str, journal: Journal) -> tuple[Ru
 
 
 class KnownRun(Misuse):
-    """The log of the run to begin is there already."""
+    """The new run already has a log."""
 
     def __init__(self, run_id: str) -> None:
         super().__init__(_known(run_id))
@@ -115,7 +115,7 @@ async def begin(
     head: str = "",
     sees: bool = True,
 ) -> AsyncGenerator[LiveRun[Any]]:
-    """Open what a new run needs, begin it, and close it all after its end."""
+    """Open what a new run needs, start it, and close everything after its end."""
     check_options(options)
     more: Any = {"child": child, "handoff_messages": handoff_messages, "extra_logged": extra_logged}
     more["compacted"] = compacted
@@ -130,7 +130,7 @@ async def begin(
         async with new as (plan, hold):
             session = Session(plan, epoch=hold.epoch)
             if _is_chosen(plan):
-                # Another process may know of it already.
+                # Another process may know the run already, and have asked it to stop.
                 await told_kept(session, journal)
             yield LiveRun(hold.give(session), watch=watch)
 
@@ -143,7 +143,7 @@ async def run_whole(
     child: Child,
     opened: Callable[[Session], None] | None = None,
 ) -> AgentResult[Any]:
-    """Open what a new run needs, tell *opened* of its session, run it to its end, close it all."""
+    """Run a new run to its end, with all that it needs; *opened* is called with its session."""
     outer = current_run.get()
     if outer is not None and outer.context.recording is not None:
         return await (outer.context.plan.child or child)(agent, request, **options)
@@ -164,7 +164,7 @@ async def run_whole(
 async def _live_at(
     journal: InstantJournal, plan: Plan, opened: Callable[[Session], None] | None
 ) -> AgentResult[Any]:
-    """Live the run of *plan*, whose journal is in memory, to its end."""
+    """Run *plan* to its end; its journal is in memory."""
     hold = take_new(plan.run_id, journal)
     try:
         return await _live(hold.give(Session(plan, epoch=hold.epoch)), opened)
@@ -175,17 +175,17 @@ async def _live_at(
 async def _live(
     session: Session, opened: Callable[[Session], None] | None = None
 ) -> AgentResult[Any]:
-    """Live *session* to its end; a cancel of the waiting task cancels the run, and is re-raised.
+    """Run *session* to its end; cancelling the waiting task cancels the run, and is re-raised.
 
-    The run is finalised first, so that its log and its observers learn of its end.
+    The run is finalised first, so that its log and its observers see its end.
     """
     if opened is not None:
         opened(session)
     if not session.is_bare:
         return await LiveRun[Any](session, watch=False).finish()
-    # Only the engine is waited for, and it has a task of its own: a cancel cuts nothing else.
+    # Only the engine is awaited, in a task of its own, so a cancel interrupts nothing else.
     result = await session.live()
-    # The run has ended whole; now the cancel goes on to where it was meant for.
+    # The run is finalised; now pass the cancel on to the caller.
     if session.context.supervisor.stop == "caller":
         raise asyncio.CancelledError
     return result
@@ -198,7 +198,7 @@ async def run_child(
     may_have_begun: bool = False,
     **options: Unpack[RunOptions],
 ) -> AgentResult[Any]:
-    """Run an agent as a child run; one that may have begun before goes on from its log."""
+    """Run an agent as a child run; if it may have started before, continue from its log."""
     where = place_of(options) if may_have_begun else None
     if where is None or not isinstance(request, Request):
         return await run_whole(agent, request, options, child=run_child)
@@ -271,7 +271,7 @@ async def go_on(
     take_over: bool = False,
     continue_stopped: bool = False,
 ) -> AsyncGenerator[LiveRun[Any] | AgentResult[Json]]:
-    """Read a run's log and go on with it."""
+    """Read a run's log and resume it."""
     check_run_id(run_id)
     check_options(options, also=RESUME_NAMES)
     to_agent(agent, options.get("engine"))
@@ -281,7 +281,7 @@ async def go_on(
         if continue_stopped:
             past.reopen()
         if not past.ended:
-            # Before the run is taken: a process that works on it keeps it if an answer is refused.
+            # Before the claim: if an answer is refused, a process that works on the run keeps it.
             await sort_answers(answers, past, run_id, opened)
             plan = await plan_again(past, run_id, agent, {**options}, opened, child=child)
             check_unlogged(past, plan)
@@ -290,10 +290,10 @@ async def go_on(
             if not (answers or takes) and (session := await session_at_work(run_id, opened)):
                 yield LiveRun(session, watch=watch, is_guest=True)
                 return
-            # Of two callers that answer at once the second must not take over from the first.
+            # Two callers may answer at once; the second must not take the run over from the first.
             async with _taken_again(past, run_id, opened, take_over=takes) as hold:
-                # The holder until now may have gone on with the run; under the lease nobody else
-                # appends, so that from here on the state is that of the log.
+                # The previous holder may have continued the run. Under the lease no other process
+                # appends, so from here on the state matches the log.
                 await read_on(past, run_id, opened, secrets=hidden)
                 if continue_stopped:
                     past.reopen()
@@ -303,7 +303,7 @@ async def go_on(
                     own, outdated = await take_answers(
                         answers, past, run_id, opened, secrets=hidden, take_over=take_over
                     )
-                    # After the answers: a child run may have ended or parked anew meanwhile.
+                    # After the answers: a child run may have ended or parked again by now.
                     await read_children(past, opened)
                     told = () if is_known else await left_behind(past, run_id, opened)
                     plan = replace(plan, is_known=is_known, seed=tuple(past.seed))
@@ -324,7 +324,7 @@ async def go_on(
 async def check_again(
     run_id: str, agent: Agent[Any], options: ResumeOptions, journal: Journal
 ) -> None:
-    """See that a run could go on with an agent and options, and take nothing.
+    """Check that a run could be resumed with an agent and options, without claiming it.
 
     Raises:
         Misuse: They lack what the run was given.
@@ -335,13 +335,13 @@ async def check_again(
     check_unlogged(past, plan)
 
 
-# So long whoever works on a run is given to end it, and so often that is looked at.
+# How long the holder of a run has to end it, and how often that is checked.
 _HOLDER_S = 10.0
 _LOOK_S = 0.1
 
 
 class _Waiting:
-    """The engine of a run that is only to end; it needs nothing that the run was given."""
+    """The engine of a run that only needs to end; it needs nothing that the run was given."""
 
     only_waits = True
 
@@ -360,11 +360,11 @@ async def canceled(run_id: str, journal: Where) -> AgentResult[Json]:
 
 
 async def end_canceled(run_id: str, journal: Journal) -> AgentResult[Json]:
-    """End a run as canceled, or wait until its holder does; one that has ended gives its result.
+    """Cancel a run, or wait until its holder does; if it has ended, return its result.
 
     Raises:
         Misuse: There is no such run.
-        RunHeld: Its holder has not ended it in time; the wish is kept.
+        RunHeld: Its holder has not ended it in time; the request stays in force.
     """
     past, shared = await read_begun(run_id, journal), shared_journal(journal)
     if shared is not None and not past.ended:
@@ -390,8 +390,8 @@ async def end_canceled(run_id: str, journal: Journal) -> AgentResult[Json]:
 def begin_to_end(
     new: Submission, journal: Journal, engine: Engine
 ) -> AbstractAsyncContextManager[LiveRun[Any]]:
-    """A run that was submitted, begun only for *engine* to end; no turn of its conversation."""
-    # Nobody here knows its secrets.
+    """Start a submitted run only so that *engine* ends it; it is no turn of its conversation."""
+    # Its secrets are not known here.
     hide = shown_by((), RunStarted(run_id=new.run_id, seq=1, options=new.marks))
     request = replace(new.request if hide is None else hide(new.request), run_id=new.run_id)
     agent = Agent[Any](new.agent_id, engine=engine)
@@ -410,7 +410,7 @@ async def _plan_new(
     extra_logged: JsonObject | None = None,
     compacted: tuple[Compacted, Sequence[Message]] | None = None,
 ) -> Plan:
-    """Plan a new run, whose id the journal must not have yet."""
+    """Plan a new run; its id must not be in the journal yet."""
     plan = await plan_run(
         agent, request, options, journal, child=child, handoff_messages=handoff_messages
     )
@@ -421,7 +421,7 @@ async def _plan_new(
             plan = replace(plan, is_journal_lost=True)
         await _refuse_known(plan, journal)
         if _is_chosen(plan) and is_at_work(plan.run_id, journal):
-            # It is about to begin, and its log has no event yet.
+            # It is about to start, and its log has no event yet.
             raise KnownRun(plan.run_id)
     return plan
 
@@ -430,7 +430,7 @@ async def _plan_new(
 async def _taken_anew(
     plan: Plan, options: RunOptions, journal: Journal, *, head: str = "", sees: bool = True
 ) -> AsyncGenerator[tuple[Plan, RunLease]]:
-    """Take the log of a new run, which belongs to the holder of its parent run; and its turn."""
+    """Claim the log of a new run, and its turn. The parent's holder owns a child run's log."""
     is_inside = current_run.get() is not None
     part = await part_of(plan, options, journal, head=head, sees=sees)
     turn = None if part is None else part.claim
@@ -439,7 +439,7 @@ async def _taken_anew(
             yield await conflicting(plan, journal, hold.in_the_way), hold
             return
         watch_stops(journal)
-        # Another process may have begun it, and be through with it, since it was looked up.
+        # Since the first look-up, another process may have started the run and even finished it.
         await _refuse_known(plan, journal)
         yield (plan if part is None else await joined(plan, options, journal, part)), hold
 
@@ -448,7 +448,7 @@ async def _taken_anew(
 async def _taken_again(
     past: RunState, run_id: str, journal: Journal, *, take_over: bool
 ) -> AsyncGenerator[RunLease]:
-    """Take a run that goes on, and its turn again."""
+    """Claim a run to resume it, and its turn."""
     turn = claim_again(past)
     async with taken(run_id, journal, take_over=take_over, turn=turn) as hold:
         if turn is not None and hold.in_the_way is not None:
@@ -458,7 +458,7 @@ async def _taken_again(
 
 
 def place_of(options: RunOptions) -> Where | None:
-    """Where the log of a run goes: as the call says, else to that of the parent run."""
+    """Return where the log of a run goes: the call's journal, else that of the parent run."""
     where = options.get("journal")
     parent = current_run.get()
     if where is None and parent is not None:
@@ -481,7 +481,7 @@ async def _refuse_known(plan: Plan, journal: Journal) -> None:
 
 
 def _is_chosen(plan: Plan) -> bool:
-    # An id of ours is random, and need not be looked up.
+    # Ids made here are random and need no look-up.
     return bool(plan.request.run_id) or plan.resume_from is not None
 
 
@@ -490,7 +490,7 @@ def _known(run_id: str) -> str:
 
 
 def typed(result: AgentResult[Json], agent: Agent[Any]) -> AgentResult[Any]:
-    """*result*, read from JSON, with its output as the type that *agent* asks for."""
+    """Return *result*, read from JSON, with its output as the type that *agent* asks for."""
     if not result.success or (result.output is None and result.handoff is not None):
         # An agent that hands over gives no answer.
         return result

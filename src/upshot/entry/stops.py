@@ -1,8 +1,8 @@
-"""Stopping a run that any process may work on: its holder takes the wish up.
+"""Stopping a run that any process may work on: the request is stored, and its holder acts on it.
 
-The wish is a row beside the log. A session that goes on with a run looks for it first; while it
-works, one timer for each journal looks for those of all runs that this process has, since no other
-process can reach a session. A run that nobody has is ended at once, if it is canceled.
+The request is a row beside the log. A session that resumes a run looks for one first. While
+sessions work, one timer per journal polls the requests for all runs of this process, since other
+processes cannot reach a session. A cancel of a run without a holder ends it at once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from upshot.journal.shared import SharedJournal, Stop, needs_shared, shared_jour
 from upshot.runs.session import Session
 from upshot.state.child_runs import CHAIN_OPTION, child_id
 
-# So often a process looks whether others want its runs to stop.
+# How often a process polls for requests that its runs stop.
 _LOOK_S = 0.25
 
 _watched: WeakKeyDictionary[Any, asyncio.TimerHandle] = WeakKeyDictionary()
@@ -30,10 +30,10 @@ _looks: set[asyncio.Task[None]] = set()
 
 
 async def place_stop(stop: Stop, journal: Journal, shared: SharedJournal) -> bool:
-    """Keep the wish that a run stop, and tell the session of this event loop that has it.
+    """Store the request that a run stop, and notify its session in this event loop.
 
     Returns:
-        Whether there was one.
+        Whether there is such a session.
     """
     await shared.place_stop(stop)
     session = sessions_of(journal).get(stop.run_id)
@@ -43,10 +43,10 @@ async def place_stop(stop: Stop, journal: Journal, shared: SharedJournal) -> boo
 
 
 def stop_of(run_id: str, cause: object = None, detail: str = "") -> Stop:
-    """The wish that a run stop: a cancel without a *cause*, else an interrupt.
+    """Return the request that a run stop: a cancel without a *cause*, else an interrupt.
 
     Raises:
-        Misuse: The cause is no text.
+        Misuse: The cause is not a string.
     """
     if cause is None:
         return Stop(run_id=run_id, kind="cancel", at=SYSTEM_CLOCK.now())
@@ -63,7 +63,7 @@ def stop_of(run_id: str, cause: object = None, detail: str = "") -> Stop:
 
 
 def tell(session: Session, stop: Stop) -> None:
-    """Have a session stop as is wished; again, nothing more comes of it."""
+    """Stop a session as requested; a repeated request has no further effect."""
     if stop.kind == "cancel":
         session.context.supervisor.end("cancel")
     else:
@@ -71,14 +71,14 @@ def tell(session: Session, stop: Stop) -> None:
 
 
 async def told_kept(session: Session, journal: Journal) -> Session:
-    """A session that is about to begin, which was told what was wished before.
+    """Return a session that is about to start, after applying earlier requests to it.
 
-    One that goes on with a run although that was stopped has it forgotten.
+    A session that continues a stopped run drops those requests instead.
     """
     shared, plan = shared_journal(journal), session.plan
     run_ids = [plan.run_id]
     if plan.parent_run_id and plan.run_id == child_id(CHAIN_OPTION, plan.parent_run_id):
-        # It may have handed its request over before it heard.
+        # The parent may have handed its request over before it saw the request to stop.
         run_ids.append(plan.parent_run_id)
     if shared is not None and plan.continue_stopped:
         for run_id in run_ids:
@@ -90,7 +90,7 @@ async def told_kept(session: Session, journal: Journal) -> Session:
 
 
 def watch_stops(journal: Journal) -> None:
-    """Look for wishes of other processes for as long as this event loop works on runs."""
+    """Poll for requests of other processes for as long as this event loop works on runs."""
     if journal in _watched or isinstance(journal, MemoryJournal):
         return
     if shared_journal(journal) is not None:
@@ -116,7 +116,7 @@ async def _look(journal: Journal) -> None:
     try:
         stops = await needs_shared(journal).stops([*sessions])
     except JournalError:
-        # Whoever works on a run meets it too, and says so.
+        # The session of a run gets the same error, and reports it.
         _watched.pop(journal, None)
         return
     for stop in stops:
