@@ -237,11 +237,11 @@ class App:
             user: Without what this user put off by ``later``; "" gives all.
             assignee: Only what ``assign`` gave to this user; "" gives all.
             agent: Only runs of this agent.
-            before: Only runs that come after this one: that of the last item of the page before.
+            before: Only runs that come after this one, the run of the previous page's last item.
             conversation: Only runs of this conversation.
             limit: The items of at most so many runs, from 1; None is all.
-            owner: Only runs of this user: ``user`` of their attributes. A user is named by both:
-                with a *tenant* it is that of the tenant, without one the user who is of no tenant.
+            owner: Only runs of this user: ``user`` of their attributes. Owner and tenant together
+                identify a user: without a *tenant*, it is the user who belongs to no tenant.
             run_id: Only this run.
             tenant: Only runs of this tenant.
             tool: Only calls of this tool.

@@ -1,39 +1,40 @@
 """The log: durable facts of runs, in a file or in memory.
 
-A run is an append-only log of events. All that is known of it later - its result, what is pending,
-what a resume has to do - is folded from them, so a journal stores events, gives them back in order,
-and knows nothing else of a run. What it needs for its list of runs it asks of
-``upshot.state.summary``.
+A run is an append-only log of events. Everything known about it later (its result, what is
+pending, what a resume has to do) is folded from them. A journal therefore stores events, returns
+them in order, and knows nothing else about a run. ``upshot.state.summary`` derives what its list
+of runs shows.
 
 Parts:
-    ``event_codec`` says how one event is stored: a row with a checksum, whose body repeats no
-    column, and refuses events that could not be read back. ``export_file`` reads and
-    writes runs as JSON lines. ``run_list`` has what is common to all lists of runs, and which runs
-    may be removed. ``watching`` wakes who waits for a change; ``pieces``
-    are for who watches replies.
-    ``artifact_store`` keeps large outputs. ``lease_holder`` says whether the
-    process that took a run still lives. ``memory_journal`` and ``sqlite`` are the two journals;
-    ``open_journal`` gives one for a place, shared by all in an event loop that have it open.
+    ``event_codec`` defines how one event is stored: a row with a checksum, whose body repeats no
+    column. It refuses events that could not be read back. ``export_file`` reads and writes runs
+    as JSON lines. ``run_list`` has what all lists of runs share, and decides which runs may be
+    removed. ``watching`` wakes waiters when something changes; ``pieces`` passes on replies as
+    they stream.
+    ``artifact_store`` keeps large outputs. ``lease_holder`` tells whether the process that
+    claimed a run is still alive. ``memory_journal``, ``sqlite`` and ``postgres`` are the three
+    journals; ``open_journal`` opens the one for a place, and all its users in an event loop
+    share it.
 
 The life of an event:
-    ``append`` checks that it is the next of its run and that the caller still holds the run
-    (the epoch), and returns at once. ``durable`` is the barrier: it returns when everything up to a
-    seq is on disk, and raises if it never will be. What no caller waits for is written a moment
-    later.
+    ``append`` checks that the event is the next of its run and that the caller still holds the
+    run (the epoch), and returns at once. ``durable`` is the barrier: it returns when everything
+    up to a seq is on disk, and raises if it never will be. Events without a waiting caller are
+    written a moment later.
 
 Invariants:
-    - ``events`` gives back exactly what was appended. Nothing is resolved or folded here.
-    - A run's seqs are dense from 1, so that a gap is damage and never a mystery.
-    - Written is readable: an event with a wrongly typed field is refused where it is appended, and
-      nothing of it is stored.
-    - Every claim raises the epoch. A holder that lost a run cannot append any more, and another
-      holder's event is never taken for its own.
-    - A damaged log gives the events before the damage, and says so: ``JournalError``, not Misuse.
+    - ``events`` returns exactly what was appended. Nothing is resolved or folded here.
+    - The seqs of a run are dense from 1, so a gap always means damage.
+    - Whatever was written can be read: an event with a wrongly typed field is refused by
+      ``append``, and no part of it is stored.
+    - Every claim raises the epoch. A holder that lost a run cannot append to it, and its events
+      are never mistaken for those of the new holder.
+    - A damaged log returns the events before the damage, then raises ``JournalError``, not Misuse.
 
 Traps:
-    A journal in memory keeps the events themselves, so a caller that changes a dict in an event
-    after it was appended changes the log. A subclass of it with its own ``durable`` or ``claim`` is
-    asked; otherwise no caller waits for what is safe at append.
+    A journal in memory keeps the event objects themselves, so a caller that changes a dict in an
+    appended event changes the log. An event is safe there once appended, so sessions skip its
+    ``durable`` and ``claim``, unless a subclass overrides them.
 """
 
 from upshot.lazy import lazy_imports

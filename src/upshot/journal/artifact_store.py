@@ -22,15 +22,15 @@ from upshot.errors import Misuse
 
 T = TypeVar("T")
 MAX_BYTES = 500_000_000
-# All that a store in memory keeps; a file has no such limit.
+# The maximum a store in memory keeps; a file has no such limit.
 MAX_BYTES_IN_MEMORY = 500_000_000
 _SUMMARY_CHARS = 200
-# Above this the hash would keep the loop for more than a millisecond.
+# Hashing more than this would block the loop for more than a millisecond.
 _HASH_HERE_BYTES = 500_000
 
 
 class Kept(NamedTuple):
-    """What has to be known of a stored output."""
+    """What retention needs to know about a stored output."""
 
     id: str
     size_bytes: int
@@ -38,11 +38,11 @@ class Kept(NamedTuple):
 
 
 class Pruned(Value, frozen=True, kw_only=True):
-    """What was let go.
+    """The outputs that were deleted.
 
     Attributes:
         count: How many outputs.
-        size_bytes: Their size in all.
+        size_bytes: Their total size.
     """
 
     count: int = 0
@@ -50,12 +50,12 @@ class Pruned(Value, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, gone: Sequence[Kept]) -> Pruned:
-        """What these come to."""
+        """Sum up the deleted outputs."""
         return cls(count=len(gone), size_bytes=sum(one.size_bytes for one in gone))
 
 
 def check_limits(max_age_s: float | None, max_bytes: float | None) -> None:
-    """Refuse limits that cannot be kept."""
+    """Raise Misuse for limits that are missing or invalid."""
     if max_age_s is None and max_bytes is None:
         raise Misuse("prune needs a limit: give max_age_s, max_bytes, or both")
     check_amount("max_age_s", max_age_s, none="any age")
@@ -65,7 +65,7 @@ def check_limits(max_age_s: float | None, max_bytes: float | None) -> None:
 def choose_old(
     kept: Iterable[Kept], *, max_age_s: float | None, max_bytes: float | None, now: float
 ) -> list[Kept]:
-    """Which to let go, the oldest first."""
+    """Return the outputs to delete, oldest first."""
     by_age = sorted(kept, key=lambda one: one.stored_at)
     left = sum(one.size_bytes for one in by_age)
     gone: list[Kept] = []
@@ -79,16 +79,16 @@ def choose_old(
 
 
 class StoredArtifact(Tagged, frozen=True, kw_only=True):
-    """A large output with all that is known of it.
+    """A large output and its metadata.
 
     Attributes:
-        id: The id of it, hard to guess.
+        id: Its id, hard to guess.
         run_id: The run that may read it.
         call_id: The call that it came from.
         media_type: Such as "application/json".
         sha256: Hex digest of the data.
-        lines: How many lines its text has, None where it is not text.
-        summary: At most 200 characters that say what is in it.
+        lines: How many lines its text has, None if it is not text.
+        summary: At most 200 characters that describe the content.
         data: The bytes (base64 in JSON).
         stored_at: When it was stored, unix seconds.
     """
@@ -105,7 +105,7 @@ class StoredArtifact(Tagged, frozen=True, kw_only=True):
 
     @property
     def file(self) -> File:
-        """The reference to it."""
+        """A reference to it."""
         return File(
             id=self.id,
             media_type=self.media_type,
@@ -117,7 +117,7 @@ class StoredArtifact(Tagged, frozen=True, kw_only=True):
 
 
 async def store(run_id: str, call_id: str, data: bytes, media_type: str) -> StoredArtifact:
-    """Make an artifact of *data*, under a new id."""
+    """Make an artifact of *data*, with a new id."""
     if len(data) > MAX_BYTES:
         raise OSError(f"an artifact of {len(data)} bytes is too large: {MAX_BYTES} is the most")
     if len(data) > _HASH_HERE_BYTES:
@@ -126,16 +126,16 @@ async def store(run_id: str, call_id: str, data: bytes, media_type: str) -> Stor
 
 
 class ArtifactKeeper(ABC):
-    """What the stores of both journals share; each plays the role ArtifactStore."""
+    """What the stores of all journals share; each implements ArtifactStore."""
 
     async def put(self, run_id: str, call_id: str, data: bytes, media_type: str) -> File:
         """Store *data*.
 
         Returns:
-            The reference to it: id, media_type, size_bytes, sha256, lines, summary.
+            A reference to it: id, media_type, size_bytes, sha256, lines, summary.
 
         Raises:
-            OSError: It is too large, or the store does not take it.
+            OSError: It is too large, or the store refuses it.
         """
         artifact = await store(run_id, call_id, data, media_type)
         self._take(artifact)
@@ -150,7 +150,7 @@ class ArtifactKeeper(ABC):
         limit: int | None = None,
         pattern: str | None = None,
     ) -> JsonObject:
-        """Read a page, or the lines that hold *pattern*; see ``read_page``.
+        """Read a page, or the lines that contain *pattern*; see ``read_page``.
 
         Bytes that are not UTF-8 become U+FFFD.
 
@@ -159,7 +159,7 @@ class ArtifactKeeper(ABC):
 
         Raises:
             KeyError: This run has no such artifact, although another run may.
-            ValueError: *pattern* is too long, or *offset* or *limit* is impossible.
+            ValueError: *pattern* is too long, or *offset* or *limit* is out of range.
         """
 
         def read(data: bytes) -> JsonObject:
@@ -172,7 +172,7 @@ class ArtifactKeeper(ABC):
         return page
 
     async def load(self, id: str, *, run_id: str) -> bytes:
-        """All of an artifact, byte for byte.
+        """Return the whole artifact, byte for byte.
 
         Raises:
             KeyError: This run has no such artifact, although another run may.
@@ -191,19 +191,20 @@ class ArtifactKeeper(ABC):
         left_behind: bool = False,
         now: datetime | None = None,
     ) -> Pruned:
-        """Delete old artifacts; reading one then is as if it had never been.
+        """Delete old artifacts. Reading one then fails as if it had never existed.
 
-        A journal in a file keeps those of runs that have not ended. The file keeps its size, and
-        new events take the room; SQLite's ``VACUUM`` makes it smaller.
+        A journal in a file keeps the artifacts of runs that have not ended. The file does not
+        shrink: new events reuse the space, and SQLite's ``VACUUM`` makes it smaller.
 
         Args:
-            max_age_s: Those that are older go, in seconds; None deletes none for its age.
-            max_bytes: Of the others the oldest go until they are no larger than this
-                together; None is no limit.
-            run_id: Only this run's; "" is all.
-            left_behind: Whether those of runs go that wait for an answer although a parent run
-                has ended. A store in memory knows no runs, so all may go.
-            now: The time to tell ages by, timezone-aware; None is the present.
+            max_age_s: Delete artifacts older than this, in seconds; None deletes none for its
+                age.
+            max_bytes: Then delete the oldest until the rest has at most this total size; None is
+                no limit.
+            run_id: Only artifacts of this run; "" is all.
+            left_behind: Whether to include runs that wait for an answer although a parent run has
+                ended. A store in memory does not know about runs and may delete any artifact.
+            now: The time from which ages are computed, timezone-aware; None is the present.
 
         Raises:
             Misuse: No limit is given, or one is below 0.
@@ -219,21 +220,21 @@ class ArtifactKeeper(ABC):
 
     @abstractmethod
     async def _read(self, id: str, run_id: str, read: Callable[[bytes], T]) -> T | None:
-        """What *read* makes of the data of an artifact; None where the run has none of that id."""
+        """Return *read* of an artifact's data; None if the run has no artifact with that id."""
 
     @abstractmethod
     async def _prune(
         self, choose: Callable[[Iterable[Kept]], list[Kept]], run_id: str, *, left_behind: bool
     ) -> list[Kept]:
-        """Delete those that *choose* gives."""
+        """Delete the artifacts that *choose* returns."""
 
 
 class MemoryArtifactStore(ArtifactKeeper):
     """Keeps artifacts in memory.
 
     Args:
-        max_bytes: How much it keeps in all; then the oldest of other runs go, and without any
-            it refuses. 500 MB unless given; infinity or None is no limit.
+        max_bytes: How much it keeps in total. Then it deletes the oldest artifacts of other runs,
+            and raises if there are none. 500 MB by default; infinity or None is no limit.
     """
 
     def __init__(self, *, max_bytes: float | None = MAX_BYTES_IN_MEMORY) -> None:
@@ -254,7 +255,7 @@ class MemoryArtifactStore(ArtifactKeeper):
         return None if artifact is None or artifact.run_id != run_id else read(artifact.data)
 
     def keep(self, artifact: StoredArtifact) -> None:
-        """Take an artifact that has its id already."""
+        """Add an artifact that already has its id."""
         self._kept[artifact.id] = artifact
         self._size_bytes += len(artifact.data)
 
@@ -266,7 +267,7 @@ class MemoryArtifactStore(ArtifactKeeper):
         return gone
 
     def of_run(self, run_id: str) -> list[StoredArtifact]:
-        """All artifacts of a run, in the order in which they were stored."""
+        """Return all artifacts of a run, in the order they were stored."""
         return [artifact for artifact in self._kept.values() if artifact.run_id == run_id]
 
     def _make_room(self, run_id: str, size_bytes: int) -> None:
@@ -280,7 +281,7 @@ class MemoryArtifactStore(ArtifactKeeper):
         self.drop(one.id for one in choose_old(others, max_age_s=None, max_bytes=rest, now=0.0))
 
     def drop(self, ids: Iterable[str]) -> None:
-        """Let these artifacts go."""
+        """Delete these artifacts."""
         for id in ids:
             self._size_bytes -= len(self._kept.pop(id).data)
 

@@ -1,18 +1,18 @@
 """Effects by identity: what the ledgers of all journals share.
 
-A journal keeps one row for each identity of an effect. A call claims it along with its
-``tool_started``, and its ``tool_settled`` ends the claim: both are written in the transaction of
-the event, so that the ledger costs no commit of its own. A claim that is refused does not fail the
-event: the session asks for the entry in its way, once the event is safe.
+A journal keeps one row for each identity of an effect. A call claims it with its
+``tool_started``, and its ``tool_settled`` ends the claim. Both are written in the transaction of
+the event, so the ledger costs no extra commit. A refused claim does not fail the event: once the
+event is safe, the session reads the entry that blocks it.
 
 The life of a row:
-    A claim makes it, begun; or takes one that certainly had no effect, or that was kept for long
-    enough after its end. The end of the call makes it applied, none or unknown. A begun row whose
-    run no process works on is unknown: readers see it so, and the next call that claims it writes
-    that down. An unknown one is settled by ``verify``, by a person or by the service itself, and
-    the first of them counts, unless the call itself reports later that it was made.
+    A claim creates it as begun. A claim may also reuse a row that certainly had no effect, or
+    whose key has expired. The end of the call makes it applied, none or unknown. If no process
+    works on its run, a begun row is unknown: readers see it as such, and the next claim writes
+    that down. An unknown row is settled by ``verify``, by a person or by the service itself. The
+    first settlement counts, unless the call itself later reports that it was made.
 
-A call without an identity whose effect is unknown has a row of its own, so that it can be settled.
+A call with an unknown effect but no identity gets a row too, so that it can be settled.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from upshot.errors import Misuse
 from upshot.journal.watching import Watcher, of_effect
 
 EFFECT_STATES: tuple[EffectState, ...] = get_args(EffectState)
-"""The states of a row; a table stores their places."""
+"""The states of a row; a table stores their indexes."""
 BEGUN, APPLIED, NONE, UNKNOWN = range(4)
 FIRST_CHECK_S = 1.0
-"""So long after the end of a call ``verify`` is asked about its effect for the first time."""
-# Nobody keeps a key for longer, and a number of microseconds stays one.
+"""How long after the end of a call ``verify`` is first asked about its effect."""
+# Longer than anyone keeps a key, yet its microseconds still fit a column.
 _LONGEST_KEEP_S = 3.0e11
 
 
 def effect_event(event: Event) -> ToolStarted | ToolSettled | None:
-    """*event*, if it changes a row of the ledger."""
+    """Return *event* if it changes a row of the ledger, else None."""
     kind = type(event)
     if kind is ToolStarted:
         started = cast("ToolStarted", event)
@@ -58,18 +58,18 @@ def effect_event(event: Event) -> ToolStarted | ToolSettled | None:
 
 
 def call_number(call_id: str) -> int:
-    """Return 32 bits that stand for the id of a call among those of one run."""
+    """Return a 32-bit hash of a call's id, to find it among the calls of its run."""
     digest = hashlib.sha256(call_id.encode(errors="surrogatepass")).digest()
     return int.from_bytes(digest[:4], signed=True)
 
 
 def state_number(effect: Effect) -> int:
-    """The state of a row whose call ended with *effect*."""
+    """Return the state of a row whose call ended with *effect*."""
     return {Effect.APPLIED: APPLIED, Effect.NONE: NONE}.get(effect, UNKNOWN)
 
 
 def keep_us_of(claim: EffectClaim) -> int | None:
-    """For how many microseconds a key is kept after its end, None for good."""
+    """Return the microseconds to keep a key after its end, None for unlimited."""
     keep_s = claim.keep_s
     if keep_s is None or not 0 <= keep_s < _LONGEST_KEEP_S:
         return None
@@ -77,18 +77,18 @@ def keep_us_of(claim: EffectClaim) -> int | None:
 
 
 def column_text(text: str) -> str:
-    """*text* as every database can hold it."""
+    """Return *text* in a form that every database can store."""
     return without_nul(clean_text(text))
 
 
 def filled(
     entry: EffectEntry, started: ToolStarted | None, settled: ToolSettled | None
 ) -> EffectEntry:
-    """*entry* with what the events of its call say, as they are stored.
+    """Return *entry* with the details from the stored events of its call.
 
     Args:
-        entry: Made of what stands in its row.
-        started: The start of the call, None if there is none in the log any more.
+        entry: Made from its row.
+        started: The start of the call, None if the log has none, or no more.
         settled: Its end, None if there is none.
     """
     more: dict[str, object] = {}
@@ -107,9 +107,9 @@ def filled(
 
 
 def named_outcome(entry: EffectEntry, event: Event | None) -> ToolOutcome | None:
-    """The outcome of the call of *entry*, if *event* is its end.
+    """Return the outcome of the call of *entry*, if *event* is its end.
 
-    The log does not say again in an outcome which call it is of.
+    Stored outcomes omit the id and tool of their call; they are filled in.
     """
     if not isinstance(event, ToolSettled) or event.call_id != entry.call_id:
         return None
@@ -120,7 +120,7 @@ def named_outcome(entry: EffectEntry, event: Event | None) -> ToolOutcome | None
 
 
 def outcome_of(entry: EffectEntry) -> ToolOutcome | None:
-    """The outcome that stands in an entry itself; None if it has none that can be read."""
+    """Return the outcome stored in the entry itself; None if it has none that can be read."""
     try:
         return None if entry.output is None else decode(encode(entry.output), _outcomes())
     except Misuse:
@@ -133,7 +133,7 @@ def _outcomes() -> msgspec.json.Decoder[ToolOutcome]:
 
 
 class EffectQuery(NamedTuple):
-    """``EffectFilters`` with what was not given."""
+    """``EffectFilters`` with defaults filled in."""
 
     state: EffectState | None = None
     tool: str = ""
@@ -146,7 +146,7 @@ class EffectQuery(NamedTuple):
     after: str = ""
 
     def check(self) -> None:
-        """Refuse a limit that is none, what is no state, and a moment of no zone."""
+        """Raise Misuse for an invalid limit, an unknown state, or a time without a zone."""
         check_whole("limit", self.limit, least=1, none="all")
         if self.state not in (None, *EFFECT_STATES):
             raise Misuse(f"state is {self.state!r}: give one of {', '.join(EFFECT_STATES)}")
@@ -157,16 +157,16 @@ class EffectQuery(NamedTuple):
 
     @property
     def keys(self) -> tuple[str, str]:
-        """The keys that are wanted as they stand."""
+        """The forms in which a stored key may equal the wanted one."""
         return self.key, to_json(self.key).decode()
 
     @property
     def ends(self) -> tuple[str, str]:
-        """What follows the name of the argument in a key of only one that has the value."""
+        """The ends of a stored key whose only argument has the wanted value."""
         return f"{self.key}}}", f"{to_json(self.key).decode()}}}"
 
     def holds(self, entry: EffectEntry) -> bool:
-        """Whether *entry* is one of those; limit and place are not looked at."""
+        """Whether *entry* matches the filters; limit and place are ignored."""
         return bool(
             self.state in (None, entry.state)
             and self.tool in ("", entry.tool_name, entry.name)
@@ -180,19 +180,19 @@ class EffectQuery(NamedTuple):
         return key in self.keys or key.partition('":')[2] in self.ends
 
     def _is_owned(self, entry: EffectEntry) -> bool:
-        # A user is named by both: one without a tenant is not of any.
+        # User and tenant together identify a user; without a tenant, the user belongs to none.
         if self.user:
             return (entry.user, entry.tenant) == (self.user, self.tenant)
         return self.tenant in ("", entry.tenant)
 
 
 def no_such_effect(id: str) -> Misuse:
-    """The exception for an effect that the journal does not know."""
+    """Return the exception for an effect that the journal does not know."""
     return Misuse(f"the journal has no effect {id!r:.60}: `effects()` lists those that it has")
 
 
 def check_settlement(settlement: Settlement) -> None:
-    """Refuse a settlement that says nothing."""
+    """Raise Misuse for a settlement as neither applied nor none."""
     if settlement.effect not in (Effect.APPLIED, Effect.NONE):
         raise Misuse(
             f"effect is {settlement.effect!s:.40}: an effect is settled as applied or none"
@@ -200,19 +200,19 @@ def check_settlement(settlement: Settlement) -> None:
 
 
 def not_unknown(entry: EffectEntry) -> Misuse:
-    """The exception for an effect that cannot be settled."""
+    """Return the exception for an effect that cannot be settled."""
     why = "its call is under way" if entry.state == "begun" else f"its call says {entry.state}"
     return Misuse(f"the effect {entry} cannot be settled: {why}; only an unknown one can")
 
 
 class WatchedLedger(Protocol):
-    """A ledger that tells of changes."""
+    """A ledger that notifies of changes."""
 
     def watch(self, *topics: str) -> Watcher: ...
     async def effect(self, id: str) -> EffectEntry | None: ...
 
 
-# So often it is looked whether the process of a call has ended, of which nobody tells.
+# How often to check whether the process of a call has ended, which nothing announces.
 _LOOK_S = 1.0
 
 

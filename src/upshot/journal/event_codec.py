@@ -1,9 +1,9 @@
 """How one event is stored: a row whose body repeats no column, its checksum, and damage to it.
 
-A row has the columns seq, epoch, kind, time and body. The body is the event's JSON object
-without what stands in the other columns. An event for which that would not give back exactly the
-same (one of an unknown kind, of another schema version, or with a time that is not UTC) is stored
-whole: its body then begins with its kind.
+A row has the columns seq, epoch, kind, time and body. The body is the event's JSON object without
+what the other columns hold. An event that could not be rebuilt exactly from that (an unknown
+kind, another schema version, or a time that is not UTC) is stored whole: its body then starts
+with its kind.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from upshot.state.summary import SummaryChange, summary_change
 
 logger: logging.Logger = logging.getLogger("upshot.journal")
 
-# The format of files and of exports. A draft: until the first release every change of an event's
-# fields may raise it, and no earlier one is read.
+# The format of files and exports. A draft: until the first release any change to an event's
+# fields may raise it, and earlier formats cannot be read.
 FORMAT = 5
 
 _DELTAS = frozenset(DELTAS)
-# Types of events that a journal keeps and that this version knows.
+# The event types of this version that a journal stores.
 DURABLE = frozenset[type](get_args(Event)) - _DELTAS - {Unknown}
 _MAX_SEQ = (1 << 32) - 1
 _WHOLE = b'{"kind":'
@@ -47,21 +47,21 @@ _MICROSECOND = timedelta(microseconds=1)
 _VERSION = msgspec.Raw(str(SCHEMA_VERSION).encode())
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encoder = msgspec.json.Encoder()
-# Bound once: this runs for every event.
+# Bound once: these run for every event.
 _set = force_setattr
 _copy: Callable[[Any], Any] = methodcaller("__copy__")
 
 
 class Damage(Value, frozen=True, kw_only=True):
-    """A run's log is not whole.
+    """Damage to the log of a run.
 
     Attributes:
         run_id: The run.
         sound_to: Seq of the last event before the damage; 0 if the first is damaged.
-        lost: How many events there were after it, as far as that can be told.
+        lost: How many events there were after it, as far as is known.
         reason: What was found.
-        tail: Whether nothing sound stands after the damage, so that cutting loses nothing more.
-        cut: Whether what came after *sound_to* has been cut off.
+        tail: Whether no sound event follows the damage, so that cutting there loses nothing more.
+        cut: Whether the log has been cut off after *sound_to*.
     """
 
     run_id: str = ""
@@ -86,10 +86,10 @@ class Entry(NamedTuple):
     Attributes:
         run_id: The run.
         seq: The event's place in the run's log, from 1.
-        epoch: That of the holder who appended it.
+        epoch: The epoch of the holder who appended it.
         kind: The event's kind.
-        time: Microseconds since 1970, None where the event has no time in UTC.
-        body: What is left of the event as JSON.
+        time: Microseconds since 1970, None if the event has no time in UTC.
+        body: The rest of the event as JSON.
         change: What the event changes in the list of runs, None for nothing.
         effect: The event, if it changes the ledger of effects.
     """
@@ -105,7 +105,7 @@ class Entry(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether it changes nothing but the log of its run."""
+        """Whether it changes only the log of its run."""
         return self.change is None and self.effect is None and self.seq > 1
 
 
@@ -115,7 +115,7 @@ _make = Entry._make
 
 
 def stamp_of(event: Event) -> tuple[str, int]:
-    """The run and the seq of a durable event."""
+    """Return the run and the seq of a durable event."""
     if type(event) in _DELTAS:
         raise Misuse(f"{event.kind} is for watchers and is not stored in a journal")
     if isinstance(event, Unknown):
@@ -130,7 +130,7 @@ def stamp_of(event: Event) -> tuple[str, int]:
 
 
 def checked_id(run_id: str) -> str:
-    """*run_id*, which can be the id of a run."""
+    """Return *run_id* if it can be the id of a run, else raise Misuse."""
     if type(run_id) is str and run_id.isascii():
         return run_id
     if not isinstance(cast("object", run_id), str):
@@ -143,11 +143,11 @@ def checked_id(run_id: str) -> str:
 def to_entry(event: Event, run_id: str, seq: int, epoch: int) -> Entry:
     """Encode *event* for storing.
 
-    What it gives is sure to be read back: a wrongly typed field is refused here, where the mistake
-    is, and not when the log is needed.
+    The entry can always be read back: a wrongly typed field is refused here, where the mistake
+    was made, and not when the log is needed.
 
     Raises:
-        Misuse: A field holds what is not JSON, or not of the field's type.
+        Misuse: A field is not valid JSON, or not of the field's type.
     """
     try:
         plain = _plain_entry(event, run_id, seq, epoch)
@@ -155,20 +155,20 @@ def to_entry(event: Event, run_id: str, seq: int, epoch: int) -> Entry:
             return plain
         return _entry(event, run_id, seq, epoch, _readable(event, event))
     except (AttributeError, TypeError) as error:
-        # A mapping stands where a struct belongs, or bytes where a text does: the JSON is the same.
+        # A mapping instead of a struct, or bytes instead of a text: the JSON would be the same.
         raise Misuse(f"this {event.kind} cannot be stored: {error}") from error
 
 
 def check_readable(event: Event) -> None:
-    """Check that *event* could be read back from its JSON, or raise ``Misuse``."""
+    """Raise ``Misuse`` if *event* could not be read back from its JSON."""
     _readable(event, event)
 
 
 def _plain_entry(event: Event, run_id: str, seq: int, epoch: int) -> Entry | None:
-    """The entry of an event as upshot itself makes them, None for one of another form.
+    """Return the entry of an event in the form upshot itself produces, None for any other form.
 
-    What stands in columns is taken off before encoding, so that the body is the line without its
-    head. To read the fields of the whole line and choose costs twice as much.
+    Fields with columns are cleared before encoding, so that the body is the line without its
+    head. Parsing the whole line to select fields would cost twice as much.
     """
     known = _HEADS.get(type(event))
     if known is None or isinstance(event, Unknown) or type(seq) is not int:
@@ -185,13 +185,13 @@ def _plain_entry(event: Event, run_id: str, seq: int, epoch: int) -> Entry | Non
     if not line.startswith(head):
         return None
     body = b"{%b" % line[len(head) :]
-    # A third of the cost of a call by the names of its fields.
+    # Positional: a call by field names would take three times as long.
     change, effect = summary_change(event), effect_event(event)
     return _make((run_id, seq, epoch, kind, time, body, change, effect))
 
 
 def _readable(event: Event, less: Event) -> bytes:
-    """The JSON of *less*, which is *event* or a part of it, if it is sure to be read back."""
+    """Return the JSON of *less* (*event* or a part of it), or raise Misuse if it is unreadable."""
     line = encode(less)
     if not is_surely_readable(line):
         try:
@@ -202,7 +202,7 @@ def _readable(event: Event, less: Event) -> bytes:
 
 
 def parse_line(line: bytes) -> tuple[Entry, Event]:
-    """Read an event as it stands in an export; its epoch is 0."""
+    """Parse a line of an export into an event; its epoch is 0."""
     event = _decode(line)
     run_id, seq = stamp_of(event)
     if not 0 < seq <= _MAX_SEQ:
@@ -211,7 +211,7 @@ def parse_line(line: bytes) -> tuple[Entry, Event]:
 
 
 def _entry(event: Event, run_id: str, seq: int, epoch: int, line: bytes) -> Entry:
-    # By name and not by place, for a line that is imported may have been written by any program.
+    # By field name, not by position: any program may have written an imported line.
     fields = _fields.decode(line)
     moment = None if isinstance(event, Unknown) else event.time
     time = to_micros(moment)
@@ -241,31 +241,31 @@ def _heads() -> Iterator[tuple[type, tuple[str, bytes]]]:
         yield event, (kind, head.encode())
 
 
-# The kind of each event, and how its line begins.
+# The kind of each event, and the head of its line.
 _HEADS = dict(_heads())
 _HEADS_BY_KIND = dict(_HEADS.values())
 
 
 def _whole(fields: dict[str, msgspec.Raw]) -> bytes:
-    """All of the fields, the kind first, by which a whole body is known."""
+    """Encode all fields, the kind first; that marks a whole body."""
     return _encoder.encode({"kind": fields.pop("kind"), **fields})
 
 
-# -- whether it could be read back
+# -- checking that it could be read back
 
-# Reading an event runs the checks of every value in it, which costs as much as all else that a
-# journal does for it. They ran when the values were made; what they leave open is types. So the
-# JSON is read as structs of the same fields and types that have no checks of their own.
+# Reading an event runs the checks of every value in it, which costs as much as everything else a
+# journal does for it. Those checks ran when the values were made, and leave only types open. So
+# the JSON is decoded into structs with the same fields and types but without checks.
 _bare: dict[Any, Any] = {}
-# The structs take 15 ms to make. A process that logs no more than one short run does without,
-# but for a long event, such as a reply with thousands of calls.
+# The structs take 15 ms to make. A process that logs only one short run does without them, except
+# for a long event, such as a reply with thousands of calls.
 _MIN_EVENTS = 100
 _LONG_BYTES = 200_000
 _asked = count()
 
 
 def is_surely_readable(line: bytes) -> bool:
-    """Whether *line* has the types of an event."""
+    """Whether *line* is known to decode as an event; False may also mean unchecked."""
     if next(_asked) < _MIN_EVENTS and len(line) < _LONG_BYTES:
         return False
     try:
@@ -281,12 +281,12 @@ def _decoder() -> msgspec.json.Decoder[Any]:
 
 
 def _bare_form(hint: Any) -> Any:
-    """The same type with structs that have no checks."""
+    """Return the same type with structs that have no checks."""
     origin, arguments = get_origin(hint), get_args(hint)
     struct = origin or hint
     if isinstance(struct, type) and issubclass(struct, msgspec.Struct):
         if hint not in _bare:
-            # A class within itself is not looked into again.
+            # A class that contains itself is not expanded again.
             _bare[hint] = Any
             _bare[hint] = _bare_struct(hint, struct)
         return _bare[hint]
@@ -303,7 +303,7 @@ def _bare_struct(hint: Any, struct: type[msgspec.Struct]) -> Any:
     fields: list[Any] = []
     for field in msgspec.structs.fields(hint):
         kind = _bare_form(field.type)
-        # Which value is the default does not matter here.
+        # The default value does not matter here.
         fields.append((field.name, kind) if field.required else (field.name, kind, None))
     return msgspec.defstruct(
         struct.__name__, fields, kw_only=True, gc=False, tag=config.tag, tag_field=config.tag_field
@@ -320,7 +320,7 @@ def _read_other(kind: Any, value: object) -> object:
 
 
 def line_of(entry: Entry) -> bytes:
-    """The event as one JSON object with all its fields."""
+    """Return the event as one JSON object with all its fields."""
     body = entry.body
     if body.startswith(_WHOLE):
         return body
@@ -337,7 +337,7 @@ def line_of(entry: Entry) -> bytes:
 
 
 def read_event(entry: Entry) -> Event:
-    """The event that was stored."""
+    """Decode the stored event."""
     less = _line_of_body(entry)
     try:
         event = _decode(line_of(entry) if less is None else less)
@@ -355,8 +355,8 @@ def read_event(entry: Entry) -> Event:
 
 
 def _line_of_body(entry: Entry) -> bytes | None:
-    """The event as one JSON object without run_id, seq and time, which need not be written as JSON
-    only to be read again; None where none is known to be missing.
+    """Return the event as one JSON object without run_id, seq and time, to save encoding them only
+    to decode them again; None if the body needs them.
     """
     body = entry.body
     head = _HEADS_BY_KIND.get(entry.kind)
@@ -366,21 +366,21 @@ def _line_of_body(entry: Entry) -> bytes | None:
 
 
 def checksum(entry: Entry) -> int:
-    """CRC-32 of all that the row of *entry* holds, and of the run that it belongs to."""
-    # With the run and the place: a sound row in the place of another is damage too.
+    """Return the CRC-32 of everything in the row of *entry*, including its run."""
+    # With the run and seq: a sound row in the place of another is damage too.
     head = f"{entry.run_id}\n{entry.seq}\n{entry.epoch}\n{entry.time}\n{entry.kind}"
     return zlib.crc32(entry.body, zlib.crc32(head.encode(errors="surrogateescape")))
 
 
 def to_micros(moment: datetime | None) -> int | None:
-    """Microseconds since 1970; None for no moment, or one that is not given in UTC."""
+    """Return microseconds since 1970; None for no time, or one that is not in UTC."""
     if moment is None or getattr(moment, "tzinfo", None) is not UTC:
         return None
     return (moment - _EPOCH_START) // _MICROSECOND
 
 
 def from_micros(micros: int | None) -> datetime | None:
-    """A moment in UTC; None where there is none, or a damaged row says one that cannot be."""
+    """Return a time in UTC; None if there is none, or a damaged row has an impossible one."""
     try:
         return None if micros is None else _EPOCH_START + micros * _MICROSECOND
     except OverflowError:
@@ -400,12 +400,12 @@ def _event_decoder() -> msgspec.json.Decoder[Event]:
 
 
 def damage_error(damage: Damage) -> JournalError:
-    """The exception for *damage*."""
+    """Return the exception for *damage*."""
     return JournalError(str(damage), run_id=damage.run_id, seq=damage.sound_to)
 
 
 def gap_error(run_id: str, seq: int, last_seq: int) -> JournalError:
-    """The exception for an event that is not the next one."""
+    """Return the exception for an event that is not the next one."""
     return JournalError(
         f"event {seq} of run {run_id} cannot be appended: its next event is {last_seq + 1}",
         run_id=run_id,
@@ -414,7 +414,7 @@ def gap_error(run_id: str, seq: int, last_seq: int) -> JournalError:
 
 
 def epoch_error(run_id: str, epoch: int, current: int, last_seq: int | None = None) -> JournalError:
-    """The exception for a holder who no longer owns the run."""
+    """Return the exception for a holder that has lost the run."""
     return JournalError(
         f"run {run_id} is no longer held with epoch {epoch}: epoch {current} has taken it",
         run_id=run_id,

@@ -1,4 +1,4 @@
-"""Exported runs: a file of JSON lines, the events first, then the artifacts and notes."""
+"""Exported runs: a file of JSON lines with the events, then the artifacts and notes."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ _FILE_MODE = 0o600
 _ARTIFACT_MARK = b'{"kind":"stored_artifact"'
 _NOTE_MARK = b'{"kind":"note"'
 
-# What msgspec raises of bytes that are not what they should be.
+# What msgspec raises for malformed input.
 _UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError)
 
 _artifacts = msgspec.json.Decoder(StoredArtifact)
 
 
 class _NoteLine(Note, frozen=True, kw_only=True, tag_field="kind", tag="note"):
-    """A note, named as such."""
+    """A note as a line, with its kind."""
 
 
 _notes = msgspec.json.Decoder(_NoteLine)
 
 
 class ExportedEvent(NamedTuple):
-    """A line that holds an event."""
+    """A line with an event."""
 
     entry: Entry
     event: Event
@@ -63,7 +63,7 @@ _headers = msgspec.json.Decoder(Header)
 
 
 class ExportedRun(NamedTuple):
-    """What of a run goes into a file.
+    """What is exported of a run.
 
     Attributes:
         run_id: The run.
@@ -71,7 +71,7 @@ class ExportedRun(NamedTuple):
         lines: The events as JSON.
         artifact_count: How many artifacts there are.
         artifacts: The artifacts.
-        notes: What was noted of it.
+        notes: The notes on it.
     """
 
     run_id: str
@@ -83,7 +83,7 @@ class ExportedRun(NamedTuple):
 
 
 def write_lines(path: str, run: ExportedRun) -> int:
-    """Write a run to *path*, which is there whole or not at all.
+    """Write a run to *path*, either completely or not at all.
 
     Returns:
         How many events it has.
@@ -117,8 +117,8 @@ def read_lines(path: str) -> Iterator[Line]:
 
     Raises:
         Misuse: *path* cannot be read.
-        JournalError: A line is damaged or missing, or the format is another one; the number of the
-            line, from 1, is named.
+        JournalError: A line is damaged or missing, or the format differs; the message has the
+            number of the line, from 1.
     """
     try:
         with open(path, "rb") as file:

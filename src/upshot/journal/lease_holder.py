@@ -1,7 +1,7 @@
 """Which process works on a run, and whether it still does.
 
-A lease that expires would make a killed run wait. On one machine it is known at once that a
-process has ended; on others only the epoch protects the log.
+With an expiring lease alone, a killed run would have to wait. On one machine it is known at once
+that a process has ended; across machines without leases only the epoch protects the log.
 """
 
 from __future__ import annotations
@@ -21,41 +21,41 @@ from upshot.contract.base.structs import Value
 from upshot.errors import JournalError
 
 NOBODY = ""
-"""What is stored for a run that was released before it settled."""
+"""The stored holder of a run that was released before it settled."""
 LEASE_S = 10.0
-"""So long a process has the runs that it holds after it last renewed its lease."""
+"""A process keeps its runs for this long after it last renewed its lease."""
 RENEW_S = 3.0
-"""So often it does that."""
+"""How often a process renews its lease."""
 MARGIN_S = 2.0
-"""So long before the end of its lease it starts nothing any more."""
+"""In this last part of its lease a process starts no more work."""
 
-# It goes on while the machine is suspended, which the monotonic clock of Linux does not.
+# This clock runs on while the machine is suspended; the monotonic clock of Linux does not.
 _BOOT_CLOCK: int | None = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 boot_s: Callable[[], float] = (
     time.monotonic if _BOOT_CLOCK is None else partial(time.clock_gettime, _BOOT_CLOCK)
 )
-"""Seconds since the machine was started, suspended ones included."""
+"""Seconds since the machine was started, including time spent suspended."""
 
 _PROC = "/proc"
 _ENDED_STATES = ("Z", "X")
-# By a signal; what a debugger holds is another state, and goes on at any moment.
+# Stopped by a signal; a process stopped by a debugger has another state and may continue any time.
 _STOPPED_STATE = "T"
-# Bit of a task's flags that says that it is on its way out.
+# Flag bit of a task that is exiting.
 _EXITING = 0x4
 _KILLED = 1 << (signal.SIGKILL - 1) if hasattr(signal, "SIGKILL") else 0
 
 
 class LeaseHolder(Value, frozen=True, kw_only=True):
-    """The process that took a run.
+    """The process that claimed a run.
 
     Attributes:
         pid: Its process id; 0 for none.
         host: The name of its machine.
-        boot: The id of that machine's start, "" where the platform has none.
-        space: In which of the machine's spaces of process ids it is, "" where there is one.
-        started: When it was started, in the platform's own ticks; None where it has none.
-        lease_s: What was left of its lease when that was looked up, by the database's clock; below
-            0 if it has lapsed, None where the journal has no leases.
+        boot: The boot id of that machine, "" if the platform has none.
+        space: The machine's pid namespace that the process is in, "" if there is only one.
+        started: When the process was started, in the platform's ticks; None if not available.
+        lease_s: Seconds left of its lease when that was read, by the database's clock; below 0 if
+            it has lapsed, None if the journal has no leases.
     """
 
     pid: int
@@ -67,12 +67,10 @@ class LeaseHolder(Value, frozen=True, kw_only=True):
 
     @property
     def state(self) -> Literal["lives", "stopped", "gone", "unknown"]:
-        """Whether the process is there; of one on another machine, whether its lease holds.
+        """Whether the process is alive. On another machine, whether its lease is valid.
 
-        "unknown" is one on another machine without a lease that holds.
-
-        One that was suspended, as by Ctrl-Z, is "stopped"; one that was killed and is not yet
-        waited for is gone.
+        "unknown" is a process on another machine without a valid lease. "stopped" is one that was
+        suspended, as by Ctrl-Z. A process that was killed but not yet waited for is "gone".
         """
         if self.pid < 1:
             return "gone"
@@ -81,14 +79,14 @@ class LeaseHolder(Value, frozen=True, kw_only=True):
         seen = _look(self.pid)
         if seen is None:
             return "lives" if _is_there(self.pid) else "gone"
-        # Its id may be that of another one by now.
+        # Another process may have the same id now.
         if seen.is_ending or self.started not in (None, seen.started):
             return "gone"
         return "stopped" if seen.is_stopped else "lives"
 
     @property
     def may_work(self) -> bool:
-        """Whether it may be at work: nothing says that it has ended, nor has its lease lapsed."""
+        """Whether it may be at work: neither known to have ended nor past its lease."""
         state = self.state
         if state in ("lives", "gone"):
             return state == "lives"
@@ -96,12 +94,12 @@ class LeaseHolder(Value, frozen=True, kw_only=True):
 
     @property
     def is_this_process(self) -> bool:
-        """Whether it is the one that asks."""
+        """Whether it is the current process."""
         return replace(self, lease_s=None) == this_process()
 
     @property
     def is_near(self) -> bool:
-        """Whether its id means the same process here; a machine may be renamed while it is up."""
+        """Whether its pid means the same process here; a machine may be renamed while it is up."""
         here = this_process()
         if self.boot or here.boot:
             return (self.boot, self.space) == (here.boot, here.space)
@@ -109,7 +107,7 @@ class LeaseHolder(Value, frozen=True, kw_only=True):
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """What the platform knows of a process."""
+    """What the platform knows about a process."""
 
     started: int
     is_ending: bool
@@ -117,22 +115,22 @@ class _Seen(msgspec.Struct, frozen=True):
 
 
 def this_process() -> LeaseHolder:
-    """The process that asks."""
+    """Return the current process."""
     return _describe(os.getpid())
 
 
 def lease_left_s(holder: str, until: float | None) -> float:
-    """What is left of a lease that ends at *until* on the clock of ``boot_s``.
+    """Return what is left of a lease that ends at *until* on the clock of ``boot_s``.
 
-    That of an earlier start of the machine is over.
+    A lease from before the machine was restarted has lapsed.
     """
     return -math.inf if until is None or this_process().boot not in holder else until - boot_s()
 
 
 def read_holder(text: str | None) -> LeaseHolder | None:
-    """The holder as a journal has it; None where it has none, or one that cannot be read.
+    """Parse a holder as a journal stores it; None if there is none or it cannot be read.
 
-    Where the journal has leases, what is left of this one's stands in a second line, in seconds.
+    If the journal has leases, a second line has the seconds left of this one.
     """
     if text is None:
         return None
@@ -151,7 +149,7 @@ class RunHeld(JournalError):
 
 
 def held_error(run_id: str, holder: LeaseHolder) -> RunHeld:
-    """The exception for a run that another living process works on."""
+    """Return the exception for a run that another living process works on."""
     where, onward = "this machine", "wait for its end, stop that process"
     if not holder.is_near and holder.lease_s is not None:
         where = f"{holder.host or 'another machine'}, whose lease ends in {holder.lease_s:.0f} s"
@@ -165,7 +163,7 @@ def held_error(run_id: str, holder: LeaseHolder) -> RunHeld:
 
 @lru_cache(maxsize=1)
 def _describe(pid: int) -> LeaseHolder:
-    # By its id, for a forked process is another one.
+    # Keyed by the pid, because a forked process is another one.
     seen = _look(pid)
     return LeaseHolder(
         pid=pid,
@@ -177,8 +175,8 @@ def _describe(pid: int) -> LeaseHolder:
 
 
 def _look(pid: int) -> _Seen | None:
-    """What is known of the process; None where there is none, or the platform says nothing."""
-    # The name of the program may hold anything, and stands in brackets.
+    """Return what is known about the process; None if it does not exist or that is unknown."""
+    # The program's name is in brackets and may contain anything, including brackets.
     fields = _text_of(f"{_PROC}/{pid}/stat").rpartition(")")[2].split()
     if len(fields) < 20:
         return None
@@ -189,7 +187,7 @@ def _look(pid: int) -> _Seen | None:
 
 
 def _is_killed(pid: int) -> bool:
-    """Whether it was killed and has not come to its end yet."""
+    """Whether it was killed but has not ended yet."""
     for line in _text_of(f"{_PROC}/{pid}/status").splitlines():
         name, _, value = line.partition(":")
         if name in ("SigPnd", "ShdPnd") and int(value, 16) & _KILLED:

@@ -10,23 +10,23 @@ from upshot.contract.tool_calls import Settlement
 
 
 class LedgerListener(Protocol):
-    """Is told what becomes of effects; it must not wait, and not raise."""
+    """Gets notified about effects. Its methods must not wait or raise."""
 
     def settled(self, entry: EffectEntry, /) -> None:
         """An unknown effect was settled through this process."""
         ...
 
     def unknown(self, counts: Mapping[str, int], /) -> None:
-        """So many effects are unknown in a journal now, by the name of the effect."""
+        """Report how many effects of a journal are unknown now, by the name of the effect."""
         ...
 
 
-# Replaced and never changed, so that other threads read it whole.
+# Replaced, never changed, so that other threads always read a whole tuple.
 _listeners: tuple[LedgerListener, ...] = ()
 
 
 def listen_to_effects(listener: LedgerListener) -> Callable[[], None]:
-    """Tell *listener* from now on; returns what ends that."""
+    """Notify *listener* from now on; returns a function that ends that."""
     global _listeners  # noqa: PLW0603  # the one list of a process
     _listeners = (*_listeners, listener)
 
@@ -38,12 +38,12 @@ def listen_to_effects(listener: LedgerListener) -> Callable[[], None]:
 
 
 def effect_listeners() -> tuple[LedgerListener, ...]:
-    """Who is told."""
+    """Return the listeners."""
     return _listeners
 
 
 def tell_settled(entry: EffectEntry, given: Settlement) -> EffectEntry:
-    """Tell of *entry* if it was *given* that settled it, and not an earlier answer; returns it."""
+    """Notify listeners if *given*, and not an earlier answer, settled *entry*; return *entry*."""
     if entry.settled == given:
         for listener in _listeners:
             listener.settled(entry)

@@ -45,10 +45,10 @@ class _Kept(NamedTuple):
     """One effect.
 
     Attributes:
-        entry: What is known of it; the run's owner only once the run was removed.
-        number: Of those that began later it is larger.
-        keep_us: For how many microseconds the key is kept, None for good.
-        loop: In which event loop its call was started, None if in none.
+        entry: What is known about it. It names the run's owner only after the run was removed.
+        number: Increases with each claim.
+        keep_us: How many microseconds the key is kept, None for unlimited.
+        loop: The event loop that its call was started in, None if there was none.
     """
 
     entry: EffectEntry
@@ -58,13 +58,13 @@ class _Kept(NamedTuple):
 
 
 class MemoryEffects:
-    """The ledger of a journal in memory; plays the role EffectLedger."""
+    """The ledger of a journal in memory; implements EffectLedger."""
 
     def __init__(self) -> None:
         self._effects: dict[str, _Kept] = {}
         self._count = 0
         self._refused: dict[tuple[str, str], EffectEntry] = {}
-        # Runs that were let go before they settled, and not taken since.
+        # Runs that were released before they settled, and not claimed since.
         self._abandoned: set[str] = set()
 
     if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class MemoryEffects:
         if entry.output is not None:
             return outcome_of(entry)
         if log is None:
-            # The run was removed since.
+            # The run has been removed.
             kept = self._effects.get(entry.id)
             is_it = kept is not None and kept.entry.ref == entry.ref
             return outcome_of(kept.entry) if kept is not None and is_it else None
@@ -149,7 +149,7 @@ class MemoryEffects:
         self._changes.tell([of_effect(id), EFFECTS])
         log = self._logs.get(entry.run_id)
         status = "" if log is None else log.summary(entry.run_id).status
-        # One that works may be just about to wait.
+        # A running session may be just about to wait.
         waiting = self._take_settled(id)
         if status == Status.INPUT_REQUIRED or (status == RUNNING and not was_left):
             waiting.add(entry.run_id)
@@ -189,7 +189,7 @@ class MemoryEffects:
     # -- for the journal
 
     def _note_call(self, event: Event) -> None:
-        """Write what the start or the end of a call changes."""
+        """Apply the start or the end of a call to the ledger."""
         call = effect_event(event)
         if isinstance(call, ToolSettled):
             self._end(call)
@@ -198,7 +198,7 @@ class MemoryEffects:
             self._refused[call.run_id, call.call_id] = entry
 
     def _keep_effects(self, run_ids: Iterable[str], *, effects: bool) -> None:
-        """Keep the effects of runs that are about to be removed, or remove them too."""
+        """Keep the effects of runs that are about to be removed, or remove them as well."""
         gone = {*run_ids}
         for id, kept in [*self._effects.items()]:
             is_going = kept.entry.run_id in gone
@@ -209,7 +209,7 @@ class MemoryEffects:
                 self._keep(kept)
 
     def _drop_effects(self, ended_before: datetime) -> None:
-        """Remove the effects of removed runs that ended before a moment."""
+        """Remove the effects of removed runs that ended before *ended_before*."""
         for id, kept in [*self._effects.items()]:
             ended_at = kept.entry.ended_at
             is_past = ended_at is not None and ended_at < ended_before
@@ -217,7 +217,7 @@ class MemoryEffects:
                 del self._effects[id]
 
     def _redact_effects(self, run_id: str) -> None:
-        """Take the content out of the effects of a run; their digests stay."""
+        """Remove the content from a run's effects; their digests stay."""
         for kept in [*self._effects.values()]:
             entry = kept.entry
             if entry.run_id == run_id:
@@ -230,14 +230,14 @@ class MemoryEffects:
     # -- inside
 
     def _claim(self, started: ToolStarted) -> bool:
-        """Claim an effect for a call; returns whether it has it now."""
+        """Claim an effect for a call; returns whether the call now has it."""
         claim = started.claim
         assert claim is not None
         kept, attempts = self._effects.get(claim.id), 1
         if kept is not None:
             entry = kept.entry
             is_same = (entry.run_id, entry.call_id) == (started.run_id, started.call_id)
-            # A call that is started again, as one that is idempotent, has its claim already.
+            # A call that is started again, such as an idempotent one, already has its claim.
             is_own = is_same and entry.state in ("begun", "unknown")
             if not (entry.state == "none" or is_own or self._is_past_keep(kept)):
                 return False
@@ -268,7 +268,7 @@ class MemoryEffects:
             if (entry.run_id, entry.call_id) != (event.run_id, event.call_id):
                 return
             entry = filled(entry, None, event)
-            # What the call itself says was made, was made, whatever was found out before.
+            # If the call itself says that it was made, that overrides an earlier settlement.
             if entry.settled is None or state == "applied":
                 entry = replace(entry, state=state, settled=None, check_at=check_at)
             entry = replace(entry, settled_seq=event.seq, ended_at=at)
@@ -278,7 +278,7 @@ class MemoryEffects:
             self._changes.tell([EFFECTS])
 
     def _add_own(self, event: ToolSettled, at: datetime, check_at: datetime | None) -> None:
-        """Add the row of a call without an identity."""
+        """Add a row for a call without an identity."""
         record = event.record
         entry = EffectEntry(
             id=id_without_key(event.run_id, record.call_id),
@@ -296,7 +296,7 @@ class MemoryEffects:
         self._effects.setdefault(entry.id, kept)
 
     def _shown(self, kept: _Kept) -> EffectEntry:
-        """An effect with whose it is; what was begun by a run that was left is unknown."""
+        """Return the entry with its run's owner; begun means unknown if its run was abandoned."""
         entry, log = kept.entry, self._logs.get(kept.entry.run_id)
         if self._is_left(kept):
             entry = replace(entry, state="unknown")
@@ -307,7 +307,7 @@ class MemoryEffects:
         return replace(entry, agent_id=change.agent_id or "", user=owner, tenant=tenant)
 
     def _is_left(self, kept: _Kept) -> bool:
-        """Whether it was begun by a run on which nothing works any more."""
+        """Whether it is begun but no session works on its run."""
         run_id = kept.entry.run_id
         if kept.entry.state != "begun":
             return False
@@ -322,7 +322,7 @@ class MemoryEffects:
         return kept.entry.ended_at + timedelta(microseconds=kept.keep_us) <= datetime.now(UTC)
 
     def _leave(self, kept: _Kept) -> None:
-        """Note that an effect is unknown on whose run nothing works any more."""
+        """Record as unknown an effect whose run no session works on."""
         now = datetime.now(UTC)
         self._change(kept, state="unknown", ended_at=kept.entry.ended_at or now, check_at=now)
         self._changes.tell([of_effect(kept.entry.id), EFFECTS])
@@ -345,7 +345,7 @@ class MemoryEffects:
 
 
 def _outcome_in(log: MemoryLog, entry: EffectEntry) -> ToolOutcome | None:
-    """The outcome of the call of *entry* as the log has it."""
+    """Return the outcome of the call of *entry* from its log."""
     place = entry.settled_seq - 1
     return named_outcome(entry, log.events[place] if 0 <= place < len(log.events) else None)
 

@@ -114,23 +114,23 @@ _NOTED = frozenset[type]((RunStarted, RunResumed, RunReleased, RunSettled)) | _C
 
 
 class _Due(NamedTuple):
-    """Since when a run has to be taken up, and why."""
+    """When a run became due, and why."""
 
     at: datetime
     reason: str
 
 
 class MemoryJournal(MemoryEffects, MemoryNotes):
-    """Keeps runs in memory; plays the roles Journal and EffectLedger.
+    """Keeps runs in memory; implements Journal and EffectLedger.
 
-    It keeps the events themselves and not their JSON, so that they cost nothing; a caller that
-    changes a dict within an event after it was appended changes the log. Runs leave out
-    of their results what lives in the process only, as in any other log.
+    It keeps the event objects themselves, not their JSON, so they cost nothing; but a caller that
+    changes a dict within an appended event changes the log. As in any other log, results omit
+    what exists only in the process.
 
     Attributes:
         artifacts: The store of large outputs.
-        is_safe_at_append: True: what is in memory is as safe as it will ever be. False in a
-            subclass with a ``claim`` or ``durable`` of its own, which has to be called.
+        is_safe_at_append: True, as memory gets no safer than that. False in a subclass that
+            overrides ``claim`` or ``durable``, which then have to be called.
     """
 
     is_safe_at_append: bool = True
@@ -145,13 +145,13 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         self.artifacts: MemoryArtifactStore = MemoryArtifactStore()
         self._logs: dict[str, MemoryLog] = {}
         self._committed = KeptTurns()
-        # When items are to be told, and how often that was tried, by run and question.
+        # When items are due for notification and how often that was tried, by run and question.
         self._told: dict[tuple[str, str], tuple[float, int]] = {}
         self._submissions: dict[str, Submission] = {}
         self._submitted_at: dict[str, datetime] = {}
-        # By key, also of runs that were removed; then when.
+        # Submissions by key, including removed runs; then the time of removal.
         self._keys: dict[str, tuple[Submission, datetime | None]] = {}
-        # Of runs that wait, by run.
+        # The open questions of parked runs, by run.
         self._asks: dict[str, Mapping[str, Pending]] = {}
         self._due: dict[str, _Due] = {}
         self._changes = Changes()
@@ -172,8 +172,8 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         """Claim the run: returns the new epoch; appends with an older one fail from now on.
 
         Args:
-            run_id: The run; it need not have any event.
-            cut: Without effect here: memory is not damaged.
+            run_id: The run; it does not need to have any events.
+            cut: Has no effect here: memory is never damaged.
         """
         logs = self._open()
         log = logs.get(run_id)
@@ -190,15 +190,15 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
     async def claim_turn(
         self, run_id: str, turn: TurnClaim, *, take_over: bool = False
     ) -> int | TurnInTheWay:
-        """Take the run and its turn of a conversation, at once.
+        """Claim a run and its turn of a conversation together.
 
         Args:
             run_id: The run.
-            turn: Of which conversation.
-            take_over: Without effect here: no other process has this journal.
+            turn: The turn.
+            take_over: Has no effect here: no other process has this journal.
 
         Returns:
-            The epoch; or the other turn that has not ended, and then nothing was taken.
+            The epoch; or the other turn that has not ended, and then nothing was claimed.
         """
         for other_id, log in self._turns_of(turn.conversation).items():
             if other_id == run_id or log.turn.head == turn.head:
@@ -212,10 +212,10 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         return epoch
 
     def begin(self, run_id: str) -> int:
-        """Take a run that is new, and is worked on from now on in the event loop that runs.
+        """Claim a new run that is worked on in the running event loop from now on.
 
         Args:
-            run_id: The run, which has no event.
+            run_id: The run, which has no events.
 
         Returns:
             The epoch; ``claim`` takes over from it as from any other.
@@ -236,11 +236,11 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         return not log.is_over
 
     def release(self, run_id: str, epoch: int) -> None:
-        """Note that a run is not worked on any more; returns at once.
+        """Record that the session stopped working on a run; returns at once.
 
         Args:
             run_id: The run.
-            epoch: Under which it was taken; nothing is done if it was taken again since.
+            epoch: The epoch of its claim; if the run was claimed again since, nothing happens.
         """
         log = self._logs.get(run_id)
         if log is not None and log.epoch == epoch:
@@ -250,23 +250,23 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
                 self._make_due(run_id, "released")
 
     def append(self, event: Event, *, epoch: int | None = None) -> None:
-        """Take a durable event; returns at once.
+        """Append a durable event; returns at once.
 
         Args:
             event: Its seq must be the next of its run.
-            epoch: What ``claim`` gave; None takes the latest.
+            epoch: What ``claim`` returned; None is the latest.
 
         Raises:
             JournalError: The epoch is old, the seq is not the next, or the journal is closed.
-            Misuse: It is a delta, of no run, or, without an epoch, could not be read back.
+            Misuse: It is a delta, has no run, or, without an epoch, could not be read back.
         """
         if epoch is None:
-            # Not of a session, whose values were checked when they were made.
+            # Not from a session, whose values were checked when they were made.
             check_readable(event)
         kind = type(event)
         log = self._logs.get(event.run_id) if kind in DURABLE else None
         if log is None:
-            # An id is looked at once a run, for this is done for every event of every run.
+            # The id is checked only once a run: the path below runs for every event.
             self._append_other(event, epoch)
             return
         events = log.events
@@ -282,13 +282,13 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
             self._changes.tell([of_run(event.run_id)])
 
     def _note_end(self, event: Event, log: MemoryLog) -> None:
-        """Note the beginning or the end of a session."""
+        """Record the start or the end of a session."""
         if self._asks or type(event) is RunSettled:
             self._keep_asks(event)
         self._note(event, log)
 
     def _keep_asks(self, event: Event) -> None:
-        """Note what a run waits for that has just parked or gone on."""
+        """Record the open questions of a run that has just parked or resumed."""
         if self._told:
             self._told = {key: one for key, one in self._told.items() if key[0] != event.run_id}
         if isinstance(event, RunSettled) and event.asks:
@@ -297,7 +297,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
             self._asks.pop(event.run_id, None)
 
     def _note(self, event: Event, log: MemoryLog) -> None:
-        """Note what the first and the last event of a session change of a turn, and what is due."""
+        """Update the turn and the due runs after the first or last event of a session."""
         if self._due and not self._is_open(event.run_id, log):
             self._due.pop(event.run_id, None)
         if isinstance(event, RunReleased) and event.due_at is not None:
@@ -316,7 +316,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
                 log.revision = 1 + max(one.revision for one in turns.values())
 
     def _hand_over(self, run_id: str, log: MemoryLog) -> None:
-        """Submit the run that follows one in a chain of hand-offs, held by the same loop."""
+        """Submit the next run in a chain of handoffs, held by the same loop."""
         known = log.summary(run_id)
         asked = Request(known.request, context_id=known.context_id)
         new = handed_over(run_id, known.agent_id, asked, self._submissions.get(run_id))
@@ -328,7 +328,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
             self._submitted_at[new.run_id] = datetime.now(UTC)
 
     def _runs_of(self, conversation: str) -> list[RunSummary]:
-        """The runs of a conversation, oldest first."""
+        """Return the runs of a conversation, oldest first."""
         found = [
             log.summary(run_id)
             for run_id, log in self._open().items()
@@ -338,7 +338,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         return found
 
     def _turns_of(self, conversation: str) -> dict[str, MemoryLog]:
-        """The runs that are turns of a conversation, by id."""
+        """Return the runs that are turns of a conversation, by id."""
         return {
             run_id: log
             for run_id, log in self._logs.items()
@@ -346,7 +346,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         }
 
     def _append_other(self, event: Event, epoch: int | None) -> None:
-        """Take the first event of a run that is not claimed, or one of an unknown kind."""
+        """Append the first event of a run that is not claimed, or one of an unknown kind."""
         run_id, seq = stamp_of(event)
         log = self._open().get(run_id) or MemoryLog()
         if seq != len(log.events) + 1 or (epoch is not None and epoch != log.epoch):
@@ -379,11 +379,11 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
 
         Args:
             run_id: The run.
-            seq: Of the last one.
-            epoch: The epoch under which the caller appended it; None is any epoch.
+            seq: The last of those events.
+            epoch: The epoch with which the caller appended it; None is any epoch.
 
         Raises:
-            JournalError: The run has no such event, *seq* is that of another holder's, or the
+            JournalError: The run has no such event, another holder appended *seq*, or the
                 journal is closed.
         """
         log = self._open().get(run_id)
@@ -397,7 +397,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         """The run's durable events with a seq above *after*, in order."""
         log = self._open().get(run_id)
         place = max(after, 0)
-        # By place, since events may be appended between two that are handed out.
+        # By index, since events may be appended while the caller has one.
         while log is not None and place < len(log.events):
             yield log.events[place]
             place += 1
@@ -440,7 +440,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         return counts_of(listed, [run for run in listed if not self._is_inside(run.run_id)])
 
     def _phase(self, run: RunSummary) -> str:
-        """In which of ``PHASES`` a run is; here none is known to have died."""
+        """Return the phase of a run, one of ``PHASES``; here none is known to have died."""
         if run.ended:
             return "ended"
         if self.is_begun(run.run_id):
@@ -463,7 +463,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         return listed
 
     async def conversation(self, id: str) -> Conversation:
-        """What the runs of a conversation come to; see ``SqliteJournal.conversation``."""
+        """Return the state of a conversation; see ``SqliteJournal.conversation``."""
         return (await self.read_turns(id)).shown()
 
     async def conversations(
@@ -474,7 +474,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         owner: str = "",
         tenant: str = "",
     ) -> Sequence[ConversationSummary]:
-        """The conversations, by the time at which their last run began.
+        """List the conversations, by the start of their last run.
 
         See ``SqliteJournal.conversations``.
         """
@@ -490,7 +490,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
     async def read_turns(
         self, id: str, *, read: Callable[[], Lift] | None = None, without: str = ""
     ) -> ConversationState:
-        """Read a conversation, for who begins a turn of it; see ``SqliteJournal.read_turns``."""
+        """Read a conversation in order to start a turn; see ``SqliteJournal.read_turns``."""
         kept = self._committed if read is None else KeptTurns()
 
         def state_of(run_id: str) -> RunState:
@@ -499,7 +499,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         return read_conversation(id, self._runs_of(id), state_of, kept.of(id), without=without)
 
     async def seed_messages(self, seed: SeedReference) -> Sequence[Message]:
-        """The messages of a conversation that a log names, for ``states(..., seeds=)``."""
+        """Return the messages of a conversation that a log names, for ``states(..., seeds=)``."""
         turns = committed_turns(
             self._runs_of(seed.conversation),
             lambda run_id: folded(self._logs[run_id].events),
@@ -508,7 +508,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         return turns.at(seed.revision)
 
     async def used_elsewhere(self, id: str, *, without: str) -> tuple[Usage, Cost | None]:
-        """What the runs of a conversation used, but for the run *without* and its child runs."""
+        """Sum what the runs of a conversation used, except for *without* and its child runs."""
         return used_in_all(
             self._runs_of(id), lambda run_id: folded(self._logs[run_id].events), without=without
         )
@@ -527,7 +527,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         return kept.setdefault(wish.item, wish)
 
     def _take_settled(self, effect_id: str) -> set[str]:
-        """Take out of the inbox the questions about an effect; returns the runs that ask them."""
+        """Remove the questions about an effect from the inbox; returns the runs that ask them."""
         asking = {run_id for run_id, asks in self._asks.items() if effect_id in asks}
         for run_id in asking:
             left = {item: one for item, one in self._asks[run_id].items() if item != effect_id}
@@ -585,7 +585,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         return len(await self.inbox(**wanted._asdict()))
 
     def _waiting_root(self, run_id: str) -> str:
-        """The outermost of the runs that wait for a run; "" where one round it does not wait."""
+        """Return the outermost run that waits for a run; "" if one in between does not wait."""
         log = self._logs[run_id]
         if log.summary(run_id).status != Status.INPUT_REQUIRED:
             return ""
@@ -593,7 +593,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         return self._waiting_root(parent) if parent and parent in self._logs else run_id
 
     def _is_inside(self, run_id: str) -> bool:
-        """Whether the parent of a run waits for it."""
+        """Whether the run belongs to a parent that waits for it."""
         events = self._logs[run_id].events
         change = summary_change(events[0]) if events else None
         return change is not None and change.is_inside
@@ -646,7 +646,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         return new
 
     def _check_owner(self, new: Submission) -> None:
-        """Refuse a turn of a user's in the conversation of another."""
+        """Raise OtherUser if the conversation belongs to another user."""
         conversation, owner = new.request.context_id, owner_of(new.options.get("attributes"))
         if conversation and any(owner):
             runs = [run for run in self._listed() if run.context_id == conversation]
@@ -654,7 +654,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
                 raise OtherUser(conversation)
 
     def _standing(self, key: str) -> Submission | None:
-        """The submission that has a key; None where it is no longer known."""
+        """Return the submission with a key; None if the key is unknown or expired."""
         found, ended_at = self._keys.get(key, (None, None))
         if found is None:
             return None
@@ -710,7 +710,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
     async def reserve_due(self, run_ids: Sequence[str], *, for_s: float) -> Sequence[str]:
         """See ``SharedJournal.reserve_due``."""
         self._open()
-        # Nobody but this process has them.
+        # No other process has these runs.
         return run_ids
 
     async def make_due(self, run_id: str, reason: str, *, delay_s: float = 0) -> None:
@@ -724,18 +724,18 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         if log is not None and self._is_open(run_id, log):
             at = datetime.now(UTC) + timedelta(seconds=delay_s)
             due = self._due.get(run_id)
-            # Who lets go of a run says no other moment than the log does.
+            # On a release, the log's own time for the run to become due takes precedence.
             if due is None or (reason != "released" and at < due.at):
                 self._due[run_id] = _Due(at, reason)
             self._changes.tell([DUE])
 
     def _is_open(self, run_id: str, log: MemoryLog) -> bool:
-        """Whether it was submitted or has begun, has not ended, and is no other run's."""
+        """Whether it was submitted or has started, has not ended, and is not a child run."""
         is_known = bool(log.events) or run_id in self._submissions
         return is_known and not self._summary(run_id, log).ended and not self._parent_of(run_id)
 
     def _parent_of(self, run_id: str) -> str:
-        """The run that waits for a run, "" where none does."""
+        """Return the run that waits for a run, "" if there is none."""
         log = self._logs.get(run_id)
         parent_id = "" if log is None else log.summary(run_id).parent_run_id
         parent = self._logs.get(parent_id)
@@ -747,7 +747,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         return run_id
 
     def _summary(self, run_id: str, log: MemoryLog) -> RunSummary:
-        """A line in the list of runs; a run that was submitted may have no event yet."""
+        """Return the line in the list of runs; a submitted run may have no events yet."""
         new = None if log.events else self._submissions.get(run_id)
         if new is None:
             return log.summary(run_id)
@@ -798,7 +798,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         )
 
     def _family(self) -> RunFamily:
-        """Which runs stand on others."""
+        """Return how the runs depend on each other."""
         forks: dict[str, list[str]] = {}
         for run_id, log in self._logs.items():
             for origin in log.origins:
@@ -824,7 +824,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         return run_ids
 
     def _redact(self, run_id: str, by: str, at: datetime) -> None:
-        """Take the content out of all that there is of a run."""
+        """Remove the content from everything stored about a run."""
         events = self._logs[run_id].events
         events[:] = [redacted(event, by, at) for event in events]
         self._redact_effects(run_id)
@@ -857,7 +857,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
             if not isinstance(line, StoredArtifact | Note):
                 run_id = line.entry.run_id
                 log.events.append(line.event)
-        # Checked only now: the run may have been created while the file was read.
+        # Checked only here: the run may have been created while the file was read.
         known = self._open().get(run_id)
         if known is not None and known.events:
             raise already_there(run_id)
@@ -867,7 +867,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
             self._note(event, log)
             self._note_call(event)
             asks = asks_after(asks, event)
-            # What the ledger knows already stands.
+            # What the ledger already has stays.
             self._refused.pop((run_id, getattr(event, "call_id", "")), None)
         if asks:
             self._asks[run_id] = asks
@@ -879,7 +879,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         return run_id
 
     async def aclose(self) -> None:
-        """Forget everything; may be called again."""
+        """Drop everything; may be called again."""
         self._closed = True
         await self._changes.aclose()
         self._logs, self._wishes, self._stops, self._due = {}, {}, {}, {}

@@ -1,4 +1,4 @@
-"""One run of a MemoryJournal: its events, and what it has of the row that a table would have."""
+"""One run of a MemoryJournal: its events, and what a table would have in its row."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class MemoryLog:
 
     __slots__ = ("ends", "epoch", "events", "is_chained", "loop", "revision", "turn")
 
-    # Shared by all that have been claimed once, which are nearly all.
+    # Shared by all runs that were claimed once, which is nearly all of them.
     ends: dict[int, int]
-    # Where it was begun, None once it has been claimed or released.
+    # The loop that ``begin`` was called in, None after a claim or release.
     loop: asyncio.AbstractEventLoop | None
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class MemoryLog:
         self.events: list[Event] = []
         self.ends = _NO_ENDS
         self.loop = None
-        # Of which conversation it is, and with how many turns of that it was committed.
+        # The conversation it is a turn of; its revision when the turn was committed.
         self.turn: TurnClaim = _NO_TURN
         self.is_chained: bool = False
         self.revision: int = 0
@@ -76,7 +76,7 @@ class MemoryLog:
 
     @property
     def turn_status(self) -> str:
-        """That of its turn, "" of one that has ended or has not begun."""
+        """The status of its turn, "" if that has ended or has not started."""
         changes = self._changes(reversed(self.events))
         status = next((change.status for change in changes), "")
         if status not in ("", RUNNING, Status.INPUT_REQUIRED):
@@ -85,17 +85,17 @@ class MemoryLog:
             return status
         if self.loop is not None and self.loop.is_running():
             return RUNNING
-        # One that a request was handed over to goes on with the turn.
+        # A run that takes over a request by handoff continues the turn.
         return "died" if status or self.is_chained else ""
 
     def is_of(self, conversation: str) -> bool:
-        """Whether it is a run of that conversation, with any event."""
+        """Whether it is a run of that conversation and has events."""
         first = self.events[0]
         return isinstance(first, RunStarted) and first.request.context_id == conversation
 
     @property
     def origins(self) -> Iterable[str]:
-        """The runs that this one is a fork of."""
+        """The runs that this one was forked from."""
         return (one for change in self._changes(self.events) for one in change.forked_from)
 
     @property
@@ -109,7 +109,7 @@ class MemoryLog:
         return epoch == self.epoch or seq <= self.ends.get(epoch, 0)
 
     def refusal(self, run_id: str, seq: int, epoch: int | None) -> JournalError:
-        """Why the event *seq* cannot be taken."""
+        """Return the error for an event *seq* that cannot be appended."""
         last_seq = len(self.events)
         if epoch is not None and epoch != self.epoch:
             return epoch_error(run_id, epoch, self.epoch, last_seq)
@@ -120,7 +120,7 @@ class MemoryLog:
 
 
 def exported_line(event: Event) -> bytes:
-    """The event as JSON that is sure to be read back."""
+    """Encode the event as JSON that can be read back, or raise Misuse."""
     line = encode(event)
     try:
         parse_line(line)
@@ -130,7 +130,7 @@ def exported_line(event: Event) -> bytes:
 
 
 def queued_summary(new: Submission, owner: tuple[str, str], at: datetime) -> RunSummary:
-    """A line in the list of runs of one that was submitted at a time and has not begun."""
+    """Return the line in the list of runs of a run that was submitted but has not started."""
     return RunSummary(
         run_id=new.run_id,
         agent_id=new.agent_id,
@@ -144,7 +144,7 @@ def queued_summary(new: Submission, owner: tuple[str, str], at: datetime) -> Run
 
 
 def inbox_item(run: RunSummary, pending: Pending, title: str) -> InboxItem:
-    """What a run waits for, as the inbox has it."""
+    """Return the inbox item for a question of a run."""
     return InboxItem(
         run_id=run.run_id,
         agent_id=run.agent_id,

@@ -1,4 +1,4 @@
-"""What stands beside the logs of a MemoryJournal: notes, answers and stops, shared values."""
+"""What a MemoryJournal keeps beside its logs: notes, answers, stop requests, shared values."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class MemoryNotes:
     """What users and other sessions leave for a run; a part of MemoryJournal."""
 
     def __init__(self) -> None:
-        # By run and question.
+        # By run, then by question.
         self._wishes: dict[str, dict[str, Wish]] = {}
         self._stops: dict[str, dict[str, Stop]] = {}
-        # By run, and by name and person.
+        # By run, then by name and author.
         self._notes: dict[str, dict[tuple[str, str], Note]] = {}
         self._values = MemoryValues()
 

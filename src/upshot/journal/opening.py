@@ -34,7 +34,7 @@ class _Place:
 
     users: int = 0
     journal: _Opened | None = None
-    # Held while it is opened or closed, so that no caller gets it half open.
+    # Acquired while the journal is opened or closed, so that no caller gets it half open.
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -56,15 +56,15 @@ def open_journal(
 ) -> AbstractAsyncContextManager[Journal]:
     """Open the journal at a place.
 
-    A place is opened once in an event loop and shared by all its users there; it is
-    closed when the last of them leaves. So a journal in memory is empty again after that.
+    A place is opened once in an event loop and shared by all its users there. It is closed when
+    the last of them leaves, so a journal in memory is empty after that.
 
     Args:
         where: A file's path, "memory:", the URL of a PostgreSQL database
             (``postgresql://user:password@host:port/database``), or an open journal, which is
-            given back as it is and not closed.
-        create: Whether a missing file is made, and a database without a journal gets its tables;
-            if not, it is misuse.
+            returned as it is and not closed.
+        create: If true, create a missing file, and the tables in a database without a journal;
+            if false, that is Misuse.
 
     Returns:
         An async context manager of the journal.
@@ -87,7 +87,7 @@ def open_journal(
 
 
 def ends_with_user(where: object) -> bool:
-    """Whether *where* is the place in memory, open, and its journal is gone after its one user."""
+    """Whether *where* is the open journal in memory, and its only user is about to leave it."""
     if not isinstance(where, str) or where != MEMORY:
         return False
     place = _places.get(asyncio.get_running_loop(), {}).get(MEMORY)
@@ -122,7 +122,7 @@ async def _share(name: str, *, create: bool) -> AsyncGenerator[_Opened]:
 
 
 async def _renew(journal: _Opened | None, name: str, *, create: bool) -> _Opened:
-    """The journal itself while it can be used, else a new one."""
+    """Return *journal* if it is usable, else a new one."""
     if journal is not None and journal.usable:
         return journal
     if journal is not None:
@@ -145,11 +145,11 @@ def _postgres() -> type[PostgresJournal]:
 
 
 async def init_journal(url: str) -> None:
-    """Make the tables of a journal in PostgreSQL, or bring them to this version.
+    """Create the tables of a journal in PostgreSQL, or upgrade them to this version.
 
     Raises:
-        Misuse: *url* is not a URL of a database.
-        JournalError: The server cannot be reached, or the user may not make tables.
+        Misuse: *url* is not the URL of a database.
+        JournalError: The server cannot be reached, or the user may not create tables.
     """
     if not is_url(url):
         raise Misuse(

@@ -1,8 +1,8 @@
-"""Pieces of replies under way, for who watches a run that another process works on.
+"""Pieces of replies under way, for watchers of a run that another process works on.
 
-They are in no log. Whoever works on a run hands its pieces on only while anybody watches them; a
-thread puts those of 100 ms together and into a store beside the log, where the processes of the
-watchers read them. The next durable event of a run makes its pieces void: it says more.
+They are in no log. A session passes its pieces on only while they are watched. A thread merges
+the pieces of each 100 ms and writes them to a store beside the log, where the watchers' processes
+read them. The next durable event of the run makes them void, because it includes them.
 
 The place of a piece is the ``seq`` of the durable event before it and its ``part``.
 """
@@ -26,9 +26,9 @@ from upshot.contract.model_calls import ReasoningDelta, TextDelta
 from upshot.errors import Misuse
 from upshot.journal.watching import Changes
 
-# Digits enough for any number of a database.
+# Digits enough for any number in a database.
 _CURSOR = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,18}))?")
-# So long pieces are put together.
+# Pieces of this many seconds are merged.
 _TOGETHER_S = 0.1
 
 
@@ -37,8 +37,8 @@ class PieceRow(NamedTuple):
 
     Attributes:
         run_id: The run.
-        seq: Of the durable event before them.
-        part: Of the last of them; 0 of a row that says that there is nothing before it.
+        seq: The seq of the durable event before them.
+        part: The part of the last of them; 0 if there are no pieces yet.
         body: The pieces as JSON, b"" for none.
     """
 
@@ -52,11 +52,11 @@ class PieceStore(Protocol):
     """Keeps pieces where other processes find them; belongs to one thread."""
 
     def put(self, rows: Sequence[PieceRow]) -> None:
-        """Keep *rows*, forget those of the same runs with a smaller seq, and tell; never raises."""
+        """Store *rows*, drop earlier seqs of the same runs, and notify watchers. Never raises."""
         ...
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
         ...
 
 
@@ -69,29 +69,29 @@ def pieces_of(run_id: str) -> str:
 
 
 def shown_run(topic: str) -> str | None:
-    """The run whose pieces are the topic, None where it is another one."""
+    """Return the run of a topic of pieces, None for another topic."""
     kind, _, run_id = topic.partition(":")
     return run_id if kind == "show" else None
 
 
 class Pieces:
-    """The pieces of the runs that are worked on or watched in this process.
+    """The pieces of the runs that this process works on or watches.
 
     Args:
-        changes: Who waits for them.
-        open_store: Opens the store, in the thread; None where no other process has the journal.
+        changes: The waiters for pieces.
+        open_store: Opens the store, in the thread; None if only this process has the journal.
 
     Attributes:
-        wanted: Runs whose pieces other processes wanted at their last commit.
+        wanted: Runs whose pieces other processes were watching at the runs' last commit.
     """
 
     def __init__(self, changes: Changes, open_store: Callable[[], PieceStore] | None) -> None:
         self.wanted: frozenset[str] = frozenset()
         self._changes = changes
         self._open_store = open_store
-        # By run, all of one seq; lists are replaced.
+        # By run; all pieces of a run have one seq. Lists are replaced, not changed.
         self._kept: dict[str, list[Event]] = {}
-        # Runs of which pieces were stored.
+        # Runs with stored pieces.
         self._begun: set[str] = set()
         self._queue: deque[tuple[str, Event]] = deque()
         self._bell = threading.Event()
@@ -100,19 +100,19 @@ class Pieces:
         self._thread: threading.Thread | None = None
 
     def want(self, written: AbstractSet[str], shown: AbstractSet[str]) -> None:
-        """Note what a commit told: which runs it wrote, and the pieces of which are wanted."""
-        # Replaced and never changed: another thread may be reading it.
+        """Record what a commit reported: the runs it wrote, and which of them have watchers."""
+        # Replaced, never changed: another thread may be reading it.
         self.wanted = (self.wanted - written) | shown
         if self.wanted:
-            # Connected by the time that the first piece comes.
+            # Start early, so that the store is connected when the first piece arrives.
             self._begin()
 
     def is_shown(self, run_id: str) -> bool:
-        """Whether anybody watches the pieces of a run."""
+        """Whether the pieces of a run are watched."""
         return run_id in self.wanted or pieces_of(run_id) in self._changes.watches
 
     def show(self, event: Event) -> None:
-        """Take an event of a run that is worked on here; returns at once."""
+        """Accept an event of a run that this process works on; returns at once."""
         if not isinstance(event, RunEvent):
             return
         if not event.part:
@@ -129,7 +129,7 @@ class Pieces:
         self._bell.set()
 
     def keep(self, rows: Iterable[PieceRow]) -> None:
-        """Take what another process stored."""
+        """Keep pieces that another process stored."""
         for row in rows:
             if pieces_of(row.run_id) in self._changes.watches:
                 self._keep(row.run_id, decode(row.body, _decoder))
@@ -138,12 +138,12 @@ class Pieces:
                 self._kept.pop(run_id, None)
 
     def after(self, run_id: str, seq: int, part: int) -> list[Event]:
-        """The pieces after the event *seq*, and of those the ones after *part*."""
+        """Return the pieces after the event *seq*, starting after piece number *part*."""
         kept = self._kept.get(run_id, [])
         return [one for one in kept if _place(one)[0] == seq and _place(one)[1] > part]
 
     def close(self) -> None:
-        """Store what was shown, and end the thread."""
+        """Store the remaining pieces, and end the thread."""
         with self._lock:
             self._end.set()
             self._bell.set()
@@ -160,7 +160,7 @@ class Pieces:
         before = self._kept.get(run_id, [])
         if before and _place(before[0])[0] != _place(events[0])[0]:
             before = []
-        # Who works on the run and begins to watch it reads what it stored itself.
+        # A process that starts to watch its own run reads pieces back that it stored itself.
         last = _place(before[-1]) if before else (0, 0)
         self._kept[run_id] = [*before, *(one for one in events if _place(one) > last)]
         self._changes.tell([pieces_of(run_id)])
@@ -179,7 +179,7 @@ class Pieces:
             store.close()
 
     def _flush(self, store: PieceStore) -> None:
-        """Put together what is in the queue."""
+        """Merge and store the queued pieces."""
         by_run: dict[str, list[Event]] = {}
         while self._queue:
             run_id, event = self._queue.popleft()
@@ -206,7 +206,7 @@ def _place(event: Event) -> tuple[int, int]:
 
 
 def together(pieces: Iterable[Event]) -> list[Event]:
-    """Pieces of which texts that follow one another are one, at the place of the last of them."""
+    """Join consecutive texts of one kind into one piece, at the place of the last of them."""
     found: list[Event] = []
     for _, group in groupby(pieces, type):
         same = [*group]
@@ -219,10 +219,10 @@ def together(pieces: Iterable[Event]) -> list[Event]:
 
 
 def parse_cursor(after: int | str) -> tuple[int, int]:
-    """Read the place of an event: its ``seq``, or ``"seq.part"``.
+    """Parse the place of an event: its ``seq``, or ``"seq.part"``.
 
     Raises:
-        Misuse: It is none.
+        Misuse: It is not a place.
     """
     is_place = isinstance(after, int | str) and not isinstance(after, bool)  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
     found = _CURSOR.fullmatch(str(after)) if is_place else None

@@ -1,4 +1,4 @@
-"""The list of runs: what of it is wanted, and which runs may be removed."""
+"""The list of runs: filters, order and counts; and which runs may be removed."""
 
 from __future__ import annotations
 
@@ -18,37 +18,36 @@ from upshot.contract.usage import Cost, to_money
 from upshot.errors import JournalError, Misuse
 
 PHASES = ("queued", "running", "due", "parked", "died", "ended")
-"""What may be asked for in place of a status: each run is in one of them."""
+"""Filters usable in place of a status: each run is in exactly one phase."""
 
 
 STATUSES = tuple(dict.fromkeys((*PHASES, *(one.value for one in Status))))
-"""What ``runs`` takes as a status: those of a run, and the phases."""
+"""What ``runs`` accepts as a status: the statuses of a run, and the phases."""
 
 
 LEAST_TOOK_S = 0.1
-"""From how long on runs are listed by how long they took: shorter ones need no place in an index.
-"""
+"""The shortest duration by which runs are sorted; shorter runs are left out of the index."""
 SORTS: dict[str, Callable[[RunSummary], float]] = {
     "cost": lambda run: money_of(run.cost),
     "tokens": lambda run: run.usage.total_tokens or 0,
     "took": lambda run: run.took_s if run.took_s >= LEAST_TOOK_S else 0,
     "effect": lambda run: EFFECTS.index(run.effect),
 }
-"""By what runs may be listed, the largest first."""
+"""The sort orders of the list of runs, largest first."""
 
 
 def money_of(cost: Cost | None) -> float:
-    """By what costs are put in order, 0 for one that is not known."""
+    """Return the amount to sort a cost by, 0 if it is unknown."""
     return 0.0 if cost is None or cost.total is None else float(cost.total)
 
 
 def currency_of(cost: Cost | None) -> str:
-    """The currency of a cost, "" where nothing was paid."""
+    """Return the currency of a cost, "" if nothing was paid."""
     return cost.currency if cost is not None and money_of(cost) > 0 else ""
 
 
 class RunQuery(NamedTuple):
-    """Which runs are wanted; what is not given does not matter."""
+    """Filters of the list of runs, with defaults filled in."""
 
     status: str | None = None
     limit: int | None = None
@@ -71,11 +70,11 @@ class RunQuery(NamedTuple):
 
     @property
     def phase(self) -> str:
-        """The phase that is wanted, "" for a status, or any."""
+        """The phase to filter by, "" if it is a status, or any."""
         return self.status if self.status in PHASES else ""
 
     def check(self) -> None:
-        """Refuse a limit, a status, an effect, an order or a moment that is none."""
+        """Raise Misuse for an invalid limit, status, effect, sort order or time."""
         check_whole("limit", self.limit, least=1, none="all")
         for name, given, allowed in (
             ("status", self.status or "", STATUSES),
@@ -93,12 +92,12 @@ class RunQuery(NamedTuple):
                 )
 
     def key(self, run: RunSummary) -> tuple[str, float]:
-        """By what *run* is sorted, before its start; amounts of one currency stand together."""
+        """Return the sort key of *run*, before its start; amounts of one currency are grouped."""
         currency = currency_of(run.cost) if self.sort == "cost" else ""
         return currency, SORTS[self.sort](run) if self.sort else 0.0
 
     def holds(self, run: RunSummary) -> bool:
-        """Whether *run* is one of those; limit, place and phase are not looked at."""
+        """Whether *run* matches the filters; limit, place and phase are ignored."""
         return bool(
             (self.phase or self.status in (None, run.status))
             and self.agent_id in ("", run.agent_id)
@@ -117,7 +116,7 @@ class RunQuery(NamedTuple):
         )
 
     def _is_owned(self, run: RunSummary) -> bool:
-        # A user is named by both: one without a tenant is not of any.
+        # User and tenant together identify a user; without a tenant, the user belongs to none.
         if self.owner:
             return (run.owner, run.tenant) == (self.owner, self.tenant)
         return self.tenant in ("", run.tenant)
@@ -129,23 +128,23 @@ class RunQuery(NamedTuple):
 
 
 def searched(text: str) -> str:
-    """*text* as it is searched: in small letters, however its accents are composed."""
+    """Normalize *text* for searching: lower case, accents in composed form."""
     return normalize("NFC", text).lower()
 
 
 def to_lines(tools: Iterable[str]) -> str:
-    """Names of tools as a column has them: each between two ends of lines."""
+    """Return names of tools as a column stores them: each between two newlines."""
     return "".join(f"\n{name}\n" for name in tools)
 
 
 def counted(wanted: RunQuery) -> RunQuery:
-    """*wanted* without what makes a page of it, checked."""
+    """Return *wanted*, checked, without paging and sort order."""
     wanted.check()
     return wanted._replace(limit=None, before="", sort="")
 
 
 def counts_of(runs: Iterable[RunSummary], roots: Iterable[RunSummary]) -> RunCounts:
-    """How many *runs* there are, and what those of them cost that no other one waits for."""
+    """Count *runs*, and sum the cost of *roots*, those that are not child runs."""
     listed = [*runs]
     costs: dict[str, list[Cost | None]] = {}
     for run in roots:
@@ -162,7 +161,7 @@ def counts_of(runs: Iterable[RunSummary], roots: Iterable[RunSummary]) -> RunCou
 
 
 def _sums_of(costs: Iterable[Cost | None]) -> dict[str, Decimal]:
-    """One sum for each currency."""
+    """Return one sum for each currency."""
     sums: dict[str, float] = {}
     for cost in costs:
         if cost is not None and cost.total is not None:
@@ -171,12 +170,12 @@ def _sums_of(costs: Iterable[Cost | None]) -> dict[str, Decimal]:
 
 
 class TurnClaim(NamedTuple):
-    """The wish to take a turn of a conversation.
+    """A claim of a turn of a conversation.
 
     Attributes:
         conversation: The conversation.
         head: The first run of the turn.
-        passes: Whether turns that wait for answers are passed.
+        passes: Whether the claim may pass turns that wait for answers.
     """
 
     conversation: str
@@ -184,16 +183,16 @@ class TurnClaim(NamedTuple):
     passes: bool = False
 
     def is_blocked_by(self, status: str) -> bool:
-        """Whether another turn of that status, which has not ended, is in the way."""
+        """Whether another turn with that status, which has not ended, blocks this one."""
         return status != Status.INPUT_REQUIRED or not self.passes
 
 
 class TurnInTheWay(NamedTuple):
-    """Another turn, because of which a turn cannot be taken.
+    """Another turn that prevents a claim.
 
     Attributes:
-        run_id: The run that has it.
-        status: "running", "input_required", or "died" where its process ended.
+        run_id: The run of that turn.
+        status: "running", "input_required", or "died" if its process ended.
     """
 
     run_id: str
@@ -204,10 +203,10 @@ class RemovedRuns(Value, frozen=True, kw_only=True):
     """What was removed from a journal.
 
     Attributes:
-        run_ids: The runs, child runs included.
-        artifacts: How many stored outputs went with them.
-        size_bytes: The size of those.
-        kept: Why runs stay that ended before the date, by their ids.
+        run_ids: The runs, including child runs.
+        artifacts: How many stored outputs were removed with them.
+        size_bytes: The total size of those outputs.
+        kept: Runs that ended before the date but stay: the reason by run id.
     """
 
     run_ids: tuple[str, ...] = ()
@@ -217,19 +216,19 @@ class RemovedRuns(Value, frozen=True, kw_only=True):
 
 
 def no_such_page(run_id: str) -> Misuse:
-    """The exception for a run that no page can begin after."""
+    """Return the exception for a run that no page can start after."""
     return Misuse(
         f"before is {run_id!r}, and the journal has no such run: give the last of the page before"
     )
 
 
 def already_there(run_id: str) -> JournalError:
-    """The exception for an import of a run that the journal has."""
+    """Return the exception for an import of a run that the journal already has."""
     return JournalError(f"run {run_id} is in the journal already", run_id=run_id)
 
 
 def check_removal(run_ids: Sequence[str], ended_before: datetime | None, conversation: str) -> None:
-    """Refuse a removal that does not say what to remove."""
+    """Raise Misuse for a removal that does not say what to remove."""
     if isinstance(run_ids, str):
         raise Misuse(f"run_ids is the text {run_ids!r:.60}: give a list of ids")
     if bool(run_ids) + (ended_before is not None) + bool(conversation) != 1:
@@ -244,8 +243,8 @@ def choose_removal(
     conversation: str,
     family: RunFamily,
 ) -> tuple[list[str], dict[str, str]]:
-    """Choose the runs to remove: those named, or of a conversation, or that ended before a date;
-    with child runs.
+    """Choose the runs to remove: those named, those of a conversation, or those that ended before a
+    date; with child runs.
 
     Args:
         run_ids: See ``SqlJournal.remove_runs``.
@@ -270,8 +269,8 @@ def choose_removal(
 
 
 def choose_redaction(conversation: str, family: RunFamily) -> tuple[RunSummary, ...]:
-    """Choose the runs that have what was said in a conversation: its own, their child runs and
-    forks, and all of the conversations in which those are.
+    """Choose the runs with content of a conversation: its own, their child runs and forks, and all
+    runs of the conversations of those.
 
     Args:
         conversation: The conversation.
@@ -282,7 +281,7 @@ def choose_redaction(conversation: str, family: RunFamily) -> tuple[RunSummary, 
         raise Misuse(f"the journal has no conversation {conversation!r}")
     for run in chosen.values():
         parent = chosen.get(run.parent_run_id)
-        # A child run that its parent left behind has no end of its own.
+        # A child run that was abandoned by its parent has no end in its log.
         is_open = not (run.ended or (parent is not None and parent.ended))
         if is_open or run.run_id in family.at_work:
             raise open_error(conversation, run.run_id, run.status)
@@ -290,7 +289,7 @@ def choose_redaction(conversation: str, family: RunFamily) -> tuple[RunSummary, 
 
 
 def open_error(conversation: str, run_id: str, status: str) -> Misuse:
-    """The exception for a redaction while a run has not ended."""
+    """Return the exception for a redaction while a run has not ended."""
     return Misuse(
         f"conversation {conversation!r} cannot be redacted while its run {run_id} is {status}: "
         "wait for its end, or cancel it"
@@ -304,7 +303,7 @@ def _choose_ended(family: RunFamily, ended_before: datetime) -> tuple[list[str],
         if run.parent_run_id not in family.known and _is_past(run, ended_before)
     }
     kept: dict[str, str] = {}
-    # Again until nothing changes: what stays may read another one.
+    # Repeat until nothing changes: a run that stays may need another one.
     while True:
         chosen = {run_id for tree in trees.values() for run_id in tree}
         blocked = {root: family.blocked(tree, chosen, ended_before) for root, tree in trees.items()}
@@ -317,11 +316,11 @@ def _choose_ended(family: RunFamily, ended_before: datetime) -> tuple[list[str],
 
 
 class RunFamily:
-    """Which run started or was forked from which.
+    """Which run started which, and which was forked from which.
 
     Args:
-        runs: All runs, those that began last first.
-        forks: The forks of a run.
+        runs: All runs, latest start first.
+        forks: The forks of each run.
         at_work: The runs that a process works on.
     """
 
@@ -343,7 +342,7 @@ class RunFamily:
                 self.of_conversation.setdefault(run.context_id, []).append(run.run_id)
 
     def with_children(self, run_ids: Iterable[str]) -> dict[str, None]:
-        """The runs and all below them, each once and in order."""
+        """Return the runs and all their descendants, deduplicated and in order."""
         found: dict[str, None] = {}
         left = [*reversed([*run_ids])]
         while left:
@@ -354,7 +353,7 @@ class RunFamily:
         return found
 
     def with_words_of(self, conversation: str) -> dict[str, RunSummary]:
-        """The runs that have what was said in a conversation."""
+        """Return the runs that have content of a conversation."""
         found: dict[str, RunSummary] = {}
         left = [*self.of_conversation.get(conversation, ())]
         while left:
@@ -367,20 +366,20 @@ class RunFamily:
         return found
 
     def needed(self, run_id: str, chosen: AbstractSet[str]) -> str:
-        """Why a run has to stay when *chosen* go, "" if it may go."""
+        """Return why a run has to stay when *chosen* are removed, "" if it may go."""
         if run_id in self.at_work:
             return "a process works on it: wait for its end, or stop that process"
         parent = self.known[run_id].parent_run_id
         if parent in self.known and parent not in chosen:
             return f"run {parent}, which started it, reads it: remove that one"
-        # A fork has the events that it was made of, but reads the child runs where they are.
+        # A fork copied its events, but reads the child runs from the original.
         readers = [one for one in self._forks.get(parent, ()) if one in self.known.keys() - chosen]
         if readers:
             return f"run {readers[0]}, a fork, reads it: remove that one too"
         return self._begun_with(self.known[run_id], chosen)
 
     def _begun_with(self, turn: RunSummary, chosen: AbstractSet[str]) -> str:
-        """Why a turn of a conversation has to stay: its messages stand in no other log."""
+        """Return why a turn of a conversation has to stay: only its log has its messages."""
         id = turn.context_id
         for later in self.of_conversation[id] if turn.turn else ():
             if later == turn.run_id:
@@ -395,7 +394,7 @@ class RunFamily:
     def blocked(
         self, tree: Collection[str], chosen: AbstractSet[str], ended_before: datetime
     ) -> str:
-        """Why the runs of a tree have to stay, "" if they may go."""
+        """Return why the runs of a tree have to stay, "" if they may go."""
         for run_id in tree:
             run = self.known[run_id]
             if not _is_past(run, ended_before):

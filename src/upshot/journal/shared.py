@@ -1,16 +1,17 @@
-"""What several processes do with one journal: wishes, and runs that somebody has to take up.
+"""What processes share through one journal: control requests, due runs, and the inbox.
 
-What waits for an answer is the inbox: rows beside the logs, written along with the event that parks
-a run, and dropped along with the wish that answers or the event by which the run goes on.
+A control request (a ``Wish``) is an answer from a process that does not work on the run. It is a
+row beside the log, because only the run's holder may append to the log. The first request for a
+question wins, and later ones are answered with it. The session that resumes the run copies the
+requests for its open questions into the log; the logged answer marks a request as used.
 
-A wish is an answer that somebody gives who does not work on the run. It is a row beside the log,
-which only the run's holder may append to. The first one for a question stands, whoever comes later
-is told of it. Whoever goes on with the run copies the wishes for its open questions into the log;
-the answer that is logged there is the mark that a wish was taken.
+A run is due when a worker should claim it: it was submitted, or answered while it was parked. Its
+row in the list of runs says so. A claim clears that mark, since from then on the row names the
+holder, and a holder that dies can be found dead.
 
-A run is due when somebody has to take it up: it was submitted, or answered while it was parked.
-That it is due stands in its row in the list of runs. A claim takes it away, for the row names the
-holder from then on, who is known to be dead if it dies.
+The inbox holds the questions that wait for an answer, as rows beside the logs. They are written
+with the event that parks a run, and removed with the request that answers them or the event that
+resumes the run.
 """
 
 from __future__ import annotations
@@ -42,16 +43,16 @@ QUEUED = "queued"
 """The status of a run that was submitted and has no log yet."""
 
 KEY_LIFE = timedelta(days=30)
-"""So long after the end of its run the key of a submission is still known."""
+"""How long the key of a submission is remembered after its run has ended."""
 
 
 class Wish(Value, frozen=True, kw_only=True):
-    """An answer to a question of a run.
+    """A control request: an answer to a question of a run.
 
     Attributes:
         run_id: The run that asks.
-        item: The question: the digest of a request for approval; the id of another one, and how
-            often it had been answered before.
+        item: The question: the digest for an approval request; otherwise the question's id and
+            how often it had been answered before.
         answer: The answer; its secrets are masked.
         at: When it was given.
     """
@@ -63,14 +64,14 @@ class Wish(Value, frozen=True, kw_only=True):
 
 
 class Stop(Value, frozen=True, kw_only=True):
-    """The wish that a run stop; it holds until the run has ended.
+    """A request to stop a run. It stays in force until the run ends.
 
     Attributes:
         run_id: The run.
         kind: "interrupt" stops it at its next safe point, "cancel" at once.
-        cause: Why it is interrupted, a word of ``InterruptCause`` or another one.
-        detail: More of it, for people.
-        at: When it was said.
+        cause: Why it is interrupted: a word of ``InterruptCause`` or any other.
+        detail: The reason in more words, for people.
+        at: When the request was made.
     """
 
     run_id: str
@@ -81,20 +82,20 @@ class Stop(Value, frozen=True, kw_only=True):
 
 
 class Submission(Value, frozen=True, kw_only=True):
-    """A run to be begun by whoever takes it up.
+    """A run for a worker to start.
 
     Attributes:
         run_id: The run.
         agent_id: Its agent.
         request: What is asked; its secrets are masked.
         options: Options of the run, as JSON.
-        priority: Runs with a larger one are taken up first.
-        at: From when on it is due; None is at once.
-        key: What names it for the caller, "" for none.
+        priority: Runs with a larger one are claimed first.
+        at: When the run becomes due; None is at once.
+        key: The caller's idempotency key, "" for none.
         digest: Of agent, request and options, so that a key is not used for another request.
-        marks: Which marks stand for secrets, as ``run_started`` notes it.
+        marks: Which marks stand for secrets, as in ``run_started``.
         version: The code that submitted it.
-        after: The run that handed the request over to this one, "" where none did.
+        after: The run that handed the request over to this one, "" if there is none.
     """
 
     run_id: str
@@ -111,27 +112,27 @@ class Submission(Value, frozen=True, kw_only=True):
 
 
 NEW: tuple[str, ...] = ("submitted", "conversation")
-"""Why runs are due of which nothing has been done."""
+"""The reasons of due runs that no session has worked on yet."""
 
 
 def redacted_submission(new: Submission) -> Submission:
-    """*new* without content."""
+    """Return *new* without content."""
     return replace(new, request=bare_request(new.request), options={}, marks={})
 
 
 class DueRun(Value, frozen=True, kw_only=True):
-    """A run that somebody has to take up.
+    """A run that a worker should claim.
 
     Attributes:
         run_id: The run.
         agent_id: Its agent.
         conversation: Its conversation, "" for none.
-        reason: Why: "submitted", "conversation" (another turn was in the way), "answered",
-            "interrupt", "cancel", "released", "died" and others.
-        priority: Those with a larger one come first.
-        at: Since when; None of one whose holder died.
+        reason: Why it is due: "submitted", "conversation" (another turn was in the way),
+            "answered", "interrupt", "cancel", "released", "died" and others.
+        priority: Runs with a larger one come first.
+        at: Since when it is due; None if its holder died.
         has_begun: Whether it has a log.
-        epoch: How often it was taken up before.
+        epoch: How often it was claimed before.
     """
 
     run_id: str
@@ -145,16 +146,16 @@ class DueRun(Value, frozen=True, kw_only=True):
 
     @property
     def is_new(self) -> bool:
-        """Whether nobody has worked on it."""
+        """Whether no session has worked on it yet."""
         return self.reason in NEW
 
 
 class Assigned(Value, frozen=True, kw_only=True):
-    """An item of the inbox was given to somebody.
+    """The assignment of an inbox item to a user.
 
     Attributes:
-        to: Who is to answer it.
-        by: Who said so.
+        to: The user who should answer it.
+        by: The user who assigned it.
         at: When.
     """
 
@@ -164,20 +165,20 @@ class Assigned(Value, frozen=True, kw_only=True):
 
 
 class InboxItem(Value, frozen=True, kw_only=True):
-    """Something that a parked run waits for, and that nobody has answered.
+    """A question of a parked run that is not yet answered.
 
     Attributes:
-        run_id: The run to answer and to go on with; a child run of it that asks is named by
-            ``pending.run_id``.
+        run_id: The run to answer and resume. If one of its child runs asks, ``pending.run_id``
+            names that one.
         agent_id: The agent of that run.
-        conversation: The conversation of which it is a turn, "" for none.
+        conversation: The conversation that the run is a turn of, "" for none.
         request: What the run was asked, at most 200 characters.
-        owner: Whose the run is: ``user`` of its attributes, "" where they have none.
+        owner: The run's user: ``user`` of its attributes, "" if they have none.
         tenant: ``tenant`` of the attributes.
         title: The beginning of the first request of the conversation, "" for none.
-        pending: What is asked, its secrets masked; it makes the answer. The id of one that a child
-            run asks has that run in front.
-        assigned: Who is to answer it, None where that was not said; ``App.inbox`` fills it in.
+        pending: What is asked, its secrets masked; it makes the answer. The id of a child run's
+            question starts with the id of that run.
+        assigned: The user it is assigned to, None if it is not; ``App.inbox`` fills it in.
     """
 
     run_id: str
@@ -192,13 +193,14 @@ class InboxItem(Value, frozen=True, kw_only=True):
 
     @property
     def due(self) -> Moment | None:
-        """Until when it is to be answered, None where that does not matter."""
+        """The deadline for an answer, None if there is none."""
         return self.pending.expires_at
 
     @property
     def then(self) -> str:
-        """What happens where it is not answered by then: "asked_anew" of an approval, which is no
-        longer taken; "goes_on" of a question, for which the run waits no longer; else "".
+        """What happens at the deadline: "asked_anew" for an approval, which expires and is asked
+        again; "goes_on" for a question, as the run continues without an answer; "" if there is no
+        deadline.
         """
         if self.due is None:
             return ""
@@ -206,25 +208,25 @@ class InboxItem(Value, frozen=True, kw_only=True):
 
     @property
     def audience(self) -> Audience:
-        """Who may answer: "user" is the user of the run, too."""
+        """Who may answer; "user" includes the run's own user."""
         return self.pending.audience
 
     @property
     def key(self) -> str:
-        """What names the item in its journal; a later question of the same id is another one."""
+        """The item's key in its journal. A later question with the same id has another key."""
         asked = self.pending
         which = asked.digest if isinstance(asked, PendingApproval) else str(asked.asked_at)
         return f"{self.run_id} {asked.id} {which}"
 
 
 class Untold(NamedTuple):
-    """An item of the inbox that somebody is to be told of.
+    """An inbox item to notify someone about.
 
     Attributes:
         item: The item.
         asking: The run that asks, which may be a child run.
-        question: What names the question in it.
-        tries: How often it was taken before this time.
+        question: The key of the question in that run.
+        tries: How many earlier notifications were attempted.
     """
 
     item: InboxItem
@@ -234,17 +236,17 @@ class Untold(NamedTuple):
 
 
 class InboxFilters(TypedDict, total=False):
-    """Which items of an inbox are wanted; a filter that is not given matches every one.
+    """Filters of an inbox; a filter that is not given matches every item.
 
     Attributes:
         limit: The items of at most so many runs, from 1; None is all.
-        before: Only runs that come after this one: that of the last item of the page before.
+        before: Only runs that come after this one, the run of the previous page's last item.
         agent: Only runs of this agent.
         conversation: Only runs of this conversation.
         tool: Only calls of this tool.
         run_id: Only this run.
-        owner: Only runs of this user: ``user`` of their attributes. A user is named by both: with
-            a *tenant* it is that of the tenant, without one the user who is of no tenant.
+        owner: Only runs of this user: ``user`` of their attributes. Owner and tenant together
+            identify a user: without a *tenant*, it is the user who belongs to no tenant.
         tenant: Only runs of this tenant.
     """
 
@@ -259,7 +261,7 @@ class InboxFilters(TypedDict, total=False):
 
 
 class InboxQuery(NamedTuple):
-    """``InboxFilters`` with what was not given."""
+    """``InboxFilters`` with defaults filled in."""
 
     limit: int | None = None
     before: str = ""
@@ -271,47 +273,47 @@ class InboxQuery(NamedTuple):
     tenant: str = ""
 
     def check(self) -> None:
-        """Refuse a limit that is none."""
+        """Raise Misuse if the limit is not valid."""
         check_whole("limit", self.limit, least=1, none="all")
 
 
 def tool_of(pending: Pending) -> str:
-    """The tool whose call waits, "" for a question."""
+    """Return the name of the tool whose call waits, "" for a question."""
     return pending.tool_name if isinstance(pending, PendingApproval | PendingEffect) else ""
 
 
 class SharedValues(Protocol):
-    """Small texts by name that several processes change, within a transaction.
+    """Small texts by name, shared by processes and changed within a transaction.
 
     Attributes:
-        now_us: The moment by the journal's clock, in microseconds since 1970.
+        now_us: The current time by the journal's clock, in microseconds since 1970.
     """
 
     @property
     def now_us(self) -> int: ...
 
     def read(self, name: str) -> str:
-        """The text, "" where there is none; nobody else changes it until the transaction ends."""
+        """Return the text, "" if there is none, and lock it until the transaction ends."""
         ...
 
     def write(self, name: str, body: str) -> None:
-        """Replace a text that was read."""
+        """Replace a text that was read before."""
         ...
 
     def forget(self, first: str, end: str) -> None:
-        """Drop those whose names come from *first* on and before *end*."""
+        """Remove the texts whose names are from *first* up to, but not including, *end*."""
         ...
 
 
 class MemoryValues:
-    """The values of one process; plays the role SharedValues."""
+    """The values of one process; implements SharedValues."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
         self._lock = Lock()
 
     def change(self, change: Callable[[SharedValues], T]) -> T:
-        """Do *change*, by one thread at a time; where it raises, nothing is changed."""
+        """Call *change*, in one thread at a time; if it raises, nothing is changed."""
         with self._lock:
             before = self._texts.copy()
             try:
@@ -322,7 +324,7 @@ class MemoryValues:
 
     @property
     def now_us(self) -> int:
-        """The moment by this machine's clock."""
+        """The current time by this machine's clock."""
         return time.time_ns() // 1_000
 
     def read(self, name: str) -> str:
@@ -340,16 +342,16 @@ class MemoryValues:
 
 
 def withdrawals_of(run_id: str) -> tuple[str, str]:
-    """The name of the value with the withdrawn approvals of a run, and what comes after it."""
+    """Return the name of the value with a run's withdrawn approvals, and the end of its range."""
     name = f"withdrawn {run_id}"
     return name, f"{name} "
 
 
 class Withdrawal(Value, frozen=True, kw_only=True):
-    """A standing approval was taken back.
+    """The withdrawal of a standing approval.
 
     Attributes:
-        by: Who did it, "" if that was not said.
+        by: The user who withdrew it, "" if not given.
         at: When.
     """
 
@@ -358,17 +360,17 @@ class Withdrawal(Value, frozen=True, kw_only=True):
 
 
 async def withdrawn_in(journal: Journal, run_id: str) -> Mapping[str, Withdrawal]:
-    """The standing approvals of a run that were withdrawn, by their keys."""
+    """Return the withdrawn standing approvals of a run, by their keys."""
     shared = shared_journal(journal)
     return {} if shared is None else _read(await shared.value(withdrawals_of(run_id)[0]))
 
 
 async def withdraw(journal: Journal, run_id: str, gone: Mapping[str, Withdrawal]) -> None:
-    """Have standing approvals of a run, given by their keys, stand no more."""
+    """Withdraw standing approvals of a run, given by their keys."""
     name = withdrawals_of(run_id)[0]
 
     def change(values: SharedValues) -> None:
-        # The first to withdraw one is the one who did.
+        # Keep earlier withdrawals: the first user to withdraw an approval is recorded.
         values.write(name, encode({**gone, **_read(values.read(name))}).decode())
 
     await needs_shared(journal).change_values(change)
@@ -379,176 +381,177 @@ def _read(text: str) -> dict[str, Withdrawal]:
 
 
 class JournalAway(JournalError):
-    """The server of a journal cannot be reached now; another try may reach it."""
+    """The server of a journal cannot be reached now; a retry may succeed."""
 
 
 class SharedJournal(Protocol):
-    """A journal through which processes that do not work on a run reach it."""
+    """A journal through which other processes can reach a run they do not work on."""
 
     def watch(self, *topics: str) -> Watcher:
-        """Begin to wait for changes; to be used as a context manager.
+        """Start to wait for changes; use it as a context manager.
 
         Args:
-            topics: Of what: ``DUE``, or what ``of_run`` and ``wishes_of`` of ``watching`` and
-                ``pieces_of`` of ``pieces`` give.
+            topics: What to wait for: ``DUE``, or topics made by ``of_run`` and ``wishes_of`` of
+                ``watching`` and ``pieces_of`` of ``pieces``.
         """
         ...
 
     def is_shown(self, run_id: str) -> bool:
-        """Whether anybody watches the pieces of a run's replies, as of its last commit."""
+        """Whether the pieces of a run's replies are being watched, as of its last commit."""
         ...
 
     def show(self, event: Event) -> None:
-        """Take an event of a run that is worked on here; pieces are handed on to who watches."""
+        """Accept an event of a run that this process works on; pass pieces on to watchers."""
         ...
 
     def pieces(self, run_id: str, seq: int, part: int) -> Sequence[Event]:
-        """The pieces after the event *seq*, and of those the ones after *part*.
+        """Return the pieces after the event *seq*, starting after piece number *part*.
 
-        They come only while the topic of the run's pieces is watched.
+        They arrive only while the topic of the run's pieces is watched.
         """
         ...
 
     async def place_wish(self, wish: Wish, *, seq: int = 0) -> Wish | None:
-        """Keep *wish*, unless there is one for the same question; the root run becomes due.
+        """Store *wish*, unless its question already has one; the root run becomes due.
 
         Args:
-            wish: What is wanted.
-            seq: The last event of the run's log as the caller knows it; 0 of the run's holder,
-                and then nothing becomes due.
+            wish: The request.
+            seq: The last event of the run's log that the caller knows. 0 is for the run's holder:
+                nothing becomes due then.
 
         Returns:
-            The wish that stands for the question. None if *seq* is given, and the run is being
-            worked on or its log ends with another event; then nothing was kept.
+            The request that is stored for the question. None if *seq* is given, and the run is
+            being worked on or its log has grown since; then nothing was stored.
         """
         ...
 
     async def inbox(self, **filters: Unpack[InboxFilters]) -> tuple[InboxItem, ...]:
-        """What parked runs wait for and nobody has answered, the longest wait first: runs by the
-        moment of their first question, and the items of a run together.
+        """Return the unanswered questions of parked runs, longest wait first: runs by the time of
+        their first question, with the items of a run together.
 
-        An item goes as soon as it is answered, and where the run goes on. One of a child run is
-        there while all runs round it wait.
+        An item is removed when it is answered, and when the run resumes. A child run's item is
+        listed while all runs above it wait.
 
         Raises:
-            Misuse: *limit* is not a positive whole number, or there is no run *before*.
+            Misuse: *limit* is not a positive whole number, or *before* is not a run of the journal.
         """
         ...
 
     async def inbox_size(self, **filters: Unpack[InboxFilters]) -> int:
-        """How many items ``inbox`` has; *limit* and *before* are not looked at."""
+        """Return how many items ``inbox`` has; *limit* and *before* are ignored."""
         ...
 
     async def counts(self, status: str | None = None, **filters: Unpack[RunFilters]) -> RunCounts:
-        """How many runs there are by status and by error, and what they cost by day.
+        """Count the runs by status and by error, and sum their cost by day.
 
         Args:
-            status: As ``Journal.runs`` takes it.
-            filters: Of which runs, as there; limit, before and sort do not matter.
+            status: As in ``Journal.runs``.
+            filters: As in ``Journal.runs``; limit, before and sort are ignored.
 
         Raises:
-            Misuse: As of ``Journal.runs``.
+            Misuse: As in ``Journal.runs``.
         """
         ...
 
     async def take_untold(
         self, agent_ids: Collection[str], *, limit: int, for_s: float
     ) -> Sequence[Untold]:
-        """Take items of the inbox that nobody was told of, which others then leave for *for_s*
+        """Claim inbox items that need a notification; other processes skip them for *for_s*
         seconds.
 
-        An item that is asked again by a run that went on and parked anew is told again.
+        If a run resumes, parks again and asks the same question, that is a new notification.
 
         Args:
-            agent_ids: Only those of runs of these agents.
+            agent_ids: Only items of runs of these agents.
             limit: At most so many.
-            for_s: How long ``note_told`` is waited for.
+            for_s: How long to wait for ``note_told``.
         """
         ...
 
     async def note_told(self, one: Untold, *, again_s: float | None) -> None:
-        """Note that an item was told; or, after *again_s* seconds, is to be taken again."""
+        """Record that an item's notification was sent, or retry it after *again_s* seconds."""
         ...
 
     async def keep_note(self, note: Note) -> None:
-        """Keep a note on a run in place of that of the same name and person; None as its value
-        takes that back. It goes with the run.
+        """Store a note on a run, replacing the one with the same name by the same person. A value
+        of None removes it. Notes are removed with their run.
         """
         ...
 
     async def redact(self, *, conversation: str, by: str = "") -> Sequence[str]:
-        """Take out of the journal all that was said in a conversation, for good.
+        """Remove everything said in a conversation from the journal, permanently.
 
-        Texts, arguments, results, stored outputs, values of notes and all other content go: of
-        its runs, their child runs and their forks, and of the conversations in which those are.
-        Ids, names, times, usage, cost, effects, outcomes, digests, and who approved what and when
-        stay. A run without content cannot be resumed, replayed, forked or gone on with.
+        Texts, arguments, results, stored outputs, values of notes and all other content are
+        removed from its runs, their child runs and their forks, and from the conversations of
+        those. Ids, names, times, usage, cost, effects, outcomes, digests, and who approved what
+        and when stay. A run without content cannot be resumed, replayed or forked, and its
+        conversation cannot be continued.
 
-        A call that was cut off has changed nothing or all; call it again to have the free room of
-        the place emptied too.
+        A call that was interrupted has changed either nothing or everything. Call it again to
+        clear the freed space in the file as well.
 
         Args:
             conversation: The conversation.
-            by: Who wants it; the first event of each run keeps that, with the time.
+            by: Who asks for it; stored with the time in the first event of each run.
 
         Returns:
             The ids of the runs.
 
         Raises:
             Misuse: There is no such conversation, or a run has not ended.
-            JournalError: A log is damaged; or the content is gone from the tables, and what it
-                left in the file cannot be cleared just now.
+            JournalError: A log is damaged; or the content is gone from the tables, but its
+                remains in the file cannot be cleared at the moment.
         """
         ...
 
     async def notes(self, run_id: str) -> Sequence[Note]:
-        """The notes on a run, oldest first."""
+        """Return the notes on a run, oldest first."""
         ...
 
     async def value(self, name: str) -> str:
-        """A text that ``change_values`` wrote, "" where there is none."""
+        """Return a text that ``change_values`` wrote, "" if there is none."""
         ...
 
     async def wishes(self, run_id: str) -> Sequence[Wish]:
-        """All that were kept for a run."""
+        """Return all requests stored for a run."""
         ...
 
     async def place_stop(self, stop: Stop) -> None:
-        """Keep *stop*, unless there is one of its kind, and have a root run that has not ended
-        taken up for it.
+        """Store *stop*, unless the run has one of that kind. A root run that has not ended
+        becomes due.
         """
         ...
 
     async def stops(self, run_ids: Sequence[str]) -> Sequence[Stop]:
-        """Those that were kept for runs, and not dropped since."""
+        """Return the stop requests of the runs that have not been removed."""
         ...
 
     async def drop_stops(self, run_id: str) -> None:
-        """Forget those of a run that goes on although it was stopped."""
+        """Remove the stop requests of a run that resumes after a stop."""
         ...
 
     async def submit(self, new: Submission) -> Submission:
-        """Keep a run that is to be begun.
+        """Store a run for a worker to start.
 
         Returns:
-            *new*; or the one that has its key, and then nothing was kept.
+            *new*; or the earlier submission with the same key, and then nothing was stored.
 
         Raises:
-            Misuse: The journal has another run of that id.
-            OtherUser: It has a user, and its conversation is another's.
+            Misuse: The journal has another run with that id.
+            OtherUser: *new* has a user, and its conversation belongs to another one.
         """
         ...
 
     async def submission(self, run_id: str) -> Submission | None:
-        """How a run was submitted; None for one that was not.
+        """Return how a run was submitted; None if it was not.
 
-        A run that a request was handed over to is submitted in the transaction of the event that
-        hands it over, and held by the process that wrote that.
+        The run that continues after a handoff is submitted in the transaction of the handoff's
+        event, and held by the process that wrote that event.
         """
         ...
 
     async def withdraw(self, run_id: str) -> None:
-        """Forget a run that was submitted, unless it has begun."""
+        """Remove a submitted run, unless it has started."""
         ...
 
     async def due_runs(
@@ -558,65 +561,66 @@ class SharedJournal(Protocol):
         run_id: str | None = None,
         limit: int | None = None,
     ) -> Sequence[DueRun]:
-        """The root runs that somebody has to take up now and nobody works on.
+        """Return the root runs that are due now and have no session.
 
         Args:
-            agent_ids: Only those of these agents; None is all.
+            agent_ids: Only runs of these agents; None is all.
             run_id: Only this run, if it is due; None is all.
-            limit: The most that are due; those whose holder died come beside them.
+            limit: The maximum number of due runs. Runs whose holder died are added to them.
 
         Returns:
-            Larger priorities first, then what was worked on before what is new, then those that
-            have waited longest; at the end those whose holder died.
+            Runs with a larger priority first, then runs already started before new ones, then
+            longest wait first; runs whose holder died come last.
         """
         ...
 
     async def reserve_due(self, run_ids: Sequence[str], *, for_s: float) -> Sequence[str]:
-        """Have other workers leave due runs alone for *for_s* seconds, before they are taken.
+        """Reserve due runs for *for_s* seconds, so that other workers leave them alone.
 
         Returns:
-            Those that no other worker has reserved; those that died are as they were.
+            The runs that no other worker has reserved. Runs whose holder died cannot be reserved
+            and are returned unchanged.
         """
         ...
 
     async def make_due(self, run_id: str, reason: str, *, delay_s: float = 0) -> None:
-        """Have a run that nobody works on taken up, or a due one only after *delay_s* seconds."""
+        """Make a run without a session due, or delay a due one by *delay_s* seconds."""
         ...
 
     async def change_values(self, change: Callable[[SharedValues], T]) -> T:
-        """Change values in a transaction; returns what *change* gave once that is committed.
+        """Change values in a transaction; returns what *change* returned once that is committed.
 
-        *change* may be called again where a connection is lost, and in any thread.
+        *change* may be called again if a connection is lost, and in any thread.
         """
         ...
 
     async def settle_claim(self, run_id: str) -> None:
-        """Wait until a claim of the run that is under way has ended."""
+        """Wait until a claim of the run that is under way has finished."""
         ...
 
     def together(self) -> AbstractContextManager[None]:
-        """Have what is appended and begun within the block written in one transaction.
+        """Write what is appended and started within the block in one transaction.
 
-        No claim of the run may be under way, and nothing is awaited within.
+        No claim of the run may be under way, and the block must not await.
         """
         ...
 
     def begin_change(self, change: Callable[[SharedValues], T]) -> Awaitable[T]:
-        """Begin what ``change_values`` does, after all that was appended; returns at once."""
+        """Queue a ``change_values`` after everything appended so far; returns at once."""
         ...
 
 
 def shared_journal(journal: Journal) -> SharedJournal | None:
-    """*journal*, if it is one through which others reach a run."""
+    """Return *journal* if other processes can reach its runs, else None."""
     has = all(hasattr(journal, name) for name in _METHODS)
     return cast("SharedJournal", journal) if has else None
 
 
 def needs_shared(journal: Journal) -> SharedJournal:
-    """*journal*, through which others have to reach a run.
+    """Return *journal*, which must allow other processes to reach its runs.
 
     Raises:
-        Misuse: They do not.
+        Misuse: It does not.
     """
     shared = shared_journal(journal)
     if shared is None:
@@ -634,13 +638,13 @@ _METHODS = [name for name in vars(SharedJournal) if not name.startswith("_")]
 def handed_over(
     run_id: str, agent_id: str, request: Request, before: Submission | None
 ) -> Submission:
-    """That of the run which follows another one in a chain of hand-offs.
+    """Return the submission of the next run in a chain of handoffs.
 
     Args:
         run_id: The run that hands its request over.
-        agent_id: Its agent.
+        agent_id: The agent of the next run.
         request: What was asked, as it is listed.
-        before: How it was submitted; the next one is given the same.
+        before: How the run was submitted; the next one gets the same options.
     """
     known = before or Submission(run_id=run_id, agent_id=agent_id, request=request)
     new = replace(known, run_id=child_id(CHAIN_OPTION, run_id), after=run_id, agent_id=agent_id)
@@ -648,12 +652,12 @@ def handed_over(
 
 
 def is_past_key(ended_at: datetime | None, now: datetime) -> bool:
-    """Whether the key of a run that ended then is no longer known."""
+    """Whether the key of a run that ended at *ended_at* is forgotten by *now*."""
     return ended_at is not None and ended_at + KEY_LIFE < now
 
 
 class OtherUser(Misuse):
-    """A conversation belongs to the user of its first run."""
+    """A conversation belongs to the user of its first run, and this is another user."""
 
     def __init__(self, conversation: str) -> None:
         super().__init__(
@@ -662,7 +666,7 @@ class OtherUser(Misuse):
 
 
 def taken_id(run_id: str) -> Misuse:
-    """The exception for a submission under the id of another run."""
+    """Return the exception for a submission with the id of another run."""
     return Misuse(
         f"the journal has a run {run_id!r} already: leave the run_id of the request empty, or "
         "give key= so that the same request is submitted once"

@@ -1,12 +1,12 @@
-"""Waiting for what other tasks and other processes change in a journal.
+"""Waiting for changes that other tasks and other processes make to a journal.
 
-Who waits subscribes, looks, and waits: ``Watch.changed`` returns as soon as something may have
-changed since the watch began or ``changed`` returned last, so that no change is missed whenever
-it comes. It may return without a reason, and one look is enough for many changes.
+To wait, subscribe, read, then wait: ``Watch.changed`` returns as soon as something may have
+changed since the watch started or since ``changed`` last returned, so no change is missed. It may
+return without cause, and one read may cover many changes.
 
-``Changes`` is the list of who waits; each journal has one and tells it what it committed itself.
-A ``Listener`` in a thread of its own hears of the commits of other processes, and lives from the
-first watch to the end of the journal.
+``Changes`` is the list of waiters. Each journal has one and notifies it of its own commits. A
+``Listener`` in a separate thread receives commits of other processes; it lives from the first
+watch until the journal is closed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Protocol, Self
 from upshot.contract.protocols import Journal
 
 DUE = "due"
-"""Topic: which runs somebody has to take up."""
+"""Topic: the runs that are due."""
 EFFECTS = "effects"
-"""Topic: which effects are unknown."""
+"""Topic: the unknown effects."""
 
-# How often a journal is looked into that cannot tell of changes.
+# How often to poll a journal that cannot notify of changes.
 POLL_S = 0.25
 _ENDING_S = 1.0
 
@@ -36,61 +36,61 @@ def of_run(run_id: str) -> str:
 
 
 def wishes_of(run_id: str) -> str:
-    """Topic: what others want of a run."""
+    """Topic: the control requests for a run."""
     return f"wish:{run_id}"
 
 
 def of_effect(id: str) -> str:
-    """Topic: how far an effect is."""
+    """Topic: the state of an effect."""
     return f"effect:{id}"
 
 
 def effect_of(topic: str) -> str | None:
-    """The effect whose state is the topic, None where it is another one."""
+    """Return the effect of the topic, None if the topic is not an effect."""
     kind, _, id = topic.partition(":")
     return id if kind == "effect" else None
 
 
 def run_of(topic: str) -> str | None:
-    """The run whose log is the topic, None where it is another one."""
+    """Return the run of the topic, None if the topic is not the log of a run."""
     kind, _, run_id = topic.partition(":")
     return run_id if kind == "run" else None
 
 
 class Listener(Protocol):
-    """Hears what other processes commit; it belongs to one thread, but for ``wake``."""
+    """Receives the commits of other processes. It belongs to one thread, except for ``wake``."""
 
     def wait(self, topics: Collection[str]) -> Collection[str] | None:
-        """Wait for a commit of another process, for a while, or until ``wake`` is called.
+        """Wait a while for a commit of another process, or until ``wake`` is called.
 
         Args:
-            topics: Of which anybody wants to know; without any it waits for ``wake`` alone.
+            topics: The topics being watched; if empty, it waits for ``wake`` alone.
 
         Returns:
-            Which of them may have changed, those that are new to it among them; None is all.
+            The topics that may have changed, including those that are new to it; None is all.
         """
         ...
 
     def wake(self) -> None:
-        """End a ``wait`` that is under way, or the next one; may be called in any thread."""
+        """End the current or the next ``wait``; may be called in any thread."""
         ...
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
         ...
 
 
 class Watcher(Protocol):
-    """Waits for changes; ``with`` ends it."""
+    """Waits for changes; leaving its ``with`` block ends the watch."""
 
     async def changed(self, timeout_s: float | None = None) -> bool:
-        """Wait until something may have changed since the last return, or since it was made.
+        """Wait until something may have changed since the last return, or since the watch started.
 
         Args:
             timeout_s: Seconds to wait at most; None waits as long as it takes.
 
         Returns:
-            False if the time was up.
+            False if the time ran out.
         """
         ...
 
@@ -99,7 +99,7 @@ class Watcher(Protocol):
 
 
 class Watch:
-    """Waits for changes of some topics; belongs to the event loop in which it was made."""
+    """Waits for changes of some topics; belongs to the event loop it was created in."""
 
     def __init__(self, changes: Changes, topics: Collection[str]) -> None:
         self._changes = changes
@@ -119,8 +119,8 @@ class Watch:
         return True
 
     def wake(self) -> None:
-        """Something may have changed; called in any thread."""
-        # The loop may be closed, and then nobody waits any more.
+        """Report a possible change; may be called in any thread."""
+        # If the loop is closed, there is no waiter left.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._event.set)
 
@@ -132,17 +132,17 @@ class Watch:
 
 
 class Changes:
-    """Who waits for changes of a journal; all may be called in any thread.
+    """The waiters for changes of a journal; all methods may be called in any thread.
 
     Args:
-        listen: Makes what hears of other processes; None where there are none.
+        listen: Makes the listener for other processes; None if there are none.
 
     Attributes:
-        watches: Who waits, by topic; empty while nobody does.
+        watches: The waiters by topic; empty if there are none.
     """
 
     def __init__(self, listen: Callable[[], Listener] | None = None) -> None:
-        # Its values are replaced and never changed: another thread may be reading them.
+        # Values are replaced, never changed: another thread may be reading them.
         self.watches: dict[str, tuple[Watch, ...]] = {}
         self._lock = threading.Lock()
         self._listen = listen
@@ -151,7 +151,7 @@ class Changes:
         self._is_closed = False
 
     def watch(self, *topics: str) -> Watch:
-        """Begin to wait for changes of these topics."""
+        """Start to wait for changes of these topics."""
         return Watch(self, topics)
 
     def add(self, watch: Watch, topics: Collection[str]) -> None:
@@ -163,14 +163,14 @@ class Changes:
                 self._listener.wake()
             elif self._listen is not None and not self._is_closed:
                 self._listener = self._listen()
-                # A daemon, so that a program that forgot to close its journal can end.
+                # A daemon, so that a program that forgot to close its journal can still exit.
                 work = (self._listener,)
                 threading.Thread(
                     target=self._hear, args=work, name="upshot-listener", daemon=True
                 ).start()
 
     def drop(self, watch: Watch, topics: Collection[str]) -> None:
-        """Wake *watch* no more."""
+        """Stop waking *watch*."""
         with self._lock:
             for topic in topics:
                 left = tuple(one for one in self.watches.get(topic, ()) if one is not watch)
@@ -180,20 +180,20 @@ class Changes:
                     self.watches.pop(topic, None)
 
     def tell(self, topics: Iterable[str] | None) -> None:
-        """Wake who waits for any of these; None is all."""
+        """Wake the waiters for any of these topics; None is all."""
         for topic in list(self.watches) if topics is None else topics:
             for watch in self.watches.get(topic, ()):
                 watch.wake()
 
     async def aclose(self) -> None:
-        """End the listener, and wake everybody, who finds the journal closed."""
+        """End the listener and wake all waiters, which then find the journal closed."""
         with self._lock:
             self._is_closed = True
             if self._listener is not None:
                 self._listener.wake()
         self.tell(None)
         if self._listener is not None:
-            # It may be just connecting to a server that does not answer.
+            # The listener may be blocked connecting to a server that does not answer.
             await asyncio.wait({asyncio.wrap_future(self._ended)}, timeout=_ENDING_S)
 
     def _hear(self, listener: Listener) -> None:
@@ -208,7 +208,7 @@ class Changes:
 
 
 class _Polling:
-    """Takes it that a journal which tells nothing has changed after a while."""
+    """Polls a journal that cannot notify: assumes a change after each interval."""
 
     async def changed(self, timeout_s: float | None = None) -> bool:
         """See ``Watcher.changed``."""
@@ -219,18 +219,19 @@ class _Polling:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """There is nothing to end."""
+        """Nothing to clean up."""
 
 
 def watch(journal: Journal, *topics: str) -> Watcher:
-    """Begin to wait for changes in *journal*; one that cannot tell of them is looked into often.
+    """Start to wait for changes in *journal*; a journal that cannot notify of them is polled.
 
     Args:
-        journal: Any.
-        topics: ``DUE``, ``EFFECTS``, or what ``of_run``, ``of_effect`` and ``wishes_of`` give.
+        journal: Any journal.
+        topics: ``DUE``, ``EFFECTS``, or topics made by ``of_run``, ``of_effect`` and
+            ``wishes_of``.
 
     Returns:
-        It is to be used as a context manager.
+        The watcher, to use as a context manager.
     """
     make: Callable[..., Watcher] | None = getattr(journal, "watch", None)
     return _Polling() if make is None else make(*topics)

@@ -1,8 +1,8 @@
-"""PostgresJournal: a log in a PostgreSQL database, and what writes its commits and hears of others.
+"""PostgresJournal: a log in a PostgreSQL database, its committer, and its listener.
 
-Processes hear of the commits of others by LISTEN and NOTIFY. A run's row says until when anybody
-watches it, so that nobody tells of runs that nobody watches. What others want of a run, and that
-runs are due, is always told.
+Processes notify each other of commits by LISTEN and NOTIFY. A run's row says until when it is
+watched, so that commits of unwatched runs send nothing. Control requests and due runs are always
+announced.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ _VACUUM = f"VACUUM {', '.join(f'upshot.{table}' for table in _CONTENT.split(' ')
 
 
 class PostgresJournal(SqlJournal):
-    """A log in a PostgreSQL database, which many machines may have open; plays the role Journal.
+    """A log in a PostgreSQL database, which many machines may have open; implements Journal.
 
     ``open`` makes one; it belongs to the event loop it was opened in. Appends are queued and
-    written by a thread of their own, all that is queued in one commit; what no caller waits for is
-    written a moment later. A lost connection is made again, for up to a minute, and nothing is
-    written twice or lost by that.
+    written by a separate thread: everything queued goes into one commit. Events without a waiting
+    caller are written a moment later. A lost connection is reopened, for up to a minute, and
+    nothing is written twice or lost by that.
 
     Attributes:
         path: The URL without the password.
@@ -94,19 +94,19 @@ class PostgresJournal(SqlJournal):
         """Open the journal at *url*.
 
         Args:
-            url: ``postgresql://user:password@host:port/database``; parts that are missing come
-                from libpq's environment variables. Where it leads to a pooler, ``?listen=URL``
-                names a direct way to the same database, percent-encoded.
-            create: Whether a database without a journal gets its tables, in the schema ``upshot``;
-                if not, that is misuse.
-            upgrade: Whether tables of an older version are brought to this one.
+            url: ``postgresql://user:password@host:port/database``; missing parts come from libpq's
+                environment variables. If it leads to a pooler, ``?listen=URL`` names a direct way
+                to the same database, percent-encoded.
+            create: If true, create the tables, in the schema ``upshot``, in a database without a
+                journal; if false, that is Misuse.
+            upgrade: Whether to upgrade the tables of an older version to this one.
 
         Returns:
-            The journal. A server that takes nothing, as a standby, is opened for reading.
+            The journal. A read-only server, such as a standby, is opened for reading.
 
         Raises:
-            Misuse: *url* is no such URL, or leads to no journal.
-            JournalError: The server cannot be reached, or the tables are of another version.
+            Misuse: *url* is not such a URL, or has no journal.
+            JournalError: The server cannot be reached, or the tables have another version.
         """
         server = Server(url)
         opener = Worker("upshot-journal-opener")
@@ -131,9 +131,9 @@ class PostgresJournal(SqlJournal):
 
     @property
     def trouble(self) -> JournalError | None:
-        """Why a worker may not go on with it: it was away for too long, or its tables are newer.
+        """Why a worker must stop using it: the server was away too long, or its tables are newer.
 
-        The tables are looked at whenever the lease on runs is renewed.
+        The version of the tables is checked whenever the lease is renewed.
         """
         broken, told = self._writer.broken, too_new(self.path, self.lease.tables)
         if isinstance(broken, JournalAway):
@@ -141,7 +141,7 @@ class PostgresJournal(SqlJournal):
         return JournalError(told) if told else None
 
     def append(self, event: Event, *, epoch: int | None = None) -> None:
-        """See ``SqlJournal.append``; a NUL in an id is misuse."""
+        """See ``SqlJournal.append``; a NUL in an id is Misuse."""
         if isinstance(event, Unknown):
             self.check_text(event.kind, stamp_of(event)[0])
         elif event.run_id not in self._holds:
@@ -152,7 +152,7 @@ class PostgresJournal(SqlJournal):
         super().append(event, epoch=epoch)
 
     def check_text(self, *texts: str) -> None:
-        """Refuse texts with a NUL."""
+        """Raise Misuse for texts with a NUL."""
         for text in texts:
             if "\0" in text:
                 raise nul_error(text)
@@ -173,7 +173,7 @@ class PostgresJournal(SqlJournal):
 
 
 class ServerSource:
-    """Reads a server; plays the role Source."""
+    """Reads a server; implements Source."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -202,7 +202,7 @@ class ServerSource:
 
 
 def _connect(server: Server, *, create: bool, upgrade: bool) -> ServerConnection | None:
-    """A connection to a database with tables; None where they can only be read."""
+    """Connect to a database with tables; None if it can only be read."""
     connection = None
     try:
         connection = server.connect()
@@ -214,19 +214,19 @@ def _connect(server: Server, *, create: bool, upgrade: bool) -> ServerConnection
         if connection is not None:
             connection.close()
         if isinstance(error, DRIVER_ERRORS):
-            # What it says may hold the password, and so may its cause.
+            # Its message may contain the password, and so may its cause.
             raise server.opening_error(error) from None
         raise
     connection.close()
     return None
 
 
-# The runs are locked in the order of their numbers, so that no two groups wait for each other. A
-# run is written to if its epoch is that of the writer, and its log ends with the event that the
-# writer knows. What stands in no transaction is one. It gives the runs that were written to, with
-# the lowest bit set for those that anybody watches, and the next one
-# where he wants pieces: the row is read again once it is locked, so
-# that a watcher who has written his word there before he looks misses no commit.
+# Runs are locked in the order of their numbers, so that two groups cannot deadlock. A run is
+# written if its epoch is the writer's and its log ends with the event that the writer knows. The
+# statement is a transaction of its own if there is none. It returns the runs that were written,
+# with the lowest bit set for a watched run, and the next one if pieces are wanted too. Those
+# columns are read after the row is locked: a watcher that marks the row before it reads the log
+# misses no commit.
 _APPEND = f"""WITH given AS MATERIALIZED (
         SELECT * FROM unnest(%b, %b, %b) AS g(last, epoch, crc)
         WHERE current_setting('synchronous_commit') IN ('on', 'remote_apply')
@@ -257,7 +257,7 @@ _ENDS = f"""SELECT r.run_id, r.run_no, r.epoch, coalesce(e.id & {SEQ_MASK}, 0), 
         ORDER BY id DESC LIMIT 1
     ) AS e ON true
     WHERE r.run_id = ANY(%s)"""
-# The lock waits for an earlier try that the server may still be at.
+# The lock waits for an earlier attempt that the server may still be executing.
 _LOCKED = "SELECT run_no FROM upshot.runs WHERE run_id = ANY(%s) ORDER BY run_no FOR UPDATE"
 _WRITTEN = f"""SELECT r.run_id, r.run_no FROM upshot.runs AS r
     JOIN unnest(%s::text[], %b, %b, %b) AS g(run_id, epoch, seq, crc) ON r.run_id = g.run_id
@@ -272,11 +272,11 @@ _FORGET = "DELETE FROM upshot.commits WHERE writer = %s"
 
 
 class RunEnd(NamedTuple):
-    """Where the log of a run ends.
+    """The end of a run's log.
 
     Attributes:
         run_no: The run's number in the database, 0 for none.
-        epoch: That of the last claim, 0 for none.
+        epoch: The epoch of the last claim, 0 for none.
         last_seq: Seq of the last event, 0 for none.
         crc: The checksum of that event.
     """
@@ -291,19 +291,19 @@ _NOWHERE = RunEnd(0, 0, 0, 0)
 
 
 class ServerCommitter:
-    """Writes to a server; plays the role Committer."""
+    """Writes to a server; implements Committer."""
 
     def __init__(self, line: Line, lease: OwnLease, tell: TellHeld) -> None:
         self._line = line
         self._lease = lease
         self._tell = tell
-        # Where the logs end that were written to, as it was acknowledged.
+        # The ends of the logs that were written, as acknowledged.
         self._ends: dict[str, RunEnd] = {}
         self._count = 0
 
     @property
     def rest_s(self) -> float | None:
-        """While a run may be held, the lease has to be renewed."""
+        """While this process may hold a run, the time until its lease has to be renewed."""
         return self._lease.due_s
 
     def commit(self, items: Sequence[Item]) -> Committed:
@@ -320,7 +320,7 @@ class ServerCommitter:
                 return
             connection.begin()
             if not connection.do(_NUMBERED, [self._line.server.writer, self._count]).rowcount:
-                # The last try that got so far was committed; its answer was lost.
+                # The last attempt was committed; only its answer was lost.
                 connection.do(b"ROLLBACK")
                 return
             batch.fill(items)
@@ -339,15 +339,15 @@ class ServerCommitter:
         """See ``Committer.announce``."""
         topics = {*committed.told, *map(of_run, committed.watched)}
         if topics:
-            # Who does not hear of it looks again after a while.
+            # A process that misses the notification polls after a while.
             with suppress(*DRIVER_ERRORS):
                 payload = payload_of(self._line.server.writer, topics)
                 self._line.try_once(lambda connection: connection.notify(payload))
 
     def rest(self) -> None:
-        """Renew the lease, while any run is held."""
+        """Renew the lease, while this process holds any runs."""
         self._lease.begin_renewal()
-        # A server that cannot be reached is no harm yet: the next commit waits for it.
+        # An unreachable server does no harm yet: the next commit waits for it.
         with suppress(*DRIVER_ERRORS):
             held = self._line.try_once(self._renew)
             self._lease.commit()
@@ -372,7 +372,7 @@ class ServerCommitter:
 
 
 def _is_plain(item: Item) -> bool:
-    """Whether it is an event that changes nothing but its log."""
+    """Whether it is an event that changes only its log."""
     return isinstance(item, Entry) and item.is_plain
 
 
@@ -380,13 +380,13 @@ class ServerBatch(Batch):
     """What is written in one transaction.
 
     Args:
-        connection: Within a transaction, unless all that is written is plain events.
-        known: Where the logs end that were written to before.
-        is_again: Whether an earlier try may have been committed.
+        connection: Within a transaction, unless only plain events are written.
+        known: The ends of the logs that were written before.
+        is_again: Whether an earlier attempt may have been committed.
 
     Attributes:
-        ends: Where logs end now.
-        over: The runs of which nothing has to be known any more.
+        ends: The new ends of logs.
+        over: The runs whose ends can be forgotten.
     """
 
     passing: ClassVar[tuple[type[Exception], ...]] = PASSING
@@ -420,7 +420,7 @@ class ServerBatch(Batch):
                     del left[run_id]
                     self._take(run_id, end, entries, is_watched=written[end.run_no])
         if left and self._is_again:
-            # An earlier try may have come to its end between the look and the write.
+            # An earlier attempt may have been committed between the check and the write.
             self._pass_written(left)
         if left:
             found = self._read_ends(left)
@@ -428,10 +428,10 @@ class ServerBatch(Batch):
                 self.note(run_id, entries, self._refusal(entries, found.get(run_id, _NOWHERE)))
 
     def _choose(self, left: dict[str, list[Entry]]) -> dict[str, tuple[RunEnd, list[Entry]]]:
-        """Those that go on where their logs end, as far as that is known here."""
+        """Return the runs whose entries continue their logs, as far as is known here."""
         ends = {run_id: self._end_of(run_id, entries[0]) for run_id, entries in left.items()}
         if unknown := [run_id for run_id, end in ends.items() if end is None]:
-            # A run that is not claimed begins with its first event.
+            # A run that is not claimed starts with its first event.
             if begun := [run_id for run_id in unknown if not left[run_id][0].epoch]:
                 self._connection.do(_BEGIN_RUNS, [begun])
             ends.update(self._read_ends(unknown))
@@ -443,16 +443,16 @@ class ServerBatch(Batch):
 
     def _end_of(self, run_id: str, first: Entry) -> RunEnd | None:
         end = self.ends.get(run_id) or self._known.get(run_id)
-        # Another claim, of a run that was removed in between perhaps, makes it void.
+        # It is void after another claim, perhaps of a run that was removed in between.
         return None if end is None or misfit(first, end.epoch, end.last_seq) else end
 
     def _insert(self, fitting: dict[str, tuple[RunEnd, list[Entry]]]) -> dict[int, int]:
-        """Write the entries of each run that nobody else wrote to or took.
+        """Write the entries of each run that was not claimed or written by another process.
 
-        Of each run all is written or nothing.
+        For each run, either all entries are written or none.
 
         Returns:
-            Those runs by number, with 1 where anybody watches, 3 where he wants pieces too.
+            The written runs by number, with 1 if watched, 3 if pieces are wanted too.
         """
         ends = [end for end, _ in fitting.values()]
         rows = ((end.run_no, entry) for end, entries in fitting.values() for entry in entries)
@@ -467,7 +467,7 @@ class ServerBatch(Batch):
         return {one >> 2: one & 3 for one in found}
 
     def _take(self, run_id: str, end: RunEnd, entries: list[Entry], *, is_watched: int) -> None:
-        """Note what was written."""
+        """Record what was written."""
         if is_watched:
             self.committed.watched.add(run_id)
         if is_watched > 1:
@@ -479,7 +479,7 @@ class ServerBatch(Batch):
         self.note(run_id, entries, None)
 
     def _go_on(self, run_id: str, run_no: int, last: Entry) -> None:
-        """Note where the log ends now."""
+        """Record the new end of the log."""
         # Several journals may append to a run that is not claimed.
         if last.epoch and not (last.change is not None and last.change.is_end):
             self.ends[run_id] = RunEnd(run_no, last.epoch, last.seq, checksum(last))
@@ -489,7 +489,7 @@ class ServerBatch(Batch):
             self.over.add(run_id)
 
     def _pass_written(self, left: dict[str, list[Entry]]) -> None:
-        """Take out of *left* what an earlier try wrote: the last event of a run is its key."""
+        """Remove from *left* what an earlier attempt wrote: a run's last event proves that."""
         lasts = [entries[-1] for entries in left.values()]
         values = (
             [*left],
@@ -508,7 +508,7 @@ class ServerBatch(Batch):
         return {run_id: RunEnd._make(end) for run_id, *end in rows}
 
     def _refusal(self, entries: list[Entry], found: RunEnd) -> JournalError:
-        """Why entries do not continue the log that ends at *found*."""
+        """Return why entries do not continue the log that ends at *found*."""
         first = entries[0]
         run_id = first.run_id
         known = self.ends.get(run_id) or self._known.get(run_id)
@@ -527,12 +527,12 @@ class ServerBatch(Batch):
 
 logger: logging.Logger = logging.getLogger("upshot.journal")
 
-# PostgreSQL takes fewer than 8,000 bytes.
+# PostgreSQL accepts fewer than 8,000 bytes.
 _MOST_BYTES = 7_900
-# So long a row says that its run is watched, and so often that is said again.
+# How long a row says that its run is watched, and how often that is renewed.
 _WATCHED_S = 15
 _RENEW_S = 5.0
-# A commit whose word was lost, with the process or the connection that had it, is found so late.
+# The longest delay if a notification is lost with its process or connection.
 NET_S = 2.0
 _PROOF_S = 2.0
 _UNTIL = f"""UPDATE upshot.runs SET %s = clock_timestamp() + interval '{_WATCHED_S} s'
@@ -560,7 +560,7 @@ _PUT = """WITH given AS (
 
 
 def payload_of(writer: str, topics: Iterable[str]) -> str:
-    """What is told of a commit; without topics where they are too long, which is any."""
+    """Return the payload for a commit; without topics, which means any, if they are too long."""
     payload = msgspec.json.encode([writer, *topics])
     return (payload if len(payload) < _MOST_BYTES else msgspec.json.encode([writer])).decode()
 
@@ -569,24 +569,24 @@ _LOST = "%s cannot be listened to: %s; it is looked into every %s s while anybod
 
 
 class ServerListener:
-    """Listens to a server; plays the role Listener.
+    """Listens to a server; implements Listener.
 
     Args:
-        server: Where.
-        keep: Takes the pieces that other processes show.
-        net_s: After so many seconds everything may have changed, although nothing was told.
+        server: The server.
+        keep: Receives the pieces of other processes.
+        net_s: After so many seconds without a notification, everything may have changed.
     """
 
     def __init__(self, server: Server, keep: Keep, *, net_s: float = NET_S) -> None:
         self._server = server
         self._keep = keep
-        # The place of the last piece of each run that was handed on.
+        # The place of the last piece of each run that was passed on.
         self._places: dict[str, tuple[int, int]] = {}
         self._net_s = net_s
         self._connection: ServerConnection | None = None
-        # Whether what others tell does not come here, as through a pooler.
+        # Whether notifications do not arrive here, as through a pooler.
         self._is_deaf = False
-        # Whether it was said that there is no connection, since there was one.
+        # Whether the lost connection was already logged.
         self._is_warned = False
         self._known: set[str] = set()
         self._renew_at = self._look_at = 0.0
@@ -599,7 +599,7 @@ class ServerListener:
         try:
             if self._connection is None and topics:
                 self._connect()
-                # Whatever was told until now was not heard.
+                # Notifications before now were missed.
                 return None
             if new := self._subscribe(topics):
                 self._read_pieces(None)
@@ -617,7 +617,7 @@ class ServerListener:
 
     def wake(self) -> None:
         """See ``Listener.wake``."""
-        # It has been rung often enough if nothing goes in any more.
+        # If the buffer is full, there are enough wake-ups in it.
         with suppress(OSError):
             self._button.send(b"\0")
 
@@ -628,7 +628,7 @@ class ServerListener:
         self._button.close()
 
     def _connect(self) -> None:
-        """Listen, and prove that what is told comes here."""
+        """Listen, and test that notifications arrive here."""
         connection = self._connection = self._server.connect(listen=True)
         self._look_at = time.monotonic() + self._net_s
         try:
@@ -646,7 +646,7 @@ class ServerListener:
             )
 
     def _is_heard(self, connection: ServerConnection) -> bool:
-        """Whether what is told over another connection comes to this one."""
+        """Whether a notification from another connection arrives here."""
         proof, deadline = secrets.token_hex(8), time.monotonic() + _PROOF_S
         other = self._server.connect()
         try:
@@ -660,7 +660,7 @@ class ServerListener:
         return False
 
     def _subscribe(self, topics: Collection[str]) -> Collection[str]:
-        """Have others tell of these topics; returns those of which they were not told before."""
+        """Subscribe to these topics; returns those that are new."""
         now, wanted = time.monotonic(), set(topics)
         new = wanted - self._known
         self._known = wanted
@@ -682,7 +682,7 @@ class ServerListener:
         return new
 
     def _read_pieces(self, told: Collection[str] | None) -> None:
-        """Hand on the pieces of the runs of which that was told; None is all that are watched."""
+        """Pass on the pieces of the runs in *told*; None is all that are watched."""
         wanted = self._places if told is None else [*filter(None, map(shown_run, told))]
         if not wanted or self._connection is None:
             return
@@ -694,7 +694,7 @@ class ServerListener:
         self._keep(rows)
 
     def _hear(self, *, is_watched: bool) -> Collection[str] | None:
-        """What others told; None is anything."""
+        """Return the topics of received notifications; None is any."""
         if self._connection is None or (self._is_deaf and is_watched):
             self._pause(is_watched=is_watched)
             return None
@@ -731,7 +731,7 @@ class ServerListener:
 
 
 class ServerPieces:
-    """Keeps pieces in a table; plays the role PieceStore."""
+    """Keeps pieces in a table; implements PieceStore."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -744,7 +744,7 @@ class ServerPieces:
         run_ids, seqs, parts, bodies = map(list, zip(*rows, strict=True))
         payload = payload_of(self._server.writer, map(pieces_of, run_ids))
         values = [run_ids, numbers(seqs), numbers(parts), bodies, payload]
-        # What was shown may be missed; the log says it all.
+        # Pieces may be lost; the log has everything.
         with suppress(psycopg.Error):
             self._line.try_once(lambda connection: connection.do(_PUT, values))
 
@@ -754,7 +754,7 @@ class ServerPieces:
 
 
 def _parsed(payload: str) -> list[str]:
-    """What stands in a payload; nothing in one of another program."""
+    """Decode a payload; empty if it is from another program."""
     try:
         return msgspec.json.decode(payload, type=list[str])
     except (msgspec.DecodeError, msgspec.ValidationError):

@@ -1,7 +1,7 @@
-"""Connects to a PostgreSQL server, and again where the connection is lost.
+"""Connects to a PostgreSQL server, and reconnects if the connection is lost.
 
-All events of a commit go to the server as one array a column, so that a statement and a round trip
-serve any number of them. The driver's own lists would be looked at element by element, so the
+All events of a commit go to the server as one array for each column, so one statement and one round
+trip serve any number of them. The driver would inspect its own lists element by element, so the
 arrays are packed here.
 
 Source:
@@ -99,7 +99,7 @@ INSERT: str = f"""INSERT INTO upshot.events (id, epoch, kind, time, body, crc)
 
 
 def numbers(values: Sequence[int | None]) -> NumberArray:
-    """A bigint[] of *values*."""
+    """Pack *values* as a bigint[]."""
     pack = _NUMBER.pack
     packed = [_NULL if value is None else pack(8, value) for value in values]
     return NumberArray(_HEAD.pack(1, 1, _INT8, len(packed), 1) + b"".join(packed))
@@ -111,7 +111,7 @@ def _joined(values: Sequence[bytes]) -> bytes:
 
 
 def columns_of(rows: Iterable[tuple[int, Entry]]) -> tuple[bytes, ...]:
-    """The columns of ``ROWS`` for events of runs, each given with the run's number."""
+    """Pack events of runs, each given with the run's number, as the columns of ``ROWS``."""
     ids: list[int] = []
     epochs: list[int] = []
     kinds: list[bytes] = []
@@ -139,8 +139,8 @@ def columns_of(rows: Iterable[tuple[int, Entry]]) -> tuple[bytes, ...]:
 T = TypeVar("T")
 
 DRIVER_ERRORS: tuple[type[Exception], ...] = (psycopg.Error,)
-# What another try may mend: a lost connection, a server that starts or is not the primary any
-# more, a deadlock, and a place in a log that another writer took between two looks.
+# What a retry may fix: a lost connection, a server that is starting or has stopped being the
+# primary, a deadlock, and a place in a log that another writer took between check and write.
 PASSING: tuple[type[Exception], ...] = (
     psycopg.OperationalError,
     psycopg.InterfaceError,
@@ -148,17 +148,17 @@ PASSING: tuple[type[Exception], ...] = (
     ReadOnlySqlTransaction,
     UniqueViolation,
 )
-# What a driver says of a server that may be reached a little later, in words or by a code.
+# What a driver says, in words or by a code, about a server that may be reachable again soon.
 _AWAY = re.compile(
     "refused|timed? ?out|closed the connection|terminating connection|reset by peer|No such file"
     "|No route|unreachable|Temporary failure|starting up|shutting down|recovery mode"
     "|not yet accepting|too many|reserved for|EOF detected|could not receive"
 )
-# So long at most between two tries to reach a lost server.
+# The first and the longest wait between two attempts to reach a lost server.
 _FIRST_WAIT_S = 0.05
 _LONGEST_WAIT_S = 1.0
-# A peer that vanished without a word is noticed; a URL may say otherwise. No statement is
-# prepared, for a pooler may give each transaction another session.
+# These notice a peer that vanished silently; a URL may override them. No statement is prepared,
+# because a pooler may give each transaction another session.
 _DEFAULTS = {
     "connect_timeout": "10",
     "keepalives_idle": "5",
@@ -181,17 +181,17 @@ _SYNC = (
     "set_config('synchronous_commit', 'on', true) "
     "WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')"
 )
-# Nothing is set for longer than a transaction.
+# No setting outlives a transaction.
 # A process that is suspended in a transaction must not keep its locks for longer than its lease.
 _BEGIN = (
     "BEGIN; SET LOCAL search_path = upshot; "
     f"SET LOCAL idle_in_transaction_session_timeout = '{LEASE_S:.0f} s'; SELECT {_SYNC}"
 )
-# Told in the transaction itself it would hold up the commits of all others until the disk has it.
+# Within the main transaction, it would block all other commits until that one is on disk.
 _NOTIFY = "SELECT set_config('synchronous_commit', 'off', true), pg_notify('upshot', %s)"
 _BEGIN_READING = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL search_path = upshot"
-# What of the shared statements PostgreSQL says in another way. Under a holder stands how many
-# seconds are left of its lease, less than 0 if it ended.
+# The parts of shared statements that PostgreSQL words differently. A holder is followed by the
+# seconds left of its lease, below 0 if it has lapsed.
 _WORDS = (
     ("coalesce(CAST(body AS BLOB), x'')", "body"),
     ("CAST(kind AS BLOB)", "convert_to(kind, 'UTF8')"),
@@ -216,14 +216,14 @@ _LEASE = f"clock_timestamp() + interval '{LEASE_S} s'"
 
 @lru_cache(maxsize=256)
 def _translated(statement: str) -> bytes:
-    """A shared statement for this driver."""
+    """Translate a shared statement for this driver."""
     for ours, theirs in _WORDS:
         statement = statement.replace(ours, theirs)
     return statement.replace("?", "%s").encode()
 
 
 class ServerConnection:
-    """One connection; plays the roles Connection and WriteConnection."""
+    """One connection; implements Connection and WriteConnection."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.told: set[str] = set()
@@ -233,24 +233,24 @@ class ServerConnection:
             connection.adapters.register_dumper(*array)
 
     def begin(self) -> None:
-        """Begin a transaction that writes."""
+        """Start a transaction that writes."""
         self._connection.execute(_BEGIN.encode())
 
     def begin_reading(self) -> None:
-        """Begin a transaction that sees one moment and writes nothing."""
+        """Start a transaction that sees one point in time and writes nothing."""
         self._connection.execute(_BEGIN_READING.encode())
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
-        """Do a statement that all databases share."""
+        """Execute a statement that all databases share."""
         return self.do(_translated(statement), values)
 
     def executemany(self, statement: str, values: Iterable[Sequence[Any]], /) -> None:
-        """Do a statement that all databases share, for each of *values*."""
+        """Execute a statement that all databases share, for each of *values*."""
         for each in values:
             self.execute(statement, each)
 
     def do(self, statement: str | bytes, values: Sequence[Any] = ()) -> psycopg.Cursor[Any]:
-        """Do a statement of PostgreSQL's own."""
+        """Execute a statement in PostgreSQL's own dialect."""
         text = statement if isinstance(statement, bytes) else statement.encode()
         try:
             return self._connection.execute(text, values, binary=True)
@@ -261,13 +261,13 @@ class ServerConnection:
             raise nul_error(held) from error
 
     def send(self, statement: bytes, values: Sequence[bytes], kinds: Sequence[int]) -> list[bytes]:
-        """Do a statement with ``$1`` for values in binary form, as every commit of events is.
+        """Execute a statement that has ``$1`` for binary values, as every commit of events does.
 
-        Straight to libpq, with the interpreter's lock released while it waits: the driver's cursor
-        costs several times as much CPU as all else in such a commit.
+        It calls libpq directly, which releases the interpreter's lock while it waits: the driver's
+        cursor costs several times as much CPU as the rest of such a commit.
 
         Args:
-            statement: It gives one column.
+            statement: Returns one column.
             values: The values, in binary form.
             kinds: The ids of their types.
 
@@ -283,13 +283,13 @@ class ServerConnection:
         if found.status == ExecStatus.TUPLES_OK:
             return [found.get_value(row, 0) or b"" for row in range(found.ntuples)]
         if found.error_field(DiagnosticField.SQLSTATE) is None:
-            # Not the server's word: the connection was lost.
+            # Not reported by the server: the connection was lost.
             raise psycopg.OperationalError(libpq.get_error_message())
         raise error_from_result(found)
 
     def lock_run(self, run_id: str) -> None:
         """See ``WriteConnection.lock_run``."""
-        # Not by an insert alone, which uses up a number also where the run is there.
+        # Not by an insert alone, which uses up a number even if the run exists.
         if self.do(_LOCK, [run_id]).fetchone() is None:
             self.execute("INSERT INTO runs (run_id) VALUES (?) ON CONFLICT DO NOTHING", [run_id])
             self.do(_LOCK, [run_id])
@@ -317,27 +317,27 @@ class ServerConnection:
         return row[0] if row else 0
 
     def forget_leases(self) -> None:
-        """Remove what processes that are long gone have left."""
+        """Remove what processes that are long gone have left behind."""
         for table, moment in (("leases", "until"), ("commits", "at"), ("pieces", "at")):
             self.do(f"DELETE FROM {table} WHERE {moment} < now() - interval '1 day'")
 
     def notify(self, payload: str) -> None:
-        """Tell who listens; nothing waits for the disk, and other commits not for this one."""
+        """Notify listeners. It does not wait for the disk, nor delay other commits."""
         self.do(_NOTIFY, [payload])
 
     def listen(self) -> None:
-        """Take what others tell from now on; ``hear`` gives it."""
+        """Receive notifications from now on; ``hear`` returns them."""
         self._connection.add_notify_handler(lambda told: self._heard.append(told.payload))
         self.do(b"LISTEN upshot")
 
     def hear(self, bell: socket.socket, timeout_s: float | None) -> list[str]:
-        """Wait until others tell something or *bell* can be read, at most *timeout_s* seconds.
+        """Wait until a notification arrives or *bell* can be read, at most *timeout_s* seconds.
 
         Raises:
             psycopg.Error: The connection was lost.
         """
         libpq = self._connection.pgconn
-        # What came with an answer stands here already.
+        # Notifications that came with an answer are here already.
         if not self._heard:
             with selectors.DefaultSelector() as selector:
                 selector.register(libpq.socket, selectors.EVENT_READ)
@@ -350,13 +350,13 @@ class ServerConnection:
         return heard
 
     def close(self) -> None:
-        """Close it; what is not committed is undone."""
+        """Close it; uncommitted changes are rolled back."""
         with suppress(psycopg.Error):
             self._connection.close()
 
 
 def nul_error(text: str) -> Misuse:
-    """The exception for a text that PostgreSQL cannot keep."""
+    """Return the exception for a text that PostgreSQL cannot store."""
     return Misuse(
         f"{text!r:.80} holds a NUL character, which PostgreSQL keeps in no name or id: leave it out"
     )
@@ -367,8 +367,8 @@ class Server:
 
     Attributes:
         name: The URL without the password.
-        writer: Names who writes by this object, among all processes.
-        patience_s: How long it is waited for when it is lost.
+        writer: The id of this writer, unique among all processes.
+        patience_s: How long to wait for it when it is lost.
     """
 
     def __init__(self, url: str) -> None:
@@ -392,7 +392,7 @@ class Server:
         return conninfo.make_conninfo(url, **missing, client_encoding="utf8")
 
     def connect(self, *, listen: bool = False) -> ServerConnection:
-        """Make a connection, for listening past a pooler if the URL names a way.
+        """Open a connection; to listen, it bypasses a pooler if the URL says how.
 
         Raises:
             psycopg.Error: That is not possible now.
@@ -401,10 +401,10 @@ class Server:
         return ServerConnection(psycopg.connect(where, autocommit=True, prepare_threshold=None))
 
     def check(self, connection: ServerConnection) -> None:
-        """Refuse a server or database that cannot hold a journal.
+        """Raise Misuse for a server or database that cannot have a journal.
 
         Raises:
-            Misuse: It is too old, or of another encoding.
+            Misuse: It is too old, or has another encoding.
         """
         row = connection.do(
             "SELECT current_setting('server_version_num')::int, current_setting('server_encoding')"
@@ -417,7 +417,7 @@ class Server:
             )
 
     def opening_error(self, error: Exception) -> JournalError:
-        """The exception for a journal that cannot be opened because of *error*."""
+        """Return the exception for a journal that cannot be opened because of *error*."""
         said = without_password(reason_of(error), self._url)
         kind = JournalAway if _AWAY.search(str(error)) else JournalError
         advice = next(advice for word, advice in _ADVICE if word in said)
@@ -425,17 +425,17 @@ class Server:
 
 
 class Line:
-    """A connection to a server that is made again where it is lost; belongs to one thread."""
+    """A connection to a server that reconnects if it is lost; belongs to one thread."""
 
     def __init__(self, server: Server, connection: ServerConnection | None = None) -> None:
         self.server = server
         self._connection: ServerConnection | None = connection
 
     def carry(self, work: Callable[[ServerConnection, int], T]) -> T:
-        """Do *work*, and again after a failure that may pass.
+        """Call *work*, and retry after a failure that may pass.
 
         Args:
-            work: Gets a connection without a transaction, and the number of earlier tries, which
+            work: Gets a connection without a transaction, and the number of earlier attempts, which
                 may have been committed.
 
         Raises:
@@ -458,16 +458,16 @@ class Line:
                         f"{reason_of(error)}"
                     ) from error
             except BaseException:
-                # In the middle of a transaction, perhaps.
+                # Perhaps in the middle of a transaction.
                 self.drop()
                 raise
-            # The first lost connection may have been a single one.
+            # Retry at once after the first lost connection: it may have been the only one.
             if tries > 1:
                 time.sleep(wait_s)
                 wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
 
     def try_once(self, work: Callable[[ServerConnection], T]) -> T:
-        """Do *work* without a second try.
+        """Call *work* without a retry.
 
         Raises:
             psycopg.Error: It failed.
@@ -481,13 +481,13 @@ class Line:
             raise
 
     def drop(self) -> None:
-        """Close the connection; the next work gets a new one."""
+        """Close the connection; the next work opens a new one."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
 
 def reason_of(error: Exception) -> str:
-    """What a driver's error says, in one line."""
+    """Return a driver's error message as one line."""
     said = " ".join((str(error).strip().splitlines() or [type(error).__name__])[0].split())
     return said.rpartition("failed: ")[2].removeprefix("FATAL: ").strip()

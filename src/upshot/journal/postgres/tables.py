@@ -1,4 +1,4 @@
-"""Tables of a journal in PostgreSQL: made, checked, and brought to the version of this code."""
+"""The tables of a journal in PostgreSQL: created, checked, and upgraded to this version."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from upshot.journal.sql.connection import IS_NEW, NEVER, SEQ_BITS
 _LOCK = 0x7570_7368_6F74
 _FOUND = "SELECT count(*) FROM pg_tables WHERE schemaname = 'upshot' AND tablename = 'journal'"
 _MOST_RUNS = (1 << (63 - SEQ_BITS)) - 1
-# What makes each version out of the one before; statements of released versions never change.
+# The statements that upgrade to each version; those of released versions never change.
 STEPS: tuple[tuple[str, ...], ...] = (
     (
         "CREATE TABLE upshot.journal (version bigint NOT NULL, format bigint NOT NULL)",
@@ -55,7 +55,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
             watched_until timestamptz,
             shown_until timestamptz
         )""",
-        # What is shown of replies under way; lost in a crash, and never needed.
+        # The pieces of replies under way; lost in a crash, and never needed.
         """CREATE UNLOGGED TABLE upshot.pieces (
             run_id text COLLATE "C" NOT NULL,
             seq bigint NOT NULL,
@@ -139,8 +139,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
             stored_at double precision NOT NULL
         )""",
         "CREATE INDEX artifacts_of_run ON upshot.artifacts (run_id)",
-        # What others want of a run; its holder takes it into the log.
-        # Of conversations; a cache, which may be thrown away.
+        # Blocks of conversations; a cache, which may be dropped.
         """CREATE TABLE upshot.turn_blocks (
             context_id text COLLATE "C" NOT NULL,
             number bigint NOT NULL,
@@ -154,7 +153,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
             body text NOT NULL,
             PRIMARY KEY (run_id, item)
         )""",
-        # What parked runs ask and nobody has answered, by the outermost run that waits.
+        # The open questions of parked runs, by the outermost run that waits.
         """CREATE TABLE upshot.inbox (
             root_no bigint NOT NULL,
             run_no bigint NOT NULL,
@@ -176,7 +175,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
             until bigint,
             body text NOT NULL
         )""",
-        # What people noted of runs.
+        # Notes that people attached to runs.
         """CREATE TABLE upshot.notes (
             run_id text COLLATE "C" NOT NULL,
             name text COLLATE "C" NOT NULL,
@@ -185,18 +184,18 @@ STEPS: tuple[tuple[str, ...], ...] = (
             body text NOT NULL,
             PRIMARY KEY (run_id, name, author)
         )""",
-        # What several processes change, such as how much of a quota is used. Rows change often, so
-        # room is left for them in their page.
+        # Values that several processes change, such as the used part of a quota. Rows change often,
+        # so their pages have space for new versions.
         """CREATE TABLE upshot.shared_values (
             name text COLLATE "C" PRIMARY KEY,
             body text NOT NULL
         ) WITH (fillfactor = 50)""",
-        # Which processes live, by their own word: they renew it while they hold a run.
+        # Which processes are alive, as they say themselves: they renew it while they hold a run.
         """CREATE TABLE upshot.leases (
             holder text COLLATE "C" PRIMARY KEY,
             until timestamptz NOT NULL
         )""",
-        # The last transaction of each writer, by which it knows what a lost connection committed.
+        # Each writer's last transaction, which shows whether a lost connection committed it.
         """CREATE TABLE upshot.commits (
             writer text COLLATE "C" PRIMARY KEY,
             number bigint NOT NULL,
@@ -214,18 +213,18 @@ def prepare(
     upgrade: bool = False,
     steps: tuple[tuple[str, ...], ...] = STEPS,
 ) -> None:
-    """Check the tables, and make them where they are missing.
+    """Check the tables, and create them if they are missing.
 
     Args:
         connection: Not within a transaction.
         name: The journal, for messages.
-        create: Whether a database without tables may get them; if not, that is misuse.
-        upgrade: Whether the tables of an older version may be brought to this one.
-        steps: What makes each version.
+        create: Whether to create tables in a database without any; if not, that is Misuse.
+        upgrade: Whether to upgrade the tables of an older version to this one.
+        steps: The statements for each version.
 
     Raises:
         Misuse: There is no journal in the database.
-        JournalError: The tables are of another version, or may not be made.
+        JournalError: The tables have another version, or may not be created.
     """
     version = _version(connection, name)
     if version is None and not create:
@@ -238,7 +237,7 @@ def prepare(
                 f"the tables of the journal {name} cannot be made: {reason_of(error)}; have "
                 "a user who may create a schema run `upshot journal init URL`"
             ) from error
-    # The tables of the version before are served too, so that new code may come before new tables.
+    # Tables one version older are accepted too, so that new code can be deployed before new tables.
     if version < max(1, len(steps) - 1):
         raise JournalError(
             f"the tables of the journal {name} are of version {version}, and this upshot needs "
@@ -249,7 +248,7 @@ def prepare(
 
 
 def too_new(name: str, version: int, known: int = len(STEPS)) -> str:
-    """Why tables of a version cannot be used by this code, "" where they can."""
+    """Return why this code cannot use tables of a version, "" if it can."""
     if version <= known:
         return ""
     return (
@@ -259,14 +258,14 @@ def too_new(name: str, version: int, known: int = len(STEPS)) -> str:
 
 
 def is_read_only(connection: ServerConnection) -> bool:
-    """Whether the server takes nothing, as a standby."""
+    """Whether the server is read-only, such as a standby."""
     return _one(connection, "SHOW transaction_read_only") == "on"
 
 
 def _version(connection: ServerConnection, name: str) -> int | None:
-    """The version of the tables, None for none."""
+    """Return the version of the tables, None if there are none."""
     try:
-        # Not to_regclass, which may not have noticed yet what another session has just made.
+        # Not to_regclass, which may miss what another session has just created.
         if not _one(connection, _FOUND):
             return None
         row = connection.do("SELECT version, format FROM upshot.journal").fetchone()

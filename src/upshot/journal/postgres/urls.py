@@ -12,7 +12,7 @@ SCHEMES = ("postgresql", "postgres")
 
 _IN_AUTHORITY = re.compile(r"(?<=://)([^:/?#]*):([^?#]*)@")
 _IN_QUERY = re.compile(r"([?&])password=([^&#]*)&?")
-# What of a URL is none of the driver's.
+# Parameters of a URL that are upshot's, not the driver's.
 _OWN = re.compile(r"([?&])(listen|patience)=([^&#]*)&?")
 _PATIENCE_S = 60.0
 
@@ -24,7 +24,7 @@ def is_url(where: str) -> bool:
 
 
 def shown_place(where: str) -> str:
-    """A journal's place as it may be shown: the URL of a server without its password."""
+    """Return a journal's place for display: the URL of a server without its password."""
     if not is_url(where):
         return where
     where = _OWN.sub(r"\1", where)
@@ -32,12 +32,12 @@ def shown_place(where: str) -> str:
 
 
 def split_url(url: str) -> tuple[str, str, float]:
-    """A URL as the driver reads it, where to listen, and how many seconds a lost server is given.
+    """Split a URL into the driver's URL, the one to listen at, and the patience in seconds.
 
-    The last two are as ``listen=`` and ``patience=`` say, else the URL itself and 60.
+    The last two come from ``listen=`` and ``patience=``; the defaults are the URL itself and 60.
 
     Raises:
-        Misuse: *patience* is no number of seconds.
+        Misuse: *patience* is not a number of seconds.
     """
     own = {name: unquote(value) for _, name, value in _OWN.findall(url)}
     bare = _OWN.sub(r"\1", url).rstrip("?&") if own else url
@@ -51,7 +51,7 @@ def split_url(url: str) -> tuple[str, str, float]:
 
 
 def without_password(text: str, url: str) -> str:
-    """*text*, in which a driver may quote *url* or parts of it, without the password."""
+    """Remove the password from *text*, in which a driver may quote parts of *url*."""
     for pattern in (_IN_AUTHORITY, _IN_QUERY):
         for found in pattern.finditer(url):
             password = found.group(2)

@@ -5,27 +5,27 @@ Everything else about a journal in tables is here, in statements that both under
 reading, listing, export and import, removal, stored outputs.
 
 Tables:
-    ``runs`` has a row a run, with indexes for each way in which runs are listed. ``events`` is one
-    tree on one whole number, the run's number and the event's seq, so that an append changes the
-    page at the end of its run and no index. The row of a run is written when a session begins or
-    ends, not for each event: the last key of a log is its end. ``forks`` says which runs
-    read the child runs of another one, ``artifacts`` holds large outputs.
+    ``runs`` has one row for each run, with an index for each way to list runs. ``events`` is one
+    tree keyed by a single integer, made of the run's number and the event's seq, so an append
+    changes only the page at the end of its run and no index. The row of a run is written when a
+    session starts or ends, not for each event: the end of a log is its last key. ``forks`` says
+    which runs read the child runs of another one, ``artifacts`` holds large outputs.
 
 The life of a commit:
-    ``SqlJournal.append`` encodes an event and queues it. The thread of ``Writer`` gives all that is
-    queued to its ``Committer``, which writes it as one ``Batch`` in one transaction. So barriers of
-    many runs share a commit. A batch appends run by run; the statement that inserts
-    the rows also compares the epoch, and a run that another holder took fails alone.
+    ``SqlJournal.append`` encodes an event and queues it. The thread of ``Writer`` passes everything
+    in the queue to its ``Committer``, which writes it as one ``Batch`` in one transaction, so the
+    barriers of many runs share a commit. A batch appends run by run. The statement that inserts
+    the rows also compares the epoch, so only a run that another holder has claimed fails.
     Work that is more than an append (a claim, an import, a removal) is a job in the same queue.
-    Reads run in a thread of their own on what is committed.
+    Reads run in a separate thread and see what is committed.
 
 Several processes:
-    Any number may have the database open. ``leases`` notes which process took a run, and its epoch
-    decides who may write.
+    Any number may have the database open. ``leases`` records which process claimed a run, and the
+    epoch decides which one may write.
 
 Traps:
-    - SQLite gives the number of a removed run out again, so a statement that writes by number
-      compares the run's id or epoch too.
-    - SQLite has one writer at a time, PostgreSQL has many: who decides by what he reads takes
-      ``lock_run`` or ``lock_runs`` first.
+    - SQLite reuses the number of a removed run, so a statement that writes by number also
+      compares the run's id or epoch.
+    - SQLite has one writer at a time, PostgreSQL has many: code that writes depending on what it
+      has read must first call ``lock_run`` or ``lock_runs``.
 """

@@ -1,4 +1,4 @@
-"""What the journals ask of a database: how it reads and writes, whichever it is.
+"""What the journals need from any database to read and write.
 
 The statements of this package are in the SQL that SQLite and PostgreSQL share, with ``?`` for
 parameters.
@@ -14,37 +14,38 @@ from upshot.journal.event_codec import Entry
 from upshot.journal.run_list import no_such_page
 from upshot.journal.shared import NEW
 
-# Below it in the key of an event stands its seq, above it the number of its run.
+# An event's key has the number of its run above this many bits of seq.
 SEQ_BITS = 32
 SEQ_MASK: int = (1 << SEQ_BITS) - 1
 HOLDER = "holder_of(holder, (SELECT until FROM leases WHERE leases.holder = runs.holder))"
-"""Who holds a run, as ``read_holder`` reads it, with what is left of the lease."""
+"""The holder of a run in the form of ``read_holder``, with what is left of the lease."""
 IS_NEW = f"(due_reason IN {NEW})"
 """``DueRun.is_new``, in SQL and in an index."""
 NOW_US = "now_us()"
 """The database's clock."""
 SKIP_LOCKED = "/* not those that others write to */"
-"""At the end of a statement that locks its rows: in a file, the whole file is locked."""
+"""Ends a statement that locks its rows. Empty for a file, where the whole file is locked."""
 WATCHED = "1 /* whether any process watches it */"
-"""Whether a process has to be notified of a row that was written: in a file, all see it."""
+"""Whether another process needs to be notified of a written row. In a file, all see it."""
 NEXT_EFFECT = "(SELECT max(effect_no) + 1 FROM effects)"
-"""The number of a row of the ledger that is newer than all others."""
+"""A number for a row of the ledger that is newer than all others."""
 IN_ANY_LANGUAGE = "/* in any language */"
-"""After a text of which the small letters are wanted: a server has to be told."""
+"""Follows a text that is converted to lower case: a server needs the collation."""
 COMPOSED = "/* composed */"
-"""Before a text in brackets whose accents are wanted as one character with their letter: a server
-has to be told; in a file ``lower`` does it."""
+"""Precedes a text in brackets to compose letters with their accents: a server needs a function;
+in a file ``lower`` does it.
+"""
 NEVER: int = -(1 << 62)
-"""Stands for the start of a run that has none, so that the index holds every run."""
+"""The start of a run that has none, so that the index contains every run."""
 
 
 def keys_of(run_no: int) -> tuple[int, int]:
-    """Between which keys the events of a run stand; no event has the first one."""
+    """Return the range of keys of a run's events; no event has the first one."""
     return run_no << SEQ_BITS, (run_no << SEQ_BITS) | SEQ_MASK
 
 
 class Rows(Protocol):
-    """What a statement gave."""
+    """The result of a statement."""
 
     def fetchone(self) -> Any: ...
     def fetchall(self) -> list[Any]: ...
@@ -52,7 +53,7 @@ class Rows(Protocol):
 
 
 class Connection(Protocol):
-    """Reads within a transaction: all that it reads is of one moment, or what was just written."""
+    """Reads within a transaction: sees one point in time, and its own writes."""
 
     def execute(self, statement: str, values: Sequence[Any] = ..., /) -> Rows: ...
 
@@ -69,22 +70,22 @@ class WriteConnection(Connection, Protocol):
     def executemany(self, statement: str, values: Iterable[Sequence[Any]], /) -> object: ...
 
     def lock_run(self, run_id: str) -> None:
-        """Keep others from writing to the run, which need not be there, until the end."""
+        """Lock the run for the rest of the transaction. The run need not exist."""
         ...
 
     def lock_turns(self, conversation: str) -> None:
-        """Keep others from taking a turn of the conversation until the end."""
+        """Keep others from claiming a turn of the conversation for the rest of the transaction."""
         ...
 
     def lock_runs(self) -> None:
-        """Keep others from writing to any run until the end."""
+        """Lock all runs for the rest of the transaction."""
         ...
 
     def keep_lease(self, holder: str) -> int:
-        """Note that *holder* has the runs that it takes or took, for the time of a lease.
+        """Record that *holder* has all runs it claims or has claimed, for the time of a lease.
 
         Returns:
-            Of which version the tables are; 0 where that cannot change meanwhile.
+            The version of the tables; 0 if it cannot change while they are open.
         """
         ...
 
@@ -94,12 +95,12 @@ class WriteConnection(Connection, Protocol):
 
 
 def owned_by(owner: str, tenant: str, of: str = "") -> Iterator[tuple[str, *tuple[str, ...]]]:
-    """The condition for the runs of a user, who is of that tenant or of none, or of a tenant.
+    """Return the condition for the runs of a user or of a tenant.
 
     Args:
-        owner: The user, "" for all.
+        owner: The user, who belongs to *tenant* or, if that is "", to none; "" for all.
         tenant: The tenant.
-        of: What stands before the columns, such as "root.".
+        of: A prefix for the columns, such as "root.".
     """
     if owner:
         yield f"{of}owner <> '' AND {of}owner = ? AND {of}tenant = ?", owner, tenant
@@ -108,17 +109,17 @@ def owned_by(owner: str, tenant: str, of: str = "") -> Iterator[tuple[str, *tupl
 
 
 def sort_columns(sort: str) -> tuple[str, ...]:
-    """The columns by which a list is sorted: amounts of one currency stand together."""
+    """Return the columns to sort a list by; amounts of one currency are grouped."""
     return ("currency", sort) if sort == "cost" else (sort,) if sort else ()
 
 
 def place_in_list(connection: Connection, run_id: str, sort: str = "") -> tuple[float | str, ...]:
-    """Where a run stands in the list of runs, from which a page goes on.
+    """Return the sort position of a run in the list of runs, to continue a page from.
 
     Args:
         connection: To the database.
         run_id: The run.
-        sort: By what the list is sorted, "" for the start alone.
+        sort: The sort order of the list, "" for the start alone.
     """
     names = "".join(f"{name}, " for name in sort_columns(sort))
     row = connection.execute(
@@ -133,7 +134,7 @@ _forks = 0
 
 
 def forks() -> int:
-    """How often this process was forked from another one, it and those before it."""
+    """Return how many forks lie between this process and its first ancestor."""
     return _forks
 
 

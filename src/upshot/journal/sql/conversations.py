@@ -1,4 +1,4 @@
-"""Reads conversations: the runs of one, and the logs of those whose messages it has."""
+"""Reads conversations: their runs, and the logs with their messages."""
 
 from __future__ import annotations
 
@@ -49,11 +49,12 @@ def read_turns(
     *,
     without: str,
 ) -> tuple[ConversationState, dict[int, bytes]]:
-    """Fold the runs of a conversation, as they were when the transaction began; with the blocks of
-    its turns that are to be stored, by their numbers.
+    """Fold the runs of a conversation as of the start of the transaction.
+
+    Returns the blocks of its turns that should be stored, too, by their numbers.
     """
     runs = _runs_of(connection, id)
-    # What was kept has marks in the place of secrets.
+    # The stored turns have marks in place of secrets.
     turns = CommittedTurns() if read is not None else _kept(connection, id, kept)
     found = read_conversation(id, runs, _reader(connection, read), turns, without=without)
     blocks = turns.pop_blocks() if without and read is None else {}
@@ -61,13 +62,13 @@ def read_turns(
 
 
 def store_blocks(connection: WriteConnection, id: str, blocks: dict[int, bytes]) -> None:
-    """Store what ``read_turns`` gave."""
+    """Store the blocks that ``read_turns`` returned."""
     for number, body in blocks.items():
         connection.execute(_STORE, (id, number, body, zlib.crc32(body)))
 
 
 def _kept(connection: Connection, id: str, kept: KeptTurns) -> CommittedTurns:
-    """The committed turns, as far as they were read before, here or by others."""
+    """Return the committed turns, as far as this or another process has read them before."""
     turns = kept.of(id)
     rows = () if turns.revision else connection.execute(_STORED, (id,)).fetchall()
     turns.restore(_sound_blocks(rows))
@@ -75,7 +76,7 @@ def _kept(connection: Connection, id: str, kept: KeptTurns) -> CommittedTurns:
 
 
 def _sound_blocks(rows: Iterable[tuple[int, bytes, int]]) -> Iterator[TurnsBlock]:
-    """The blocks in *rows* up to the first that is missing or damaged; logs have the rest."""
+    """Decode the blocks in *rows* up to the first missing or damaged one; logs have the rest."""
     for place, (number, body, crc) in enumerate(rows):
         if number != place or zlib.crc32(body) != crc:
             return
@@ -83,12 +84,12 @@ def _sound_blocks(rows: Iterable[tuple[int, bytes, int]]) -> Iterator[TurnsBlock
 
 
 def used_elsewhere(connection: Connection, id: str, *, without: str) -> tuple[Usage, Cost | None]:
-    """What the runs of a conversation used but one."""
+    """Sum what the runs of a conversation used, except for one."""
     return used_in_all(_runs_of(connection, id), _reader(connection), without=without)
 
 
 def committed_of(connection: Connection, id: str, kept: KeptTurns) -> CommittedTurns:
-    """The committed turns of a conversation."""
+    """Return the committed turns of a conversation."""
     turns = _kept(connection, id, kept)
     return committed_turns(_runs_of(connection, id), _reader(connection), turns)
 
@@ -96,7 +97,7 @@ def committed_of(connection: Connection, id: str, kept: KeptTurns) -> CommittedT
 def list_conversations(
     connection: Connection, wanted: RunQuery, *, newest_first: bool
 ) -> list[ConversationSummary]:
-    """The conversations, by the time at which their last run began."""
+    """List the conversations, by the start of their last run."""
     found: dict[str, list[RunSummary]] = {}
     for run in read_latest(connection, wanted, newest_first=newest_first):
         found.setdefault(run.context_id, []).append(run)
@@ -105,7 +106,7 @@ def list_conversations(
 
 
 def exported_lines(connection: Connection, run_id: str, kept: KeptTurns) -> Iterator[bytes]:
-    """The events of a run as JSON, with the messages that its log names of a conversation."""
+    """Yield the events of a run as JSON, including the messages that its log only refers to."""
     for entry in read_entries(connection, run_id):
         yield _whole_line(connection, entry, kept)
 
@@ -134,7 +135,7 @@ def _reader(
 
 
 def _events(connection: Connection, run_id: str) -> Iterator[Event]:
-    """The sound events of a run; those before a damaged end, as in ``journal.events``."""
+    """Yield the sound events of a run, up to a damaged end, as ``journal.events`` does."""
     last, more = 0, True
     while more:
         page = read_page(connection, run_id, last, _PAGE_EVENTS)

@@ -1,8 +1,9 @@
-"""Runs that somebody has to take up: submitted, due by their row, or with a wish of others.
+"""Due runs and control requests: submissions, runs whose row makes them due, answers, stops.
 
-A wish is a row beside the log: the first one for each question of a run, or that the run stop.
+A control request is a row beside the log: the first answer for each question of a run, or a
+request to stop the run.
 
-Moments are in microseconds since 1970, by the database's clock.
+Times are in microseconds since 1970, by the database's clock.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from upshot.journal.sql.submissions import keep_submission, queue_run
 from upshot.journal.watching import DUE, wishes_of
 from upshot.state.summary import RUNNING, owner_of
 
-# A run that was taken and has neither a log nor a submission had not begun; who has ended is never
-# due, and a child run is its parent's while that has not ended.
+# A run that was claimed but has neither a log nor a submission has not started. A run that has
+# ended is never due, and a child run belongs to its parent until the parent ends.
 _UNENDED = f"status IN ('{QUEUED}', '{RUNNING}', '{Status.INPUT_REQUIRED}')"
 IS_OPEN = f"""({_UNENDED} AND (last_seq > 0 OR status = '{QUEUED}') AND NOT EXISTS (
     SELECT 1 FROM runs AS parent WHERE parent.run_id = runs.parent_run_id AND parent.{_UNENDED}))"""
@@ -65,7 +66,7 @@ _PARENT = f"""SELECT CAST(run_id AS TEXT) FROM runs WHERE {_UNENDED} AND run_id 
 
 
 def submit_run(connection: WriteConnection, new: Submission) -> Submission:
-    """Keep a run that is to be begun, within a transaction; see ``SharedJournal.submit``."""
+    """Store a run to start, within a transaction; see ``SharedJournal.submit``."""
     keep_submission(connection, new)
     if new.key:
         standing = _standing(connection, new.key)
@@ -83,7 +84,7 @@ def submit_run(connection: WriteConnection, new: Submission) -> Submission:
 
 
 def _check_owner(connection: WriteConnection, new: Submission) -> None:
-    """Refuse a turn of a user's in the conversation of another."""
+    """Raise OtherUser if the conversation belongs to another user."""
     conversation, owner = new.request.context_id, owner_of(new.options.get("attributes"))
     if not conversation or not any(owner):
         return
@@ -94,7 +95,7 @@ def _check_owner(connection: WriteConnection, new: Submission) -> None:
 
 
 def _standing(connection: Connection, key: str) -> Submission | None:
-    """The submission that has a key; None where it is no longer known."""
+    """Return the submission with a key; None if the key is unknown or expired."""
     row = connection.execute(_OF_KEY, (key,)).fetchone()
     if row is None:
         return None
@@ -115,7 +116,7 @@ def read_due(
     run_id: str | None,
     limit: int | None,
 ) -> list[DueRun]:
-    """The runs that somebody has to take up now; see ``SharedJournal.due_runs``."""
+    """Return the runs that are due now; see ``SharedJournal.due_runs``."""
     names = [] if agent_ids is None else [*agent_ids]
     only = "" if agent_ids is None else f" AND agent_id IN ({', '.join('?' * len(names))})"
     if run_id is not None:
@@ -145,7 +146,7 @@ def _due_run(row: tuple[str, str, str, str, int, int | None, int, int, str]) -> 
 
 
 def reserve_due(connection: WriteConnection, run_ids: Sequence[str], for_s: float) -> list[str]:
-    """Have runs be due later; see ``SharedJournal.reserve_due``."""
+    """Postpone due runs; see ``SharedJournal.reserve_due``."""
     names = ", ".join("?" * len(run_ids))
     rows = connection.execute(f"{_RESERVABLE} AND run_id IN ({names}) {SKIP_LOCKED}", run_ids)
     found = [run_id for (run_id,) in rows.fetchall()]
@@ -155,33 +156,33 @@ def reserve_due(connection: WriteConnection, run_ids: Sequence[str], for_s: floa
 
 
 def make_due(connection: WriteConnection, run_id: str, reason: str, delay_s: float) -> None:
-    """Have a run taken up; see ``SharedJournal.make_due``."""
+    """Make a run due; see ``SharedJournal.make_due``."""
     connection.execute(_MAKE_DUE, (round(delay_s * 1_000_000), reason, run_id))
     connection.told.add(DUE)
 
 
 def make_due_soon(connection: WriteConnection, run_id: str, reason: str) -> None:
-    """Have the root run of *run_id* taken up, unless it is due already."""
+    """Make the root run of *run_id* due, unless it is due already."""
     while (parent := connection.execute(_PARENT, (run_id,)).fetchone()) is not None:
         (run_id,) = parent
     connection.execute(_SOON, (0, reason, run_id))
     connection.told.add(DUE)
 
 
-# No question is named by one word.
+# These cannot be mistaken for questions: no question is named by a single word.
 _STOPS = "item IN ('cancel', 'interrupt')"
 _READ_WISHES = f"SELECT CAST(body AS TEXT) FROM wishes WHERE run_id = ? AND NOT {_STOPS}"
 _READ_STOPS = f"SELECT CAST(body AS TEXT) FROM wishes WHERE {_STOPS} AND run_id IN "
 _STOP = "INSERT INTO wishes (run_id, item, body) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
 _DROP_STOPS = f"DELETE FROM wishes WHERE run_id = ? AND {_STOPS}"
-# So many places a statement may have.
+# The maximum number of parameters of a statement.
 _CHUNK = 500
 _ADD_WISH = "INSERT INTO wishes (run_id, item, body) VALUES (?, ?, ?)"
 _HOLDER_OF = f"SELECT {HOLDER} FROM runs WHERE run_id = ?"
 
 
 def place_wish(connection: WriteConnection, wish: Wish, seq: int) -> Wish | None:
-    """Keep a wish within a transaction; see ``SharedJournal.place_wish``."""
+    """Store a request within a transaction; see ``SharedJournal.place_wish``."""
     connection.lock_run(wish.run_id)
     for one in read_wishes(connection, wish.run_id):
         if one.item == wish.item:
@@ -197,21 +198,21 @@ def place_wish(connection: WriteConnection, wish: Wish, seq: int) -> Wish | None
 
 
 def read_wishes(connection: Connection, run_id: str) -> list[Wish]:
-    """All wishes of a run."""
+    """Return all requests stored for a run."""
     return [decode(body, Wish) for (body,) in connection.execute(_READ_WISHES, (run_id,))]
 
 
 def place_stop(connection: WriteConnection, stop: Stop) -> None:
-    """Keep a wish to stop within a transaction; see ``SharedJournal.place_stop``."""
+    """Store a stop request within a transaction; see ``SharedJournal.place_stop``."""
     connection.lock_run(stop.run_id)
     connection.execute(_STOP, (stop.run_id, stop.kind, encode(stop).decode()))
     connection.told.add(wishes_of(stop.run_id))
-    # Also of a run that is worked on: if it parks before it has heard, it is taken up again.
+    # Even for a run that is worked on: if it parks before it sees the request, it is claimed again.
     make_due_soon(connection, stop.run_id, stop.kind)
 
 
 def read_stops(connection: Connection, run_ids: Sequence[str]) -> list[Stop]:
-    """The wishes that any of some runs stop."""
+    """Return the stop requests of some runs."""
     found: list[Stop] = []
     for start in range(0, len(run_ids), _CHUNK):
         some = run_ids[start : start + _CHUNK]
@@ -221,7 +222,7 @@ def read_stops(connection: Connection, run_ids: Sequence[str]) -> list[Stop]:
 
 
 def drop_stops(connection: WriteConnection, run_id: str) -> None:
-    """Forget the wishes that a run stop."""
+    """Remove the stop requests of a run."""
     connection.execute(_DROP_STOPS, (run_id,))
 
 

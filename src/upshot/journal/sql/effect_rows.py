@@ -1,8 +1,8 @@
-"""Rows of effects: claimed and ended along with the events of their calls, and read.
+"""Rows of effects: claimed and ended with the events of their calls, and read.
 
-A row repeats nothing that stands in the log or in the list of runs: of the call it has only a
-number and the places of its events. What those say is read when the row is. Where the run is
-removed, the row gets it in ``kept``, and the run's columns too.
+A row repeats nothing from the log or the list of runs: it identifies its call by a number and by
+the positions of the call's events. Their content is read together with the row. When the run is
+removed, that content is stored in the row's ``kept``, and the run's columns are copied.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from upshot.journal.sql.connection import (
 from upshot.journal.watching import EFFECTS, of_effect
 
 IS_OPEN = f"e.state IN ({BEGUN}, {UNKNOWN})"
-"""Whether an effect is begun or unknown; as the index of those has it."""
+"""Whether an effect is begun or unknown; worded like the index on those rows."""
 IS_PAST_KEEP = f"e.ended_at + e.keep_us <= {NOW_US}"
-"""Whether the key of an effect is free again although it was used."""
+"""Whether the key of a used effect has expired."""
 _FIRST_CHECK_US = int(FIRST_CHECK_S * 1_000_000)
-# A call that is started again, as one that is idempotent, has its claim already.
+# A call that is started again, such as an idempotent one, already has its claim.
 _CLAIM = f"""INSERT INTO effects AS e (id, name, key, tool, keep_us, run_no, call, started_seq,
         started_at, state) VALUES (?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, {NOW_US}), {BEGUN})
     ON CONFLICT (id) DO UPDATE SET effect_no = {NEXT_EFFECT}, state = {BEGUN},
@@ -62,7 +62,7 @@ _CLAIM = f"""INSERT INTO effects AS e (id, name, key, tool, keep_us, run_no, cal
     WHERE e.state = {NONE} OR {IS_PAST_KEEP}
         OR e.run_no = excluded.run_no AND e.call = excluded.call AND {IS_OPEN}
     RETURNING 1"""
-# What the call itself says was made, was made, whatever was found out before.
+# If the call itself says that it was made, that overrides an earlier settlement.
 _END = f"""UPDATE effects SET state = CASE WHEN settled IS NULL OR ? = {APPLIED} THEN ?
         ELSE state END, settled = CASE WHEN ? = {APPLIED} THEN NULL ELSE settled END,
     settled_seq = ?, ended_at = CASE WHEN keep_us IS NOT NULL OR ? THEN coalesce(?, {NOW_US}) END,
@@ -77,16 +77,16 @@ ROWS = f"""SELECT e.effect_no, e.id, e.name, e.key, e.state, e.attempts, e.run_n
     e.kept, coalesce(e.run_id, runs.run_id), coalesce(e.agent_id, runs.agent_id),
     coalesce(e.owner, runs.owner), coalesce(e.tenant, runs.tenant), {HOLDER}
     FROM effects AS e LEFT JOIN runs ON runs.run_no = e.run_no"""
-"""The rows as ``EffectRow`` has them; conditions may follow."""
+"""The rows in the form of ``EffectRow``; conditions may follow."""
 _ONE = f"{ROWS} WHERE e.id = ?"
 _EVENT = "SELECT CAST(epoch AS BIGINT), kind, time, body, crc FROM events WHERE id = ?"
 
 Refusal: TypeAlias = tuple[str, str, EffectEntry]
-"""The run and the call whose claim was refused, and the entry in its way."""
+"""The run and the call of a refused claim, and the entry that blocks it."""
 
 
 class EffectRow(NamedTuple):
-    """A row, with what the list of runs says of its run."""
+    """A row, joined with the columns of its run."""
 
     effect_no: int
     id: bytes
@@ -113,7 +113,7 @@ class EffectRow(NamedTuple):
 
     @property
     def is_left(self) -> bool:
-        """Whether it was begun by a run on which no process works any more."""
+        """Whether it is begun but no process works on its run."""
         if self.state != BEGUN:
             return False
         holder = read_holder(self.holder)
@@ -123,13 +123,13 @@ class EffectRow(NamedTuple):
 def note_effects(
     connection: WriteConnection, changed: Iterable[tuple[int, Entry]]
 ) -> list[Refusal]:
-    """Write what new entries, each with the number of its run, change in the ledger.
+    """Apply new entries, each with the number of its run, to the ledger.
 
     Returns:
         The claims that were refused.
     """
     refused: list[Refusal] = []
-    # In one order, so that no two writers wait for each other.
+    # Sorted, so that writers cannot deadlock.
     for run_no, entry in sorted(changed, key=_id_of):
         event = entry.effect
         if isinstance(event, ToolSettled):
@@ -150,7 +150,7 @@ def _id_of(changed: tuple[int, Entry]) -> str:
 
 
 def claim(connection: WriteConnection, run_no: int, started: ToolStarted) -> bool:
-    """Claim the effect of a call that starts; returns whether it has it now."""
+    """Claim the effect of a call that starts; returns whether the call now has it."""
     wanted = started.claim
     assert wanted is not None
     name, tool = column_text(wanted.name), column_text(wanted.tool)
@@ -176,7 +176,7 @@ def _end(connection: WriteConnection, run_no: int, entry: Entry, event: ToolSett
         return
     state = state_number(record.effect)
     if record.effect_id:
-        # Else its event says it.
+        # In the other cases the event has the time.
         says_end = state == UNKNOWN or entry.time is None
         place = (entry.seq, says_end, entry.time, state, digest, run_no, call)
         found = connection.execute(_END, (state, state, state, *place)).fetchall()
@@ -191,20 +191,20 @@ def _end(connection: WriteConnection, run_no: int, entry: Entry, event: ToolSett
 
 
 def read_row(connection: Connection, id: str) -> EffectRow | None:
-    """The row of an effect, None if there is none."""
+    """Return the row of an effect, None if there is none."""
     digest = to_digest(id)
     row = None if digest is None else connection.execute(_ONE, (digest,)).fetchone()
     return None if row is None else EffectRow._make(row)
 
 
 def read_entry(connection: Connection, id: str) -> EffectEntry | None:
-    """The entry of an effect, None if there is none."""
+    """Return the entry of an effect, None if there is none."""
     row = read_row(connection, id)
     return None if row is None else entry_of(connection, row)
 
 
 def entry_of(connection: Connection, row: EffectRow) -> EffectEntry:
-    """What a row and the log of its run say."""
+    """Make an entry from a row and the log of its run."""
     state = UNKNOWN if row.is_left else row.state
     entry = EffectEntry(
         id=row.id.hex(),
@@ -231,7 +231,7 @@ def entry_of(connection: Connection, row: EffectRow) -> EffectEntry:
 
 
 def _with_kept(entry: EffectEntry, kept: str) -> EffectEntry:
-    """*entry* with what was taken out of the log before that was removed."""
+    """Return *entry* with the details that were saved before its log was removed."""
     try:
         known = decode(kept, EffectEntry)
     except Misuse:
@@ -241,12 +241,12 @@ def _with_kept(entry: EffectEntry, kept: str) -> EffectEntry:
 
 
 def kept_of(entry: EffectEntry) -> str:
-    """What is kept of *entry* where its log is removed."""
+    """Return what to keep of *entry* when its log is removed."""
     return encode(entry).decode()
 
 
 def read_settlement(text: str | None) -> Settlement | None:
-    """How an effect became known, as its row has it."""
+    """Decode the settlement in a row; None if there is none or it cannot be read."""
     try:
         return None if text is None else decode(text, Settlement)
     except Misuse:
@@ -256,12 +256,12 @@ def read_settlement(text: str | None) -> Settlement | None:
 def events_of(
     connection: Connection, row: EffectRow
 ) -> tuple[ToolStarted | None, ToolSettled | None]:
-    """The events of the call of a row; None for one that does not stand in the log any more."""
+    """Return the events of the call of a row; None for an event that is not in the log."""
     if row.run_no is None or row.run_id is None:
         return None, None
     started = event_at(connection, row.run_no, row.run_id, row.started_seq)
     settled = event_at(connection, row.run_no, row.run_id, row.settled_seq)
-    # Where a damaged log was cut off, other events may stand in their places.
+    # If a damaged log was cut off, their places may have other events.
     if not isinstance(started, ToolStarted) or call_number(started.call_id) != row.call:
         started = None
     if not isinstance(settled, ToolSettled) or call_number(settled.call_id) != row.call:
@@ -270,7 +270,7 @@ def events_of(
 
 
 def event_at(connection: Connection, run_no: int, run_id: str, seq: int) -> Event | None:
-    """An event of a run, None if it is not there or damaged."""
+    """Return an event of a run, None if it is missing or damaged."""
     found: Any = connection.execute(_EVENT, (run_no << SEQ_BITS | seq,)).fetchone()
     if not seq or found is None:
         return None
@@ -285,6 +285,6 @@ def event_at(connection: Connection, run_no: int, run_id: str, seq: int) -> Even
 def read_rows(
     connection: Connection, conditions: str, values: Sequence[object] = ()
 ) -> list[EffectRow]:
-    """The rows for which *conditions* hold, which begin with WHERE."""
+    """Read the rows that match *conditions*, which start with WHERE."""
     found = connection.execute(f"{ROWS} {conditions}", values).fetchall()
     return [EffectRow._make(row) for row in found]

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from upshot.journal.watching import Watch
 
 T = TypeVar("T")
-# A row that is written to stays locked until the end.
+# Writing to a row locks it until the end of the transaction.
 _LOCK = "UPDATE effects SET attempts = attempts WHERE id = ?"
 _LEAVE = f"""UPDATE effects SET state = {UNKNOWN}, ended_at = coalesce(ended_at, {NOW_US}),
     check_at = {NOW_US} WHERE effect_no = ? AND state = {BEGUN} AND started_at = ?"""
@@ -81,7 +81,7 @@ _REDACT_NOTE = "UPDATE effects SET settled = ? WHERE effect_no = ?"
 
 
 class SqlEffects:
-    """The ledger of a journal in an SQL database; plays the role EffectLedger."""
+    """The ledger of a journal in an SQL database; implements EffectLedger."""
 
     _writer: Writer
 
@@ -134,7 +134,7 @@ class SqlEffects:
         """See ``EffectLedger.take_checks``."""
         if not names:
             return ()
-        # Looked for often, and seldom there.
+        # Polled often, and seldom true.
         if not await self.read(lambda connection: _has_checks(connection, names)):
             return ()
         return await self.write(lambda connection: _take_checks(connection, names, limit, for_s))
@@ -164,7 +164,7 @@ def _claim_again(connection: WriteConnection, started: ToolStarted) -> EffectEnt
 
 
 def _leave(connection: WriteConnection, row: EffectRow) -> None:
-    """Note that an effect is unknown whose run no process works on any more."""
+    """Record as unknown an effect whose run no process works on."""
     connection.execute(_LEAVE, (row.effect_no, row.started_at))
     connection.told |= {of_effect(row.id.hex()), EFFECTS}
 
@@ -174,7 +174,7 @@ def _settle(connection: WriteConnection, id: str, settlement: Settlement) -> Eff
     if row is None:
         raise no_such_effect(id)
     if row.run_id is not None and row.run_no is not None:
-        # Before the row, as the writer of the run locks them.
+        # Locked before the row, in the order in which the writer of the run locks them.
         connection.lock_run(row.run_id)
     connection.execute(_LOCK, (row.id,))
     row = read_row(connection, id)
@@ -204,7 +204,7 @@ def _may_wait(connection: Connection, row: EffectRow) -> bool:
     found = connection.execute(_STATUS, (row.run_id,)).fetchone()
     status = "" if found is None else found[0]
     if status == RUNNING:
-        # It is not for us to take up a run whose process died.
+        # A run whose process died is claimed elsewhere.
         holder = read_holder(row.holder)
         return holder is not None and holder.may_work
     return status == Status.INPUT_REQUIRED
@@ -231,7 +231,7 @@ def _read_effects(connection: Connection, wanted: EffectQuery) -> list[EffectEnt
         if after is not None:
             is_known = wanted.state is None and group == known
             if is_known and after[0]:
-                # The page before ended among those that come first.
+                # The previous page ended among the unknown ones, which come first.
                 pass
             elif wanted.state is None and group == unknown and not after[0]:
                 continue
@@ -250,7 +250,7 @@ def _read_effects(connection: Connection, wanted: EffectQuery) -> list[EffectEnt
 
 
 def _place_of(connection: Connection, id: str) -> tuple[bool, int]:
-    """Whether an effect is unknown, and its place among those that are, or are not."""
+    """Return whether an effect is unknown, and its position among effects of that kind."""
     row = read_row(connection, id)
     if row is None:
         raise no_such_effect(id)
@@ -260,7 +260,7 @@ def _place_of(connection: Connection, id: str) -> tuple[bool, int]:
 def _conditions(
     connection: Connection, wanted: EffectQuery
 ) -> Iterator[tuple[str, *tuple[object, ...]]]:
-    """What holds for the effects that are wanted, with the values for each."""
+    """Return the conditions for the wanted effects, each with its values."""
     if wanted.tool:
         yield "(e.name = ? OR e.tool = ?)", wanted.tool, wanted.tool
     if wanted.key:
@@ -273,7 +273,7 @@ def _conditions(
         else:
             yield "e.run_no IS NULL AND e.run_id = ?", wanted.run_id
     if wanted.user:
-        # A user is named by both: one without a tenant is not of any.
+        # User and tenant together identify a user; without a tenant, the user belongs to none.
         yield "coalesce(e.owner, runs.owner) = ?", wanted.user
     if wanted.user or wanted.tenant:
         yield "coalesce(e.tenant, runs.tenant) = ?", wanted.tenant
@@ -288,7 +288,7 @@ def _micros_of(moment: datetime) -> int | None:
 def _read_outcome(connection: Connection, entry: EffectEntry) -> ToolOutcome | None:
     run_no = number_of(connection, entry.run_id)
     if run_no is None:
-        # The run was removed since.
+        # The run has been removed.
         now = read_entry(connection, entry.id)
         is_it = now is not None and now.ref == entry.ref
         return outcome_of(now) if now is not None and is_it else None
@@ -327,16 +327,16 @@ def _take_checks(
     return taken
 
 
-# -- where runs go
+# -- when runs are removed
 
 
 def keep_effects(connection: WriteConnection, run_no: int, *, effects: bool) -> None:
     """Keep the effects of a run that is about to be removed, with their outcomes.
 
     Args:
-        connection: Writes.
+        connection: The connection to write with.
         run_no: The number of the run.
-        effects: Whether to remove them too.
+        effects: Whether to remove the effects as well.
     """
     if effects:
         connection.execute(_DROP_OF_RUN, (run_no,))
@@ -356,14 +356,14 @@ def keep_effects(connection: WriteConnection, run_no: int, *, effects: bool) -> 
 def drop_effects(
     connection: WriteConnection, ended_before: datetime | None, *, effects: bool
 ) -> None:
-    """Remove effects of removed runs that were kept for long enough, or *effects* of that age."""
+    """Remove effects of removed runs: those with expired keys, and with *effects* those so old."""
     connection.execute(_DROP_PAST)
     if effects and ended_before is not None:
         connection.execute(_DROP_ENDED, (_micros_of(ended_before),))
 
 
 def redact_effects(connection: WriteConnection, run_no: int) -> None:
-    """Take the content out of the effects of a run; their digests stay."""
+    """Remove the content from a run's effects; their digests stay."""
     connection.execute(_REDACT, (run_no,))
     for row in read_rows(connection, _OF_RUN, (run_no,)):
         settled = read_settlement(row.settled)

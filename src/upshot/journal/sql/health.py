@@ -1,4 +1,4 @@
-"""Whether a journal can be used now, and whether anybody works on what is due."""
+"""Whether a journal can be used now, and whether due runs are being worked on."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ _OPEN = f"SELECT CAST(run_id AS TEXT) FROM runs WHERE holder IS NOT NULL AND {IS
 
 
 class JournalHealth(Value, frozen=True, kw_only=True):
-    """How a journal is just now.
+    """The present health of a journal.
 
     Attributes:
         place: Its file or its URL, without the password.
         is_writable: Whether a transaction was just committed.
-        why_not: Why none was.
-        standby: Of a server: "synchronous" if a commit waits for a standby, "none" if it does not;
-            "" of a file.
-        schema: The number of the tables.
+        why_not: Why the commit failed.
+        standby: For a server: "synchronous" if a commit waits for a standby, "none" if it does not;
+            "" for a file.
+        schema: The version of the tables.
         clock_ahead_s: Seconds by which the database's clock is ahead of this machine's.
-        processes: How many processes live that hold runs.
-        held: How many runs are held by them.
-        died: How many runs have a holder that is gone and have not ended.
-        due: How many runs somebody has to take up now; those that died are not among them.
+        processes: How many living processes hold runs.
+        held: How many runs they hold.
+        died: How many runs have not ended although their holder is gone.
+        due: How many runs are due now, without those that died.
         oldest_due_s: For how many seconds the oldest of them has been due, 0 for none.
     """
 
@@ -47,7 +47,7 @@ class JournalHealth(Value, frozen=True, kw_only=True):
 
 
 class Facts(NamedTuple):
-    """What is read of a journal in one transaction; the names are those of ``JournalHealth``."""
+    """The fields of ``JournalHealth`` that are read in one transaction."""
 
     standby: str
     schema: int
@@ -60,11 +60,11 @@ class Facts(NamedTuple):
 
 
 def read_facts(connection: Connection, statement: str) -> Facts:
-    """Read how a journal is.
+    """Read the health of a journal.
 
     Args:
         connection: Within a transaction.
-        statement: Gives the number of the tables and what ``standby`` is.
+        statement: Returns the version of the tables and the ``standby``.
     """
     schema, standby = connection.execute(statement).fetchone()
     before = time.time()

@@ -1,6 +1,6 @@
-"""The inbox as rows: what each parked run asks, so that no log is read to draw it.
+"""The inbox as rows: what each parked run asks, so that no log is read to show it.
 
-A row belongs to the run that asks. ``root_no`` is the outermost of the runs that wait for that one.
+A row belongs to the run that asks. ``root_no`` is the outermost run that waits for it.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _TAKE_IN = """UPDATE inbox SET root_no = ? WHERE root_no IN (
     SELECT inside.run_no FROM runs AS inside JOIN runs AS outside
     ON inside.parent_run_id <> '' AND inside.parent_run_id = outside.run_id
     WHERE inside.is_inside AND outside.run_no = ?)"""
-# An answer may stand that the log does not have yet.
+# The question may have an answer that is not in the log yet.
 _ASK = """INSERT INTO inbox (root_no, run_no, place, item, tool, body, asked_at)
     SELECT ?, ?, ?, ?, ?, ?, CAST(? AS BIGINT) WHERE NOT EXISTS (SELECT 1 FROM wishes
         WHERE run_id = (SELECT run_id FROM runs WHERE run_no = ?) AND item = ?)"""
-# Of a child run only where all that wait for it do.
+# A child run's items are shown only while all runs that wait for it are parked.
 _SHOWN = f"""(inbox.run_no = inbox.root_no OR EXISTS (
     SELECT 1 FROM runs AS inside JOIN runs AS outside ON outside.run_id = inside.parent_run_id
     WHERE inside.run_no = inbox.run_no AND outside.{_PARKED}))"""
@@ -65,7 +65,7 @@ _TAKE = """UPDATE inbox SET tell_at = now_us() + ?, tries = tries + 1
     WHERE run_no = ? AND item = ? AND tell_at = ? RETURNING 1"""
 _TOLD = """UPDATE inbox SET tell_at = now_us() + ? WHERE item = ?
     AND run_no = (SELECT run_no FROM runs WHERE run_id = ?)"""
-# Of the items of a run the one that was asked first says how long the run has waited.
+# The earliest item of a run determines how long the run has waited.
 _WAITS = """FROM inbox JOIN runs AS root ON root.run_no = inbox.root_no
     WHERE NOT EXISTS (SELECT 1 FROM inbox AS earlier WHERE earlier.root_no = inbox.root_no
         AND (earlier.asked_at, earlier.run_no, earlier.place)
@@ -82,7 +82,7 @@ _SIZE = """SELECT count(*)
 
 
 def keep_asks(connection: WriteConnection, run_no: int, asks: Mapping[str, Pending]) -> None:
-    """Have what a run asks just now stand in the inbox, and nothing else of it."""
+    """Replace a run's items in the inbox with its open questions."""
     connection.execute(_DROP, (run_no,))
     if not asks:
         return
@@ -96,7 +96,7 @@ def keep_asks(connection: WriteConnection, run_no: int, asks: Mapping[str, Pendi
 
 
 def _root_of(connection: Connection, run_no: int) -> int:
-    """The outermost of the runs that wait for a run."""
+    """Return the outermost run that waits for a run."""
     while (row := connection.execute(_OUTER, (run_no,)).fetchone()) is not None:
         (run_no,) = row
     return run_no
@@ -107,24 +107,24 @@ def _text(name: str) -> str:
 
 
 def drop_item(connection: WriteConnection, run_id: str, item: str) -> None:
-    """Take out of the inbox what was answered."""
+    """Remove an answered question from the inbox."""
     connection.execute(_DROP_ITEM, (item, run_id))
 
 
 def take_settled(connection: WriteConnection, effect_id: str) -> list[str]:
-    """Take out of the inbox the questions about an effect; returns the runs that ask them."""
+    """Remove the questions about an effect from the inbox; returns the runs that ask them."""
     rows = connection.execute(_ASKING, (effect_id,)).fetchall()
     connection.execute(_DROP_SETTLED, (effect_id,))
     return [run_id for (run_id,) in rows]
 
 
 def take_in(connection: WriteConnection, run_no: int) -> None:
-    """Have what the child runs ask of a run that comes after them stand under its root."""
+    """Move the items of child runs of a newly stored run under its root."""
     connection.execute(_TAKE_IN, (_root_of(connection, run_no), run_no))
 
 
 def read_inbox(connection: Connection, wanted: InboxQuery) -> tuple[InboxItem, ...]:
-    """What runs wait for, the longest wait first; see ``SharedJournal.inbox``."""
+    """Return the open questions, longest wait first; see ``SharedJournal.inbox``."""
     roots, values = _roots(wanted)
     shown, of_tool = _shown(wanted)
     limit = ""
@@ -132,7 +132,7 @@ def read_inbox(connection: Connection, wanted: InboxQuery) -> tuple[InboxItem, .
         place = connection.execute(_PLACE, (wanted.before,)).fetchone()
         if place is None:
             raise no_such_page(wanted.before)
-        # A run that waits no more has no place: the page begins anew, and leaves nothing out.
+        # A run that has stopped waiting has no place: the listing restarts and omits nothing.
         roots += " AND (inbox.asked_at, inbox.root_no) > (?, ?)"
         values += (place[0] or 0, place[1])
     values += of_tool
@@ -146,7 +146,7 @@ def read_inbox(connection: Connection, wanted: InboxQuery) -> tuple[InboxItem, .
 
 
 def inbox_size(connection: Connection, wanted: InboxQuery) -> int:
-    """How many items there are; see ``SharedJournal.inbox_size``."""
+    """Return how many items there are; see ``SharedJournal.inbox_size``."""
     roots, values = _roots(wanted)
     shown, of_tool = _shown(wanted)
     (found,) = connection.execute(
@@ -156,7 +156,7 @@ def inbox_size(connection: Connection, wanted: InboxQuery) -> int:
 
 
 def _roots(wanted: InboxQuery) -> tuple[str, list[object]]:
-    """What holds for the runs whose items are wanted, wherever the page begins, with the values."""
+    """Return the condition for the runs with wanted items, without paging, and its values."""
     roots, values = f"root.{_PARKED}", list[object]()
     for condition, name in _WANTED:
         if value := getattr(wanted, name):
@@ -168,14 +168,14 @@ def _roots(wanted: InboxQuery) -> tuple[str, list[object]]:
 
 
 def _shown(wanted: InboxQuery) -> tuple[str, list[object]]:
-    """What holds for the items that are wanted, with the values for it."""
+    """Return the condition for the wanted items, and its values."""
     return (f"{_SHOWN} AND inbox.tool = ?", [wanted.tool]) if wanted.tool else (_SHOWN, [])
 
 
 def take_untold(
     connection: WriteConnection, agent_ids: Collection[str], limit: int, for_s: float
 ) -> list[Untold]:
-    """Take items that are to be told; see ``SharedJournal.take_untold``."""
+    """Claim items for notification; see ``SharedJournal.take_untold``."""
     taken: list[Untold] = []
     for *row, asking, run_no, item, tell_at, tries in _untold(connection, agent_ids, limit):
         given = (int(for_s * 1_000_000), run_no, item, tell_at)
@@ -186,7 +186,7 @@ def take_untold(
 
 
 def has_untold(connection: Connection, agent_ids: Collection[str]) -> bool:
-    """Whether an item is to be told."""
+    """Whether an item needs a notification."""
     return bool(_untold(connection, agent_ids, 1))
 
 
@@ -197,7 +197,7 @@ def _untold(connection: Connection, agent_ids: Collection[str], limit: int) -> l
 
 
 def note_told(connection: WriteConnection, one: Untold, again_s: float | None) -> None:
-    """Note that an item was told, or when to try again; see ``SharedJournal.note_told``."""
+    """Record that an item's notification was sent, or when to retry."""
     again = None if again_s is None else int(again_s * 1_000_000)
     connection.execute(_TOLD, (again, one.question, one.asking))
 

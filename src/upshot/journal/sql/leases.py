@@ -1,4 +1,4 @@
-"""Takes a run: a new epoch, a log without damage."""
+"""Claims a run: a new epoch on a log without damage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from upshot.journal.sql.queries import number_of, read_entries, scan_run
 from upshot.journal.watching import DUE
 from upshot.state.summary import NO_ASKS, RUNNING, SUMMARY_KINDS, asks_after, summary_change
 
-# How long a process is given that may be ending just now, and how often it is looked at.
+# How long to wait for a process that may be just ending, and how often to check it.
 _ENDING_S = 0.2
 _LOOK_S = 0.01
 _HOLDER = f"SELECT CAST(epoch AS BIGINT), {HOLDER} FROM runs WHERE run_id = ?"
@@ -38,7 +38,7 @@ _OPEN_TURNS = f"""SELECT CAST(run_id AS TEXT), CAST(status AS TEXT), last_seq, i
     {HOLDER} FROM runs WHERE context_id <> '' AND context_id = ? AND turn NOT IN ('', ?)
     AND run_id <> ? AND status IN ('{QUEUED}', '{RUNNING}', '{Status.INPUT_REQUIRED}')
     ORDER BY run_no"""
-# Whoever took a root run that has begun, or was submitted, leaves it to others.
+# A root run that has started or was submitted becomes due when it is released.
 _RELEASE = f"""UPDATE runs SET holder = '{NOBODY}',
     due_at = coalesce(due_at, CASE WHEN {IS_OPEN} THEN {NOW_US} END),
     due_reason = CASE WHEN due_at IS NULL THEN 'released' ELSE due_reason END
@@ -47,7 +47,7 @@ _HOLD = "UPDATE runs SET holder = ? WHERE run_id = ? AND epoch = ?"
 
 
 class Lease(NamedTuple):
-    """A run that was taken."""
+    """A run that was claimed."""
 
     epoch: int
     last_seq: int
@@ -63,7 +63,7 @@ def claim_run(
     take_over: bool,
     turn: TurnClaim | None = None,
 ) -> Lease | LeaseHolder | TurnInTheWay:
-    """Take a run within a transaction, and its turn; note by which process."""
+    """Claim a run and its turn within a transaction, for this process."""
     connection.lock_run(run_id)
     if turn is not None:
         connection.lock_turns(turn.conversation)
@@ -72,7 +72,7 @@ def claim_run(
         return holder
     if turn is not None and (blocking := turn_in_the_way(connection, run_id, turn)) is not None:
         return blocking
-    # The whole run is read before it is taken: a session must not build on a damaged log.
+    # The whole run is read before it is claimed: a session must not build on a damaged log.
     scan = scan_run(connection, run_id)
     damage = scan.damage
     if damage is not None:
@@ -82,7 +82,7 @@ def claim_run(
         cut_run(connection, run_id, scan.last_seq)
         logger.warning("%s", damage)
     row = connection.execute(_HOLDER, (run_id,)).fetchone()
-    # The epochs of the events are under their checksums, that of the run is not.
+    # Checksums cover the epochs of the events, but not that of the run.
     epoch = max(scan.epoch, row[0] or 0 if row else 0) + 1
     own.keep(connection)
     connection.execute(_TAKE, (run_id, epoch, scan.last_seq, this_holder()))
@@ -92,15 +92,15 @@ def claim_run(
 
 
 def turn_in_the_way(connection: Connection, run_id: str, turn: TurnClaim) -> TurnInTheWay | None:
-    """The first other turn that has not ended and is not passed, None for none."""
+    """Return the first other turn that blocks this one, None if there is none."""
     others = connection.execute(_OPEN_TURNS, (turn.conversation, turn.head, run_id))
     for other_id, status, last_seq, is_chained, text in others.fetchall():
         if status != Status.INPUT_REQUIRED:
             holder = read_holder(text)
             is_held = holder is not None and holder.may_work
-            # One that a request was handed over to goes on with the turn.
+            # A run that takes over a request by handoff continues the turn.
             if not (is_held or last_seq or is_chained):
-                # It was taken, and had not begun when its process ended.
+                # It was claimed, but had not started when its process ended.
                 continue
             status = RUNNING if is_held else "died"  # noqa: PLW2901
         if turn.is_blocked_by(status):
@@ -109,24 +109,24 @@ def turn_in_the_way(connection: Connection, run_id: str, turn: TurnClaim) -> Tur
 
 
 def hold_run(connection: WriteConnection, run_id: str, epoch: int) -> None:
-    """Note again that this process works on the run, unless another process took it since."""
+    """Record again that this process works on the run, unless another has claimed it since."""
     connection.execute(_HOLD, (this_holder(), run_id, epoch))
 
 
 def release_runs(connection: WriteConnection, claims: Iterable[tuple[str, int]]) -> None:
-    """Note that this process has stopped working on runs that did not settle."""
+    """Record that this process has stopped working on runs that did not settle."""
     connection.executemany(_RELEASE, claims)
     connection.told.add(DUE)
 
 
 def read_holders(connection: Connection) -> dict[str, LeaseHolder]:
-    """The processes that took runs which have not settled since, by run."""
+    """Return the holders of the runs that were claimed and have not settled since, by run."""
     read = ((run_id, read_holder(text)) for run_id, text in connection.execute(_HOLDERS))
     return {run_id: holder for run_id, holder in read if holder is not None}
 
 
 async def wait_for_end(holder: LeaseHolder) -> None:
-    """Wait a moment for the end of a process that may be ending just now."""
+    """Wait a moment for a process that may be just ending."""
     for _ in range(round(_ENDING_S / _LOOK_S)):
         if holder.state != "lives":
             return
@@ -134,7 +134,7 @@ async def wait_for_end(holder: LeaseHolder) -> None:
 
 
 def _other_holder(connection: Connection, run_id: str) -> LeaseHolder | None:
-    """The other process that works on the run, None if none is known to."""
+    """Return the other process that works on the run, None if none is known to."""
     row = connection.execute(_HOLDER, (run_id,)).fetchone()
     holder = read_holder(row[1]) if row else None
     if holder is None or holder.is_this_process or holder.state != "lives":
@@ -143,13 +143,13 @@ def _other_holder(connection: Connection, run_id: str) -> LeaseHolder | None:
 
 
 def cut_run(connection: WriteConnection, run_id: str, last: int) -> None:
-    """Drop the events after *last*, by which the run's status may have been said."""
+    """Remove the events after *last*, and fix the run's status."""
     run_no = number_of(connection, run_id)
     if run_no is None:
         return
     start, end = keys_of(run_no)
     connection.execute("DELETE FROM events WHERE id > ? AND id <= ?", (start | last, end))
-    # The status may have come from an event that is cut off now, so it is found anew.
+    # The status may have come from an event that is cut off now, so it is derived again.
     status, asks = RUNNING, NO_ASKS
     for entry in read_entries(connection, run_id):
         if entry.kind in SUMMARY_KINDS:
@@ -164,8 +164,9 @@ def cut_run(connection: WriteConnection, run_id: str, last: int) -> None:
 class Taking:
     """A claim whose outcome is not known yet; it belongs to the event loop.
 
-    What is appended until then is kept here: behind the claim in the queue it would be refused
-    for its epoch, although it was taken, and there is no room ahead of it.
+    What is appended until then is kept here. Behind the claim in the queue it would have an old
+    epoch and be refused, although ``append`` accepted it, and it cannot be moved ahead of the
+    claim.
     """
 
     kept: list[Entry] = field(default_factory=list[Entry])
@@ -173,9 +174,9 @@ class Taking:
     _refusal: JournalError | None = None
 
     def hand_over(self, claim: Lease) -> list[Entry]:
-        """What was kept, as the first entries under the new epoch; nothing where it is refused.
+        """Return the kept entries with the new epoch; none if the claim refuses them.
 
-        ``durable`` does not know which holder waits. So all that was appended before the claim
+        ``durable`` does not know which holder waits. So everything appended before the claim
         succeeded goes into the log, unless another holder had the run in between.
         """
         if not self.kept:
@@ -201,15 +202,15 @@ class Taking:
 
 @dataclass(slots=True, eq=False)
 class Hold:
-    """What is known of a run that this journal appends to."""
+    """What is known about a run that this journal appends to."""
 
     epoch: int
     last_seq: int
     settled: bool = False
-    # Whether it was taken here, and not only appended to.
+    # Whether it was claimed here, and not only appended to.
     taken: bool = False
-    # The last events of earlier holders of this process, by epoch, as far as no other had the
-    # run in between.
+    # The last events of earlier holders in this process, by epoch, as long as no other process
+    # had the run in between.
     ends: dict[int, int] = field(default_factory=dict[int, int])
 
     def has(self, seq: int, epoch: int) -> bool:

@@ -9,21 +9,21 @@ from upshot.journal.sql.connection import Connection, WriteConnection
 
 _HELD = "SELECT CAST(run_id AS TEXT) FROM runs WHERE holder = ?"
 _EPOCH = "SELECT epoch FROM runs WHERE run_id = ?"
-# So soon a renewal that failed is tried again.
+# How soon a failed renewal is retried.
 _AGAIN_S = 0.5
 
 
 class OwnLease:
     """The lease of this process on all runs that it holds in one journal.
 
-    It is counted from before it was sent, and holds once that is committed. The writer's thread
-    renews it; the event loop looks at it.
+    It is measured from before it was sent, and is valid once committed. The writer's thread renews
+    it; the event loop checks it.
 
     Attributes:
         is_held: Whether it has to be renewed.
         until: When it ends, on the clock of ``boot_s``.
-        safe_until: From when on nothing may be started under it.
-        tables: Of which version the journal's tables were when it was sent, 0 for unknown.
+        safe_until: From then on no work may be started under it.
+        tables: The version of the journal's tables when it was sent, 0 for unknown.
     """
 
     __slots__ = ("_next_s", "_sent_s", "is_held", "safe_until", "tables", "until")
@@ -38,21 +38,21 @@ class OwnLease:
 
     @property
     def due_s(self) -> float | None:
-        """In how many seconds it has to be renewed; None where no run is held."""
+        """Seconds until it has to be renewed; None if this process holds no run."""
         return max(0.0, self._next_s - boot_s()) if self.is_held else None
 
     def keep(self, connection: WriteConnection) -> None:
-        """Note in a transaction that takes a run that this process lives."""
+        """Record in the transaction of a claim that this process is alive."""
         if boot_s() > self._next_s:
             self._send(connection)
         self.is_held = True
 
     def begin_renewal(self) -> None:
-        """Note that it is about to be renewed; where that fails, it is tried again soon."""
+        """Note that a renewal starts; if it fails, it is retried soon."""
         self._next_s = boot_s() + _AGAIN_S
 
     def renew(self, connection: WriteConnection) -> frozenset[str]:
-        """Renew it for all runs in a transaction, if there is any; returns which there are."""
+        """Renew it in a transaction if this process holds any runs; returns those runs."""
         held = frozenset(run_id for (run_id,) in connection.execute(_HELD, (this_holder(),)))
         if held:
             self._send(connection)
@@ -64,18 +64,18 @@ class OwnLease:
         self.tables = connection.keep_lease(this_holder())
 
     def commit(self) -> None:
-        """Count what was sent in the transaction, which has been committed."""
+        """Apply the renewal that the committed transaction sent."""
         if self._sent_s is not None:
             self.until, self._next_s = self._sent_s + LEASE_S, self._sent_s + RENEW_S
             self.safe_until, self._sent_s = self.until - MARGIN_S, None
 
 
 def this_holder() -> str:
-    """This process, as a run's row has it."""
+    """Return this process in the form of a run's row."""
     return msgspec.json.encode(this_process()).decode()
 
 
 def claimed_epoch(connection: Connection, run_id: str) -> int:
-    """The epoch of a run's last claim, 0 for none."""
+    """Return the epoch of a run's last claim, 0 for none."""
     row = connection.execute(_EPOCH, (run_id,)).fetchone()
     return row[0] if row else 0

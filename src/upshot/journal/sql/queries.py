@@ -1,4 +1,4 @@
-"""Reads, exports and imports stored runs, and what stands beside them: notes, shared values."""
+"""Reads, exports and imports stored runs, their notes, and shared values."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _spent = msgspec.json.Decoder(tuple[Usage, Cost | None])
 
 
 FREE = f"(holder IS NULL OR holder = '{NOBODY}')"
-"""Whether no process has taken a run, or it has left it since."""
+"""Whether no process has claimed a run, or it was released since."""
 _PHASES = {
     "queued": f"status = '{QUEUED}' AND {FREE}",
     "due": f"due_at <= now_us() AND status <> '{QUEUED}' AND {FREE}",
@@ -55,7 +55,7 @@ _PHASES = {
         OR due_at > now_us() AND status <> '{QUEUED}' AND {FREE})""",
     "ended": f"status NOT IN ('{QUEUED}', '{RUNNING}', '{Status.INPUT_REQUIRED}')",
 }
-# Of a run that was never taken nobody knows who works on it.
+# For a run that was never claimed, it is unknown which process works on it.
 _UNHELD = f"(status = '{RUNNING}' AND holder IS NULL)"
 _HELD_RUNS = f"SELECT CAST(run_id AS TEXT), {HOLDER}, due_at FROM runs WHERE holder IS NOT NULL"
 
@@ -64,16 +64,16 @@ class Source(Protocol):
     """Reads one database; it belongs to the reader's thread."""
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """Do *work* in a transaction that sees what was committed when it began."""
+        """Call *work* in a transaction that sees what was committed when it started."""
         ...
 
     def close(self) -> None:
-        """Give the database back."""
+        """Close the database."""
         ...
 
 
 class Reader:
-    """Reads a journal's database, one thing after the other."""
+    """Reads a journal's database, one read at a time."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -81,18 +81,18 @@ class Reader:
         self._used = False
 
     async def read(self, work: Callable[[Connection], T]) -> T:
-        """Do *work* in the thread; it sees what was committed when it began."""
+        """Call *work* in the thread; it sees what was committed when it started."""
         self._used = True
         return await self._worker.call(lambda: self._source.read(work))
 
     async def aclose(self) -> None:
-        """Close the database after what is being read."""
+        """Close the database after the current read."""
         if self._used:
             await self._worker.call(self._source.close)
         self._worker.stop()
 
 
-# Damage may have given a value another type; the checksum then decides.
+# Damage may have changed a value's type; then the checksum is wrong too.
 _ROWS = f"""SELECT CAST(id AS BIGINT) & {SEQ_MASK}, CAST(epoch AS BIGINT), CAST(kind AS BLOB),
     CAST(time AS BIGINT), coalesce(CAST(body AS BLOB), x''),
     CAST(crc AS BIGINT) FROM events WHERE id > ? AND id <= ? ORDER BY id"""
@@ -117,7 +117,7 @@ _SUMMARIES = f"""SELECT CAST(run_id AS TEXT), CAST(agent_id AS TEXT), CAST(statu
 
 
 class EventPage(NamedTuple):
-    """Some events of a run in order."""
+    """Consecutive events of a run."""
 
     entries: list[Entry]
     last: int
@@ -126,7 +126,7 @@ class EventPage(NamedTuple):
 
 
 class Scan(NamedTuple):
-    """What a run's log is like as a whole."""
+    """The state of a run's whole log."""
 
     last_seq: int
     epoch: int
@@ -137,7 +137,7 @@ _Row: TypeAlias = tuple[int, int, bytes, int | None, bytes, int]
 
 
 def _entry_of(run_id: str, row: _Row) -> Entry:
-    """The event of a row, which may hold anything where it is damaged."""
+    """Return the event of a row, which may contain anything if it is damaged."""
     seq, epoch, kind, time, body, _crc = row
     return Entry(
         run_id,
@@ -150,7 +150,7 @@ def _entry_of(run_id: str, row: _Row) -> Entry:
 
 
 def _fault(row: _Row, entry: Entry, expected: int) -> str:
-    """What is wrong with a row, "" if nothing."""
+    """Return what is wrong with a row, "" if nothing."""
     if entry.seq != expected:
         return f"event {expected} is missing"
     if row[-1] != checksum(entry):
@@ -159,11 +159,11 @@ def _fault(row: _Row, entry: Entry, expected: int) -> str:
 
 
 def number_of(connection: Connection, run_id: str) -> int | None:
-    """The run's number in this file, None if it is not there."""
+    """Return the run's number in this database, None if it does not exist."""
     row = connection.execute(_NUMBER, (run_id,)).fetchone()
     if row is not None:
         return int(row[0])
-    # A run that a damaged index hides would seem to be new, and would be begun again.
+    # A run missing from a damaged index would look new and be started again.
     if connection.execute(_ANY_NUMBER, (run_id,)).fetchone() is not None:
         raise JournalError(
             f"the index of runs is damaged: it does not have {run_id}, which is there",
@@ -175,7 +175,7 @@ def number_of(connection: Connection, run_id: str) -> int | None:
 def read_page(connection: Connection, run_id: str, after: int, limit: int) -> EventPage:
     """Read at most *limit* events with a seq above *after*, up to the first damaged one.
 
-    Within a transaction, so that the rows and the list of runs are of one moment.
+    Call it within a transaction, so that the rows and the list of runs are consistent.
     """
     run_no = number_of(connection, run_id)
     if run_no is None:
@@ -191,7 +191,7 @@ def read_page(connection: Connection, run_id: str, after: int, limit: int) -> Ev
             return EventPage(entries, last, False, fault)
         entries.append(entry)
         last += 1
-    # Only at the end of the log can be told whether its tail is missing.
+    # Only at the end of the log is it known whether its tail is missing.
     if len(rows) == limit:
         return EventPage(entries, last, True, "")
     fault = f"event {last + 1} is missing" if _noted_end(connection, run_no) > last else ""
@@ -199,7 +199,7 @@ def read_page(connection: Connection, run_id: str, after: int, limit: int) -> Ev
 
 
 def read_entries(connection: Connection, run_id: str) -> Iterator[Entry]:
-    """All events of a run in order; it must not be damaged."""
+    """Return all events of a run in order; it must not be damaged."""
     run_no = number_of(connection, run_id)
     if run_no is not None:
         for row in connection.execute(_ROWS, keys_of(run_no)):
@@ -222,7 +222,7 @@ def scan_run(connection: Connection, run_id: str) -> Scan:
                 last, epoch = last + 1, max(epoch, entry.epoch)
                 continue
         lost += 1
-        # By its own seq, since a row may be sound although those before it are gone.
+        # Checked against its own seq: a row may be sound although earlier ones are missing.
         tail = tail and bool(_fault(row, entry, entry.seq))
     missing = _noted_end(connection, run_no) - last
     if not fault and missing > 0:
@@ -236,13 +236,13 @@ def scan_run(connection: Connection, run_id: str) -> Scan:
 
 
 def _noted_end(connection: Connection, run_no: int) -> int:
-    """The seq that the list of runs has; that of the last session's beginning or end."""
+    """Return the seq in the list of runs, where the last session started or ended."""
     row = connection.execute(_END, (run_no,)).fetchone()
     return row[0] or 0 if row else 0
 
 
 def last_seq(connection: Connection, run_id: str) -> int:
-    """Seq of the run's last event, 0 if it has none."""
+    """Return the seq of the run's last event, 0 if it has none."""
     run_no = number_of(connection, run_id)
     if run_no is None:
         return 0
@@ -251,7 +251,7 @@ def last_seq(connection: Connection, run_id: str) -> int:
 
 
 def epoch_of(connection: Connection, run_id: str, seq: int) -> int:
-    """The epoch under which an event was appended; 0 for one that is not there."""
+    """Return the epoch with which an event was appended; 0 if it does not exist."""
     run_no = number_of(connection, run_id)
     if run_no is None:
         return 0
@@ -260,13 +260,13 @@ def epoch_of(connection: Connection, run_id: str, seq: int) -> int:
 
 
 def read_summaries(connection: Connection, wanted: RunQuery) -> list[RunSummary]:
-    """The runs that have events or were submitted, newest first; only those that are *wanted*."""
+    """Return the runs that match *wanted* and have events or were submitted, newest first."""
     conditions: list[str] = [_SUMMARIES]
     values: list[object] = []
     for condition, *given in _conditions(connection, wanted):
         conditions.append(condition)
         values += given
-    # By their own index: few runs are in these phases, and SQLite would look at all by their start.
+    # Few runs are in these phases: use their own index, since SQLite would scan all by start.
     start = "+started_at" if wanted.phase in ("due", "died") else "started_at"
     order = "".join(f"{name} DESC, " for name in sort_columns(wanted.sort))
     query = " AND ".join(conditions) + f" ORDER BY {order}{start} DESC, run_no DESC"
@@ -277,7 +277,7 @@ def read_summaries(connection: Connection, wanted: RunQuery) -> list[RunSummary]
 
 
 def read_counts(connection: Connection, wanted: RunQuery) -> RunCounts:
-    """How many of the runs that are *wanted* there are; see ``SharedJournal.counts``."""
+    """Count the runs that match *wanted*; see ``SharedJournal.counts``."""
     found = [*_conditions(connection, wanted)]
     where = " AND ".join([f"FROM runs WHERE {_IS_LISTED}", *(one for one, *_ in found)])
     values = [value for _, *given in found for value in given]
@@ -303,7 +303,7 @@ def read_counts(connection: Connection, wanted: RunQuery) -> RunCounts:
 
 
 def _day_cost(day: int, sums: list[tuple[int, str, float, int]]) -> DayCost:
-    """What a day cost, of the sum and the number of its runs by currency."""
+    """Return the cost of a day from the sum and number of its runs by currency."""
     return DayCost(
         day=str(date.fromordinal(_DAY_0 + day)),
         costs={currency: to_money(float(cost)) for _, currency, cost, _ in sums if currency},
@@ -312,7 +312,7 @@ def _day_cost(day: int, sums: list[tuple[int, str, float, int]]) -> DayCost:
 
 
 def _conditions(connection: Connection, wanted: RunQuery) -> Iterator[tuple[Any, ...]]:
-    """What holds for the runs that are wanted, with the values for each."""
+    """Return the conditions for the wanted runs, each with its values."""
     if wanted.status is not None:
         yield _in_status(connection, wanted)
     for condition, value in (
@@ -329,13 +329,13 @@ def _conditions(connection: Connection, wanted: RunQuery) -> Iterator[tuple[Any,
             yield condition, value
     yield from owned_by(wanted.owner, wanted.tenant)
     if wanted.prefix:
-        # Between two texts, for only so the index is used.
+        # As a range of texts, which lets the index be used.
         yield "run_id >= ? AND run_id < ?", wanted.prefix, f"{wanted.prefix}\U0010ffff"
     if wanted.parent_run_id == "":
-        # So that the index is not used, for nearly all runs are such.
+        # Keeps the index from being used, since nearly all runs match.
         yield ("parent_run_id || '' = ''",)
     if wanted.effect:
-        # The number stands in the text, so that the index is used.
+        # The number is part of the text, so that the index can be used.
         rank = [one.value for one in EFFECTS].index(wanted.effect)
         yield (f"effect = {rank}{' AND effect > 0' if rank else ''}",)
     if wanted.sort:
@@ -350,14 +350,14 @@ def _conditions(connection: Connection, wanted: RunQuery) -> Iterator[tuple[Any,
 
 
 def _times_of(wanted: RunQuery) -> tuple[int | None, int | None]:
-    """Between which starts runs are wanted; one that has none is of no time."""
+    """Return the range of wanted starts; a run without a start is in no range."""
     since, until = wanted.since, wanted.until
     least = NEVER + 1 if since is None else to_micros(since.astimezone(UTC))
     return least, -NEVER if until is None else to_micros(until.astimezone(UTC))
 
 
 def _in_status(connection: Connection, wanted: RunQuery) -> tuple[str, *tuple[str, ...]]:
-    """What holds for the runs of a status or in a phase, with the values for it."""
+    """Return the condition for the runs of a status or in a phase, with its values."""
     phase = wanted.phase
     if not phase:
         return "status = ?", str(wanted.status)
@@ -365,12 +365,12 @@ def _in_status(connection: Connection, wanted: RunQuery) -> tuple[str, *tuple[st
         return (_PHASES[phase],)
     alive, dead = _held_runs(connection)
     run_ids, other = (dead, "false") if phase == "died" else (alive, _UNHELD)
-    # With nothing in it a list is no SQL.
+    # SQL does not allow an empty list.
     return f"({other} OR run_id IN ({', '.join(('NULL', *'?' * len(run_ids)))}))", *run_ids
 
 
 def _held_runs(connection: Connection) -> tuple[list[str], list[str]]:
-    """The runs that were taken and have not settled since: worked on, and those that died."""
+    """Return the claimed runs that have not settled since: those alive, and those that died."""
     alive: list[str] = []
     dead: list[str] = []
     for run_id, text, due_at in connection.execute(_HELD_RUNS):
@@ -385,12 +385,12 @@ def _held_runs(connection: Connection) -> tuple[list[str], list[str]]:
 def read_latest(
     connection: Connection, wanted: RunQuery, *, newest_first: bool
 ) -> list[RunSummary]:
-    """The runs of the conversations whose last run began last, or first; the newest run first.
+    """Return the runs of the conversations whose last run started last, or first; newest run first.
 
-    Of what is wanted limit, owner and tenant are looked at.
+    Only limit, owner and tenant of *wanted* matter.
     """
-    # By the index alone, however many runs there are. One that was taken and has not begun has no
-    # run yet.
+    # From the index alone, however many runs there are. A conversation whose only run was claimed
+    # but has not started has no run yet.
     theirs, values = "", list[object]()
     for condition, *given in owned_by(wanted.owner, wanted.tenant):
         theirs += f" AND {condition}"
@@ -437,7 +437,7 @@ def _summary(row: Any) -> RunSummary:
 
 
 def read_spent(text: str | None) -> tuple[Usage, Cost | None]:
-    """What a run used, as its row has it; nothing where that cannot be read."""
+    """Decode what a run used from its row; nothing if that cannot be read."""
     try:
         return (NO_USAGE, None) if text is None else _spent.decode(text)
     except msgspec.MsgspecError:
@@ -448,7 +448,7 @@ _CHUNK = 200
 
 
 def export_run(connection: Connection, run_id: str, path: str, lines: Iterable[bytes]) -> int:
-    """Write a run, whose events are *lines*, as JSON lines; returns how many events."""
+    """Write a run, whose events are *lines*, as JSON lines; returns the number of events."""
     scan = scan_run(connection, run_id)
     if scan.damage is not None:
         raise damage_error(scan.damage)
@@ -480,7 +480,7 @@ def import_run(connection: WriteConnection, path: str) -> str:
             entries = []
     if entries:
         _add(connection, run_no, entries)
-    # Also without what the log has an answer to; the wish for that is not in the file.
+    # This drops the questions that the log has an answer to; control requests are not in the file.
     keep_asks(connection, run_no, asks)
     take_in(connection, run_no)
     return run_id
@@ -489,12 +489,12 @@ def import_run(connection: WriteConnection, path: str) -> str:
 def _add(connection: WriteConnection, run_no: int, entries: list[Entry]) -> None:
     connection.insert_events(run_no, entries)
     note_entries(connection, run_no, entries)
-    # What the ledger knows already stands.
+    # What the ledger already has stays.
     note_effects(connection, [(run_no, one) for one in entries if one.effect is not None])
 
 
 def _make_room(connection: WriteConnection, run_id: str) -> tuple[int, int]:
-    """Make the run's line in the list of runs; returns its number and the epoch of its events."""
+    """Create the run's row in the list of runs; returns its number and the epoch of its events."""
     connection.lock_run(run_id)
     known = connection.execute("SELECT run_no, epoch FROM runs WHERE run_id = ?", (run_id,))
     row = known.fetchone()
@@ -513,7 +513,7 @@ _READ_NOTES = """SELECT CAST(name AS TEXT), CAST(author AS TEXT), at, CAST(body 
 
 
 def keep_note(connection: WriteConnection, note: Note) -> None:
-    """Keep a note in place of that of its name by the same person; see ``SharedJournal.note``."""
+    """Store a note, replacing the author's note with that name; see ``SharedJournal.keep_note``."""
     connection.lock_run(note.run_id)
     connection.execute(_DROP_NOTE, (note.run_id, note.name, note.by))
     if note.value is not None:
@@ -522,14 +522,14 @@ def keep_note(connection: WriteConnection, note: Note) -> None:
 
 
 def read_notes(connection: Connection, run_id: str) -> list[Note]:
-    """The notes on a run, oldest first."""
+    """Return the notes on a run, oldest first."""
     return [
         Note(run_id=run_id, name=name, by=by, at=from_micros(at), value=msgspec.json.decode(body))
         for name, by, at, body in connection.execute(_READ_NOTES, (run_id,)).fetchall()
     ]
 
 
-# The row stays locked until the end, also one that was not there.
+# The row is locked until the end of the transaction, even if it did not exist before.
 _READ_VALUE = """INSERT INTO shared_values (name, body) VALUES (?, '')
     ON CONFLICT (name) DO UPDATE SET body = shared_values.body RETURNING CAST(body AS TEXT)"""
 _LOOK_AT_VALUE = "SELECT CAST(body AS TEXT) FROM shared_values WHERE name = ?"
@@ -538,16 +538,16 @@ _FORGET_VALUES = "DELETE FROM shared_values WHERE name >= ? AND name < ?"
 
 
 def read_value(connection: Connection, name: str) -> str:
-    """The value as it was last committed, "" where there is none."""
+    """Return the value as last committed, "" if there is none."""
     row = connection.execute(_LOOK_AT_VALUE, (name,)).fetchone()
     return "" if row is None else row[0]
 
 
 class StoredValues:
-    """The values within a transaction; plays the role SharedValues.
+    """The values within a transaction; implements SharedValues.
 
     Args:
-        connection: Writes.
+        connection: The write connection of the transaction.
     """
 
     def __init__(self, connection: WriteConnection) -> None:

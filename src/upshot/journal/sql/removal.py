@@ -1,4 +1,4 @@
-"""Removes runs, with all that the journal has of them, or only what was said in them."""
+"""Removes runs with everything the journal has about them, or only their content."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ def remove_runs(
 
 
 def redact_runs(connection: WriteConnection, conversation: str, by: str) -> tuple[str, ...]:
-    """Take out what was said in a conversation; see ``SharedJournal.redact``."""
+    """Remove the content of a conversation; see ``SharedJournal.redact``."""
     connection.lock_runs()
     connection.lock_turns(conversation)
     chosen = choose_redaction(conversation, _family(connection))
     if other := turn_in_the_way(connection, "", TurnClaim(conversation, "")):
-        # It was taken just now, and has no event yet.
+        # It was claimed just now, and has no events yet.
         raise open_error(conversation, *other)
     at = datetime.now(UTC)
     for run in chosen:
@@ -95,10 +95,10 @@ def redact_runs(connection: WriteConnection, conversation: str, by: str) -> tupl
 
 
 def _rewrite(connection: WriteConnection, run_id: str, change: Callable[[Event], Event]) -> None:
-    """Put what *change* makes of each event of a run in its place."""
+    """Replace each event of a run by what *change* returns for it."""
     damage = stored.scan_run(connection, run_id).damage
     if damage is not None:
-        # A checksum of its own would make it look sound.
+        # New checksums would make a damaged log look sound.
         raise damage_error(damage)
     rows: list[tuple[object, ...]] = []
     run_no = stored.number_of(connection, run_id) or 0
@@ -117,7 +117,7 @@ def _seeded(connection: Connection, event: Event, kept: KeptTurns) -> Event:
 
 
 def _family(connection: Connection) -> RunFamily:
-    """Which runs stand on others."""
+    """Return how the runs depend on each other."""
     forks: dict[str, list[str]] = {}
     for origin, run_id in connection.execute("SELECT origin_run_id, run_id FROM forks"):
         forks.setdefault(origin, []).append(run_id)

@@ -13,7 +13,7 @@ from upshot.journal.artifact_store import ArtifactKeeper, Kept, StoredArtifact
 from upshot.journal.sql.connection import Connection, WriteConnection
 
 T = TypeVar("T")
-# Runs that wait for an answer although a parent run has ended: from each run up, by parent ids.
+# Runs that wait for an answer although a parent run has ended: walks up from each by parent ids.
 _LEFT_BEHIND = """WITH RECURSIVE way(run_id, above) AS (
         SELECT run_id, parent_run_id FROM runs WHERE status = 'input_required'
         UNION
@@ -21,7 +21,7 @@ _LEFT_BEHIND = """WITH RECURSIVE way(run_id, above) AS (
     )
     SELECT way.run_id FROM way JOIN runs AS r ON r.run_id = way.above
     WHERE r.status NOT IN ('running', 'input_required')"""
-# A run that waits for an answer goes on reading its artifacts.
+# A run that waits for an answer may still read its artifacts.
 _ENDED = f"""SELECT a.id, a.size_bytes, a.stored_at
     FROM artifacts AS a LEFT JOIN runs AS r ON r.run_id = a.run_id
     WHERE (coalesce(r.status, '') NOT IN ('running', 'input_required')
@@ -37,7 +37,7 @@ _SELECT = "SELECT data, sha256 FROM artifacts WHERE id = ? AND run_id = ?"
 
 
 class _Database(Protocol):
-    """What of a journal its store needs."""
+    """What the store needs of a journal."""
 
     def check_text(self, *texts: str) -> None: ...
     def post(self, work: Callable[[WriteConnection], None], size_bytes: int) -> None: ...
@@ -48,8 +48,8 @@ class _Database(Protocol):
 class SqlArtifactStore(ArtifactKeeper):
     """Keeps artifacts in a journal's database.
 
-    What is put is queued with the journal's events, so it is safe before any event that is
-    appended after it.
+    Artifacts are queued with the journal's events, so one is safe before any event that is appended
+    after it.
     """
 
     def __init__(self, database: _Database) -> None:
@@ -102,6 +102,6 @@ def insert_artifact(connection: WriteConnection, artifact: StoredArtifact) -> No
 
 
 def read_artifacts(connection: Connection, run_id: str) -> Iterator[StoredArtifact]:
-    """The artifacts of a run, in the order in which they were stored."""
+    """Return the artifacts of a run, in the order they were stored."""
     for row in connection.execute(_OF_RUN, (run_id,)):
         yield msgspec.convert(dict(zip(_COLUMNS, row, strict=True)), StoredArtifact)

@@ -97,28 +97,29 @@ from upshot.state.turns import ConversationState, KeptTurns, Lift
 
 T = TypeVar("T")
 Claimed: TypeAlias = Lease | LeaseHolder | TurnInTheWay
-# So few events are in memory at once while a run is read.
+# How many events are in memory at once while a run is read.
 _PAGE_EVENTS = 256
 
 
 class SqlJournal(SqlEffects):
-    """A log in an SQL database; plays the roles Journal and EffectLedger.
+    """A log in an SQL database; implements Journal and EffectLedger.
 
     A subclass opens it; it belongs to the event loop it was opened in. Appends are queued and
-    written by a thread of their own, all that is queued in one commit that waits for the disk; what
-    no caller waits for is written a moment later. Other processes may have the same database open.
+    written by a separate thread: everything queued goes into one commit that waits for the disk.
+    Events without a waiting caller are written a moment later. Other processes may have the same
+    database open.
 
     Attributes:
         path: The place: a file, or the URL of a server, without a password.
         artifacts: The store of large outputs, in the same place.
-        lease: That of this process on the runs that it holds.
-        on_lost: Called where another process has taken a run, by run.
+        lease: This process's lease on the runs that it holds.
+        on_lost: Callbacks by run, called when another process has claimed the run.
     """
 
-    # What a driver raises of a statement that fails.
+    # What a driver raises when a statement fails.
     _errors: ClassVar[tuple[type[Exception], ...]]
-    # Gives the number of the tables, and what stands by for the database; and changes nothing, but
-    # has to be written.
+    # A query for the version of the tables and the kind of standby; and a statement that changes
+    # nothing but has to be written.
     _facts: ClassVar[str]
     _touch: ClassVar[str]
 
@@ -132,14 +133,14 @@ class SqlJournal(SqlEffects):
         self._reader = reader
         self._forks = forks()
         self._holds: dict[str, Hold] = {}
-        # Looks that have not begun, by run and the event after which they read.
+        # Pending reads, by run and the event after which they read.
         self._pages: dict[tuple[str, int], asyncio.Future[stored.EventPage]] = {}
-        # Claims under way, one a run, and the tasks of all that were begun.
+        # Claims under way, at most one for each run, and the tasks of all claims.
         self._takings: dict[str, Taking] = {}
         self._claims: set[asyncio.Task[Claimed]] = set()
         self._losses: set[asyncio.Task[None]] = set()
         self._cuts: dict[str, Damage] = {}
-        # Only the reader's thread touches it.
+        # Used only by the reader's thread.
         self._committed = KeptTurns()
         self._closed = False
         self.lease: OwnLease = writer.lease
@@ -151,7 +152,7 @@ class SqlJournal(SqlEffects):
 
     @property
     def usable(self) -> bool:
-        """Whether it is open and could write all that it was given."""
+        """Whether it is open and has written everything so far."""
         return not self._closed and self._writer.broken is None
 
     @property
@@ -160,33 +161,33 @@ class SqlJournal(SqlEffects):
         return self.usable and not self._is_read_only
 
     async def claim(self, run_id: str, *, cut: bool = False) -> int:
-        """Take the run: returns the new epoch; appends with an older one fail from now on.
+        """Claim the run: returns the new epoch; appends with an older one fail from now on.
 
-        What was appended before it returns is in the log; a claim that fails changes nothing,
-        and what a cancelled claim took is released.
-        Damage at the end of its log is cut off, logged as a warning and returned by ``damage``.
-        Another process that works on the run is not looked at: see ``claim_free``.
+        What was appended before it returns is in the log. A claim that fails changes nothing, and a
+        cancelled claim that succeeds is released.
+        Damage at the end of the log is cut off, logged as a warning and returned by ``damage``.
+        It does not check whether another process works on the run: see ``claim_free``.
 
         Args:
-            run_id: The run; it need not have any event.
-            cut: Whether to drop also sound events that stand after a damaged one.
+            run_id: The run; it does not need to have any events.
+            cut: Whether to drop sound events after a damaged one as well.
 
         Raises:
-            JournalError: Sound events stand after a damaged one, or the file cannot be used.
+            JournalError: Sound events follow a damaged one, or the file cannot be used.
         """
         claim = await self._claim(run_id, cut=cut, take_over=True)
         assert isinstance(claim, Lease)
         return claim.epoch
 
     async def claim_free(self, run_id: str) -> int:
-        """Take the run as ``claim`` does, but not from another living process on this machine.
+        """Claim the run like ``claim``, unless a living process on this machine works on it.
 
-        A killed process is known to be gone at once. Of one on another machine that is not known,
-        so the run is taken, and that process's appends fail from now on.
+        A killed process is known to be gone at once. For a process on another machine that is not
+        known, so the run is claimed, and that process's appends fail from now on.
 
         Raises:
-            JournalError: Another process works on the run, sound events stand after a damaged
-                one, or the file cannot be used.
+            JournalError: Another process works on the run, sound events follow a damaged one, or
+                the file cannot be used.
         """
         claim = await self._claim_from_living(run_id, take_over=False, turn=None)
         assert isinstance(claim, Lease)
@@ -195,15 +196,15 @@ class SqlJournal(SqlEffects):
     async def claim_turn(
         self, run_id: str, turn: TurnClaim, *, take_over: bool = False
     ) -> int | TurnInTheWay:
-        """Take the run as ``claim_free`` does and, in the same transaction, its turn.
+        """Claim the run as ``claim_free`` does and, in the same transaction, its turn.
 
         Args:
             run_id: The run.
-            turn: Of which conversation.
-            take_over: Whether to take the run also from another living process, as ``claim`` does.
+            turn: The turn.
+            take_over: Whether to claim the run even if another living process works on it.
 
         Returns:
-            The epoch; or the other turn that has not ended, and then nothing was taken.
+            The epoch; or the other turn that has not ended, and then nothing was claimed.
 
         Raises:
             JournalError: As for ``claim_free``.
@@ -216,7 +217,7 @@ class SqlJournal(SqlEffects):
     ) -> Lease | TurnInTheWay:
         claim = await self._claim(run_id, cut=False, take_over=take_over, turn=turn)
         if isinstance(claim, LeaseHolder):
-            # It may be just on its way out.
+            # It may be just ending.
             await wait_for_end(claim)
             claim = await self._claim(run_id, cut=False, take_over=False, turn=turn)
         if isinstance(claim, LeaseHolder):
@@ -224,19 +225,19 @@ class SqlJournal(SqlEffects):
         return claim
 
     async def holders(self) -> dict[str, LeaseHolder]:
-        """The processes that took runs which have not settled since, by run."""
+        """Return the holders of the runs that were claimed and have not settled since, by run."""
         await self.flush()
         return await self.read(read_holders)
 
     def release(self, run_id: str, epoch: int) -> None:
-        """Note that this process does not work on the run any more; returns at once.
+        """Record that this process has stopped working on the run; returns at once.
 
-        A run that has settled was let go by that; so is every other one when the journal is
-        closed, or its process ends.
+        A run that has settled needs no release. All others are released when the journal is closed
+        or its process ends.
 
         Args:
             run_id: The run.
-            epoch: What the claim gave; where another holder has taken it since, nothing is done.
+            epoch: What the claim returned; if another holder has claimed it since, nothing happens.
         """
         hold = self._holds.get(run_id)
         if hold is None or not hold.taken or hold.settled or hold.epoch != epoch:
@@ -246,10 +247,10 @@ class SqlJournal(SqlEffects):
             self.post(lambda connection: release_runs(connection, [(run_id, epoch)]), 0)
 
     async def renew_lease(self, run_id: str) -> None:
-        """Renew the lease before something is started in a run that this process holds.
+        """Renew the lease before work is started in a run that this process holds.
 
         Raises:
-            JournalError: Another process has taken the run, or the database cannot be reached.
+            JournalError: Another process has claimed the run, or the database cannot be reached.
         """
         while boot_s() > self.lease.safe_until:
             held = await self.write(self.lease.renew)
@@ -259,7 +260,7 @@ class SqlJournal(SqlEffects):
         self._check(run_id)
 
     def _look_for_lost(self, held: frozenset[str]) -> None:
-        """Look for runs that another process has taken, since they are not among those *held*."""
+        """Find the runs that another process has claimed, since they are missing from *held*."""
         lost = [
             run_id
             for run_id, hold in self._holds.items()
@@ -269,11 +270,11 @@ class SqlJournal(SqlEffects):
             task = asyncio.create_task(self._lose(lost))
             self._losses.add(task)
             task.add_done_callback(self._losses.discard)
-            # A database that cannot be read tells more at the next append.
+            # If the database cannot be read, the next append reports that in more detail.
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def _lose(self, run_ids: Sequence[str]) -> None:
-        """Let those runs go that another process has taken."""
+        """Give up the runs that another process has claimed."""
         for run_id in run_ids:
             hold = self._holds.get(run_id)
             epoch = await self.read(lambda connection: claimed_epoch(connection, run_id))  # noqa: B023  # awaited
@@ -287,14 +288,14 @@ class SqlJournal(SqlEffects):
     async def _claim(
         self, run_id: str, *, cut: bool, take_over: bool, turn: TurnClaim | None = None
     ) -> Claimed:
-        # A task of its own: what is in the queue is done even if its caller no longer waits.
+        # In a separate task: what is queued is executed even if its caller stops waiting.
         task = asyncio.create_task(self._take(run_id, cut=cut, take_over=take_over, turn=turn))
         self._claims.add(task)
         task.add_done_callback(self._claims.discard)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            # The claim cannot be taken out of the queue; when it succeeds, nobody is there to use
+            # The claim cannot be removed from the queue. If it succeeds, there is no caller to use
             # it.
             task.add_done_callback(partial(self._give_back, run_id))
             raise
@@ -302,7 +303,7 @@ class SqlJournal(SqlEffects):
     async def _take(
         self, run_id: str, *, cut: bool, take_over: bool, turn: TurnClaim | None
     ) -> Claimed:
-        # In a loop: of several waiters only the first finds the place free.
+        # A loop, because only the first of several waiters finds the place free.
         while (before := self._takings.get(run_id)) is not None:
             await before.ended.wait()
         taking = self._takings[run_id] = Taking()
@@ -318,23 +319,23 @@ class SqlJournal(SqlEffects):
                 self._hold(run_id, claim, entries)
         finally:
             del self._takings[run_id]
-            # Only now their epoch is known.
+            # Their epoch is known only now.
             for entry in entries:
                 self._writer.put(entry)
             taking.ended.set()
         if isinstance(claim, Lease) and entries:
-            # The holder before may have settled the run.
+            # The previous holder may have settled the run.
             self.post(lambda connection: hold_run(connection, run_id, claim.epoch), 0)
         return claim
 
     def _hold(self, run_id: str, claim: Lease, entries: Sequence[Entry]) -> None:
-        """Take note of a run that was taken, to which *entries* will be written first."""
+        """Record a claimed run, to which *entries* will be written first."""
         self._writer.failed.pop(run_id, None)
         self._writer.written[run_id] = claim.last_seq
         last_seq = entries[-1].seq if entries else claim.last_seq
         hold, before = Hold(claim.epoch, last_seq, taken=True), self._holds.get(run_id)
-        # No other holder had the run in between. So what was appended under earlier epochs is
-        # there, without a look into the file.
+        # No other holder had the run in between, so everything appended with earlier epochs is in
+        # the log, which needs no check in the file.
         if before and (before.epoch + 1, before.last_seq) == (claim.epoch, last_seq):
             hold.ends = {**before.ends, before.epoch: last_seq}
         self._holds[run_id] = hold
@@ -342,34 +343,34 @@ class SqlJournal(SqlEffects):
             self._cuts[run_id] = claim.damage
 
     def _give_back(self, run_id: str, task: asyncio.Task[Claimed]) -> None:
-        """Release what a claim took whose caller no longer waits."""
+        """Release the run of a claim whose caller stopped waiting."""
         if not task.cancelled() and task.exception() is None:
             claim = task.result()
             if isinstance(claim, Lease):
                 self.release(run_id, claim.epoch)
 
     def append(self, event: Event, *, epoch: int | None = None) -> None:
-        """Take a durable event; returns at once.
+        """Append a durable event; returns at once.
 
         Args:
             event: Its seq must be the next of its run.
-            epoch: What ``claim`` gave; None takes that of the latest claim made here, and 0
-                for a run that is not claimed yet.
+            epoch: What ``claim`` returned; None is the latest claim made here, and 0 for a run
+                that is not claimed yet.
 
         Raises:
-            JournalError: The epoch is old, the seq is not the next, an earlier event of the
-                run could not be written, or the journal is closed or broken. What can be
-                known only from the file is raised at the next append and by ``durable``.
-            Misuse: It is a delta, of no run, or no JSON.
+            JournalError: The epoch is old, the seq is not the next, an earlier event of the run
+                could not be written, or the journal is closed or broken. What only the file can
+                show is raised at the next append and by ``durable``.
+            Misuse: It is a delta, has no run, or is not JSON.
         """
         run_id, seq = stamp_of(event)
         self._check(run_id)
         hold = self._holds.get(run_id)
         if hold is None:
-            # Of a run that was not claimed here only the file knows the last seq, and the writer
-            # looks there.
+            # Only the file knows the last seq of a run that was not claimed here; the writer checks
+            # it.
             hold = self._holds[run_id] = Hold(epoch or 0, max(seq - 1, 0))
-        # Refused here, at the append that was made in vain: the writer would tell only later.
+        # Refused here, at the append that failed: the writer would find out only later.
         if epoch is not None and epoch != hold.epoch:
             raise epoch_error(run_id, epoch, hold.epoch, hold.last_seq)
         if seq != hold.last_seq + 1:
@@ -388,22 +389,22 @@ class SqlJournal(SqlEffects):
 
         Args:
             run_id: The run.
-            seq: Of the last one.
-            epoch: The epoch under which the caller appended it; None is any epoch.
+            seq: The last of those events.
+            epoch: The epoch with which the caller appended it; None is any epoch.
 
         Raises:
-            JournalError: They could not be written, the run has no such event, or *seq* is that
-                of another holder's.
+            JournalError: They could not be written, the run has no such event, or another holder
+                appended *seq*.
         """
         writer = self._writer
         if writer.written.get(run_id, 0) < seq:
             self._check(run_id)
             taking = self._takings.get(run_id)
             if taking is not None:
-                # The claim decides under which epoch these events are written, or that they are
+                # The claim decides with which epoch these events are written, or that they are
                 # refused.
                 await taking.wait()
-            # Checked again after it: it may be what finds out that nothing can be written.
+            # Checked again afterwards: the flush itself may find that nothing can be written.
             await writer.flush()
             self._check(run_id)
             if writer.written.get(run_id, 0) < seq:
@@ -414,15 +415,15 @@ class SqlJournal(SqlEffects):
         self._let_go(run_id, seq)
 
     async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
-        """The run's durable events with a seq above *after*, in order.
+        """Iterate over the run's durable events with a seq above *after*, in order.
 
-        A damaged log gives exactly the events before the damage. Where nothing sound
-        follows, they end there, with a logged warning, and ``damage`` tells of it.
+        A damaged log yields exactly the events before the damage. If no sound event follows, it
+        ends there with a logged warning, and ``damage`` describes it.
 
         Raises:
-            JournalError: Sound events stand after a damaged one, or the file cannot be read.
+            JournalError: Sound events follow a damaged one, or the file cannot be read.
         """
-        # Readers see what is in the file, and the last appends may be in the queue.
+        # Readers see what is in the file, and the last appends may still be queued.
         await self._settle(run_id)
         last, more = max(after, 0), True
         while more:
@@ -434,14 +435,14 @@ class SqlJournal(SqlEffects):
                 await self._tell(run_id)
 
     async def last_seq(self, run_id: str) -> int:
-        """Seq of the run's last event, what is queued included; 0 if it has none."""
+        """Return the seq of the run's last event, including queued ones; 0 if it has none."""
         hold = self._holds.get(run_id)
         if hold is not None:
             return hold.last_seq
         return await self.read(lambda connection: stored.last_seq(connection, run_id))
 
     async def damage(self, run_id: str) -> Damage | None:
-        """What is wrong with the run's log, or was cut off by a claim made here."""
+        """Return the damage to the run's log, also if a claim made here has cut it off."""
         await self._settle(run_id)
         scan = await self.read(lambda connection: stored.scan_run(connection, run_id))
         return scan.damage or self._cuts.get(run_id)
@@ -449,7 +450,7 @@ class SqlJournal(SqlEffects):
     async def runs(
         self, status: str | None = None, **filters: Unpack[RunFilters]
     ) -> Sequence[RunSummary]:
-        """The runs, newest first by the time they started; see ``Journal.runs``."""
+        """List the runs, newest first by the time they started; see ``Journal.runs``."""
         wanted = RunQuery(status, **filters)
         wanted.check()
         await self.flush()
@@ -462,13 +463,13 @@ class SqlJournal(SqlEffects):
         return await self.read(lambda connection: stored.read_counts(connection, wanted))
 
     async def conversation(self, id: str) -> Conversation:
-        """What the runs of a conversation come to; writes nothing.
+        """Return the state of a conversation; writes nothing.
 
         Args:
-            id: The conversation; one that is not there has no runs.
+            id: The conversation; one that does not exist has no runs.
 
         Raises:
-            JournalError: A log of it is damaged, or the journal is closed.
+            JournalError: One of its logs is damaged, or the journal is closed.
         """
         return (await self.read_turns(id)).shown()
 
@@ -480,14 +481,14 @@ class SqlJournal(SqlEffects):
         owner: str = "",
         tenant: str = "",
     ) -> Sequence[ConversationSummary]:
-        """The conversations, by the time at which their last run began.
+        """List the conversations, by the start of their last run.
 
         Args:
-            limit: The most to return, from 1; None returns all.
+            limit: The maximum number to return, from 1; None returns all.
             newest_first: Whether the one with the newest run comes first, or last.
-            owner: Only those of this user of *tenant*, or of none: ``user`` of the attributes of
-                their runs.
-            tenant: Only those of this tenant.
+            owner: Only conversations of this user of *tenant*, or of no tenant: ``user`` of the
+                attributes of their runs.
+            tenant: Only conversations of this tenant.
 
         Raises:
             Misuse: *limit* is not a positive whole number.
@@ -502,12 +503,12 @@ class SqlJournal(SqlEffects):
     async def read_turns(
         self, id: str, *, read: Callable[[], Lift] | None = None, without: str = ""
     ) -> ConversationState:
-        """Read a conversation, for who begins a turn of it.
+        """Read a conversation in order to start a turn.
 
         Args:
             id: The conversation.
-            read: Makes for each log what is called with its events first, as for ``states``.
-            without: The first run of a turn that is about to begin, "" for none.
+            read: Makes, for each log, a function that gets its events first, as for ``states``.
+            without: The first run of a turn that is about to start, "" for none.
         """
         await self.flush()
         found, blocks = await self.read(
@@ -518,7 +519,7 @@ class SqlJournal(SqlEffects):
         return found
 
     async def seed_messages(self, seed: SeedReference) -> Sequence[Message]:
-        """The messages of a conversation that a log names, for ``states(..., seeds=)``."""
+        """Return the messages of a conversation that a log names, for ``states(..., seeds=)``."""
         await self.flush()
         return await self.read(
             lambda connection: committed_of(connection, seed.conversation, self._committed).at(
@@ -527,7 +528,7 @@ class SqlJournal(SqlEffects):
         )
 
     async def used_elsewhere(self, id: str, *, without: str) -> tuple[Usage, Cost | None]:
-        """What the runs of a conversation used, but for the run *without* and its child runs."""
+        """Sum what the runs of a conversation used, except for *without* and its child runs."""
         await self.flush()
         return await self.read(lambda connection: used_elsewhere(connection, id, without=without))
 
@@ -571,7 +572,7 @@ class SqlJournal(SqlEffects):
         self, agent_ids: Collection[str], *, limit: int, for_s: float
     ) -> Sequence[Untold]:
         """See ``SharedJournal.take_untold``."""
-        # Looked for often, and seldom there.
+        # Polled often, and seldom true.
         if not await self.read(lambda connection: has_untold(connection, agent_ids)):
             return ()
         return await self.write(lambda connection: take_untold(connection, agent_ids, limit, for_s))
@@ -593,7 +594,7 @@ class SqlJournal(SqlEffects):
         return run_ids
 
     def clear_room(self, run_ids: Sequence[str]) -> None:
-        """Leave nothing in the place of what was overwritten or shown of these runs; blocks."""
+        """Erase the remains of what was overwritten or streamed of these runs; blocks."""
 
     async def notes(self, run_id: str) -> Sequence[Note]:
         """See ``SharedJournal.notes``."""
@@ -679,22 +680,24 @@ class SqlJournal(SqlEffects):
         effects: bool = False,
         dry_run: bool = False,
     ) -> RemovedRuns:
-        """Remove runs with all that they started, and their artifacts.
+        """Remove runs with everything they started, and their artifacts.
 
-        The file keeps its size, and new events take the room; SQLite's ``VACUUM`` makes it smaller.
+        The file does not shrink: new events reuse the space, and SQLite's ``VACUUM`` makes it
+        smaller.
 
         Args:
             run_ids: These runs, whether they have ended or not.
-            ended_before: All root runs that ended before this, timezone-aware; those that a fork
-                or a later turn of their conversation still reads stay, and are named.
+            ended_before: All root runs that ended before this, timezone-aware. Runs that a fork or
+                a later turn of their conversation still reads stay, and are listed.
             conversation: All runs of this conversation, whether they have ended or not.
-            effects: Whether to remove their effects too. Else these stay with their outcomes, so
-                that no call makes them again, until their keep has passed.
-            dry_run: Only tell what would be removed.
+            effects: Whether to remove their effects as well. By default these stay with their
+                outcomes, so that no call makes them again, until their keys expire.
+            dry_run: Only report what would be removed.
 
         Raises:
-            Misuse: Not just one of these is given; what is named is not there; a run is being
-                worked on, or is still read by its parent, a fork or a later turn.
+            Misuse: Not exactly one of the first three is given; a run or conversation does not
+                exist; a run is being worked on, or is still read by its parent, a fork or a later
+                turn.
             JournalError: The journal is damaged or closed.
         """
         check_removal(run_ids, ended_before, conversation)
@@ -710,7 +713,7 @@ class SqlJournal(SqlEffects):
         return removed
 
     async def health(self) -> JournalHealth:
-        """How the journal is just now; a transaction is committed to find out.
+        """Return the journal's present health; commits a transaction to find out.
 
         Raises:
             JournalError: It cannot be read.
@@ -726,7 +729,7 @@ class SqlJournal(SqlEffects):
         )
 
     async def export(self, run_id: str, path: str | PathLike[str]) -> int:
-        """Write a run with its artifacts as JSON lines; returns how many events.
+        """Write a run with its artifacts as JSON lines; returns the number of events.
 
         Raises:
             Misuse: There is no such run, or *path* cannot be written.
@@ -747,22 +750,23 @@ class SqlJournal(SqlEffects):
 
         Raises:
             Misuse: *path* cannot be read.
-            JournalError: A line is damaged, or the run is there already; nothing is taken.
+            JournalError: A line is damaged, or the journal already has the run; then nothing is
+                imported.
         """
         run_id = await self.write(lambda connection: stored.import_run(connection, fspath(path)))
-        # What was known of a run without events no longer holds.
+        # What was known about the run without events is now out of date.
         self._holds.pop(run_id, None)
         return run_id
 
     async def aclose(self) -> None:
         """Write what is queued and close the file; may be called again."""
         while under_way := self._claims | self._losses:
-            # One that was cancelled is let go in the end.
+            # A cancelled claim is released when it ends.
             await asyncio.wait(under_way)
         if self._closed:
             return
         if self._forks != forks():
-            # Its threads are those of the other process.
+            # Its threads belong to the other process.
             self._closed = True
             return
         for run_id, hold in self._holds.items():
@@ -775,7 +779,7 @@ class SqlJournal(SqlEffects):
             await self._writer.aclose()
 
     async def flush(self) -> None:
-        """Wait until what was appended is written, as far as it can be."""
+        """Wait until everything appended is written, as far as it can be."""
         for taking in tuple(self._takings.values()):
             if taking.kept:
                 await taking.ended.wait()
@@ -783,14 +787,14 @@ class SqlJournal(SqlEffects):
             await self._writer.flush()
 
     def check_text(self, *texts: str) -> None:
-        """Refuse texts that the database cannot hold in a column."""
+        """Raise Misuse for texts that the database cannot store in a column."""
 
     async def write(self, work: Callable[[WriteConnection], T]) -> T:
-        """Do *work* in a transaction, after all that is queued.
+        """Call *work* in a transaction, after everything queued.
 
         Raises:
             JournalError: The journal is closed, or its file cannot be written.
-            Exception: What *work* raised; then it is undone.
+            Exception: What *work* raised; then it is rolled back.
         """
         self._check("")
         try:
@@ -808,7 +812,7 @@ class SqlJournal(SqlEffects):
         self._writer.post(work, size_bytes)
 
     async def read(self, work: Callable[[Connection], T]) -> T:
-        """Do *work* on what is committed.
+        """Call *work* on what is committed.
 
         Raises:
             JournalError: The journal is closed, or its file is damaged.
@@ -820,7 +824,7 @@ class SqlJournal(SqlEffects):
         return await self._reader.read(work)
 
     def _check_process(self) -> None:
-        """Raise where this process is a fork of the one that opened the journal."""
+        """Raise JournalError if this process was forked from the one that opened the journal."""
         # Locks and connections belong to the process: a child that used those of its parent could
         # corrupt what both write.
         if self._forks != forks():
@@ -830,10 +834,10 @@ class SqlJournal(SqlEffects):
             )
 
     def _check(self, run_id: str) -> None:
-        """Raise why nothing can be written to the run, if so; a new exception each time."""
+        """Raise JournalError, a new one each time, if nothing can be written to the run."""
         writer = self._writer
         is_open = not (self._closed or self._is_read_only) and self._forks == forks()
-        # Asked at every append: reasons are looked for only where there is one.
+        # Runs at every append, so the reason is looked up only on failure.
         if is_open and writer.broken is None and run_id not in writer.failed:
             return
         if self._closed:
@@ -858,11 +862,11 @@ class SqlJournal(SqlEffects):
         if page is None:
 
             def look(connection: Connection) -> stored.EventPage:
-                # Whoever comes from here on may have been woken by a later commit.
+                # Later callers may have been woken by a later commit, so they need a new read.
                 self._pages.pop(place, None)
                 return stored.read_page(connection, run_id, after, _PAGE_EVENTS)
 
-            # A commit wakes all who watch a run, and one look is enough for them.
+            # A commit wakes all watchers of a run, and they can share one read.
             page = self._pages[place] = asyncio.ensure_future(self.read(look))
             page.add_done_callback(lambda done: self._pages.pop(place, None))
         return await asyncio.shield(page)
@@ -881,14 +885,14 @@ class SqlJournal(SqlEffects):
             raise JournalError(f"run {run_id} has no event {seq}", run_id=run_id, seq=last_seq)
 
     async def _expect_own(self, run_id: str, seq: int, epoch: int) -> None:
-        """Look into the file whose the event is, for other holders have taken the run since."""
+        """Check in the file who appended an event, since other holders have claimed the run."""
         written = await self.read(lambda connection: stored.epoch_of(connection, run_id, seq))
         if seq and written != epoch:
             hold = self._holds.get(run_id)
             raise epoch_error(run_id, epoch, written if hold is None else hold.epoch)
 
     def _let_go(self, run_id: str, seq: int) -> None:
-        """Forget a run whose session is over, so that a long life needs no more memory."""
+        """Forget a run whose session is over, so that memory does not grow over time."""
         hold = self._holds.get(run_id)
         if hold is not None and hold.settled and hold.last_seq <= seq:
             del self._holds[run_id]

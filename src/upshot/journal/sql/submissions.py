@@ -1,4 +1,4 @@
-"""Rows of runs that were submitted: by a caller, or by the run that hands its request over."""
+"""Rows of submitted runs: by a caller, or by a run that hands its request over."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REDACT = "UPDATE submissions SET body = ? WHERE run_id = ?"
 _DROP = f"DELETE FROM submissions WHERE (run_id = ? AND key IS NULL) OR until < {NOW_US}"
 _HANDING = """SELECT CAST(agent_id AS TEXT), CAST(parent_run_id AS TEXT), CAST(request AS TEXT),
     CAST(context_id AS TEXT) FROM runs WHERE run_no = ? AND is_chained"""
-# Held by the same process until that begins it; its turn is kept with it.
+# Held by the same process until it starts the run; the turn stays claimed with it.
 _HAND_ON = f"""INSERT INTO runs (run_id, agent_id, status, request, parent_run_id, context_id,
     owner, tenant, started_at, priority, turn, is_chained, holder)
     SELECT ?, agent_id, '{QUEUED}', request, ?, context_id, owner, tenant, {NOW_US}, priority, turn,
@@ -36,18 +36,18 @@ _UNKEEP = """DELETE FROM submissions WHERE run_id = ?
 
 
 def keep_submission(connection: WriteConnection, new: Submission) -> None:
-    """Keep what was submitted, unless its key or its run is known."""
+    """Store a submission, unless its key or its run is known."""
     connection.execute(_KEEP, (new.run_id, new.key or None, encode(new).decode()))
 
 
 def read_submission(connection: Connection, run_id: str) -> Submission | None:
-    """How a run was submitted; None for one that was not."""
+    """Return how a run was submitted; None if it was not."""
     row = connection.execute(_OF_RUN, (run_id,)).fetchone()
     return None if row is None else decode(row[0], Submission)
 
 
 def queue_run(connection: WriteConnection, new: Submission) -> None:
-    """Put a run into the list that was submitted and has no log."""
+    """Add a submitted run without a log to the list of runs."""
     request = new.request
     row = (
         new.run_id,
@@ -63,14 +63,14 @@ def queue_run(connection: WriteConnection, new: Submission) -> None:
 
 
 def hand_over(connection: WriteConnection, run_no: int, run_id: str, holder: str) -> None:
-    """Submit the run that follows one in a chain of hand-offs; nothing of one in no chain."""
+    """Submit the next run in a chain of handoffs; does nothing for a run in no chain."""
     row = connection.execute(_HANDING, (run_no,)).fetchone()
     if row is None:
         return
     agent_id, parent, request, context_id = row
     asked = Request(request, context_id=context_id)
     following = handed_over(run_id, agent_id, asked, read_submission(connection, run_id))
-    # A run round the whole chain is that of each of its runs.
+    # A run around the whole chain is the parent of each of its runs.
     is_inside = parent and run_id != child_id(CHAIN_OPTION, parent)
     outer = parent if is_inside else run_id
     keep_submission(connection, following)
@@ -78,7 +78,7 @@ def hand_over(connection: WriteConnection, run_no: int, run_id: str, holder: str
 
 
 def withdraw_run(connection: WriteConnection, run_id: str) -> None:
-    """Forget a run that has not begun; see ``SharedJournal.withdraw``."""
+    """Remove a run that has not started; see ``SharedJournal.withdraw``."""
     connection.lock_run(run_id)
     connection.execute(_WITHDRAW, (run_id,))
     connection.execute(_UNKEEP, (run_id,))
@@ -86,14 +86,14 @@ def withdraw_run(connection: WriteConnection, run_id: str) -> None:
 
 
 def redact_submission(connection: WriteConnection, run_id: str) -> None:
-    """Take the content out of what was submitted of a run, whose key stays known."""
+    """Remove the content from the submission of a run; its key stays known."""
     found = read_submission(connection, run_id)
     if found is not None:
         connection.execute(_REDACT, (encode(redacted_submission(found)).decode(), run_id))
 
 
 def forget_submission(connection: WriteConnection, run_id: str) -> None:
-    """Forget what was submitted of a run that is removed; its key is known for a while."""
+    """Remove the submission of a removed run; its key stays known for a while."""
     found = read_submission(connection, run_id)
     if found is not None and found.key:
         bare = replace(found, request=Request(""), options={}, marks={})

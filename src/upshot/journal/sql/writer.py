@@ -1,4 +1,4 @@
-"""The writer's thread, which commits what has gathered, and the reader's."""
+"""The threads of a journal: the writer's, which commits what is queued, and the reader's."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from upshot.journal.watching import Changes, Listener, of_run
 from upshot.state.summary import SummaryChange
 
 _LISTED = "UPDATE runs SET last_seq = ? WHERE run_no = ?"
-# A statement for each kind of change: columns that stay as they are cost too.
+# One statement for each kind of change: unchanged columns cost time too.
 _BEGUN = """UPDATE runs SET status = ?, agent_id = ?, request = ?, parent_run_id = ?,
     context_id = ?, started_at = coalesce(?, started_at), turn = ?, is_chained = is_chained OR ?,
     is_inside = is_inside OR ?, owner = ?, tenant = ? WHERE run_no = ?"""
 _WENT_ON = """UPDATE runs SET status = ?, due_at = coalesce(?, due_at),
     due_reason = coalesce(?, due_reason) WHERE run_no = ?"""
-# The holder that settles a run no longer works on it.
+# The holder that settles a run stops working on it.
 _ENDED = f"""UPDATE runs SET status = ?, spent = ?,
     revision = CASE WHEN ? AND turn <> '' AND revision = 0 AND NOT (? AND is_chained) THEN (
         SELECT max(one.revision) + 1 FROM runs AS one
         WHERE one.context_id <> '' AND one.context_id = runs.context_id) ELSE revision END,
     answer = ?, took = ?, tools = ?, holder = NULL,
     due_at = CASE WHEN ? = '{Status.INPUT_REQUIRED}' THEN due_at END WHERE run_no = ?"""
-# A statement of its own, for a run that costs and does nothing need not touch these indexes.
+# A separate statement, so that a run without cost or effect does not touch these indexes.
 _DONE = """UPDATE runs SET tokens = coalesce(?, tokens), cost = coalesce(?, cost),
     currency = coalesce(?, currency), effect = coalesce(?, effect), error_code = ?
     WHERE run_no = ?"""
@@ -55,7 +55,7 @@ _encoder = msgspec.json.Encoder()
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """Work on the database that is more than an append."""
+    """Work on the database other than an append."""
 
     work: Callable[[WriteConnection], Any]
     done: Callable[[Any, Exception | None], None]
@@ -66,7 +66,7 @@ Item: TypeAlias = Entry | Job
 
 @dataclass(slots=True, eq=False)
 class Committed:
-    """What came of one transaction.
+    """The outcome of one transaction.
 
     Attributes:
         written: The last seq written, by run.
@@ -74,8 +74,8 @@ class Committed:
         settled: Each job with its result or what it raised.
         told: Topics that jobs and effects changed.
         refused: The claims of effects that were refused.
-        watched: The runs among those written that any process watches.
-        shown: Those of which any wants the pieces of replies.
+        watched: The written runs that any process watches.
+        shown: The written runs for which any process wants the pieces of replies.
     """
 
     written: dict[str, int] = field(default_factory=dict[str, int])
@@ -93,8 +93,8 @@ class Batch(ABC):
     """What is written in one transaction.
 
     Attributes:
-        passing: What ends the whole transaction, since another try may mend it.
-        committed: What came of it, once it is committed.
+        passing: The exceptions that abort the whole transaction because a retry may succeed.
+        committed: The outcome, once it is committed.
     """
 
     passing: ClassVar[tuple[type[Exception], ...]] = ()
@@ -107,7 +107,7 @@ class Batch(ABC):
         self.committed: Committed = Committed()
 
     def fill(self, items: Iterable[Item]) -> None:
-        """Write all of *items* in their order; a job sees all that was queued before it."""
+        """Write all *items* in order; a job sees everything queued before it."""
         for item in items:
             if isinstance(item, Entry):
                 self._groups.setdefault(item.run_id, []).append(item)
@@ -119,10 +119,10 @@ class Batch(ABC):
 
     @abstractmethod
     def append(self, groups: dict[str, list[Entry]]) -> None:
-        """Write the entries of some runs, and say by ``note`` what came of each."""
+        """Write the entries of some runs, and report the outcome of each with ``note``."""
 
     def note(self, run_id: str, entries: Sequence[Entry], error: JournalError | None) -> None:
-        """Note that the entries of a run were written, or why not."""
+        """Record that the entries of a run were written, or why not."""
         if error is None:
             self.committed.written[run_id] = entries[-1].seq
         else:
@@ -142,13 +142,13 @@ class Batch(ABC):
         self._effects += [(run_no, entry) for entry in entries if entry.effect is not None]
 
     def _do(self, job: Job) -> None:
-        # A savepoint each: what a job did before it failed must not be committed with the others.
+        # One savepoint each: a failed job's changes must not be committed with the others.
         self._writing.execute("SAVEPOINT job")
         try:
             result, failure = job.work(self._writing), None
         except self.passing:
             raise
-        # The promise kept: what one job did wrong fails its caller and not the other runs.
+        # The promise kept: an error in one job fails its caller and not the other runs.
         except Exception as error:
             result, failure = None, error
             self._writing.execute("ROLLBACK TO SAVEPOINT job")
@@ -167,10 +167,10 @@ class Committer(Protocol):
     def rest_s(self) -> float | None: ...
 
     def commit(self, items: Sequence[Item]) -> Committed:
-        """Write *items* in their order, and wait until they are safe.
+        """Write *items* in order, and wait until they are safe.
 
-        A run whose entries do not continue its log, or whose epoch is old, is left as it was and
-        noted in ``failed``; the others are written.
+        A run whose entries do not continue its log, or whose epoch is old, is left unchanged and
+        listed in ``failed``; the others are written.
 
         Raises:
             Exception: Nothing at all was written, and nothing will be.
@@ -178,20 +178,20 @@ class Committer(Protocol):
         ...
 
     def announce(self, committed: Committed) -> None:
-        """Have other processes hear of what they watch in a commit; never raises."""
+        """Notify other processes of what they watch in a commit; never raises."""
         ...
 
     def rest(self) -> None:
-        """Do what has to be done from time to time."""
+        """Do periodic work."""
         ...
 
     def close(self) -> None:
-        """Give the database back."""
+        """Close the database."""
         ...
 
 
 def misplaced(entries: Sequence[Entry]) -> JournalError | None:
-    """Why entries of one run do not follow one another, None if they do."""
+    """Return the error if entries of one run are not consecutive, None if they are."""
     first = entries[0]
     for place, entry in enumerate(entries, first.seq):
         if entry.seq != place:
@@ -202,7 +202,7 @@ def misplaced(entries: Sequence[Entry]) -> JournalError | None:
 
 
 def misfit(first: Entry, epoch: int, last_seq: int) -> JournalError | None:
-    """Why *first* does not continue a run that ends there, None if it does."""
+    """Return the error if *first* does not continue a run that ends there, None if it does."""
     if epoch != first.epoch:
         return epoch_error(first.run_id, first.epoch, epoch, last_seq)
     if first.seq != last_seq + 1:
@@ -211,7 +211,7 @@ def misfit(first: Entry, epoch: int, last_seq: int) -> JournalError | None:
 
 
 def note_entries(connection: WriteConnection, run_no: int, entries: Sequence[Entry]) -> None:
-    """Write what new entries of a run change in the list of runs."""
+    """Update the list of runs after new entries of a run."""
     changed = [entry for entry in entries if entry.change is not None]
     if changed or entries[0].seq == 1:
         note_changes(connection, run_no, changed, entries[-1].seq)
@@ -220,12 +220,12 @@ def note_entries(connection: WriteConnection, run_no: int, entries: Sequence[Ent
 def note_changes(
     connection: WriteConnection, run_no: int, changed: Sequence[Entry], last_seq: int
 ) -> None:
-    """Write what events change in the list of runs, and where the log ends."""
+    """Update the list of runs after events, and the end of the log."""
     if changed:
         last = changed[-1]
         change = last.change
         hands_on = change is not None and change.handed_over and change.status == Status.COMPLETED
-        # The end takes the holder away, and what came before it says whose turn it is.
+        # Read the holder before the end clears it: the next run of the chain gets the same one.
         holder = connection.execute(_HOLDER, (run_no,)).fetchone() if hands_on else None
         for entry in changed:
             connection.execute(*_row_change(run_no, entry))
@@ -249,7 +249,7 @@ def note_changes(
 
 
 def _row_change(run_no: int, entry: Entry) -> tuple[str, tuple[object, ...]]:
-    """The statement that writes what an event changes, and its values."""
+    """Return the statement that applies an event to a row of runs, and its values."""
     change = entry.change
     assert change is not None
     if change.agent_id is not None:
@@ -265,11 +265,11 @@ def _row_change(run_no: int, entry: Entry) -> tuple[str, tuple[object, ...]]:
 
 
 def _done_by(run_no: int, change: SummaryChange | None) -> tuple[object, ...] | None:
-    """What a session cost and did, None where that changes nothing."""
+    """Return what a session cost and did, None if that changes nothing."""
     if change is None or change.error_code is None:
         return None
     if change.usage is None or change.effect is None:
-        # A run that goes on has not failed any more.
+        # A run that resumes is not failed any longer.
         return (None, None, None, None, change.error_code, run_no)
     tokens, effect = change.usage.total_tokens or 0, EFFECTS.index(change.effect)
     is_priced = change.cost is not None and change.cost.total is not None
@@ -280,14 +280,14 @@ def _done_by(run_no: int, change: SummaryChange | None) -> tuple[object, ...] | 
 
 T = TypeVar("T")
 TellHeld: TypeAlias = Callable[[frozenset[str]], None]
-"""Told in the writer's thread which runs this process held when its lease was renewed."""
+"""Called in the writer's thread with the runs this process holds when its lease is renewed."""
 _Call: TypeAlias = tuple[Callable[[], Any], Callable[[Any, Exception | None], None]]
 
 
 class Worker:
-    """One thread, begun at the first call.
+    """One thread, started by the first call.
 
-    The loop's own executor is not used: leaving the loop would wait for its threads.
+    The loop's own executor is not used, because closing the loop would wait for its threads.
     """
 
     def __init__(self, name: str) -> None:
@@ -317,12 +317,12 @@ class Worker:
             except Exception as error:
                 result, failure = None, error
             done(result, failure)
-            # Nothing of the last call is kept alive while waiting for the next.
+            # Drop all references to the last call while waiting for the next.
             del call, function, done, result, failure
 
 
 def resolve(future: asyncio.Future[T]) -> Callable[[Any, Exception | None], None]:
-    """A function that gives a result or an exception to *future* from any thread."""
+    """Return a function that sets a result or an exception on *future* from any thread."""
     loop = future.get_loop()
 
     def settle(result: T, error: Exception | None) -> None:
@@ -334,14 +334,14 @@ def resolve(future: asyncio.Future[T]) -> Callable[[Any, Exception | None], None
             future.set_exception(error)
 
     def done(result: Any, error: Exception | None) -> None:
-        # The loop may be closed, and then no caller waits any more.
+        # If the loop is closed, there is no caller left.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, result, error)
 
     return done
 
 
-# What no caller waits for is written within so long, or when so much is queued.
+# The longest time, or amount queued, before entries without a waiting caller are written.
 _LINGER_S = 0.05
 _QUEUE_BYTES = 1_000_000
 
@@ -349,23 +349,23 @@ _QUEUE_BYTES = 1_000_000
 class Writer:
     """A queue of jobs, and the thread that writes them.
 
-    All methods belong to the event loop; only the thread touches the database.
+    All methods belong to the event loop; only the thread uses the database.
 
     Args:
         place: The journal's file or server, for messages.
-        listen: Makes what hears of the commits of other processes, and hands on their pieces.
-        open_store: Opens what keeps pieces for them.
+        listen: Makes the listener to commits of other processes, which passes on their pieces.
+        open_store: Opens the store that keeps pieces for other processes.
 
     Attributes:
-        pieces: What is shown of replies under way.
-        changes: Who waits for what is committed.
+        pieces: The pieces of replies under way.
+        changes: The waiters for commits.
         written: Seq of the last event that is safe, by run.
-        failed: Why a run's events are no longer written, by run.
-        refused: What kept calls from their claims of effects, by run and call.
-        broken: Why nothing is written any more, None while all is well.
-        asleep: Whether the thread has nothing to do, and will look only when it is called.
-        lease: That of this process on the runs that it holds.
-        on_renewed: Told in the event loop which runs those were when it was renewed.
+        failed: Why a run's events cannot be written since, by run.
+        refused: The entries that blocked claims of effects, by run and call.
+        broken: Why nothing can be written since, None while all is well.
+        asleep: Whether the thread is idle and checks the queue only when woken.
+        lease: This process's lease on the runs that it holds.
+        on_renewed: Called in the event loop with those runs when the lease was renewed.
     """
 
     def __init__(
@@ -381,14 +381,14 @@ class Writer:
         self.refused: dict[tuple[str, str], EffectEntry] = {}
         self.broken: JournalError | None = None
         self._place = place
-        # A future in the queue is a caller that waits for all that was queued before.
+        # A future in the queue is a caller that waits for everything queued before it.
         self._items: deque[Item | asyncio.Future[None]] = deque()
         self._queued_bytes = 0
-        # Each is a reason to look; how many there are means nothing.
+        # Each item is a reason to check the queue; their number does not matter.
         self._calls: SimpleQueue[None] = SimpleQueue()
         self.asleep: bool = False
         self._hurried = self._stopping = False
-        # Held while the queue is emptied, so that what is put in together is written together.
+        # Acquired to empty the queue, so that what is queued together is written together.
         self._emptying = threading.Lock()
         self.lease: OwnLease = OwnLease()
         self.on_renewed: TellHeld | None = None
@@ -396,16 +396,16 @@ class Writer:
         self._ended: asyncio.Future[None] = self._loop.create_future()
 
     async def open(self, connect: Callable[[], Committer]) -> None:
-        """Open the database by *connect*, in the thread, and begin to write.
+        """Open the database by *connect*, in the thread, and start to write.
 
         Raises:
-            Misuse: The place is none for a journal.
+            Misuse: The place cannot be a journal.
             JournalError: The database cannot be used.
         """
         opened: asyncio.Future[None] = self._loop.create_future()
         work = (connect, resolve(opened))
-        # A daemon, so that a program that forgot to close its journal can end. Whatever a caller
-        # waited for is on disk by then.
+        # A daemon, so that a program that forgot to close its journal can still exit. By then,
+        # everything that a caller waited for is on disk.
         threading.Thread(target=self._run, args=work, name="upshot-journal", daemon=True).start()
         try:
             await opened
@@ -419,18 +419,18 @@ class Writer:
         self._stir(len(entry.body))
 
     async def flush(self) -> None:
-        """Wait until all that was queued before is written, or has failed."""
+        """Wait until everything queued before is written, or has failed."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._items.append(future)
         self._hurry()
         await future
 
     def begin(self, work: Callable[[WriteConnection], T]) -> asyncio.Future[T]:
-        """Queue *work* in its place; returns at once what to await.
+        """Queue *work* in order; returns at once.
 
         Returns:
-            What it gave, once that is committed. Awaiting it raises JournalError where the database
-            cannot be written, and what *work* raised, which then is undone.
+            An awaitable for the result of *work*, once that is committed. It raises JournalError if
+            the database cannot be written, and what *work* raised, which is then rolled back.
         """
         future: asyncio.Future[T] = self._loop.create_future()
         self._items.append(Job(work, resolve(future)))
@@ -439,7 +439,7 @@ class Writer:
 
     @contextlib.contextmanager
     def together(self) -> Generator[None]:
-        """Have all that is queued within the block written in one transaction."""
+        """Write everything that is queued within the block in one transaction."""
         with self._emptying:
             yield
 
@@ -449,7 +449,7 @@ class Writer:
         self._stir(size_bytes)
 
     def tell_held(self, held: frozenset[str]) -> None:
-        """Tell the event loop which runs are held; called in the thread."""
+        """Report to the event loop which runs are held; called in the thread."""
         if self.on_renewed is not None:
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self.on_renewed, held)
@@ -466,10 +466,11 @@ class Writer:
 
     def _stir(self, size_bytes: int) -> None:
         self._queued_bytes += size_bytes
-        # So much is written at once, though no caller waits for it yet: it is held in memory.
+        # So much is written at once, even without a waiting caller, because it takes up memory.
         if self._queued_bytes > _QUEUE_BYTES:
             self._hurry()
-        # To wake it for each event would cost more than to write it; awake, it looks by itself.
+        # Waking it for each event would cost more than writing it; while awake, it checks by
+        # itself.
         elif self.asleep:
             self.asleep = False
             self._calls.put(None)
@@ -485,7 +486,7 @@ class Writer:
     ) -> None:
         try:
             committer = connect()
-        # The promise kept: the caller that opens a journal gets the reason why it cannot be.
+        # The promise kept: the caller that opens a journal gets the reason for a failure.
         except Exception as error:
             opened(None, error)
             return
@@ -497,7 +498,7 @@ class Writer:
         resolve(self._ended)(None, None)
 
     def _wait(self, committer: Committer) -> None:
-        """Wait until a caller waits, or something has been queued for a while.
+        """Wait until a caller waits, or the queue has not been empty for a while.
 
         While jobs keep coming, no caller has to wake the thread.
         """
@@ -520,7 +521,7 @@ class Writer:
         self.asleep = False
 
     def _turn(self, committer: Committer) -> None:
-        # Lowered before the queue is emptied: what is queued from here on raises it again.
+        # Cleared before the queue is emptied: anything queued from here on sets it again.
         self._hurried = False
         items: list[Item] = []
         waiters: list[asyncio.Future[None]] = []
@@ -533,15 +534,15 @@ class Writer:
                     items.append(item)
         committed = self._write(committer, items) if items else None
         if waiters:
-            # The loop may be closed, and then no caller waits any more.
+            # If the loop is closed, there is no caller left.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(_wake, waiters)
         if committed is not None:
-            # After who waited to go on: it costs none of them a moment.
+            # After the waiters were woken, so that it does not delay them.
             if self.changes.watches:
                 self.changes.tell({*committed.told, *map(of_run, committed.written)})
             committer.announce(committed)
-            # While it is kept busy it never sleeps.
+            # A busy thread never sleeps.
             if committer.rest_s == 0:
                 committer.rest()
 
@@ -555,15 +556,15 @@ class Writer:
         except Exception as error:
             if not isinstance(error, JournalError):
                 error = JournalError(f"the journal {self._place} cannot be written: {error}")
-            # For good: what was queued is lost, so whatever came later would follow a gap.
+            # Permanently: what was queued is lost, so anything later would follow a gap.
             self.broken = error
             logger.error("%s", error)
             _refuse(items, self.broken)
             return None
-        # The first failure is the cause; what comes after follows from it.
+        # The first failure is the cause; later ones follow from it.
         for run_id, failure in committed.failed.items():
             self.failed.setdefault(run_id, failure)
-        # Before the waiters are woken, since this is where they look.
+        # Before the waiters are woken, since they read it.
         self.written.update(committed.written)
         for run_id, call_id, entry in committed.refused:
             self.refused[run_id, call_id] = entry
@@ -587,6 +588,6 @@ def _wake(waiters: list[asyncio.Future[None]]) -> None:
 
 
 def _forget(result: None, error: Exception | None) -> None:
-    """Log the failure of what was posted; no caller waits for it."""
+    """Log the failure of posted work, since no caller waits for it."""
     if error is not None:
         logger.error("a journal could not store something: %s", error)

@@ -1,9 +1,9 @@
 """Copies what can be read of a damaged journal into a new one.
 
-SQLite refuses a file that was cut short as a whole. But each event has its own checksum and stands
-in a leaf page under a key that says run and seq, so the pages are read one by one here: whatever
-is in them and has the right checksum is sound. The result is what ``claim(..., cut=True)`` leaves:
-of each run the events before the first that is lost.
+SQLite refuses a truncated file as a whole. But each event has a checksum and is in a leaf page
+under a key made of run and seq, so the pages are read one by one here: any row with the right
+checksum is sound. The result is what ``claim(..., cut=True)`` leaves: for each run the events
+before the first lost one.
 
 Source:
     https://www.sqlite.org/fileformat2.html, sections 1.3, 1.6, 2.1 and 4 (read 2026-11).
@@ -69,7 +69,7 @@ def salvage_file(path: str, new_path: str) -> Salvaged:
     """Copy what can be read of the journal at *path* into a new one; *path* is only read.
 
     Raises:
-        Misuse: *path* cannot be read or is not an SQLite file, or *new_path* is there already.
+        Misuse: *path* cannot be read or is not an SQLite file, or *new_path* exists already.
         JournalError: *path* is in use in this process, or the new journal cannot be written.
     """
     if os.path.exists(new_path):
@@ -84,8 +84,7 @@ def salvage_file(path: str, new_path: str) -> Salvaged:
     if head != _MAGIC:
         raise Misuse(f"{path} is not a journal: it is not an SQLite database")
     with closing(open_database(new_path)) as connection:
-        # In one transaction: a salvage that is cut off leaves an empty journal and not half of
-        # one.
+        # In one transaction: an interrupted salvage leaves an empty journal, not half of one.
         connection.execute("BEGIN IMMEDIATE")
         _copy(connection, pages)
         salvaged = _settle(connection)
@@ -94,7 +93,7 @@ def salvage_file(path: str, new_path: str) -> Salvaged:
 
 
 class _Pages:
-    """The pages of a file, those in the write-ahead log beside it in place of the older ones."""
+    """The pages of a file; those in the write-ahead log replace the older ones."""
 
     def __init__(self, path: str) -> None:
         with open(path, "rb") as file:
@@ -131,7 +130,7 @@ class _Row(NamedTuple):
 
 
 def _rows(pages: _Pages) -> Iterator[_Row]:
-    """All rows of tables that can be read; a page that is damaged may give nonsense."""
+    """Yield all rows of tables that can be read; a damaged page may yield nonsense."""
     for number, page in pages:
         start = _HEADER_BYTES if number == 1 else 0
         if len(page) <= start or page[start] != _LEAF:
@@ -139,7 +138,7 @@ def _rows(pages: _Pages) -> Iterator[_Row]:
         count = int.from_bytes(page[start + 3 : start + 5])
         for place in range(start + 8, start + 8 + 2 * count, 2):
             cell = int.from_bytes(page[place : place + 2])
-            # What is damaged is passed over: the next cell may be sound.
+            # Damaged cells are skipped: the next one may be sound.
             with suppress(IndexError, ValueError, UnicodeDecodeError):
                 yield _row(pages, page, cell)
 
@@ -155,7 +154,7 @@ def _row(pages: _Pages, page: bytes, place: int) -> _Row:
         local = least + (size - least) % (usable - 4)
         local = local if local <= largest else least
     payload = bytearray(page[place : place + local])
-    # What does not fit on the page goes on in a chain of overflow pages, each naming the next.
+    # The part that does not fit on the page continues in a chain of overflow pages.
     number = int.from_bytes(page[place + local : place + local + 4]) if size > local else 0
     while len(payload) < size:
         more = pages.page(number) if number else b""
@@ -207,7 +206,7 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
 
 
 def _copy(connection: Database, pages: _Pages) -> None:
-    """Copy all sound rows; the runs first, for checksums are over their ids too."""
+    """Copy all sound rows; the runs first, because checksums include their ids."""
     names: dict[int, str] = {}
     for key, values in _rows(pages):
         if len(values) == _RUN_COLUMNS and isinstance(values[1], str) and values[1]:
@@ -254,7 +253,7 @@ def _is_submission(values: list[Any]) -> bool:
 
 
 def _read(body: object, kind: type[T]) -> T | None:
-    """What a row holds; None where a damaged page only looks like one."""
+    """Decode a row's body; None if a damaged page only looks like one."""
     try:
         return decode(body, kind) if isinstance(body, str) else None
     except Misuse:
@@ -266,7 +265,7 @@ def _copy_event(connection: Database, run_id: str, key: int, values: list[Any]) 
     if not isinstance(epoch, int) or not isinstance(body, bytes) or not isinstance(kind, str):
         return
     entry = Entry(run_id, key & ((1 << SEQ_BITS) - 1), epoch, kind, time, body)
-    # A damaged page may give a row that looks whole: only the checksum tells.
+    # A damaged page may yield a row that looks whole: only the checksum proves it.
     if checksum(entry) == crc:
         connection.execute(_EVENT, (key, epoch, kind, time, body, crc))
 
@@ -277,7 +276,7 @@ def _ended_at(run: tuple[int, list[Entry], int]) -> int:
 
 
 def _settle(connection: Database) -> Salvaged:
-    """Cut each run to its sound beginning, and write its line in the list of runs."""
+    """Cut each run to its sound beginning, and write its row in the list of runs."""
     damages: list[Damage] = []
     runs: list[tuple[int, list[Entry], int]] = []
     for run_no, run_id in connection.execute("SELECT run_no, run_id FROM runs").fetchall():
@@ -294,7 +293,7 @@ def _settle(connection: Database) -> Salvaged:
             if entry.kind in SUMMARY_KINDS
         ]
         runs.append((run_no, entries, scan.last_seq))
-    # The turns of a conversation are counted in the order in which they ended.
+    # The turns of a conversation are numbered in the order in which they ended.
     for run_no, entries, last_seq in sorted(runs, key=_ended_at):
         note_changes(connection, run_no, entries, last_seq)
     for (run_id,) in connection.execute("SELECT run_id FROM submissions").fetchall():

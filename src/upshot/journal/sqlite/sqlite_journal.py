@@ -1,7 +1,7 @@
-"""SqliteJournal: a log in a file, with what writes its commits and hears of those of others.
+"""SqliteJournal: a log in a file, with its committer and its listener to other processes.
 
-What is shown of replies under way stands in a file beside it, which may be lost at any time. It is
-made by the first process that watches a run of another one, and nothing waits for the disk.
+The pieces of replies under way are in a file beside it, which may be lost at any time. It is made
+by the first process that watches a run of another one, and nothing waits for it to reach the disk.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ T = TypeVar("T")
 
 
 class SqliteJournal(SqlJournal):
-    """A log in an SQLite file, in WAL mode; plays the role Journal.
+    """A log in an SQLite file, in WAL mode; implements Journal.
 
-    ``open`` makes one; it belongs to the event loop it was opened in. Appends are
-    queued and written by a thread of their own, all that is queued in one commit that waits
-    for the disk; what no caller waits for is written a moment later. Other processes may have
-    the same file open.
+    ``open`` makes one; it belongs to the event loop it was opened in. Appends are queued and
+    written by a separate thread: everything queued goes into one commit that waits for the disk.
+    Events without a waiting caller are written a moment later. Other processes may have the same
+    file open.
 
     Attributes:
         path: The file.
@@ -73,13 +73,13 @@ class SqliteJournal(SqlJournal):
         """Open the journal at *path*.
 
         Args:
-            path: A file; one that is not there yet becomes a journal, with mode 0600.
-            create: Whether it may be made; if not, a missing file is misuse.
-            read_only: Whether to take nothing. A file that may not be written, as on a read-only
-                file system, is opened so anyway.
+            path: A file; a missing one is created as a journal, with mode 0600.
+            create: Whether it may be created; if not, a missing file is Misuse.
+            read_only: Whether to open it for reading only. That is implied for a file that is not
+                writable, as on a read-only file system.
 
         Raises:
-            Misuse: *path* cannot hold a journal, or holds something else.
+            Misuse: *path* cannot be a journal, or is something else.
             JournalError: The file is damaged, or written by a newer version.
         """
         name = os.path.abspath(str(path))
@@ -112,7 +112,7 @@ class SqliteJournal(SqlJournal):
 
 
 class FileSource:
-    """Reads a journal's file; plays the role Source."""
+    """Reads a journal's file; implements Source."""
 
     def __init__(self, path: str, connect: Callable[[str], sqlite3.Connection]) -> None:
         self._path = path
@@ -148,7 +148,7 @@ def _connect(path: str) -> sqlite3.Connection:
     return connection
 
 
-# How often the file is looked at while anybody waits.
+# How often the file is polled while it is watched.
 _TICK_S = 0.025
 _LAST = f"""SELECT max(id) FROM events WHERE id BETWEEN
     (SELECT run_no << {SEQ_BITS} FROM runs WHERE run_id = ?)
@@ -158,42 +158,42 @@ _FAR = "SELECT state, run_no, call, attempts FROM effects WHERE id = ?"
 
 
 class FileListener:
-    """Looks at a file; plays the role Listener.
+    """Polls a file; implements Listener.
 
     Args:
         path: The file.
         connect: Opens it for reading.
-        keep: Takes the pieces that other processes show.
+        keep: Receives the pieces of other processes.
     """
 
     def __init__(self, path: str, connect: Callable[[str], sqlite3.Connection], keep: Keep) -> None:
         self._path = path
         self._keep = keep
         self._live = LiveFile(path)
-        # The place of the last piece of each run that was handed on, and when to say again that
-        # they are wanted.
+        # The place of the last piece of each run that was passed on, and when to renew the request
+        # for pieces.
         self._places: dict[str, tuple[int, int]] = {}
         self._renew_at = 0.0
         self._connect = connect
         self._connection: sqlite3.Connection | None = None
         self._bell = threading.Event()
-        # A number that SQLite changes with every commit of another connection.
+        # SQLite changes this number with every commit of another connection.
         self._version = 0
-        # The key of the last event of each run that is watched, and how far each effect is, as it
-        # was seen last.
+        # The last known key of the last event of each watched run, and the state of each watched
+        # effect.
         self._ends: dict[str, tuple[int, ...] | None] = {}
 
     def wait(self, topics: Collection[str]) -> Collection[str] | None:
         """See ``Listener.wait``."""
         self._bell.wait(_TICK_S if topics else None)
         self._bell.clear()
-        # A folder that cannot be written has no pieces.
+        # A folder that is not writable has no pieces.
         with suppress(sqlite3.Error, OSError):
             self._read_pieces({run for one in topics if (run := shown_run(one)) is not None})
         try:
             return self._look(topics)
         except (*FILE_ERRORS, UpshotError):
-            # Whoever looks for himself is told what is wrong.
+            # Callers that read the journal themselves get the error.
             self._drop()
             return None
 
@@ -207,14 +207,15 @@ class FileListener:
         self._drop()
 
     def _look(self, topics: Collection[str]) -> Collection[str]:
-        """Which topics may have changed since the last look."""
+        """Return the topics that may have changed since the last check."""
         if self._connection is None:
             self._connection = self._connect(self._path)
         (version,) = self._connection.execute("PRAGMA data_version").fetchone()
         logs = {topic for topic in topics if shown_run(topic) is None}
         if version == self._version and self._ends.keys() == logs:
             return ()
-        # A commit of another run wakes nobody; of wishes and due runs any commit may be a change.
+        # Logs and effects are compared; for control requests and due runs, any commit may be a
+        # change.
         is_new = version != self._version
         self._version, before = version, self._ends
         self._ends = {topic: self._end_of(topic) for topic in logs}
@@ -225,7 +226,7 @@ class FileListener:
         ]
 
     def _read_pieces(self, run_ids: set[str]) -> None:
-        """Hand on the pieces of these runs."""
+        """Pass on the pieces of these runs."""
         if not run_ids:
             self._places = {}
             return
@@ -264,11 +265,11 @@ _BEGIN_RUN = "INSERT INTO runs (run_id) VALUES (?)"
 
 
 class RunEnd(NamedTuple):
-    """Where the log of a run ends.
+    """The end of a run's log.
 
     Attributes:
         run_no: The run's number in this file.
-        epoch: That of the last claim, 0 for none.
+        epoch: The epoch of the last claim, 0 for none.
         last_seq: Seq of the last event, 0 for none.
     """
 
@@ -278,7 +279,7 @@ class RunEnd(NamedTuple):
 
 
 class FileCommitter:
-    """Writes to a journal's file; plays the role Committer."""
+    """Writes to a journal's file; implements Committer."""
 
     def __init__(self, database: Database, lease: OwnLease, tell: TellHeld) -> None:
         self._database = database
@@ -293,25 +294,25 @@ class FileCommitter:
         with self._database.turn:
             batch.write(items)
         self._lease.commit()
-        # SQLite writes into a file that was deleted or replaced without a word.
+        # SQLite writes into a file that was deleted or replaced without any error.
         self._database.check_place()
         if wanted := self._live.wanted():
             batch.committed.shown = wanted & batch.committed.written.keys()
         return batch.committed
 
     def announce(self, committed: Committed) -> None:
-        """Other processes see for themselves that the file has changed."""
+        """Do nothing: other processes poll the file for changes."""
 
     @property
     def rest_s(self) -> float | None:
-        """While a run may be held, the lease has to be renewed."""
+        """While this process may hold a run, the time until its lease has to be renewed."""
         return self._lease.due_s
 
     def rest(self) -> None:
-        """Renew the lease, while any run is held."""
+        """Renew the lease, while this process holds any runs."""
         database, lease = self._database, self._lease
         lease.begin_renewal()
-        # A file that is kept by another process is no harm yet: the next renewal waits for it.
+        # A file locked by another process does no harm yet: the next renewal waits for it.
         with suppress(sqlite3.Error), database.turn:
             with _transaction(database):
                 held = lease.renew(database)
@@ -331,7 +332,7 @@ class FileBatch(Batch):
 
     Args:
         database: Not within a transaction.
-        ends: What is known of the runs from the batches before; kept up to date.
+        ends: What earlier batches know about the runs; kept up to date.
     """
 
     def __init__(self, database: Database, ends: dict[str, RunEnd]) -> None:
@@ -340,7 +341,7 @@ class FileBatch(Batch):
         self._ends = ends
 
     def write(self, items: Sequence[Item]) -> None:
-        """Write all of *items* in their order, and commit.
+        """Write all *items* in order, and commit.
 
         Raises:
             sqlite3.Error: Nothing at all was written.
@@ -349,8 +350,7 @@ class FileBatch(Batch):
             with _transaction(self._database):
                 self.fill(items)
         except BaseException:
-            # What was known of the runs may have been written by the transaction that is rolled
-            # back.
+            # The known ends may come from the transaction that is rolled back.
             self._ends.clear()
             raise
 
@@ -360,12 +360,12 @@ class FileBatch(Batch):
             self.note(run_id, entries, self._append(run_id, entries))
 
     def _append(self, run_id: str, entries: list[Entry]) -> JournalError | None:
-        """Write the entries of one run; returns why not where they do not fit."""
+        """Write the entries of one run; returns the error if they do not fit."""
         if (error := misplaced(entries)) is not None:
             return error
         first, last = entries[0], entries[-1]
         end = self._ends.get(run_id)
-        # Looked up in the file only when needed: for a run in progress the last batch has told.
+        # Read from the file only when needed: for a run in progress the last batch left its end.
         if end is None or end.epoch != first.epoch:
             end = self._find_end(run_id, first.epoch)
         if (error := misfit(first, end.epoch, end.last_seq)) is not None:
@@ -373,8 +373,8 @@ class FileBatch(Batch):
         try:
             is_written = self._database.insert_events(end.run_no, entries)
         except sqlite3.IntegrityError:
-            # Another journal appended under the same epoch. The first key is taken, so nothing of
-            # the run was written.
+            # Another journal appended with the same epoch. The first key is taken, so nothing was
+            # written for the run.
             is_written = False
         if not is_written:
             self._ends.pop(run_id, None)
@@ -392,14 +392,14 @@ class FileBatch(Batch):
     def _find_end(self, run_id: str, epoch: int) -> RunEnd:
         row = self._database.execute(_END, (run_id,)).fetchone()
         if row is None and not epoch:
-            # A run that is not claimed begins with its first event.
+            # A run that is not claimed starts with its first event.
             row = (self._database.execute(_BEGIN_RUN, (run_id,)).lastrowid, 0, 0)
         return RunEnd._make(row or (0, 0, 0))
 
 
 @contextmanager
 def _transaction(database: Database) -> Generator[None]:
-    """A transaction that writes, committed in the end, or undone."""
+    """Open a transaction that writes, and commit it at the end, or roll it back."""
     try:
         begin_writing(database, database.path)
         yield
@@ -412,7 +412,7 @@ def _transaction(database: Database) -> Generator[None]:
 
 
 WANTED_S = 15.0
-"""So long a row says that anybody wants the pieces of a run."""
+"""How long a row says that the pieces of a run are wanted."""
 
 _TABLES = """
     CREATE TABLE IF NOT EXISTS watchers (run_id TEXT PRIMARY KEY, until REAL NOT NULL);
@@ -439,7 +439,7 @@ class LiveFile:
         self._look_at = 0.0
 
     def wanted(self) -> frozenset[str]:
-        """The runs whose pieces anybody wants; none where there is no file."""
+        """Return the runs whose pieces are wanted; none if there is no file."""
         if self._connection is None and not os.path.exists(self._path):
             return _NONE
         with suppress(sqlite3.Error, OSError):
@@ -453,13 +453,13 @@ class LiveFile:
         return _NONE
 
     def has_changed(self) -> bool:
-        """Whether another connection has written since this was asked last."""
+        """Whether another connection has written since the last call."""
         (version,) = self._open().execute("PRAGMA data_version").fetchone()
         before, self._version = self._version, version
         return version != before
 
     def want(self, run_ids: Collection[str]) -> None:
-        """Note that the pieces of these runs are wanted for a while."""
+        """Request the pieces of these runs for a while."""
         until = time.time() + WANTED_S
         rows = [(run_id, until) for run_id in run_ids]
         with self._open() as connection:
@@ -481,11 +481,11 @@ class LiveFile:
                     [row for row in rows if row.body],
                 )
         except (sqlite3.Error, OSError):
-            # What was shown may be missed; the log says it all.
+            # Pieces may be lost; the log has everything.
             self.close()
 
     def read(self, places: Mapping[str, tuple[int, int]]) -> list[PieceRow]:
-        """What stands after these places, by run."""
+        """Return the pieces after these places, by run."""
         connection, found = self._open(), list[PieceRow]()
         for run_id, place in places.items():
             rows = connection.execute(
@@ -510,7 +510,7 @@ class LiveFile:
             except sqlite3.DatabaseError as error:
                 if isinstance(error, sqlite3.OperationalError):
                     raise
-                # Torn by a loss of power, which nothing waited for.
+                # Torn by a loss of power, since nothing waits for this file to reach the disk.
                 for end in ("", "-wal", "-shm"):
                     with suppress(FileNotFoundError):
                         os.remove(self._path + end)

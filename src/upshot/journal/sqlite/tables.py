@@ -1,9 +1,9 @@
-"""Tables, and opening a file that has or gets them.
+"""The tables of a journal, and opening a file that has or gets them.
 
-SQLite's locks on a file belong to the process, and the system drops all of them as soon as
-anybody in it closes any descriptor of that file. So nothing here opens a file that is open as a
-database already. A forked process has the connections of its parent without their locks, and must
-not use that file.
+SQLite's locks on a file belong to the process, and the system drops all of them as soon as any code
+in it closes a descriptor of that file. So nothing here opens a file directly that is already open
+as a database. A forked process has the connections of its parent without their locks, and must not
+use that file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ try:
 except ImportError:  # Windows
     fcntl = None
 
-# Device and number of a file, by which it is the same under any name.
+# Device and inode of a file, which identify it under any name.
 Identity: TypeAlias = tuple[int, int]
 
 _lock = threading.Lock()
@@ -39,7 +39,7 @@ _inherited: set[Identity] = set()
 
 
 def peek(path: str, length: int) -> bytes | None:
-    """The first bytes of a file; None of one that is open as a database here."""
+    """Read the first bytes of a file; None if it is open as a database here."""
     with _lock:
         if _open[_identity(os.stat(path))]:
             return None
@@ -48,7 +48,7 @@ def peek(path: str, length: int) -> bytes | None:
 
 
 def keep_open(path: str) -> Identity:
-    """Note that the file is about to be opened as a database, until ``let_go``."""
+    """Register that the file is about to be opened as a database, until ``let_go``."""
     with _lock:
         file = _identity(os.stat(path))
         if file in _inherited:
@@ -61,7 +61,7 @@ def keep_open(path: str) -> Identity:
 
 
 def let_go(file: Identity) -> None:
-    """Note that the file was closed."""
+    """Register that the file was closed."""
     with _lock:
         _open[file] -= 1
         if _open[file] < 1:
@@ -69,7 +69,7 @@ def let_go(file: Identity) -> None:
 
 
 def identity_of(path: str) -> Identity | None:
-    """The file that *path* leads to now, None for none."""
+    """Return the file that *path* leads to now, None for none."""
     try:
         return _identity(os.stat(path))
     except OSError:
@@ -97,7 +97,7 @@ def _after_fork() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
-# What sqlite3 raises of a damaged file: its message may quote bytes that are no text.
+# What sqlite3 raises for a damaged file: its message may quote bytes that are not text.
 FILE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
 _APPLICATION_ID = int.from_bytes(b"upst")
 _MAGIC = b"SQLite format 3\x00"
@@ -140,7 +140,7 @@ _TABLES = (
         took REAL NOT NULL DEFAULT 0,
         tools TEXT NOT NULL DEFAULT ''
     )""".replace("{NEVER}", str(NEVER)),
-    # The same as that of UNIQUE: by it is found what the other one hides where it is damaged.
+    # A second index on the same column as UNIQUE: it finds rows that a damaged first one hides.
     "CREATE INDEX runs_by_id ON runs (run_id)",
     "CREATE INDEX runs_by_start ON runs (started_at)",
     "CREATE INDEX runs_by_status ON runs (status, started_at)",
@@ -161,7 +161,7 @@ _TABLES = (
         run_id TEXT NOT NULL,
         PRIMARY KEY (origin_run_id, run_id)
     ) WITHOUT ROWID""",
-    # One tree on one whole number: an append touches the page at the end of its run and no index.
+    # One tree keyed by one integer: an append touches the page at the end of its run and no index.
     """CREATE TABLE events (
         id INTEGER PRIMARY KEY,
         epoch INTEGER NOT NULL,
@@ -210,7 +210,7 @@ _TABLES = (
         stored_at REAL NOT NULL
     )""",
     "CREATE INDEX artifacts_of_run ON artifacts (run_id)",
-    # Of conversations; a cache, which may be thrown away.
+    # Blocks of conversations; a cache, which may be dropped.
     """CREATE TABLE turn_blocks (
         context_id TEXT NOT NULL,
         number INTEGER NOT NULL,
@@ -224,7 +224,7 @@ _TABLES = (
         body TEXT NOT NULL,
         UNIQUE (run_id, item)
     )""",
-    # What parked runs ask and nobody has answered, by the outermost run that waits.
+    # The open questions of parked runs, by the outermost run that waits.
     """CREATE TABLE inbox (
         root_no INTEGER NOT NULL,
         run_no INTEGER NOT NULL,
@@ -240,7 +240,7 @@ _TABLES = (
     "CREATE INDEX inbox_to_tell ON inbox (tell_at) WHERE tell_at IS NOT NULL",
     "CREATE INDEX inbox_of_root ON inbox (root_no, asked_at)",
     "CREATE INDEX inbox_by_wait ON inbox (asked_at, root_no, run_no, place)",
-    # Until when the processes that hold runs have them, on the clock of the machine's start.
+    # Until when processes have the runs they hold, on the clock since the machine started.
     """CREATE TABLE leases (
         holder TEXT PRIMARY KEY,
         until REAL NOT NULL
@@ -251,7 +251,7 @@ _TABLES = (
         until INTEGER,
         body TEXT NOT NULL
     )""",
-    # What people noted of runs.
+    # Notes that people attached to runs.
     """CREATE TABLE notes (
         run_id TEXT NOT NULL,
         name TEXT NOT NULL,
@@ -269,18 +269,18 @@ _TABLES = (
 )
 
 
-# So long a turn is waited for; a holder that was suspended, or a fork that keeps its descriptor,
-# must not stop the others for good.
+# How long to wait for a turn. A suspended holder, or a fork that keeps its descriptor, must not
+# block the others forever.
 _PATIENCE_S = 10.0
 
 
 class FileLock:
-    """Puts writers into a queue, so that none waits for much longer than the others.
+    """Queues writers, so that none waits for much longer than the others.
 
-    SQLite's own lock is polled: the writer that looks at the right moment gets it, and one of eight
-    may miss it for seconds. The system wakes the waiters of ``flock`` in turn. It is
-    for fairness only: what is written stays correct without it, so whatever goes wrong with it is
-    passed over, and SQLite's lock is waited for as ever.
+    SQLite's own lock is polled: the writer that checks at the right moment gets it, and one of
+    eight may miss it for seconds. The system wakes the waiters of ``flock`` in turn. It is for
+    fairness only: the file stays correct without it, so any failure of it is ignored, and SQLite's
+    lock is waited for as usual.
     """
 
     def __init__(self, path: str) -> None:
@@ -300,7 +300,7 @@ class FileLock:
         except BlockingIOError:
             self._wait()
         except OSError:
-            # Such as a file system without locks.
+            # For example a file system without locks.
             self._is_usable = False
 
     def __exit__(self, *raised: object) -> None:
@@ -309,14 +309,14 @@ class FileLock:
                 fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def close(self) -> None:
-        """Give the file back."""
-        # A thread that still waits needs its descriptor, and gives it back at the process's end.
+        """Close the file."""
+        # A thread that still waits needs its descriptor; it is closed when the process ends.
         if self._file is not None and not self._is_late():
             os.close(self._file)
             self._file = None
 
     def _wait(self) -> None:
-        # Only a thread that can be left behind may wait without a limit, and no other wait is fair.
+        # Only a thread that can be abandoned may wait without a limit, and no other wait is fair.
         self._late = threading.Thread(target=self._take, name="upshot-journal-turn", daemon=True)
         self._late.start()
         self._late.join(_PATIENCE_S)
@@ -327,15 +327,15 @@ class FileLock:
             fcntl.flock(self._file, fcntl.LOCK_EX)
 
     def _is_late(self) -> bool:
-        """Whether a turn that was not waited for to its end is still to come."""
+        """Whether a thread still waits for a turn that was given up on."""
         if self._late is None or not self._late.is_alive():
             self._late = None
             return False
         return True
 
 
-# The epoch is compared by the statement that writes: each further one costs the loop a turn of the
-# interpreter's lock. The id is compared too, for the number of a removed run is given out again.
+# The inserting statement also compares the epoch, because each further statement costs the loop a
+# turn of the interpreter's lock. It compares the id, since the number of a removed run is reused.
 _INSERT = """INSERT INTO events (id, epoch, kind, time, body, crc)
     SELECT ?, ?, ?, ?, ?, ? FROM runs WHERE run_no = ? AND run_id = ? AND epoch = ?"""
 
@@ -351,13 +351,13 @@ class Database(sqlite3.Connection):
     _folder_changed: int | None = None
 
     def lock_run(self, run_id: str) -> None:
-        """A transaction that writes has the whole file."""
+        """Do nothing: a transaction that writes has locked the whole file."""
 
     def lock_turns(self, conversation: str) -> None:
-        """A transaction that writes has the whole file."""
+        """Do nothing: a transaction that writes has locked the whole file."""
 
     def lock_runs(self) -> None:
-        """A transaction that writes has the whole file."""
+        """Do nothing: a transaction that writes has locked the whole file."""
 
     def keep_lease(self, holder: str) -> int:
         """See ``WriteConnection.keep_lease``."""
@@ -365,7 +365,7 @@ class Database(sqlite3.Connection):
         return 0
 
     def forget_leases(self) -> None:
-        """Remove those of processes that are long gone."""
+        """Remove the leases of processes that are long gone."""
         self.execute("DELETE FROM leases WHERE lease_left_s(holder, until) < -60")
 
     def insert_events(self, run_no: int, entries: Sequence[Entry]) -> bool:
@@ -380,8 +380,8 @@ class Database(sqlite3.Connection):
         return self.executemany(_INSERT, rows).rowcount == len(rows)
 
     def check_place(self) -> None:
-        """Raise where what was just committed stands in a file that no later process will find."""
-        # A file cannot go without a change of its folder, which is one look in place of two.
+        """Raise JournalError if the last commit went to a file that no later process will find."""
+        # A file cannot be removed without changing its folder, so one check replaces two.
         changed = _changed_at(os.path.dirname(self.path))
         if changed is not None and changed == self._folder_changed:
             return
@@ -392,7 +392,7 @@ class Database(sqlite3.Connection):
                 f"the journal {self.path} was deleted or replaced while it was in use: what was "
                 "logged since is lost"
             )
-        # Another change within the same tick of the file system's clock would not be seen.
+        # Another change within the same tick of the file system's clock would go unnoticed.
         is_past = changed is not None and changed < time.time_ns() - _TICK_NS
         self._folder_changed = changed if is_past else None
 
@@ -407,16 +407,16 @@ def open_database(path: str, *, create: bool = True) -> Database:
     """Open the journal at *path*.
 
     Args:
-        path: A file; one that is not there yet, or empty, becomes a journal.
-        create: Whether it may become one; if not, that is misuse.
+        path: A file; a missing or empty one becomes a journal.
+        create: Whether it may become one; if not, that is Misuse.
 
     Returns:
-        A connection in WAL mode that no longer begins transactions by itself. It may be
-        used in any thread, but only in one at a time.
+        A connection in WAL mode that does not start transactions implicitly. It may be used in any
+        thread, but only in one at a time.
 
     Raises:
-        Misuse: *path* cannot hold a journal, or holds something else.
-        JournalError: The file is damaged, held by another process, or of a newer version.
+        Misuse: *path* cannot be a journal, or is something else.
+        JournalError: The file is damaged, locked by another process, or of a newer version.
     """
     made = _look_at(path, create=create)
     try:
@@ -429,11 +429,11 @@ def open_database(path: str, *, create: bool = True) -> Database:
 
 
 def clear_room(path: str, shown: Sequence[str]) -> None:
-    """Leave nothing in a file, and beside it, of what was deleted or replaced in its tables.
+    """Erase what was deleted or replaced in a file's tables from the file and its log.
 
     Args:
         path: The file.
-        shown: The runs whose pieces go, from the file that has such.
+        shown: The runs whose pieces to remove, if the file has pieces.
 
     Raises:
         JournalError: Another process keeps the file.
@@ -444,7 +444,7 @@ def clear_room(path: str, shown: Sequence[str]) -> None:
         ) as connection:
             for run_id in shown:
                 connection.execute("DELETE FROM pieces WHERE run_id = ?", (run_id,))
-            # secure_delete does not reach what a page was left with when its rows were moved.
+            # secure_delete does not reach the remains on a page whose rows were moved.
             connection.execute("VACUUM")
             (is_kept, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     except FILE_ERRORS as error:
@@ -457,9 +457,9 @@ def clear_room(path: str, shown: Sequence[str]) -> None:
 
 
 def add_clock(connection: sqlite3.Connection) -> None:
-    """Give statements ``now_us()``, the time in microseconds, and what is left of a lease."""
+    """Define ``now_us()``, the time in microseconds, and other functions of statements."""
     connection.create_function("now_us", 0, lambda: time.time_ns() // 1_000)
-    # SQLite's own knows the letters of English only.
+    # SQLite's own converts only ASCII letters.
     connection.create_function("lower", 1, _lower, deterministic=True)
     connection.create_function("lease_left_s", 2, lease_left_s)
     connection.create_function("holder_of", 2, _holder_of)
@@ -474,12 +474,12 @@ def _holder_of(holder: str | None, until: float | None) -> str | None:
 
 
 def is_read_only(path: str) -> bool:
-    """Whether there is a file that may not be written, as on a read-only file system."""
+    """Whether there is a file that is not writable, as on a read-only file system."""
     return os.path.isfile(path) and not os.access(path, os.W_OK)
 
 
 def open_to_read(path: str) -> sqlite3.Connection:
-    """Open a journal that may not be written."""
+    """Open a journal that is not writable."""
     _look_at(path, create=False)
     url = f"file:{quote(path)}"
     try:
@@ -489,7 +489,7 @@ def open_to_read(path: str) -> sqlite3.Connection:
             log = f"{path}-wal"
             if os.path.exists(log) and os.path.getsize(log):
                 raise
-            # SQLite wants to make its files beside the journal, unless no user may write there.
+            # SQLite wants to create its files beside the journal, unless no user may write there.
             return _connect_to_read(f"{url}?immutable=1", path)
     except FILE_ERRORS as error:
         raise JournalError(
@@ -513,7 +513,7 @@ def _connect_to_read(url: str, path: str) -> sqlite3.Connection:
 
 
 def _look_at(path: str, *, create: bool) -> bool:
-    """Refuse what can be no journal; returns whether the file was made here."""
+    """Raise if *path* cannot be a journal; returns whether the file was created here."""
     try:
         if not os.path.exists(path):
             return _make(path, create=create)
@@ -567,7 +567,7 @@ def _open_counts(path: str, *, create: bool) -> Database:
 
 
 def _prepare(connection: sqlite3.Connection, path: str, *, create: bool) -> None:
-    # One transaction: between two reads another process may make its tables.
+    # In one transaction: between two reads another process may create its tables.
     connection.execute("BEGIN")
     fresh = _is_fresh(connection, path)
     connection.execute("COMMIT")
@@ -575,7 +575,7 @@ def _prepare(connection: sqlite3.Connection, path: str, *, create: bool) -> None
         raise Misuse(f"{path} is not a journal: it has no tables")
     _use_wal(connection, path)
     connection.execute("PRAGMA synchronous = FULL")
-    # What is removed is gone from the file, and salvage does not find it again.
+    # Removed data is overwritten in the file, so salvage cannot find it again.
     connection.execute("PRAGMA secure_delete = ON")
     if not fresh:
         return
@@ -588,17 +588,17 @@ def _prepare(connection: sqlite3.Connection, path: str, *, create: bool) -> None
 
 
 def begin_writing(connection: sqlite3.Connection, path: str) -> None:
-    """Begin a transaction that writes.
+    """Start a transaction that writes.
 
     Raises:
         JournalError: Another process has kept the file locked.
     """
     try:
-        # With the lock from the start: SQLite refuses it at once to a reader that then wants to
+        # With the lock from the start: SQLite immediately refuses it to a reader that then wants to
         # write.
         connection.execute("BEGIN IMMEDIATE")
     except sqlite3.OperationalError as error:
-        # The lowest eight bits are the error, those above say more of it.
+        # The lowest eight bits are the error, the others give details.
         if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
             raise
         raise JournalError(
