@@ -56,40 +56,39 @@ AsgiApp = Callable[
 Notify: TypeAlias = Callable[[Sequence[InboxItem]], Awaitable[None] | None]
 
 class App:
-    """Agents and what they are given, for runs that any process may begin, watch and work on.
+    """Agents and what they are given, for runs that any process may start, watch and work on.
 
-    Used as an async context manager, or closed by ``aclose``. The journal is opened at first use.
+    Use it as an async context manager, or close it with ``aclose``. The journal is opened at first
+    use.
 
     Args:
-        agents: The agents, each under an id of its own. Agents that they hand over to need not be
-            listed.
-        dependencies: Makes the dependencies of a session from its RunInfo, once a session: a
-            function, plain or async, or one that returns an async context manager. It wins over
-            what agents have.
+        agents: The agents, each with its own id. You need not list agents that they hand over to.
+        dependencies: Makes the dependencies from the RunInfo, once per session: a function, plain
+            or async, or one that returns an async context manager. It wins over what agents have.
         journal: A path, "memory:", a database's URL, or an open journal.
-        model: "provider:name" or a Model, in place of those of the agents.
-        pacer: Has the model calls of all runs wait for their turn in the provider's limits.
+        model: "provider:name" or a Model, in place of the agents' models.
+        pacer: Makes the model calls of all runs wait for their turn in the provider's limits.
         policy: Rules on tools, for runs that are submitted without rules of their own.
         quotas: Caps on the money, tokens and runs of all runs.
         secrets: Texts that are masked in the journal and in what is shown; a worker needs the same.
-        notify: Called with what a run waits for whenever one parks here with something to answer;
-            plain or async. What it raises is a warning of the result.
+        notify: Called with the inbox items of a run that parks here with something to answer;
+            plain or async. An exception in it becomes a warning of the result.
         version: Names the code; None is a digest of agents, instructions and tool schemas.
         approve: Asked before a tool that needs approval.
-        artifact_store: Where large outputs go.
-        committers: Called when a run is to be committed.
-        deciders: After the agent's own.
-        gates: Your own gates, or a function of the standard gates that gives all.
+        artifact_store: Stores large outputs.
+        committers: Called when a run is committed.
+        deciders: Asked after the agent's own.
+        gates: Your own gates, or a function of the standard gates that returns all gates.
         host: Any object with some of the methods of ``Host``.
-        observers: After the agent's own.
+        observers: Called after the agent's own.
         on_pre_tool_use: Asked about each tool call with valid arguments.
-        prices: What models cost, before the public table.
-        tools: Where names in ``Agent.tools`` are found.
-        write_grace_s: Seconds that a call which writes may go on after its run was asked to stop.
+        prices: The prices of models; they win over the public table.
+        tools: Tools for the names in ``Agent.tools``.
+        write_grace_s: Seconds that a call which writes may continue after its run is asked to stop.
 
     Attributes:
         agents: The agents by id, with those that they hand over to.
-        journal: Where the runs are; may be set until the journal is opened.
+        journal: The journal of the runs; may be set until it is opened.
         version: The code's name.
 
     Raises:
@@ -130,10 +129,10 @@ class App:
     async def aclose(self) -> None:
         """Close the journal, unless it was given open; may be called again."""
     async def open(self) -> Journal:
-        """The journal, opened.
+        """Return the journal, opened.
 
         Raises:
-            Misuse: The App has none, or one through which processes cannot share runs.
+            Misuse: The App has no journal, or one through which processes cannot share runs.
             JournalError: It cannot be opened.
         """
     async def submit(
@@ -158,40 +157,42 @@ class App:
         retry: Retry | None = ...,
         settings: ModelSettings = ...,
     ) -> RunHandle:
-        """Have a run worked on by whoever takes it up; it is in the journal when this returns.
+        """Submit a run for any worker to work on; it is in the journal when this returns.
 
         Args:
             agent: An agent of the App, or its id.
-            request: What is asked.
-            conversation: The conversation of which it is a turn; it waits for the turn before.
-            at: From when on it may be taken up, timezone-aware; None is at once.
-            key: Names the request for you: submitted again with it, it gives the same run, until
-                30 days after its end.
-            priority: Runs with a larger one are taken up first, and go first with the pacer.
+            request: The user's request.
+            conversation: The conversation that the run is a turn of; it waits for the turn before
+                it.
+            at: When the run becomes due, timezone-aware; None is at once.
+            key: Your name for the request. Submitting it again with this key returns the same run,
+                until 30 days after the run's end.
+            priority: Runs with a higher priority are claimed first, and go first with the pacer.
             artifacts: Channels whose messages become artifacts of the result.
             attributes: Free JSON for engine, tools and hooks.
             budget: Limits.
             history: Messages that come before the request.
-            if_waiting: "refuse" waits while another turn of the conversation waits for answers,
-                "tell" begins all the same.
-            max_attempts: How often a decider may have it done.
+            if_waiting: While another turn of the conversation waits for answers, "refuse" waits
+                too, "tell" starts all the same.
+            max_attempts: The number of attempts that deciders may ask for.
             model: "provider:name".
             policy: Rules on tools, in place of those of the App.
-            quotas: Caps that runs share, beside those of the App.
-            remember: Whether it is a turn of its conversation.
-            retry: Of failed model calls.
-            settings: Of model calls.
+            quotas: Caps that runs share, in addition to those of the App.
+            remember: Whether the run is a turn of its conversation.
+            retry: How failed model calls are retried.
+            settings: Settings of model calls.
 
         Returns:
             The handle of the run.
 
         Raises:
-            Misuse: An argument is wrong or no data, there is no such agent, the journal has a run
-                of the request's run_id, or *key* was used for another request (conflict).
+            Misuse: An argument is wrong or not data, there is no such agent, the journal already
+                has a run with the request's run_id, or *key* was used for another request
+                (conflict).
             JournalError: The journal cannot be written.
         """
     async def run(self, run_id: str) -> RunHandle:
-        """The handle of a run of the journal, whoever works on it.
+        """Return the handle of a run of the journal, whichever process works on it.
 
         Raises:
             Misuse: There is no such run.
@@ -200,23 +201,23 @@ class App:
     async def answer(self, run_id: str, *answers: AnyAnswer) -> tuple[Taken | Outdated, ...]:
         """Answer what a parked run waits for; see ``upshot.answer``."""
     async def replay(self, run_id: str) -> Replay:
-        """Run a run once more against its record; see ``upshot.replay``.
+        """Replay a run against its record; see ``upshot.replay``.
 
-        It has the agent of the App, and what the App and who submitted it gave it.
+        It uses the agent of the App, the App's options and those that the run was submitted with.
 
         Args:
-            run_id: A run of the journal, ended or not; one that was handed over is one of several.
+            run_id: A run of the journal, ended or not; of a chain of handoffs, only this run.
 
         Returns:
-            The first difference, None if there is none, and the result of the replayed run.
+            The first difference, or None if there is none, and the result of the replayed run.
 
         Raises:
-            Misuse: There is no such run, nobody has begun it yet, it was redacted, its engine
+            Misuse: There is no such run, it has not started yet, it was redacted, its engine
                 cannot be replayed, or the App lacks its agent or what it was given.
             JournalError: The journal cannot be read.
         """
     async def note(self, run_id: str, name: str, value: Json, *, by: str = "") -> None:
-        """Note something of a run; see ``upshot.note``."""
+        """Attach a note to a run; see ``upshot.note``."""
     async def inbox(
         self,
         *,
@@ -231,11 +232,11 @@ class App:
         tenant: str = ...,
         tool: str = ...,
     ) -> tuple[InboxItem, ...]:
-        """All that the runs wait for and nobody has answered; see ``upshot.inbox``.
+        """Return the unanswered questions of the runs; see ``upshot.inbox``.
 
         Args:
-            user: Without what this user put off by ``later``; "" gives all.
-            assignee: Only what ``assign`` gave to this user; "" gives all.
+            user: Leave out what this user snoozed with ``later``; "" returns all.
+            assignee: Only what ``assign`` gave to this user; "" returns all.
             agent: Only runs of this agent.
             before: Only runs that come after this one, the run of the previous page's last item.
             conversation: Only runs of this conversation.
@@ -258,32 +259,32 @@ class App:
         tenant: str = ...,
         tool: str = ...,
     ) -> int:
-        """How many items wait, those that a user put off among them; filters as of ``inbox``."""
+        """Return how many items wait, snoozed ones included; filters as for ``inbox``."""
     async def grants(
         self, *, owner: str = "", tenant: str = "", limit: int = 100, withdrawn: bool = False
     ) -> tuple[Grant, ...]:
-        """The standing approvals: what people let run ``always`` in runs that have not ended.
+        """Return the standing approvals (``always``) of runs that have not ended.
 
         Args:
-            owner: Only those of runs of this user of *tenant*, or of none; "" for all.
-            tenant: Only those of runs of this tenant, "" for all.
-            limit: Of at most so many runs at work, and so many that wait, the newest.
-            withdrawn: Whether to list those too that were withdrawn, with who did it and when.
+            owner: Only approvals in runs of this user (of *tenant*, or of no tenant); "" for all.
+            tenant: Only approvals in runs of this tenant; "" for all.
+            limit: Read at most this many running runs and this many waiting ones, the newest.
+            withdrawn: Whether to list withdrawn ones too, with who did it and when.
 
         Raises:
             Misuse: *limit* is not a positive whole number.
             JournalError: A log is damaged, or the journal cannot be read.
         """
     async def withdraw(self, grant_id: str, *, by: str = "") -> None:
-        """Withdraw a standing approval: the next call that it covered is asked about, in whichever
-        process the run is worked on.
+        """Withdraw a standing approval: the next call that it covered needs an approval again, in
+        whichever process the run is worked on.
 
         Args:
             grant_id: The id of one of ``grants``.
-            by: Who wants it; ``grants(withdrawn=True)`` says so.
+            by: The person who withdraws it; ``grants(withdrawn=True)`` shows the name.
 
         Raises:
-            Misuse: There is none of that id.
+            Misuse: There is no standing approval with that id.
             JournalError: The journal cannot be read or written.
         """
     async def effects(
@@ -306,22 +307,22 @@ class App:
             JournalError: The journal cannot be read.
         """
     async def settle(self, id: str, *, applied: bool, by: str, note: str = "") -> EffectEntry:
-        """Settle an unknown effect; returns the entry as it stands: the first answer counts.
+        """Settle an unknown effect and return its entry; the first settlement wins.
 
         Args:
             id: The id of one of ``effects``.
-            applied: Whether it was made. If not, its key is free again.
+            applied: Whether the effect happened. If not, its key is free again.
             by: Who found out, such as "ann" or "webhook:stripe".
             note: What they saw.
 
         Raises:
-            Misuse: There is no such effect, it is not unknown, or nobody is named.
+            Misuse: There is no such effect, it is not unknown, or *by* is empty.
             JournalError: The journal cannot be read or written.
         """
     async def check(self, id: str) -> EffectCheck:
-        """Ask ``verify`` about an unknown effect now; what it finds out settles the effect.
+        """Call ``verify`` about an unknown effect now, and settle the effect with the answer.
 
-        Workers ask by themselves, again and again; call this if you do not want to wait.
+        Workers do this repeatedly in the background; call this if you do not want to wait.
 
         Args:
             id: The id of one of ``effects``.
@@ -331,14 +332,14 @@ class App:
             JournalError: The journal cannot be read or written.
         """
     async def redact(self, *, conversation: str, by: str) -> Sequence[str]:
-        """Take out of the journal all that was said in a conversation, for good.
+        """Remove permanently from the journal all that was said in a conversation.
 
         What it cost and did, and who approved what and when, stays; see
         ``SharedJournal.redact``.
 
         Args:
             conversation: The conversation.
-            by: Who wants it.
+            by: The person who asks for it.
 
         Returns:
             The ids of its runs, of their child runs and of their forks.
@@ -348,28 +349,28 @@ class App:
             JournalError: The journal cannot be read or written.
         """
     async def assign(self, run_id: str, item_id: str, *, to: str, by: str) -> None:
-        """Say who is to answer an item of the inbox: ``inbox(assignee=to)`` lists it, and its
-        ``assigned`` says so to all. Others may answer it as before.
+        """Assign an inbox item to a user: ``inbox(assignee=to)`` lists it, and its ``assigned``
+        shows it to all. Other users may still answer it.
 
         Args:
             run_id: The run of the item.
-            item_id: The id of what is asked, ``item.pending.id``.
-            to: The user; "" takes it back.
-            by: Who says so.
+            item_id: The id of the question, ``item.pending.id``.
+            to: The user; "" removes the assignment.
+            by: The person who assigns it.
 
         Raises:
             Misuse: An argument is wrong, or the inbox has no such item.
             JournalError: The journal cannot be read or written.
         """
     async def later(self, run_id: str, item_id: str, *, until: datetime | None, by: str) -> None:
-        """Put an item of the inbox off: ``inbox(user=by)`` leaves it out until then.
+        """Snooze an inbox item: ``inbox(user=by)`` leaves it out until then.
 
-        It still waits, and is there for everybody else.
+        It still waits for an answer, and other users still see it.
 
         Args:
             run_id: The run of the item.
-            item_id: The id of what is asked, ``item.pending.id``.
-            until: Until when, timezone-aware; None has it there again.
+            item_id: The id of the question, ``item.pending.id``.
+            until: When it shows again, timezone-aware; None shows it at once.
             by: The user.
 
         Raises:
@@ -395,33 +396,33 @@ class App:
         before: str = "",
         limit: int | None = 100,
     ) -> Sequence[RunSummary]:
-        """The runs of the journal, newest first.
+        """Return the runs of the journal, newest first.
 
         Args:
-            status: Only those of this status, or in this phase: "queued", "running", "due",
+            status: Only runs with this status, or in this phase: "queued", "running", "due",
                 "parked", "died" or "ended".
-            agent: Only those of this agent.
-            conversation: Only those of this conversation.
-            effect: Only those of which this is the worst that they did: "none", "applied" or
-                "unknown".
-            error_code: Only those that failed with this code.
-            owner: Only those of this user: ``user`` of their attributes. A user is named by both:
-                with a *tenant* it is that of the tenant, without one the user of no tenant.
-            tenant: Only those of this ``tenant`` of their attributes.
-            tool: Only those that called this tool, or wait to.
-            text: Only those with this text in what is listed of request or answer, in any case.
-            since: Only those that began, or were submitted, then or later; timezone-aware.
-            until: Only those that began, or were submitted, before that.
-            currency: Only those that cost money in this currency, such as "EUR".
-            sort: In place of the newest first, the largest first, of those that have any: "cost"
-                (one currency after the other), "tokens", "took" (from a tenth of a second), or
-                "effect", where what nobody knows is the largest.
-            before: Only those that come after this one: the last of the previous page.
-            limit: The most to give, from 1; None gives all.
+            agent: Only runs of this agent.
+            conversation: Only runs of this conversation.
+            effect: Only runs whose worst effect is this: "none", "applied" or "unknown".
+            error_code: Only runs that failed with this code.
+            owner: Only runs of this user, the ``user`` of their attributes. With a *tenant* it is
+                that tenant's user, otherwise the user without a tenant.
+            tenant: Only runs with this ``tenant`` in their attributes.
+            tool: Only runs that called this tool, or wait to.
+            text: Only runs with this text in the listed part of request or answer; case is ignored.
+            since: Only runs that started, or were submitted, at this moment or later;
+                timezone-aware.
+            until: Only runs that started, or were submitted, before this moment.
+            currency: Only runs that cost money in this currency, such as "EUR".
+            sort: Instead of newest first, largest first, without runs that have none: "cost" (one
+                currency after another), "tokens", "took" (from a tenth of a second), or "effect",
+                where unknown is the largest.
+            before: Only runs that come after this one: the last of the previous page.
+            limit: The maximum number of runs, from 1; None returns all.
 
         Raises:
             Misuse: *limit* is not a positive whole number, there is no run *before*, no such
-                effect or order, or a moment without a time zone.
+                effect or order, or a moment has no time zone.
             JournalError: The journal cannot be read.
         """
     async def counts(
@@ -446,10 +447,10 @@ class App:
         tool: str = ...,
         until: datetime | None = ...,
     ) -> RunCounts:
-        """How many runs there are by status and error, and their cost by day.
+        """Return the number of runs by status and error, and their cost by day.
 
         Args:
-            status: As of ``runs``.
+            status: As for ``runs``.
             agent_id: Only runs of this agent.
             before: Only runs that come after this one in the list: the last of the previous page.
             context_id: Only runs of this conversation.
@@ -473,20 +474,20 @@ class App:
             until: Only runs that began, or were submitted, before this moment.
 
         Raises:
-            Misuse: As of ``runs``.
+            Misuse: As for ``runs``.
             JournalError: The journal cannot be read.
         """
     async def conversation(self, id: str) -> Conversation:
-        """What the runs of a conversation come to.
+        """Return the state of a conversation, folded from its runs.
 
         Raises:
-            JournalError: A log of it is damaged.
+            JournalError: One of its logs is damaged.
         """
     async def due(self, *, limit: int | None = None) -> Sequence[DueRun]:
-        """The runs of its agents that somebody has to take up now, by ``activate``.
+        """Return the runs of its agents that are due; ``activate`` works on one.
 
         Args:
-            limit: The most that are due; those whose holder died come beside them.
+            limit: The maximum number of due runs; those whose holder died come in addition.
 
         Returns:
             See ``SharedJournal.due_runs``.
@@ -505,61 +506,61 @@ class App:
         rate: int = 1000,
         trace_url: str = "",
     ) -> Starlette:
-        """The App behind HTTP: the console, the inbox, and the protocols of others.
+        """Return the App as an HTTP application: the console, the inbox, and standard protocols.
 
-        To be served alone or mounted in another application, whose lifespan then has to enter
-        ``router.lifespan_context`` of this one. It opens the journal as it starts, and closes it.
-        It needs the extra ``serve``.
+        Serve it alone or mount it in another application, whose lifespan must then enter its
+        ``router.lifespan_context``. It opens the journal at startup, and closes it at the end. It
+        needs the extra ``serve``.
 
         Args:
-            user: Says who sent a request, a ``upshot.serve.User`` or None for nobody; plain or
-                async.
-            hosts: The names under which it is reached, beside those of this machine.
+            user: Returns who sent a request, as a ``upshot.serve.User``, or None to refuse it;
+                plain or async.
+            hosts: The host names by which it is reached, besides those of this machine.
             origins: Origins of other sites whose pages may send requests.
-            work: Whether runs are worked on in this process too, while it serves.
-            max_body: How many bytes a request may have.
-            rate: How many requests one client address may send within ten seconds.
-            trace_url: Where the spans of a run are seen, with ``{run_id}`` in the place of its id;
-                the page of a run links there.
+            work: Whether this process also works on runs while it serves.
+            max_body: The maximum size of a request in bytes.
+            rate: The number of requests that one client address may send within ten seconds.
+            trace_url: Where the spans of a run can be seen, with ``{run_id}`` for its id; the page
+                of a run links there.
 
         Raises:
             Misuse: *user* is missing, an argument is wrong, or the extra is not installed.
         """
     def tools_of(self, agent_id: str) -> tuple[Any, ...]:
-        """What runs of an agent are given as tools: those of the agent, and of the App."""
+        """Return the tools that runs of an agent are given: the agent's and the App's."""
     def each_tool(self, agent_id: str) -> Iterator[Tool[..., Any]]:
-        """The tools among what runs of an agent are given, those of tool sets too."""
+        """Yield the tools that runs of an agent are given, those in toolsets too."""
     async def call_of(self, entry: EffectEntry) -> tuple[ToolStarted | None, ToolSettled | None]:
-        """The start and the end of the call of an effect, as the log of its run has them.
+        """Return the start and the end of an effect's call, from the log of its run.
 
-        The App's secrets are put back for their marks.
+        The App's secrets are put back in place of their marks.
 
         Raises:
             JournalError: The log is damaged or cannot be read.
         """
     def has_deciders(self, agent_id: str) -> bool:
-        """Whether what an agent says may still be discarded or revised until its run ends."""
+        """Whether an agent's answer may still be discarded or revised until its run ends."""
     def agent_of(self, agent: Agent[Any] | str) -> Agent[Any]:
-        """The agent of the App that is meant.
+        """Return the agent of the App that *agent* names.
 
         Raises:
-            Misuse: It has no such agent.
+            Misuse: The App has no such agent.
         """
     async def activate(
         self, run_id: str, *, on_live: OnLive | None = None
     ) -> AgentResult[Any] | None:
-        """Take up a run and work on it until it ends or parks.
+        """Claim a run and work on it until it ends or parks.
 
-        It begins from its submission, or goes on from its log. Several that take up one run at
-        once begin it once. A cancel ends the run as one of ``run`` does.
+        It starts from its submission, or resumes from its log. Even if several processes activate
+        it at once, it starts once. A cancel ends the run as it does in ``run``.
 
         Args:
             run_id: A run of the journal.
-            on_live: Told of the run as it begins, so that it can be stopped, and of each that a
-                request is handed over to.
+            on_live: Called with the run when it starts, so that it can be stopped, and with each
+                run that the request is handed over to.
 
         Returns:
-            What came of it. None if there was nothing to do here: another session works on it, or
+            The result. None if there was nothing to do here: another session works on the run, or
             another turn of its conversation is in the way, and it is due again soon.
 
         Raises:
@@ -567,11 +568,11 @@ class App:
             JournalError: The journal cannot be read or written.
         """
     async def why_left(self, run: DueRun) -> str:
-        """Why this App cannot go on with a run, or leaves it to others at first; "" if neither.
+        """Return why this App cannot resume a run, or leaves it to others at first; "" if neither.
 
         Args:
-            run: One of those that are due; nothing is taken.
+            run: A due run; it is not claimed.
         """
 
 def check_at(at: object) -> None:
-    """Check a moment from which on a run is due."""
+    """Check the moment at which a run becomes due."""

@@ -1,8 +1,8 @@
-"""Tells an address what waits for people: a signed POST for each item of the inbox.
+"""Sends a signed POST to an address for each inbox item that waits for people.
 
-The item stands in the inbox until it is answered, and beside it from when on it is to be told: a
-process that is killed loses none, and no run waits for a receiver. The form is that of Standard
-Webhooks, https://github.com/standard-webhooks/standard-webhooks (read 2026-11).
+The item is in the inbox until it is answered, and the journal stores beside it when to send next:
+a killed process loses none, and no run waits for a receiver. The format is Standard Webhooks,
+https://github.com/standard-webhooks/standard-webhooks (read 2026-11).
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ logger: logging.Logger = logging.getLogger("upshot.notifier")
 
 
 class Notifier:
-    """Tells *url* of the items of an App's inbox, each at least once, until it is stopped.
+    """Sends the items of an App's inbox to *url*, each at least once, until it is stopped.
 
-    A reply of 2xx ends it for an item; after any other, or none, it is tried again after 1, 2, 4
-    and so on up to 600 seconds, until somebody has answered the item.
+    A reply of 2xx settles an item. After any other reply, or none, it is sent again after 1, 2, 4
+    and so on up to 600 seconds, until it is answered.
 
     Args:
-        app: Whose items.
-        url: Where to; http or https.
+        app: The App with the inbox.
+        url: The receiver's address; http or https.
         key: Signs what is sent; ``whsec_`` and base64, or any text.
-        console_url: Where people reach the console; the body's ``url`` leads to the item there.
+        console_url: The console's address for people; the body's ``url`` leads to the item there.
         timeout_s: How long the receiver may take.
-        transport: Sends; None is over aiohttp.
+        transport: Sends the requests; None uses aiohttp.
 
     Raises:
-        Misuse: *url* or *console_url* is no web address, or *key* is empty or no base64.
+        Misuse: *url* or *console_url* is not a web address, or *key* is empty or not base64.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Notifier:
         self._transport: Transport = transport or AiohttpTransport()
 
     async def work(self) -> None:
-        """Tell what is to be told, until it is cancelled; a journal that is away is waited for."""
+        """Send due items until it is cancelled; wait while the journal cannot be reached."""
         while True:
             try:
                 told = await self.tell()
@@ -88,9 +88,9 @@ class Notifier:
                 await asyncio.sleep(_LOOK_S)
 
     async def tell(self) -> int:
-        """Tell what is to be told now; returns how many items there were."""
+        """Send the items that are due now; return how many there were."""
         journal = needs_shared(await self._app.open())
-        # Others leave it alone for so long; if this process is killed they take it then.
+        # Reserve them this long; if this process is killed, others send them then.
         kept_s = self._timeout_s + 1
         found = await journal.take_untold(self._app.agents, limit=_AT_ONCE, for_s=kept_s)
         async with asyncio.TaskGroup() as tasks:
@@ -107,7 +107,7 @@ class Notifier:
         await journal.note_told(one, again_s=again_s)
 
     async def _send(self, item: InboxItem) -> str:
-        """Send an item; returns why it was not taken, "" if it was."""
+        """Send an item; return why it failed, or "" if it was accepted."""
         id = hashlib.sha256(item.key.encode(errors="surrogatepass")).hexdigest()[:32]
         page = f"{self._console_url}/runs/{quote(item.run_id, safe='')}"
         link = f"{page}#{quote(item.pending.id, safe='')}" if self._console_url else ""
@@ -148,10 +148,10 @@ def _signed(key: bytes, id: str, body: bytes) -> Mapping[str, str]:
 
 @asynccontextmanager
 async def notifying(app: App, url: str, console_url: str) -> AsyncGenerator[None]:
-    """Have a ``Notifier`` work meanwhile, with the key of the environment; without *url* nothing.
+    """Run a ``Notifier`` inside the block, with the key from the environment; no-op without *url*.
 
     Raises:
-        Misuse: As of ``Notifier``.
+        Misuse: As for ``Notifier``.
     """
     if not url:
         yield

@@ -1,4 +1,4 @@
-"""A fleet on Restate, which drives the runs of a journal and holds nothing of them."""
+"""A fleet on Restate, which drives the runs of a journal and stores nothing of them."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 OBJECT = "upshot"
 HANDLER = "activate"
 INGRESS = "http://127.0.0.1:8080"
-"""Where a Restate server takes requests, unless it was told otherwise."""
+"""The default address where a Restate server accepts requests."""
 
-# So long one activation waits for its run; then it sends the next one, and the run goes on.
+# How long one activation waits for its run; then it sends the next one, and the run continues.
 WORK_S = 60.0
-# Above that: Restate asks what is silent for so long to end, and cuts it off as long again later.
+# Longer than that: Restate asks a silent handler to end after this, and aborts it after twice this.
 _SILENT_S = 75.0
-# How often what is due is looked for where no word of it comes.
+# How often due runs are looked for when no notification comes.
 _SWEEP_S = 2.0
-# What was sent is sent again after this, should it be due still; so long Restate knows its key.
+# A run that is still due is sent again after this; Restate remembers its key as long.
 _AGAIN_S = 5.0
 _SEND_S = 2.0
 _AT_ONCE = 20
 _MARGIN_S = 0.2
-# How soon Restate tries again what failed, and how often in all.
+# How soon Restate retries what failed, and how often in all.
 _TRY_S = 0.1
 _TRIES = 10
 _SAID_CHARS = 200
@@ -51,23 +51,23 @@ logger: logging.Logger = logging.getLogger("upshot.fleet")
 
 
 def restate_service(app: App, *, ingress: str | Iterable[str] = INGRESS) -> AsgiApp:
-    """An ASGI service by which Restate drives the runs of an App.
+    """Return an ASGI service through which Restate drives the runs of an App.
 
-    It has one virtual object, ``upshot``, whose key is a run and whose one handler, ``activate``,
-    works on that run until it ends or parks; after 60 s it returns, sends itself on, and the run
-    goes on. While it serves, it sends an activation for each run that is due in the journal.
-    Restate gets nothing but ids of runs.
+    It has one virtual object, ``upshot``, keyed by run. Its only handler, ``activate``, works on
+    that run until it ends or parks; after 60 s it sends itself again and returns, and the run
+    continues. While it serves, it sends an activation for each run that is due in the journal.
+    Restate gets only the ids of runs.
 
     Args:
-        app: What the runs are given. Its journal is opened and closed with the service; it should
+        app: The App with the runs. Its journal is opened and closed with the service; it should
             be in PostgreSQL, so that services on several machines share it.
-        ingress: Where Restate takes requests, a URL; of several the next one is asked where one
-            does not answer.
+        ingress: The URL where Restate accepts requests, or several; if one does not answer, the
+            next is tried.
 
     Returns:
         The application, for an ASGI server that speaks HTTP/2, or HTTP/1.1 if it is registered
-        with ``use_http_11``. When the server ends, the runs at work
-        are left to other services after the step in hand, for which they have 25 s.
+        with ``use_http_11``. When the server ends, runs in progress are left to other services
+        after their current step, which has 25 s.
 
     Raises:
         Misuse: An argument is wrong, or the extra ``restate`` is not installed.
@@ -89,11 +89,11 @@ def restate_service(app: App, *, ingress: str | Iterable[str] = INGRESS) -> Asgi
 
 
 def _object(driver: RestateDriver) -> restate.VirtualObject:
-    """The virtual object whose key is a run."""
+    """Return the virtual object, keyed by run."""
     from restate import InvocationRetryPolicy, ObjectContext, TerminalError, VirtualObject
 
     silent = timedelta(seconds=_SILENT_S)
-    # What fails so often is left: the run is due in the journal, and is sent again from there.
+    # After this many failures Restate gives up: the run is still due in the journal and is resent.
     tries = InvocationRetryPolicy(
         initial_interval=timedelta(seconds=_TRY_S),
         max_interval=timedelta(seconds=_SWEEP_S),
@@ -115,7 +115,7 @@ def _object(driver: RestateDriver) -> restate.VirtualObject:
         except Misuse:
             # The worker has logged why.
             raise TerminalError(f"run {run_id} cannot be taken up here") from None
-        # The engine tries again, and is not told what an error says of the run.
+        # Restate tries again; it must not see what an error says about the run.
         except Exception:
             logger.exception("run %s could not be worked on", run_id)
             raise ConnectionError(f"run {run_id} could not be worked on") from None
@@ -127,7 +127,7 @@ def _object(driver: RestateDriver) -> restate.VirtualObject:
 
 
 def _served(driver: RestateDriver, engine: Callable[[Any, Any, Any], Awaitable[None]]) -> AsgiApp:
-    """The application: Restate's, and the driver for as long as it is served."""
+    """Return the application: Restate's, with the driver running while it is served."""
 
     async def serve(
         scope: AsgiEvent,
@@ -152,10 +152,10 @@ def _served(driver: RestateDriver, engine: Callable[[Any, Any, Any], Awaitable[N
 
 
 def _at_sigterm(begin_end: Callable[[], object]) -> None:
-    """Begin the end when the server is told to end, which lets all requests be answered first.
+    """Start to end on SIGTERM, because the server waits for all requests to be answered first.
 
-    Restate's application takes the signal over at its first request, and would keep it from a
-    server that set its handler by ``signal``, as uvicorn does.
+    Restate's application takes over the signal at its first request, and would keep it from a
+    server that set its handler with ``signal``, as uvicorn does.
     """
     from restate.server import install_shutdown_hook
 
@@ -166,29 +166,29 @@ def _at_sigterm(begin_end: Callable[[], object]) -> None:
         if callable(handler):
             handler(signal.SIGTERM, None)
 
-    # As on Windows, or beside the main thread.
+    # Fails on Windows, and outside the main thread.
     with suppress(NotImplementedError, RuntimeError, ValueError):
         install_shutdown_hook(asyncio.get_running_loop(), tell)
 
 
 class RestateIngress:
-    """Where Restate takes what is sent to its objects."""
+    """The address where Restate accepts what is sent to its objects."""
 
     def __init__(self, urls: list[str]) -> None:
-        # The one that answered last is asked first.
+        # The one that answered last is tried first.
         self._urls = [url.rstrip("/") for url in urls]
         self._session: ClientSession | None = None
 
     async def send(self, run_id: str, key: str, *, delay_s: float = 0) -> None:
-        """Have a run activated; what has one key is done once.
+        """Send an activation of a run; one key is activated once.
 
         Raises:
-            ConnectionError: No node took it.
+            ConnectionError: No node accepted it.
         """
         from aiohttp import ClientError, ClientSession, ClientTimeout
 
         if self._session is None:
-            # A handler that takes nothing refuses what says of which type its nothing is.
+            # A handler without input refuses a request that has a content type.
             self._session = ClientSession(
                 timeout=ClientTimeout(total=_SEND_S), skip_auto_headers=["content-type"]
             )
@@ -219,7 +219,7 @@ class RestateIngress:
 
 
 class RestateDriver:
-    """Works on the runs that Restate activates, and has it activate those that are due."""
+    """Works on the runs that Restate activates, and sends activations for due runs."""
 
     def __init__(self, app: App, ingress: RestateIngress, *, work_s: float = WORK_S) -> None:
         self._app = app
@@ -227,12 +227,12 @@ class RestateDriver:
         self._worker = Worker(app)
         self._work_s = work_s
         self._draining: asyncio.Task[bool] | None = None
-        # When what is due may be sent again, by the key it was sent under.
+        # When a due run may be sent again, by the key it was sent under.
         self._sent: dict[str, float] = {}
 
     @asynccontextmanager
     async def at_work(self) -> AsyncGenerator[None]:
-        """Send what is due; in the end leave the runs at work to others, and close the App."""
+        """Send due runs; at the end leave the runs in progress to others, and close the App."""
         async with self._app:
             sweep = asyncio.create_task(self._sweep())
             try:
@@ -243,7 +243,7 @@ class RestateDriver:
                 await self._ingress.aclose()
 
     def begin_end(self) -> asyncio.Task[bool]:
-        """Begin nothing any more, and leave the runs at work to others after the step in hand."""
+        """Start nothing more, and leave the runs in progress to others after their current step."""
         if self._draining is None:
             self._worker.stop()
             self._draining = asyncio.create_task(self._worker.drain())
@@ -253,13 +253,13 @@ class RestateDriver:
         """Work on a run until it ends, parks or waits, or for a while.
 
         Raises:
-            Misuse: The run cannot be taken up here.
+            Misuse: The run cannot be worked on here.
             JournalError: The journal cannot be read.
-            ConnectionError: No node took the next activation, or the service ends.
+            ConnectionError: No node accepted the next activation, or the service is ending.
         """
         task = self._worker.at_work(run_id) or await self._take_up(run_id)
         if task is not None:
-            # A request that is cut off ends no session.
+            # Cancelling a request must not end the session.
             await asyncio.wait({task}, timeout=self._work_s)
         if task is None or not task.done() or not task.result():
             await self._wait_for_lease(run_id)
@@ -267,7 +267,7 @@ class RestateDriver:
             raise Misuse(self._worker.refused.get(run_id, "it is left to others"))
 
     async def _take_up(self, run_id: str) -> asyncio.Task[bool] | None:
-        """Begin a session of a run; None if it is not due."""
+        """Start a session of a run; None if it is not due."""
         shared = needs_shared(await self._app.open())
         due = await shared.due_runs(self._app.agents, run_id=run_id)
         if self._draining is not None:
@@ -275,24 +275,24 @@ class RestateDriver:
         return self._worker.take(due[0]) if due else None
 
     async def _wait_for_lease(self, run_id: str) -> None:
-        """Have the run looked at again when the lease of its holder ends, if it has one."""
+        """Send an activation for when the lease of the run's holder ends, if it has one."""
         holders = getattr(await self._app.open(), "holders", None)
         holder = None if holders is None else (await holders()).get(run_id)
         if holder is not None and holder.may_work:
             left_s = _AGAIN_S if holder.lease_s is None else max(holder.lease_s, 0) + _MARGIN_S
-            # One for all who find it held at about the same time.
+            # One key for all that find it held at about the same time.
             end = (time.time() + left_s) // _AGAIN_S
             await self._ingress.send(run_id, f"{run_id}::lease@{end:.0f}", delay_s=left_s)
 
     async def _sweep(self) -> None:
-        """Send an activation for each run that is due, as soon as that is known."""
+        """Send an activation for each due run, as soon as that is known."""
         was_refused = False
         with needs_shared(await self._app.open()).watch(DUE) as watch:
             while self._draining is None:
                 try:
                     await self._send_due()
                     was_refused = False
-                # It goes on whatever went wrong: what is due stays in the journal until it is sent.
+                # Continue after any error: due runs stay in the journal until they are sent.
                 except Exception as error:
                     if not was_refused:
                         logger.warning("runs that are due are not sent to Restate: %s", error)
@@ -311,7 +311,7 @@ class RestateDriver:
                 await self._ingress.send(due[key], key)
                 self._sent[key] = now + _AGAIN_S
 
-        # One that no node takes yet keeps none of the others back.
+        # A run that no node accepts yet must not block the others.
         wanted = [
             send(key)
             for key, run_id in due.items()
@@ -323,6 +323,6 @@ class RestateDriver:
 
 
 def _key(due: DueRun) -> str:
-    """The run, its epoch and what makes it due, so that every service sends that under one key."""
+    """Return run, epoch and reason as one key, so that every service sends the same one."""
     since = "" if due.at is None else due.at.isoformat()
     return f"{due.run_id}:{due.epoch}:{due.reason}@{since}"

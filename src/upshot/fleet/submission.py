@@ -1,4 +1,4 @@
-"""What is submitted: a request and options as data, with marks in the place of secrets."""
+"""Submissions: a request and its options as data, with marks in place of secrets."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ from upshot.wire.pricing import Price
 
 
 class AppOptions(TypedDict, total=False):
-    """Options of ``run`` that an App gives to every session of its runs. See ``RunOptions``.
+    """Options of ``run`` that an App applies to every session of its runs. See ``RunOptions``.
 
     Attributes:
         approve: Asked before a tool that needs approval.
-        artifact_store: Where large outputs go.
-        committers: Called when a run is to be committed.
-        deciders: After the agent's own.
-        gates: Your own gates, or a function of the standard gates that gives all.
+        artifact_store: Stores large outputs.
+        committers: Called when a run is committed.
+        deciders: Asked after the agent's own.
+        gates: Your own gates, or a function of the standard gates that returns all gates.
         host: Any object with some of the methods of ``Host``.
-        observers: After the agent's own.
+        observers: Called after the agent's own.
         on_pre_tool_use: Asked about each tool call with valid arguments.
-        prices: What models cost, before the public table.
-        tools: Where names in ``Agent.tools`` are found.
-        write_grace_s: Seconds that a call which writes may go on after its run was asked to stop.
+        prices: The prices of models; they win over the public table.
+        tools: Tools for the names in ``Agent.tools``.
+        write_grace_s: Seconds that a call which writes may continue after its run is asked to stop.
     """
 
     approve: Approver | None
@@ -75,15 +75,15 @@ class SubmitOptions(TypedDict, total=False):
         attributes: Free JSON for engine, tools and hooks.
         budget: Limits.
         history: Messages that come before the request.
-        if_waiting: "refuse" waits while another turn of the conversation waits for answers,
-            "tell" begins all the same.
-        max_attempts: How often a decider may have it done.
+        if_waiting: While another turn of the conversation waits for answers, "refuse" waits too,
+            "tell" starts all the same.
+        max_attempts: The number of attempts that deciders may ask for.
         model: "provider:name".
         policy: Rules on tools, in place of those of the App.
-        quotas: Caps that runs share, beside those of the App.
-        remember: Whether it is a turn of its conversation.
-        retry: Of failed model calls.
-        settings: Of model calls.
+        quotas: Caps that runs share, in addition to those of the App.
+        remember: Whether the run is a turn of its conversation.
+        retry: How failed model calls are retried.
+        settings: Settings of model calls.
     """
 
     artifacts: Sequence[str]
@@ -110,9 +110,9 @@ _TYPES: Mapping[str, Any] = {
     "settings": ModelSettings,
 }
 _LISTS = (tuple[Message, ...], tuple[Quota, ...])
-# What a run begins with stands in its log.
+# What a run starts with is in its log.
 _RESUMED = ResumeOptions.__optional_keys__ - {"history"}
-# Where what is no data is said instead.
+# Where to put options that are not data.
 _HOMES: Mapping[str, str] = {
     **{name: f"name it in App({name}=...)" for name in AppOptions.__optional_keys__},
     "clock": "it is for tests; leave it out",
@@ -126,15 +126,15 @@ _HOMES: Mapping[str, str] = {
     "resume_from": "begin with a checkpoint by run(..., resume_from=...)",
     "secrets": "name them in App(secrets=...)",
 }
-# A name that no log has: by it the same request has the same digest wherever it is submitted.
+# A name that no log uses, so that equal requests have equal digests wherever they are submitted.
 _FIXED = "submission"
 
 
 def check_data(options: Mapping[str, object]) -> None:
-    """See that options can be written down.
+    """Check that options can be stored as data.
 
     Raises:
-        Misuse: One is unknown, of a wrong type, or no data.
+        Misuse: An option is unknown, has the wrong type, or is not data.
     """
     for name, value in options.items():
         if name in OPTIONS and name not in _NAMES:
@@ -159,7 +159,7 @@ def check_data(options: Mapping[str, object]) -> None:
 
 
 def to_data(options: Mapping[str, object]) -> JsonObject:
-    """Options as JSON.
+    """Return options as JSON.
 
     Raises:
         Misuse: A value in them has no JSON form.
@@ -168,7 +168,7 @@ def to_data(options: Mapping[str, object]) -> JsonObject:
     for name, value in options.items():
         try:
             kind = _TYPES.get(name)
-            # A list may be any that can be gone through.
+            # A list may be any iterable.
             whole = tuple(cast("Iterable[object]", value)) if kind in _LISTS else value
             plain = whole if kind is None else msgspec.to_builtins(whole, str_keys=True)
             form, lost = to_free_json(plain)
@@ -181,7 +181,7 @@ def to_data(options: Mapping[str, object]) -> JsonObject:
 
 
 def from_data(data: JsonObject, *, goes_on: bool) -> dict[str, Any]:
-    """Options again; those that a run has which goes on, or which begins."""
+    """Return options from JSON; with *goes_on* only those that a resumed run takes."""
     return {
         name: msgspec.convert(value, _TYPES[name]) if name in _TYPES else value
         for name, value in data.items()
@@ -190,14 +190,14 @@ def from_data(data: JsonObject, *, goes_on: bool) -> dict[str, Any]:
 
 
 def digest_of(agent_id: str, request: Request, options: JsonObject, secrets: Sequence[str]) -> str:
-    """What tells two submissions apart, whatever their ids."""
+    """Return a digest of a submission that does not depend on its id."""
     told = (agent_id, replace(request, run_id=""), options)
     masked = told if not secrets else Redaction(secrets, name=_FIXED).write(told)
     return hashlib.sha256(encode(masked)).hexdigest()
 
 
 def masked(new: Submission, secrets: Sequence[str]) -> Submission:
-    """A submission with marks in the place of secrets."""
+    """Return a submission with marks in place of secrets."""
     if not secrets:
         return new
     name = name_marks()
@@ -207,10 +207,10 @@ def masked(new: Submission, secrets: Sequence[str]) -> Submission:
 
 
 def lifted(new: Submission, secrets: Sequence[str]) -> Submission:
-    """A submission with its secrets again.
+    """Return a submission with its secrets in place of their marks.
 
     Raises:
-        Misuse: The secrets given are not those that it was submitted with.
+        Misuse: The secrets given differ from those that it was submitted with.
     """
     if not new.marks:
         return new

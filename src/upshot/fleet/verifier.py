@@ -1,7 +1,7 @@
-"""Asks a tool's ``verify`` again about effects that are unknown, also after their runs have ended.
+"""Calls a tool's ``verify`` again about unknown effects, even after their runs have ended.
 
-The ledger says which are due, and gives each to one process at a time. One that is killed while it
-asks loses nothing: the effect is due again a little later.
+The ledger says which effects are due, and reserves each for one process at a time. If that process
+is killed, nothing is lost: the effect is due again a little later.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 _TEXT = Allowed("a string", (str,))
 _LOOK_S = 1.0
 _AT_ONCE = 10
-# So often it is counted how many effects are unknown, where telemetry is on.
+# How often unknown effects are counted while telemetry is on.
 _COUNTS_S = 15.0
-# Others leave an effect alone for so long; if this process is killed they take it then.
+# Reserve an effect this long; if this process is killed, others check it then.
 _KEPT_S = 2 * VERIFY_TIMEOUT_S
 
 _SAID = {
@@ -49,7 +49,7 @@ _NOT_YET = "verify says that it did not happen, but its body may be at work stil
 
 
 class _Found(NamedTuple):
-    """What was found out of an effect, what is said of that, and what a ``Lookup`` saw."""
+    """What ``verify`` found out, a sentence about it, and what a ``Lookup`` saw."""
 
     effect: Effect | None
     said: str
@@ -57,7 +57,7 @@ class _Found(NamedTuple):
 
 
 def _stands(entry: EffectEntry) -> str:
-    """How far an effect is that needs no check."""
+    """Describe the state of an effect that needs no check."""
     by = "" if entry.settled is None else f", settled by {entry.settled.by}"
     return f"It is {entry.state}{by}."
 
@@ -68,18 +68,18 @@ logger: logging.Logger = logging.getLogger("upshot.verifier")
 
 
 class Verifier:
-    """Has unknown effects settled by the tools of an App that have a ``verify``.
+    """Settles unknown effects with the ``verify`` of an App's tools.
 
-    An effect about which nothing was found out is due again after 1, 2, 4 seconds and so on up to
-    15 minutes, for 24 hours.
+    If nothing is found out, an effect is due again after 1, 2, 4 seconds and so on up to 15
+    minutes, for 24 hours.
 
     Args:
-        app: Whose tools: those of its agents, and its own.
+        app: The App; its own tools and those of its agents are used.
     """
 
     def __init__(self, app: App) -> None:
         self._app = app
-        # Each with the tools beside it, which its verify may look up.
+        # Each with its agent's other tools, which its verify may look up.
         named = {id: {one.name: one for one in app.each_tool(id)} for id in app.agents}
         tools = [
             ((agent_id, tool.name, tool.effect_name or tool.name), (tool, beside))
@@ -87,15 +87,15 @@ class Verifier:
             for tool in beside.values()
             if tool.verify is not None
         ]
-        # Another agent may have made the effect, such as one inside an agent of the App.
+        # Another agent may have made the effect, such as one nested in an agent of the App.
         self._tools = {("", *key[1:]): tool for key, tool in reversed(tools)} | dict(tools)
         self._counts_at = 0.0
         self._names = {tool.name for _, (tool, _) in tools}
 
     async def work(self) -> None:
-        """Ask about what is due, until it is cancelled.
+        """Check what is due until it is cancelled.
 
-        It ends at once where no tool can tell, and no telemetry wants to know how many there are.
+        It ends at once if no tool has a ``verify`` and no telemetry counts unknown effects.
         """
         ledger = ledger_of(await self._app.open())
         if ledger is None:
@@ -111,7 +111,7 @@ class Verifier:
                 await asyncio.sleep(_LOOK_S)
 
     async def _count(self, ledger: EffectLedger) -> None:
-        """Tell who wants to know how many effects are unknown, now and then."""
+        """Report the number of unknown effects to listeners, from time to time."""
         listeners, now = effect_listeners(), time.monotonic()
         if not listeners or now < self._counts_at:
             return
@@ -121,7 +121,7 @@ class Verifier:
             listener.unknown(counts)
 
     async def check(self) -> int:
-        """Ask about what is due now; returns about how many effects."""
+        """Check the effects that are due now; return how many there were."""
         ledger = ledger_of(await self._app.open())
         if ledger is None or not self._names:
             return 0
@@ -132,7 +132,7 @@ class Verifier:
         return len(taken)
 
     async def look(self, id: str) -> EffectCheck:
-        """Ask about an effect now, and settle it with what is found out.
+        """Check an effect now, and settle it with what is found out.
 
         Raises:
             Misuse: There is no such effect.
@@ -152,7 +152,7 @@ class Verifier:
         try:
             settled = await ledger.settle_effect(id, known)
         except Misuse:
-            # Its call is made again meanwhile, or it was removed.
+            # Its call is being made again, or the effect was removed.
             settled = await ledger.effect(id) or entry
         said = found.said if settled.settled == known else _stands(settled)
         return EffectCheck(effect=settled, said=said, seen=found.seen)
@@ -166,11 +166,11 @@ class Verifier:
         try:
             await ledger.settle_effect(entry.id, known)
         except Misuse:
-            # Its call is made again meanwhile, or it was removed.
+            # Its call is being made again, or the effect was removed.
             logger.debug("effect %s is not unknown any more", entry.id)
 
     async def _found_out(self, entry: EffectEntry) -> _Found:
-        """What ``verify`` says, as far as that is to be believed."""
+        """Return what ``verify`` says, as far as it can be trusted."""
         known = self._tool_of(entry)
         if known is None:
             return _Found(None, "No tool of the App has a verify for it.")
@@ -214,7 +214,7 @@ class Verifier:
         return self._tools.get(("", *name))
 
     async def _may_go_on(self, entry: EffectEntry, settled: ToolSettled | None) -> bool:
-        """Whether the body may do yet what it has not done: that it has not is then no news."""
+        """Whether the body may still run: "it did not happen" then proves nothing."""
         if settled is None:
             return await may_be_at_work(entry.run_id, await self._app.open())
         return may_go_on(settled.record.outcome)

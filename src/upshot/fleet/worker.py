@@ -1,8 +1,8 @@
-"""Takes up the runs of an App, many at once, until it is told to end.
+"""Works on the due runs of an App, many at once, until it is stopped.
 
-A run at which its process dies again and again is set aside. A death counts only where the process
-is known to have ended, and the run has ended no step since the death before. After the second one
-the run is worked on alone, in a process of its own, so that those beside it are spared.
+A run that kills its process again and again is set aside. A death counts only if the process is
+known to have ended, and the run has finished no step since the previous death. After the second
+death the run is worked on alone, in a process of its own, to spare the other runs.
 """
 
 from __future__ import annotations
@@ -38,42 +38,42 @@ from upshot.runs.engine_api.exceptions import Failed
 from upshot.runs.live_run import LiveRun
 
 # How often it looks for runs that become due by the clock, and for those whose process died, of
-# which nobody tells it.
+# which there is no notification.
 _LOOK_S = 1.0
-# It looks at so many times the runs that it has room for, so that several workers that look at once
-# seldom choose the same ones.
+# It looks at this many times the runs that it has room for, so that workers that look at the same
+# time seldom choose the same ones.
 _CHOICE = 4
-# A run that began with other code is left so long to a worker that has that code.
+# How long a run that started with other code is left to a worker with that code.
 _OTHER_VERSION_S = 5.0
-# So long a worker may take to claim what it has reserved.
+# How long a worker may take to claim a run that it has reserved.
 _RESERVED_S = 5.0
-# A run that cannot be taken up here is looked at again after so long.
+# After how long a run that cannot be worked on here is tried again.
 _REFUSED_S = 30.0
-# All runs beside one that kills its worker may have to be worked on alone for once.
+# When a process dies, each of its runs may need to be worked on alone once.
 ALONE_AT_ONCE = 4
-# So long is waited before a journal that is away is opened again; doubled each time.
+# The wait before reopening a journal that cannot be reached; doubled each time.
 _FIRST_WAIT_S = 0.1
 _LONGEST_WAIT_S = 5.0
-# How long after the grace sessions may take to write their end.
+# How long sessions may take after the grace to write their end.
 _ENDING_S = 5.0
 
 
 class Worker:
-    """Works on the runs of an App that are due, until ``stop``.
+    """Works on the due runs of an App until ``stop``.
 
     Args:
-        app: Whose runs.
+        app: The App with the runs.
         concurrency: How many runs at once, from 1.
-        grace_s: How many seconds steps in hand may take to end by themselves after ``stop``.
-        only_same_version: Whether runs that began with another version are left alone; otherwise
-            they are taken up when nobody else has done so for 5 s.
-        park_over_s: A run in which nothing is under way but a wait of more than so many seconds is
-            left until that is over.
-        alone: The command of a process that calls ``work_on_each``. Without it a run at which its
-            process died twice is not taken up.
+        grace_s: How many seconds steps in progress may take to finish after ``stop``.
+        only_same_version: Whether to leave alone runs that started with another version; otherwise
+            they are claimed if no other worker has done so for 5 s.
+        park_over_s: A run that only waits, for longer than this many seconds, is released until the
+            wait is over.
+        alone: The command of a process that calls ``work_on_each``. Without it, a run whose process
+            died twice is not claimed.
 
     Attributes:
-        refused: Why runs were not taken up here, by run.
+        refused: Why runs were not worked on here, by run.
 
     Raises:
         Misuse: An argument is out of its range.
@@ -101,31 +101,31 @@ class Worker:
         self._tasks: dict[str, asyncio.Task[bool]] = {}
         self._taken: dict[str, DueRun] = {}
         self._lives: dict[str, LiveRun[Any]] = {}
-        # Until when a run is left alone here.
+        # When a run that is left alone here may be tried again.
         self._later: dict[str, float] = {}
         self.refused: dict[str, str] = {}
-        # Runs that wait for a process of their own or are in it, and what feeds such processes.
+        # Runs that wait for, or are in, a process of their own, and what feeds such processes.
         self._suspects = deque[str]()
         self._apart = set[str]()
         self._processes = set[asyncio.subprocess.Process]()
         self._feeding = set[asyncio.Task[None]]()
-        # Those that were under way when the journal was lost; this process holds them still.
+        # Runs that were in progress when the journal was lost; this process still holds them.
         self._lost: list[DueRun] = []
         self._wake = asyncio.Event()
         self._stopped = asyncio.Event()
 
     async def work(self) -> bool:
-        """Take up runs until ``stop`` is called, and then leave those under way to other workers.
+        """Work on due runs until ``stop`` is called, then leave those in progress to other workers.
 
-        A server that cannot be reached is waited for, unless the App was given an open journal.
+        It waits for a server that cannot be reached, unless the App was given an open journal.
 
         Returns:
-            Whether every run was given back or has come to its end or a park.
+            Whether every run was released, has ended or has parked.
 
         Raises:
             Misuse: The App has no journal, or one that processes cannot share.
-            JournalError: The journal cannot be used, or its tables are those of newer code; runs
-                under way are left to other workers first.
+            JournalError: The journal cannot be used, or newer code made its tables; runs in
+                progress are left to other workers first.
         """
         wait_s = _FIRST_WAIT_S
         while not self._is_stopping:
@@ -147,7 +147,7 @@ class Worker:
         return True
 
     async def _work_with(self, journal: Journal) -> bool:
-        """Take up runs of a journal while it can be reached."""
+        """Work on the runs of a journal while it can be reached."""
         with needs_shared(journal).watch(DUE) as watch:
             listening = asyncio.create_task(self._listen(watch))
             verifying = asyncio.create_task(Verifier(self._app).work())
@@ -167,10 +167,10 @@ class Worker:
         return is_clean
 
     def stop(self) -> None:
-        """Have ``work`` take nothing any more and end; may be called again."""
+        """Make ``work`` claim nothing more and end; may be called again."""
         self._stopped.set()
         self._wake.set()
-        # At once: ``work`` may wait for the journal.
+        # At once: ``work`` may be waiting for the journal.
         self._release()
 
     @property
@@ -178,13 +178,13 @@ class Worker:
         return self._stopped.is_set()
 
     async def _listen(self, watch: Watcher) -> None:
-        """Wake the worker where runs may have become due, and from time to time."""
+        """Wake the worker when runs may have become due, and from time to time."""
         while True:
             await watch.changed(_LOOK_S)
             self._wake.set()
 
     async def _fill(self) -> None:
-        """Take up as many runs as there is room for."""
+        """Claim as many runs as there is room for."""
         free = self._concurrency - len(self._tasks)
         if free <= 0:
             return
@@ -196,13 +196,13 @@ class Worker:
         ]
         chosen = choose(due, free, self._taken.values())
         chosen = [one for one in chosen if await self._is_ours(one, now)]
-        # One run alone is claimed at once, which costs no other worker more than a look.
+        # A single run is claimed without a reservation; that costs other workers only a look.
         for one in await self._reserved(chosen) if len(due) > 1 else chosen:
             if not self._is_stopping:
                 self.take(one)
 
     async def _reserved(self, chosen: list[DueRun]) -> list[DueRun]:
-        """Those that no other worker takes up just now."""
+        """Return the runs that this worker could reserve."""
         shared = needs_shared(await self._app.open())
         ids = [one.run_id for one in chosen if one.at is not None]
         mine = await shared.reserve_due(ids, for_s=_RESERVED_S) if ids else ()
@@ -212,24 +212,24 @@ class Worker:
         return [one for one in chosen if one.at is None or one.run_id in mine]
 
     async def _is_ours(self, due: DueRun, now: float) -> bool:
-        """Whether to take up a run; one that began with other code is left to others at first."""
+        """Whether to claim a run; one that started with other code is left to others at first."""
         if due.is_new:
             return True
         new = await needs_shared(await self._app.open()).submission(due.run_id)
-        # Looked at before the run is taken, so that no session has to end for it.
+        # Checked before the claim, so that no session has to end for it.
         if new is None or not (due.has_begun or new.after) or new.version == self._app.version:
             return True
         if self._only_same_version:
             self._refuse(due.run_id, f"it began with version {new.version}")
             return False
-        # The second time it is looked at nobody has taken it meanwhile.
+        # At the second look, no other worker has claimed it in the meantime.
         if due.run_id in self._later:
             return True
         self._later[due.run_id] = now + _OTHER_VERSION_S
         return False
 
     def take(self, due: DueRun) -> asyncio.Task[bool]:
-        """Take a run up, unless it is at work here; gives whether it was worked on or refused."""
+        """Work on a run unless it is at work here; False: another session has it, or not now."""
         if (task := self._tasks.get(due.run_id)) is None:
             task = asyncio.create_task(self._work_on(due))
             self._tasks[due.run_id], self._taken[due.run_id] = task, due
@@ -237,7 +237,7 @@ class Worker:
         return task
 
     def at_work(self, run_id: str) -> asyncio.Task[bool] | None:
-        """What ``take`` gave for a run that is at work here."""
+        """Return the task of ``take`` for a run that is at work here."""
         return self._tasks.get(run_id)
 
     def is_put_off(self, run_id: str) -> bool:
@@ -252,7 +252,7 @@ class Worker:
         self._wake.set()
 
     async def work_on_each(self, feed: socket.socket) -> bool:
-        """Work on the runs whose ids come as lines, one after another; answer each with a line.
+        """Work on the runs whose ids arrive as lines, one after another; answer each with a line.
 
         Returns:
             What ``work`` returns, once *feed* ends or ``stop`` is called.
@@ -285,19 +285,19 @@ class Worker:
                 is_mine = await self._app.activate(run_id, on_live=on_live) is not None
                 if trouble_of(journal) is not None:
                     self._lost.append(due)
-            # One that is worked on alone has died before.
+            # A run that is worked on alone has died before.
             if is_mine and (deaths.count or not due.reason) and not self._is_stopping:
                 await forget_deaths(run_id, journal)
             self.refused.pop(run_id, None)
         except JournalAway:
             self._lost.append(due)
         except (Misuse, JournalError) as error:
-            # What one run lacks, or a log that is damaged, is no reason to leave the others.
+            # One run's missing options or damaged log is no reason to abandon the others.
             self._refuse(run_id, str(error))
         return is_mine
 
     async def _deaths_of(self, due: DueRun, journal: Journal) -> Deaths:
-        """How often the process of a run died in one place, if it did just now."""
+        """Return how often the run's process died in one place, if it died just now."""
         if due.reason != "died":
             return Deaths()
         holder = (await cast("SqlJournal", journal).holders()).get(due.run_id)
@@ -307,7 +307,7 @@ class Worker:
         return await count_death(due.run_id, holder, journal)
 
     def _have_alone(self, run_id: str) -> None:
-        """Have a process of its own work on a run, where no other run is worked on meanwhile."""
+        """Queue a run for a separate process, which works on no other run at the same time."""
         if not self._alone:
             raise Misuse("its process died twice: take it up by `upshot work`, which spares others")
         self._suspects.append(run_id)
@@ -318,7 +318,7 @@ class Worker:
             task.add_done_callback(self._feeding.discard)
 
     async def _feed(self) -> None:
-        """Have processes work on the suspects, one after another, until there is none."""
+        """Start processes that work on the suspects, one after another, until none is left."""
         while self._suspects and not self._is_stopping:
             ours, theirs = socket.socketpair()
             with theirs:
@@ -338,7 +338,7 @@ class Worker:
     async def _have_done(
         self, run_id: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bytes:
-        """Have a process work on a run; gives its answer, nothing if it has died."""
+        """Let a process work on a run; return its answer, empty if it has died."""
         try:
             await note_alone(run_id, await self._app.open())
             writer.write(f"{run_id}\n".encode())
@@ -369,7 +369,7 @@ class Worker:
             live.release("drain", grace_s=self._grace_s)
 
     async def drain(self) -> bool:
-        """Leave all runs to other workers; returns whether that could be done."""
+        """Leave all runs to other workers; return whether that succeeded."""
         self._release()
         for process in self._processes:
             with suppress(ProcessLookupError):
@@ -386,24 +386,23 @@ class Worker:
 
 
 def trouble_of(journal: Journal) -> JournalError | None:
-    """Why nothing more may be done with a journal, None where it may."""
+    """Return why a journal cannot be used any further, or None."""
     return getattr(journal, "trouble", None)
 
 
 def choose(due: Sequence[DueRun], count: int, taken: Iterable[DueRun]) -> list[DueRun]:
-    """At most *count* of the runs that are due: larger priorities first, and fair among equals.
+    """Choose at most *count* due runs: higher priorities first, and fair among equals.
 
-    What was worked on before goes before what is new, so that runs whose process died do not
-    wait behind all that were submitted.
+    Runs that were worked on before precede new ones, so that runs whose process died do not wait
+    behind all that were submitted.
 
-    Agents take turns, and within one agent conversations, those that are worked on already counted.
-    Which of equal ones come first is left to chance: another worker that looks at the same list
-    then chooses others.
+    Agents take turns, and conversations within an agent; runs already at work count. Ties are
+    broken at random, so that another worker with the same list chooses other runs.
 
     Args:
-        due: Those that are due.
-        count: The most to choose.
-        taken: Those that are worked on here.
+        due: The due runs.
+        count: The maximum to choose.
+        taken: The runs that are worked on here.
     """
     counts = Counter[tuple[str, ...]]()
 
@@ -427,7 +426,7 @@ def choose(due: Sequence[DueRun], count: int, taken: Iterable[DueRun]) -> list[D
 
 
 ALONE_AFTER = 2
-"""After so many deaths in one place a run is worked on alone."""
+"""After this many deaths in one place, a run is worked on alone."""
 
 
 class Deaths(Value, frozen=True, kw_only=True):
@@ -435,9 +434,9 @@ class Deaths(Value, frozen=True, kw_only=True):
 
     Attributes:
         count: How often.
-        steps: How many steps the run had ended then.
+        steps: How many steps the run had finished then.
         holder: The process that died last.
-        alone: Whether it is worked on alone from then on.
+        alone: Whether the run is worked on alone from then on.
     """
 
     count: int = 0
@@ -447,12 +446,12 @@ class Deaths(Value, frozen=True, kw_only=True):
 
     @property
     def is_lost(self) -> bool:
-        """Whether it died when it was worked on alone, too."""
+        """Whether it also died while it was worked on alone."""
         return self.count > ALONE_AFTER and self.alone
 
 
 async def count_death(run_id: str, holder: LeaseHolder, journal: Journal) -> Deaths:
-    """Count the death of *holder*, once, whoever tells of it."""
+    """Count the death of *holder*, only once even if several workers report it."""
     past = await read_begun(run_id, journal)
     steps = past.turns + len(past.records) + len(past.steps_settled)
     name, dead = _name_of(run_id), f"{holder.boot} {holder.space} {holder.pid} {holder.started}"
@@ -472,7 +471,7 @@ async def count_death(run_id: str, holder: LeaseHolder, journal: Journal) -> Dea
 
 
 async def note_alone(run_id: str, journal: Journal) -> None:
-    """Note that a run is worked on alone from now on."""
+    """Record that a run is worked on alone from now on."""
     name = _name_of(run_id)
 
     def note(values: SharedValues) -> None:
@@ -489,7 +488,7 @@ async def forget_deaths(run_id: str, journal: Journal) -> None:
 
 
 async def set_aside(run_id: str, journal: Journal) -> AgentResult[Any] | None:
-    """End a run as failed, without its agent; None where another process works on it."""
+    """End a run as failed, without its agent; None if another process works on it."""
     past = await read_begun(run_id, journal)
     agent = Agent[Any](past.agent.id or run_id, engine=_Lost())
     new = await needs_shared(journal).submission(run_id) if past.started is None else None
@@ -502,10 +501,10 @@ async def set_aside(run_id: str, journal: Journal) -> AgentResult[Any] | None:
 
 
 class _Lost:
-    """The engine of a run that is only to end."""
+    """The engine of a run that only needs to end."""
 
     async def execute(self, run: object, host: object, board: object) -> None:
-        """Say why it is."""
+        """Fail with the reason."""
         raise Failed(
             ErrorCode.WORKER_LOST,
             "the process that worked on the run died three times in one place, at last in a "

@@ -1,20 +1,20 @@
-"""An App behind HTTP: a console that shows its runs, an inbox, and the protocols of others.
+"""An App behind HTTP: a console that shows its runs, an inbox, and standard protocols.
 
-``App.asgi(user=...)`` gives an ASGI application. The parts:
+``App.asgi(user=...)`` returns an ASGI application. The parts:
 
-- ``users`` has ``User``: who asks, and what that one may do.
-- ``site`` has ``Site``: what every door shares; whose a run is, who may answer, and submitting.
-- ``guard`` is what every request passes: allowed hosts and origins, rates, headers.
+- ``users`` has ``User``: the sender of a request and what they may do.
+- ``site`` has ``Site``, which all doors share: owners of runs, permission to answer, submitting.
+- ``guard`` checks every request: allowed hosts and origins, rates, headers.
 - ``console`` has the routes of the pages and their JSON.
-- ``public`` has ``public_events``: what a run tells its user, which doors map.
-- ``doors`` has a module for each protocol; each maps events to its own form and back.
+- ``public`` has ``public_events``: what a run shows its user; doors map these events.
+- ``doors`` has a module for each protocol, which maps events to its own form and back.
 
-What always holds:
+Invariants:
 
-- There is always somebody: a request without a user gets nothing but the sign-in page.
-- A run or conversation belongs to its first user; to others it is as if it were not there.
-- Runs are driven by workers on the journal, never by a request: a client that goes away ends
-  nothing, and finds the run again.
+- Every request has a user; without one it gets only the sign-in page.
+- A run or conversation belongs to its first user; for other users it does not exist (404).
+- Runs are driven by workers on the journal, never by a request: when a client disconnects, its run
+  continues, and the client can find it again.
 - ``by`` and ``tenant`` come from the user, never from a body.
 """
 

@@ -1,4 +1,4 @@
-"""The console: pages, and the JSON that they are made of."""
+"""The console: its pages, and the JSON behind them."""
 
 from __future__ import annotations
 
@@ -67,17 +67,17 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
 _PAGE = 100
-# Of so many runs a page of the inbox has the items.
+# How many runs a page of the inbox covers.
 _ITEMS = 50
-# How many runs are read for what was decided before.
+# How many runs are searched for earlier decisions.
 _RUNS_BEFORE = 20
-# So often the list of runs is looked at while somebody looks at it, and at most so often.
+# How often the list of runs is read while it is watched, and the shortest time between two reads.
 _LOOK_S = 2.0
 _REST_S = 0.2
 _PACE_S = 0.05
 _STATIC = files("upshot.serve").joinpath("static")
 _TYPES = {"js": "text/javascript", "css": "text/css", "html": "text/html", "svg": "image/svg+xml"}
-# A page of another site can send a form, and cannot send this header.
+# A page of another site can submit a form, but cannot send this header.
 _WRITES = "x-upshot"
 
 
@@ -123,7 +123,7 @@ class _Note(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Items(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The filters of the inbox, as a URL has them."""
+    """The filters of the inbox, as query parameters."""
 
     agent: str = ""
     tool: str = ""
@@ -134,7 +134,7 @@ class _Items(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 class _Effects(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The filters of the list of effects, as a URL has them; see ``App.effects``."""
+    """The filters of the list of effects, as query parameters; see ``App.effects``."""
 
     state: EffectState | None = None
     tool: str = ""
@@ -145,7 +145,7 @@ class _Effects(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 def routes(site: Site) -> list[BaseRoute]:
-    """The routes of the pages and of their JSON."""
+    """Return the routes of the pages and of their JSON."""
     console = _Console(site)
     table: list[tuple[str, str, _Handler]] = [
         ("GET", "/api/me", console.me),
@@ -192,7 +192,7 @@ def routes(site: Site) -> list[BaseRoute]:
 
 
 class _Console:
-    """The handlers of one site, each with who asks."""
+    """The handlers of one site; each takes the request and its user."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -202,7 +202,7 @@ class _Console:
     def for_user(
         self, handler: _Handler, *, writes: bool
     ) -> Callable[[Request], Awaitable[Response]]:
-        """A route of those who are signed in."""
+        """Return a route for signed-in users with a role."""
 
         async def route(request: Request) -> Response:
             user = await self._site.user(request)
@@ -240,7 +240,7 @@ class _Console:
         return to_json(await self._site.counts_of(user, status, **given))
 
     async def live(self, _: Request, user: User) -> Response:
-        """A word whenever the list of runs, or what waits, may have changed."""
+        """Send an event whenever the list of runs or the inbox may have changed."""
         journal, waits = needs_shared(await self._app.open()), 0
 
         async def looks() -> AsyncGenerator[None]:
@@ -260,7 +260,7 @@ class _Console:
         def part(mark: int) -> Part:
             return Part(ServerSentEvent(encode(Live(waits=waits)).decode()), mark)
 
-        # Those who may see the same runs share one look.
+        # Users who may see the same runs share one feed.
         key = "live", *list_filters(user).items()
         return sse(self._feeds.watch(key, lambda: Feed(looks(), part)))
 
@@ -281,13 +281,13 @@ class _Console:
         return to_json(viewer.view())
 
     async def view(self, request: Request, user: User) -> Response:
-        """The page of a run, and then what of it changes."""
+        """Send the page of a run, and then its changes."""
         run = await self._site.run_of(user, request.path_params["run"])
         end, viewer = (await run.state()).seq, RunViewer()
 
         async def changes() -> AsyncGenerator[None]:
             if not end:
-                # Nobody has taken it up: the first event may be long in coming.
+                # The run is queued: its first event may take long.
                 yield
             async with aclosing(_paced(_own(run), end)) as batches:
                 async for events in batches:
@@ -312,7 +312,7 @@ class _Console:
     async def events(self, request: Request, user: User) -> Response:
         run = await self._site.run_of(user, request.path_params["run"])
         after: str = request.headers.get("last-event-id") or request.query_params.get("after", "0")
-        # Once a stream has begun it cannot be refused any more.
+        # A stream cannot be refused once it has started.
         await run.check_place(after)
 
         async def told() -> AsyncGenerator[ServerSentEvent]:
@@ -332,7 +332,7 @@ class _Console:
         raise Missing(f"there is no event {seq}")
 
     async def sent(self, request: Request, user: User) -> Response:
-        """The messages that a model was sent by the call that an event began."""
+        """Return the messages of the model call that an event started."""
         seq: int = request.path_params["seq"]
         run = await self._site.run_of(user, request.path_params["run"])
         events = [event async for event in _logged(run, min(seq, (await run.state()).seq))]
@@ -362,7 +362,7 @@ class _Console:
         return to_json({})
 
     async def resume(self, request: Request, user: User) -> Response:
-        """Have a run that has not ended taken up, such as one whose process died."""
+        """Make a run due that has not ended, such as one whose process died."""
         run = await self._site.run_of(user, request.path_params["run"], "operate")
         if (await run.state()).ended:
             raise Misuse(f"run {run.id} has ended: fork it to go on from one of its events")
@@ -370,7 +370,7 @@ class _Console:
         return to_json({})
 
     async def fork(self, request: Request, user: User) -> Response:
-        """What a fork would do again, or the fork, which workers take up."""
+        """Return what a fork would repeat, or make the fork, which workers then run."""
         given = decode(await request.body(), _Fork)
         run = await self._site.run_of(user, request.path_params["run"], "fork")
         if given.draft:
@@ -381,7 +381,7 @@ class _Console:
         return to_json(Begun(run_id=new), 201)
 
     async def _done_after(self, run: RunHandle, at: int) -> tuple[CallAgain, ...]:
-        """The calls of a run after an event, which a fork there would make anew."""
+        """Return the calls of a run after an event, which a fork there would repeat."""
         state = await run.state()
         if not 1 <= at <= state.seq:
             raise Misuse(f"run {run.id} has no event {at}: give one from 1 to {state.seq}")
@@ -395,14 +395,14 @@ class _Console:
         return tuple(again)
 
     async def replay(self, request: Request, user: User) -> Response:
-        """Whether a run would do today what its log says; nothing is asked, called or written."""
+        """Whether a run would do the same today as its log says; nothing is called or written."""
         run = await self._site.run_of(user, request.path_params["run"], "operate")
         replayed = await self._app.replay(run.id)
         same, compared, difference = replayed.same, replayed.compared, replayed.difference
         return to_json(Replayed(same=same, compared=compared, difference=difference))
 
     async def compare(self, request: Request, user: User) -> Response:
-        """Where two runs part first; null where they do not."""
+        """Return where two runs differ first; null if they do not."""
         found: list[ComparedEvents] = []
         for name in ("run", "other"):
             run = await self._site.run_of(user, request.path_params[name])
@@ -411,7 +411,7 @@ class _Console:
         return to_json(Compared(difference=first_difference(*found)))
 
     async def export(self, request: Request, user: User) -> Response:
-        """The page of a run as one file."""
+        """Return the page of a run as one file."""
         run = await self._site.run_of(user, request.path_params["run"])
         viewer = RunViewer()
         async for event in _logged(run, (await run.state()).seq):
@@ -421,7 +421,7 @@ class _Console:
         return Response(page, media_type="application/octet-stream", headers=headers)
 
     async def artifact(self, request: Request, user: User) -> Response:
-        """An artifact, to be kept and not to be shown."""
+        """Return an artifact as a download that browsers do not display."""
         run = await self._site.run_of(user, request.path_params["run"])
         journal: Any = await self._app.open()
         try:
@@ -448,7 +448,7 @@ class _Console:
         )
 
     async def inbox(self, request: Request, user: User) -> Response:
-        """What waits, without what the user put off; each with what its tool says of itself."""
+        """Return what waits, without snoozed items; each with its tool's description."""
         named = {name: value for name, value in request.query_params.items() if value}
         wanted = msgspec.to_builtins(msgspec.convert(named, _Items))
         items = await self._site.inbox_of(user, limit=_ITEMS, **wanted)
@@ -464,7 +464,7 @@ class _Console:
         )
 
     async def _entry_of(self, user: User, item: InboxItem) -> InboxEntry:
-        """An item as *user* sees it."""
+        """Return an item as *user* sees it."""
         return InboxEntry(
             **msgspec.structs.asdict(item),
             description=self._describe(item),
@@ -474,13 +474,13 @@ class _Console:
         )
 
     def _describe(self, item: InboxItem) -> str:
-        """What the tool whose call waits says of itself, "" where that is not known."""
+        """Return the description of the tool whose call waits; "" if it is not known."""
         agent, name = self._app.agents.get(item.agent_id), tool_of(item.pending)
         tools = () if agent is None else known_of(agent).tools or ()
         return next((tool.description for tool in tools if tool.name == name), "")
 
     async def before(self, request: Request, user: User) -> Response:
-        """What was decided about calls of the same tool, in the newest runs that made any."""
+        """Return earlier decisions about the same tool's calls, from the newest runs with any."""
         run = await self._site.run_of(user, request.path_params["run"])
         items = await self._app.inbox(run_id=run.id, limit=None)
         asked = [one.pending for one in items if one.pending.id == request.path_params["item"]]
@@ -509,7 +509,7 @@ class _Console:
         return to_json({})
 
     async def assign(self, request: Request, user: User) -> Response:
-        """Say who is to answer an item; who may answer it may do that."""
+        """Assign an item; needs the permission to answer it."""
         given = decode(await request.body(), _Assign)
         run_id, item = request.path_params["run"], request.path_params["item"]
         await self._site.assign(user, run_id, item, given.to)
@@ -543,14 +543,14 @@ class _Console:
         return to_json(EffectPage(effects=tuple(lines), next=after))
 
     async def settle(self, request: Request, user: User) -> Response:
-        """Say whether an unknown effect was made; the reply is what counts."""
+        """Settle an unknown effect; the reply has the settlement that won."""
         given = decode(await request.body(), _Settle)
         id = request.path_params["id"]
         known = await self._site.settle(user, id, applied=given.applied, note=given.note)
         return to_json(await self._effect_line(user, known))
 
     async def check(self, request: Request, user: User) -> Response:
-        """Ask ``verify`` about an unknown effect now."""
+        """Call ``verify`` about an unknown effect now."""
         found = await self._site.check(user, request.path_params["id"])
         line = await self._effect_line(user, found.effect)
         return to_json(EffectChecked(effect=line, said=found.said, seen=found.seen))
@@ -567,7 +567,7 @@ class _Console:
 
 
 async def _own(run: RunHandle) -> AsyncGenerator[Event]:
-    """The events of a run as they come, without those of other runs."""
+    """Yield the events of a run as they arrive, without those of other runs."""
     async with aclosing(run.events(deltas=True)) as events:
         async for event in events:
             if isinstance(event, RunEvent) and not event.path:
@@ -577,7 +577,7 @@ async def _own(run: RunHandle) -> AsyncGenerator[Event]:
 
 
 async def _paced(events: AsyncGenerator[Event], end: int) -> AsyncGenerator[list[Event]]:
-    """Events in batches: what is there already, up to *end*, and then what each moment brings."""
+    """Yield events in batches: the stored ones up to *end*, then what each interval brings."""
     batch: list[Event] = []
     coming = asyncio.ensure_future(anext(events, None))
     try:
@@ -600,7 +600,7 @@ async def _paced(events: AsyncGenerator[Event], end: int) -> AsyncGenerator[list
 
 
 async def _logged(run: RunHandle, end: int, *, after: int = 0) -> AsyncGenerator[Event]:
-    """The events of a run that are there."""
+    """Yield the stored events of a run up to *end*."""
     if after < end:
         async with aclosing(run.events(after=after)) as events:
             async for event in events:
@@ -610,7 +610,7 @@ async def _logged(run: RunHandle, end: int, *, after: int = 0) -> AsyncGenerator
 
 
 class _Filters(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The filters of the list of runs, as a URL has them; see ``App.runs``."""
+    """The filters of the list of runs, as query parameters; see ``App.runs``."""
 
     status: str = ""
     agent: str = ""
@@ -629,7 +629,7 @@ class _Filters(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 def _filters(request: Request) -> tuple[str | None, dict[str, Any]]:
-    """The status, and the other filters that a URL names."""
+    """Return the status and the other filters in a URL."""
     named = {name: value for name, value in request.query_params.items() if value}
     given: dict[str, Any] = msgspec.structs.asdict(msgspec.convert(named, _Filters, strict=False))
     return given.pop("status") or None, given
@@ -644,14 +644,14 @@ async def _page(request: Request) -> Response:
 
 
 async def no_such_page(request: Request) -> Response | None:
-    """The page that says that there is none; None for a client that is no browser."""
+    """Return the page for unknown addresses; None for a client that is not a browser."""
     if request.method != "GET" or "text/html" not in request.headers.get("accept", ""):
         return None
     return _file(request, "index.html", 404)
 
 
 class _File(NamedTuple):
-    """A file of the pages as it is sent."""
+    """A static file, ready to send."""
 
     body: bytes
     packed: bytes
@@ -661,7 +661,7 @@ class _File(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _read_file(name: str, base: str) -> _File | None:
-    """A file of the pages; a page of a site that is mounted at *base* finds its parts there."""
+    """Return a static file, or None; paths in it start with *base*, where the site is mounted."""
     found = _STATIC.joinpath(name)
     kind = _TYPES.get(name.rpartition(".")[2])
     if "/" in name or kind is None or not found.is_file():
@@ -674,7 +674,7 @@ def _read_file(name: str, base: str) -> _File | None:
 
 
 def _file(request: Request, name: str, status: int = 200) -> Response:
-    """A file of the pages, packed for who takes that, and not again for who has it."""
+    """Return a static file: compressed if the client accepts that, 304 if it has the file."""
     found = _read_file(name, request.scope.get("root_path", ""))
     if found is None:
         raise Missing(f"there is no {name[:80]!r}")

@@ -1,4 +1,4 @@
-"""What many pages watch at once is looked at, folded and encoded once for all of them."""
+"""Feeds that many pages watch: each is read, folded and encoded once for all of them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from upshot.serve.site import ServerSentEvent
 
 
 class Part(NamedTuple):
-    """What a watcher gets at once.
+    """One message to a watcher.
 
     Attributes:
-        event: What is sent.
-        mark: Where it ends; the next part begins there.
+        event: The event to send.
+        mark: Where it ends; the next part starts there.
     """
 
     event: ServerSentEvent
@@ -23,14 +23,14 @@ class Part(NamedTuple):
 
 
 class Feed:
-    """Something that one task follows for all who watch it.
+    """A source that one task follows for all its watchers.
 
-    A watcher that is slow gets what has come since in one part, so that nobody waits for it and
-    nothing is kept for it.
+    A slow watcher gets all changes since its last part in one part, so no one waits for it and
+    nothing is buffered for it.
 
     Args:
-        changes: Yields whenever there is something new; closed once nobody watches.
-        part: What has come since a mark, 0 for all; a watcher's first one is all.
+        changes: Yields whenever there is something new; closed when the last watcher leaves.
+        part: Returns what is new since a mark, 0 for all; a watcher's first part is all.
     """
 
     def __init__(self, changes: AsyncGenerator[None], part: Callable[[int], Part]) -> None:
@@ -44,7 +44,7 @@ class Feed:
         self._task = asyncio.create_task(self._follow(changes))
 
     async def parts(self) -> AsyncGenerator[ServerSentEvent]:
-        """Each part as it comes, until there is nothing more to come."""
+        """Yield each part as it arrives, until the source ends."""
         count = mark = 0
         while True:
             changed, is_over = self._changed, self._is_over
@@ -75,7 +75,7 @@ class Feed:
                     self._count += 1
                     self._made.clear()
                     self._tell()
-        # The promise kept: what ends the feed is raised to each who watches it.
+        # Boundary: whatever ends the feed is raised to each of its watchers.
         except Exception as error:
             self._failure = error
         self._is_over = True
@@ -87,7 +87,7 @@ class Feed:
 
 
 class Feeds:
-    """The feeds that anybody watches, by what they are of."""
+    """The feeds with watchers, by key."""
 
     def __init__(self) -> None:
         self._open: dict[Hashable, Feed] = {}
@@ -95,7 +95,7 @@ class Feeds:
     async def watch(
         self, key: Hashable, begin: Callable[[], Feed]
     ) -> AsyncGenerator[ServerSentEvent]:
-        """The parts of a feed, which is begun by *begin* for the first who watches it."""
+        """Yield the parts of a feed; *begin* creates it for its first watcher."""
         feed = self._open.get(key)
         if feed is None:
             feed = self._open[key] = begin()

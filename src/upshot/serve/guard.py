@@ -1,4 +1,4 @@
-"""What every request passes before a route sees it, and what every response carries."""
+"""Checks every request before a route sees it, and adds headers to every response."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 ErrorForm: TypeAlias = "Callable[[int, str], JsonObject]"
-"""What tells an HTTP status and a sentence as an error of a protocol."""
+"""Turns an HTTP status and a sentence into an error of a protocol."""
 
 LOCAL = ("localhost", "127.0.0.1", "[::1]")
-"""The hosts under which a site is always reached."""
+"""The hosts by which a site can always be reached."""
 
 _PORT = re.compile(r":\d+$")
-# No script, style, picture or connection of elsewhere, and no frame round it.
+# No script, style, picture or connection from elsewhere, and no framing.
 _CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -42,13 +42,13 @@ _STATES = ("http.response.start", "websocket.accept")
 
 
 class RateCounter:
-    """Counts requests within ten seconds, of whoever they are.
+    """Counts requests within ten seconds, by sender.
 
     Args:
-        rate: How many requests may come of each within ten seconds.
+        rate: How many requests each sender may send within ten seconds.
 
     Attributes:
-        refusal: What the one is told who sent too many.
+        refusal: The message to a sender of too many requests.
     """
 
     def __init__(self, rate: int) -> None:
@@ -58,7 +58,7 @@ class RateCounter:
         self.refusal: str = f"more than {rate} requests in ten seconds: wait a little"
 
     def is_within(self, who: Hashable) -> bool:
-        """Count a request; returns whether it is one of those that are allowed."""
+        """Count a request; return whether it is within the rate."""
         window = int(time.monotonic() / 10)
         if window != self._window:
             self._window, self._sent = window, {}
@@ -67,20 +67,20 @@ class RateCounter:
 
 
 class Guard:
-    """Refuses requests from elsewhere and too many of them; ASGI middleware.
+    """ASGI middleware that refuses requests from other sites, and too many requests.
 
-    A page of another site can have a browser send requests here, and by a name that is made to
-    point here it can read what they give. So the host of each request, and its origin where it has
-    one, must be known.
+    A page of another site can make a browser send requests here, and can read the responses through
+    a host name that it points at this server. So the host of each request must be known, and its
+    origin too if it has one.
 
     Args:
-        app: What it guards.
-        hosts: The names under which the site is reached, beside those of this machine.
+        app: The application to guard.
+        hosts: The host names by which the site is reached, besides those of this machine.
         origins: Origins of pages of other sites that may send requests, "https://shop.example".
         counter: Counts the requests of each client address.
         is_known: Whether a known user sent a request.
-        max_body: How many bytes a request may say that it has.
-        forms: Those of the errors of protocols, by how the paths of their doors begin.
+        max_body: The maximum content length of a request, in bytes.
+        forms: How protocols write their errors, by the path prefixes of their doors.
     """
 
     def __init__(
@@ -118,10 +118,10 @@ class Guard:
         await (self._app if refusal is None else refusal)(scope, receive, send_on)
 
     async def _excess(self, scope: Scope) -> JSONResponse | None:
-        """The refusal of a request that is one too many.
+        """Return the refusal of a request beyond the rate, or None.
 
-        Behind a proxy all requests come from one address, so an address that has sent many is
-        asked who it is: users who are known are counted by name, in ``Site.user``.
+        Behind a proxy all requests come from one address, so the user is looked up for an address
+        that has sent many: known users are counted by name, in ``Site.user``.
         """
         address = (scope.get("client") or ("",))[0]
         if self._counter.is_within(address) or await self._is_known(scope):
@@ -149,7 +149,7 @@ class Guard:
 
 
 def refusal(forms: Mapping[str, ErrorForm], scope: Scope, status: int, said: str) -> JSONResponse:
-    """The response to a request that no route sees, in the form of its protocol."""
+    """Return the response to a request that no route sees, in the form of its protocol."""
     path = scope["path"].removeprefix(scope.get("root_path", ""))
     headers = {"retry-after": "10"} if status == _TOO_MANY else None
     for prefix, form in forms.items():
@@ -159,7 +159,7 @@ def refusal(forms: Mapping[str, ErrorForm], scope: Scope, status: int, said: str
 
 
 def _place_of(origin: str) -> str:
-    """The host and port of an origin, "" for what is no URL."""
+    """Return the host and port of an origin, or "" if it is not a URL."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -167,5 +167,5 @@ def _place_of(origin: str) -> str:
 
 
 def rpc_refusal(status: int, said: str) -> JsonObject:
-    """A sentence in the form that JSON-RPC has for a request that is not taken."""
+    """Return a refusal in the form of a JSON-RPC error."""
     return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": said}}

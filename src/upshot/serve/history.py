@@ -1,8 +1,8 @@
-"""What a client says in a conversation, held against what the log says of it.
+"""Checks what a client says about a conversation against the log.
 
-A client of some protocols sends the whole conversation each time. Nothing of what came before is
-taken from it: only the id of the last answer is read, which is that of a run, and says where in the
-conversation the client stands.
+Clients of some protocols send the whole conversation each time. Its earlier messages are ignored:
+only the id of the last answer is read. It names a run, and so the place in the conversation that
+the client knows.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from upshot.serve.public import PublicEvent
 from upshot.serve.site import Site
 from upshot.serve.users import Missing, User
 
-# Under this the message of a request keeps the id that its client gave it.
+# The metadata key for the id that the client gave a message.
 _MESSAGE_ID = "message_id"
 
 
 class Differs(Misuse):
-    """The client does not know how the conversation went on: 409."""
+    """The conversation has continued beyond what the client knows: 409."""
 
 
 class Place(NamedTuple):
     """Where a new message belongs.
 
     Attributes:
-        conversation: The conversation of which it is a turn.
-        history: What was said before it, where it begins a branch; None where the conversation
-            itself has that.
+        conversation: The conversation that it is a turn of.
+        history: The messages before it if it starts a branch; None if the conversation itself has
+            them.
     """
 
     conversation: str
@@ -57,10 +57,10 @@ class Said(NamedTuple):
     Attributes:
         chat: The id of the chat.
         id: The id that the client gave the message.
-        message: What the user says.
-        answers: The ids of the answers that come before it, oldest first: the run of each.
-        edit: Names what the message takes the place of; "" where it comes after all that was said.
-        is_again: Whether another answer is wanted where one is there that has ended.
+        message: The user's message.
+        answers: The ids of the answers before it, oldest first: the run of each.
+        edit: Names what the message replaces; "" if it comes after everything else.
+        is_again: Whether another answer is wanted although there is one that has ended.
     """
 
     chat: str
@@ -72,12 +72,12 @@ class Said(NamedTuple):
 
 
 async def begin_turn(site: Site, user: User, agent_id: str, said: Said) -> RunHandle:
-    """The run that a message begins; or began, where it is sent again.
+    """Return the run that a message starts, or the one it started if it is sent again.
 
     Raises:
-        Missing: There is no such agent, or a run is another's.
+        Missing: There is no such agent, or a run belongs to another user.
         Refused: The user may not start runs of the agent.
-        Differs: As of ``place_of``.
+        Differs: As for ``place_of``.
     """
     said = said._replace(chat=await site.conversation_of(user, said.chat))
     what = encode([said.chat, said.id, said.message]).decode()
@@ -108,7 +108,7 @@ async def begin_turn(site: Site, user: User, agent_id: str, said: Said) -> RunHa
 
 
 def card_of(app: App, agent_id: str) -> AgentCard:
-    """What an agent says of itself.
+    """Return the card of an agent.
 
     Raises:
         Missing: There is no such agent.
@@ -119,16 +119,16 @@ def card_of(app: App, agent_id: str) -> AgentCard:
 
 
 def attachment(data: bytes, kind: str, name: str, card: AgentCard) -> Image | File:
-    """What a client sends beside its text, if the agent takes it.
+    """Return a client's attachment as a part of a message, if the agent accepts it.
 
     Args:
         data: The content.
         kind: Its media type.
-        name: What it is called, "" if it has no name.
-        card: That of the agent.
+        name: The file's name; "" if it has none.
+        card: The card of the agent.
 
     Raises:
-        Misuse: The agent does not take it.
+        Misuse: The agent does not accept the media type.
     """
     accepted = card.default_input_modes
     if not any(fnmatch(kind, one) for one in accepted):
@@ -140,10 +140,10 @@ def attachment(data: bytes, kind: str, name: str, card: AgentCard) -> Image | Fi
 
 
 def from_data_url(url: str) -> tuple[bytes, str]:
-    """The content of a ``data:`` URL, and its media type.
+    """Return the content of a ``data:`` URL, and its media type.
 
     Raises:
-        Misuse: It is none of the form ``data:...;base64,...``.
+        Misuse: It does not have the form ``data:...;base64,...``.
 
     Source:
         RFC 2397.
@@ -158,7 +158,7 @@ def from_data_url(url: str) -> tuple[bytes, str]:
 
 
 async def asked(handle: RunHandle) -> tuple[str, str]:
-    """The id and the text of the message that began a run; "" and "" where there is no such run."""
+    """Return the id and the text of the message that started a run; "" and "" if there is none."""
     started = (await handle.state()).started
     if started is None:
         return "", ""
@@ -169,7 +169,7 @@ async def asked(handle: RunHandle) -> tuple[str, str]:
 
 
 async def waits_at(app: App, handle: RunHandle, event: PublicEvent) -> bool:
-    """Whether a run, or one of its chain, still waits where an event says that it parked."""
+    """Whether a run, or one of its chain, still waits at the park that an event reported."""
     if await handle.result(0) is None:
         return False
     run_id, _, seq = str(event["cursor"]).rpartition("/")
@@ -183,14 +183,14 @@ async def read_to_questions(
     ids: Container[str],
     add: Callable[[PublicEvent], object],
 ) -> bool:
-    """Read what a run told until it asked one of some questions.
+    """Read the events of a run until it asks one of some questions.
 
     Args:
-        app: Whose run it is.
+        app: The App of the run.
         handle: The run.
         events: Its public events.
         ids: The ids of the questions.
-        add: Is called with each event that was read.
+        add: Called with each event that was read.
 
     Returns:
         Whether it asked one of them; False once it has ended, or waits for something else.
@@ -210,23 +210,23 @@ async def read_to_questions(
 async def place_of(
     site: Site, user: User, chat: str, answers: Sequence[str], *, edit: str = ""
 ) -> Place:
-    """Where a new message of a chat belongs.
+    """Return where a new message of a chat belongs.
 
-    A chat is a conversation of that id. An edit begins a branch of it, a conversation whose id has
-    that of the chat in front; the answers that the client knows say in which one it is.
+    A chat is a conversation with that id. An edit starts a branch of it: a conversation whose id
+    starts with the chat's id. The answers that the client knows determine which of them it is in.
 
     Args:
         site: The site.
-        user: Who says it.
+        user: The user who sends the message.
         chat: The id of the chat.
-        answers: The ids of the answers that come before it, oldest first: the run of each.
-        edit: Names what the message takes the place of, together with what it says; "" where it
-            comes after all that was said.
+        answers: The ids of the answers before it, oldest first: the run of each.
+        edit: Names what the message replaces, together with what it says; "" if it comes after
+            everything else.
 
     Raises:
-        Missing: A run is another's, or there is none.
-        Differs: There is more in the conversation than the client knows, or what an edit would
-            take back has done something.
+        Missing: A run does not exist, or belongs to another user.
+        Differs: The conversation has more than the client knows, or what an edit would replace has
+            had an effect.
     """
     last = await _last_turn(site, user, chat, answers)
     conversation = chat if last is None else last.context_id
@@ -246,15 +246,16 @@ async def place_of(
 
 
 async def branch_after(site: Site, run_id: str, name: str) -> Place:
-    """A branch of a conversation that goes on after one of its answers, whatever came later.
+    """Return a branch of a conversation that continues after one of its answers, whatever came
+    later.
 
     Args:
         site: The site.
-        run_id: The answer.
-        name: What the id of the branch ends with.
+        run_id: The run of the answer.
+        name: The end of the branch's id.
 
     Raises:
-        Differs: The answer is not kept in its conversation, as that of a run that failed.
+        Differs: The answer is not kept in its conversation, for example because its run failed.
     """
     journal: Any = await site.app.open()
     if (run := await _kept(journal, run_id)) is None:
@@ -264,7 +265,7 @@ async def branch_after(site: Site, run_id: str, name: str) -> Place:
 
 
 def _check_void(runs: Iterable[RunSummary]) -> None:
-    """Refuse to leave what is under way or has done something."""
+    """Refuse to replace runs that are in progress or have had an effect."""
     if done := [run.run_id for run in runs if not run.ended or run.effect is not Effect.NONE]:
         raise Differs(
             f"what was answered there is under way or has done something ({', '.join(done)}), and "
@@ -277,7 +278,7 @@ def _began(run: RunSummary) -> float:
 
 
 async def newest_of(site: Site, user: User, chat: str) -> RunSummary | None:
-    """The newest turn of a user in a chat, in whichever branch of it; None where there is none."""
+    """Return the newest turn of a user in a chat or any branch of it; None if there is none."""
     conversation = await site.conversation_of(user, chat)
     journal = await site.app.open()
     for run in await journal.runs(owner=user.id, tenant=user.tenant, limit=_LOOKED_AT):
@@ -287,18 +288,18 @@ async def newest_of(site: Site, user: User, chat: str) -> RunSummary | None:
 
 
 def is_of(conversation: str, chat: str) -> bool:
-    """Whether a conversation is a chat, or a branch of it; both by their ids in the journal."""
+    """Whether a conversation is a chat or a branch of it; both by their ids in the journal."""
     return conversation == chat or conversation.startswith(f"{chat}/")
 
 
-# A page that comes back asks for what is under way, which is among the newest.
+# A page that is reopened asks for the run in progress, which is among the newest.
 _LOOKED_AT = 50
 
 
 async def _last_turn(
     site: Site, user: User, chat: str, answers: Sequence[str]
 ) -> RunSummary | None:
-    """The last answer that the client knows and that counts; one that failed was not kept."""
+    """Return the last answer that the client knows and the conversation kept, or None."""
     journal = await site.app.open()
     for run_id in reversed(answers):
         first = await site.run_of(user, run_id)
@@ -311,7 +312,7 @@ async def _last_turn(
 
 
 async def _kept(journal: Any, run_id: str) -> RunSummary | None:
-    """The last run of a chain that the conversation keeps, None where it keeps none."""
+    """Return the last run of a chain that the conversation kept, or None."""
     for one in reversed(await chain_from(run_id, journal)):
         for run in await journal.runs(run_id=one):
             if run.revision:

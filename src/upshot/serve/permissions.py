@@ -1,14 +1,14 @@
-"""Who may see, start, answer, operate, note and assign what: the one place that decides it.
+"""Who may see, start, answer, operate, annotate and assign: the only place that decides this.
 
-Every door asks these functions, and asks again at the moment of the effect where it has waited in
-between. They are pure: a user, whose the run is, and what is asked of it.
+Every door asks these functions, and asks again just before the effect if it has waited in
+between. They are pure: they take a user, the owner of the run, and what is requested.
 
-The owner of a run is a user together with a tenant. A user without a tenant owns what has none;
-``sam`` of ``acme`` is another user. Roles of a user without a tenant are for all runs, those of one
-with a tenant for the runs of that tenant.
+The owner of a run is a user together with a tenant. A user without a tenant owns runs without one;
+``sam`` of ``acme`` is another user than ``sam``. Roles of a user without a tenant apply to all
+runs, roles of a user with a tenant to the runs of that tenant.
 
 Names that a client chooses (of chats, contexts, conversations, idempotency keys) are scoped: two
-users who choose the same name do not meet, and neither learns whether another has chosen it.
+users who choose the same name do not collide, and neither can find out that the other chose it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Owner: TypeAlias = tuple[str, str]
 """The user and the tenant that a run belongs to."""
 
 Need: TypeAlias = Literal["see", "operate", "fork", "note"]
-"""What a user wants with a run: look at it, act on it, begin it anew, or keep notes of it."""
+"""What a user wants to do with a run: see it, act on it, fork it, or attach notes to it."""
 
 _ESCAPES = (("%", "%25"), ("~", "%7E"), ("/", "%2F"))
 
@@ -31,9 +31,9 @@ class Asked(NamedTuple):
     """Something that a run waits for.
 
     Attributes:
-        owner: Whose the run is, None where that is not known.
+        owner: The owner of the run; None if that is not known.
         agent: The agent of the run.
-        tool: The tool whose call waits, "" for a question.
+        tool: The tool whose call waits; "" for a question.
         audience: "user" is for the owner of the run too, "staff" for staff alone.
     """
 
@@ -44,7 +44,7 @@ class Asked(NamedTuple):
 
 
 def owner_of(user: User) -> Owner:
-    """The owner of what a user begins."""
+    """Return the owner of the runs that a user starts."""
     return user.id, user.tenant
 
 
@@ -54,7 +54,7 @@ def owns(user: User, owner: Owner | None) -> bool:
 
 
 def may_see(user: User, owner: Owner | None) -> bool:
-    """Whether a user may see the runs of an owner; None is that of no run."""
+    """Whether a user may see the runs of an owner; None owns no run."""
     reaches = owner is not None and user.tenant in ("", owner[1])
     return owns(user, owner) or (reaches and user.may("view"))
 
@@ -70,13 +70,13 @@ def may_operate(user: User, owner: Owner | None) -> bool:
 
 
 def may_answer(user: User, asked: Asked, *, door: str = "") -> bool:
-    """Whether a user may answer what a run waits for; also assign it, and put it off.
+    """Whether a user may answer what a run waits for, and assign or snooze it.
 
     Args:
         user: The user.
         asked: What is asked.
-        door: The protocol over which the answer comes, "" for the console. What waits for staff is
-            answered in the console alone.
+        door: The protocol that the answer came through; "" for the console. What waits for staff
+            can be answered in the console only.
     """
     if asked.audience == "user" and owns(user, asked.owner):
         return True
@@ -85,12 +85,12 @@ def may_answer(user: User, asked: Asked, *, door: str = "") -> bool:
 
 
 def may_settle(user: User, owner: Owner | None, agent: str, tool: str) -> bool:
-    """Whether a user may say of an unknown effect whether it was made."""
+    """Whether a user may settle an unknown effect."""
     return may_see(user, owner) and (user.may("operate") or user.may_answer(agent, tool))
 
 
 def may_note(user: User, owner: Owner | None, agent: str) -> bool:
-    """Whether a user may keep notes of a run: the owner, an operator, or who answers for it."""
+    """Whether a user may attach notes to a run: its owner, an operator, or staff who answer it."""
     answers = user.may("answer") and (not user.agents or agent in user.agents)
     return may_operate(user, owner) or (may_see(user, owner) and answers)
 
@@ -108,16 +108,16 @@ class OwnerFilters(TypedDict, total=False):
 
 
 def list_filters(user: User) -> OwnerFilters:
-    """The filters of lists that leave exactly what a user may see."""
+    """Return the list filters that leave exactly what a user may see."""
     if user.may("view"):
         return {"tenant": user.tenant} if user.tenant else {}
     return {"owner": user.id, "tenant": user.tenant}
 
 
 def to_scoped(owner: Owner, name: str) -> str:
-    """A name that a client chose, as no other user can have it: ``name~user~tenant``.
+    """Return a client's name as one that no other user can have: ``name~user~tenant``.
 
-    A user without a tenant gives ``name~user``. A branch keeps what follows the first slash:
+    For a user without a tenant it is ``name~user``. A branch keeps what follows the first slash:
     ``chat/1`` is ``chat~user/1``. Within a part ``%``, ``~`` and ``/`` are percent-encoded.
     """
     head, slash, branch = name.partition("/")
@@ -126,7 +126,7 @@ def to_scoped(owner: Owner, name: str) -> str:
 
 
 def from_scoped(owner: Owner, name: str) -> str:
-    """A scoped name as the owner's client chose it; any other name stays as it is."""
+    """Return a scoped name as the owner's client chose it; any other name stays as it is."""
     head, slash, branch = name.partition("/")
     chosen, _, scope = head.partition("~")
     if f"~{scope}" != to_scoped(owner, ""):

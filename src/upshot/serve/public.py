@@ -1,4 +1,4 @@
-"""What a run tells its user, as one stream that every door maps to its own form."""
+"""What a run shows its user, as one stream that every door maps to its own form."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from upshot.serve.site import Site
 
 PublicEvent: TypeAlias = JsonObject
-"""What ``to_public_event`` gives, with ``cursor``, its place."""
+"""The result of ``to_public_event`` with ``cursor``, its place."""
 
 Stream: TypeAlias = Literal["checked", "live"]
-# What may be void once the deciders have judged.
+# The kinds that may be void once the deciders have decided.
 _HELD = ("text", "message", "reset")
 
 
@@ -49,29 +49,29 @@ class _View(NamedTuple):
 async def public_events(
     app: App, handle: RunHandle, *, after: str = "", stream: Stream = "checked"
 ) -> AsyncGenerator[PublicEvent]:
-    """The public events of a run, and of those that its request is handed over to: one end.
+    """Yield the public events of a run and of the runs that follow it, with one end.
 
     Args:
-        app: Whose run it is.
+        app: The App of the run.
         handle: The run.
-        after: Only those after this place, the ``cursor`` of an earlier one; of a reply that is
-            still open the text so far comes first.
-        stream: "checked" holds back what an agent with deciders says until they have judged: its
-            answer comes with the end. "live" shows it at once, and takes back what is revised.
+        after: Only events after this place, the ``cursor`` of an earlier one. If a reply is still
+            in progress there, its text so far comes first.
+        stream: "checked" withholds what an agent with deciders says until they have decided: its
+            answer comes with the end. "live" shows it at once, and resets what is revised.
 
     Yields:
-        One after the other until the run ends, over any parks; see ``to_public_event`` for the
-        kinds. A tool that has begun has ``arguments`` too where its ``public`` gives any. The kind
-        answered has the ``id`` of a question that was yielded before, and ``approved``, or the
-        ``value`` that was answered.
+        One event at a time until the run ends, across any parks; see ``to_public_event`` for the
+        kinds. A tool that has started also has ``arguments`` if its ``public`` returns any. The
+        kind answered has the ``id`` of a question that was yielded before, and ``approved``, or the
+        ``value`` of the answer.
 
     Raises:
-        Misuse: There is no such run, or *after* is no place of it.
+        Misuse: There is no such run, or *after* is not a place in it.
         JournalError: The log is damaged or cannot be read.
     """
     views: dict[str, _View] = {}
     asked: set[str] = set()
-    # Of a run that handed its request over, until another run follows.
+    # The end of a run that handed its request over, until another run follows.
     end: PublicEvent | None = None
     is_unsaid = False
     async for event in handle.events(after=after or 0, deltas=True):
@@ -100,16 +100,16 @@ async def public_events(
 
 
 def questions_in(event: PublicEvent) -> list[JsonObject]:
-    """What an event asks the user of the run; nothing but the end of a session asks any."""
+    """Return what an event asks the user of the run; only the end of a session asks anything."""
     return cast("list[JsonObject]", event.get("questions", []))
 
 
 async def public_run(site: Site, user: User, run_id: str, need: Need = "see") -> RunHandle:
-    """The run that a client of a protocol names; a child run is not shown to it.
+    """Return the run that a client of a protocol names, unless it is a child run.
 
     Raises:
-        Missing: There is no such run, or it is another's, or a child run.
-        Refused: The user may see it and no more.
+        Missing: There is no such run, or it is a child run or belongs to another user.
+        Refused: The user may see the run but not do this.
     """
     handle = await site.run_of(user, run_id, need)
     for run in await (await site.app.open()).runs(run_id=run_id):
@@ -119,7 +119,7 @@ async def public_run(site: Site, user: User, run_id: str, need: Need = "see") ->
 
 
 def asked_of_user(pending: Iterable[Pending]) -> list[PendingApproval | PendingQuestion]:
-    """What of it the user of the run may see and answer; an unknown effect is a question too."""
+    """Return what the run's user may see and answer; an unknown effect is a question too."""
     return [
         item
         for item in pending
@@ -128,12 +128,12 @@ def asked_of_user(pending: Iterable[Pending]) -> list[PendingApproval | PendingQ
 
 
 def digest_of(item: Pending) -> str:
-    """What names the call or the attempt that is asked about, "" for a plain question."""
+    """Return the digest of the call or attempt that is asked about; "" for a plain question."""
     return item.digest if isinstance(item, PendingApproval | PendingEffect) else ""
 
 
 def _answered(event: Event, asked: Container[str]) -> PublicEvent | None:
-    """The answer to what the user was asked; what staff was asked is answered unseen."""
+    """Return the answer to what the user was asked; answers to staff's questions are not shown."""
     match event:
         case ApprovalAnswered(answer=answer):
             bare, told = event.call_id, {"approved": not isinstance(answer, Deny)}
@@ -141,17 +141,17 @@ def _answered(event: Event, asked: Container[str]) -> PublicEvent | None:
             told = {"value": value}
         case _:
             return None
-    # That of a child run may have been asked under its longer name.
+    # A child run's question may have been asked under its longer id.
     known = [id for id in (bare, f"{event.run_id}/{bare}") if id in asked]
     return {"kind": "answered", "id": known[0], **told} if known else None
 
 
 async def _view_of(app: App, event: Event, stream: Stream) -> _View:
-    """What is shown of the run that an event is of."""
+    """Return what is shown of the run of an event."""
     journal = await app.open()
     runs = await journal.runs(run_id=event.run_id)
     agent_id = runs[0].agent_id if runs else ""
-    # Who is asked about a call sees what becomes of it.
+    # A user who is asked about a call also sees its outcome.
     found = app.each_tool(agent_id)
     tools = [tool for tool in found if tool.public or tool.ask == "user"]
     return _View(
@@ -162,9 +162,9 @@ async def _view_of(app: App, event: Event, stream: Stream) -> _View:
 
 
 def _chosen(choose: Callable[[JsonObject], JsonObject], event: ToolStarted) -> Json:
-    """What of the arguments a tool shows."""
+    """Return the arguments that a tool shows."""
     try:
         return choose(cast("JsonObject", event.call.arguments))
     except Exception:
-        # The tool's own function; a run is not watched in vain because of it.
+        # The tool's own function failed; watching the run must not fail with it.
         return {}

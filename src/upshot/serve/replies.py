@@ -23,7 +23,7 @@ class AgentLine(Value, frozen=True, kw_only=True):
 
     Attributes:
         id: Its id.
-        description: What its card says it does, "" if it has none.
+        description: The description on its card; "" if it has none.
     """
 
     id: str
@@ -34,11 +34,11 @@ class Me(Value, frozen=True, kw_only=True):
     """The signed-in user, and what every page needs.
 
     Attributes:
-        user: Who is signed in.
+        user: The signed-in user.
         agents: The agents that this process has.
         version: The version of the App's code.
         waits: How many items wait in runs that the user may see.
-        trace_url: The address of a run's spans, "" if the site has none.
+        trace_url: The address of a run's spans; "" if the site has none.
     """
 
     user: User
@@ -63,7 +63,7 @@ class RunList(Value, frozen=True, kw_only=True):
 
     Attributes:
         runs: The runs.
-        next: The ``before`` of the next page, None on the last one.
+        next: The ``before`` of the next page; None on the last page.
     """
 
     runs: tuple[RunSummary, ...]
@@ -75,7 +75,7 @@ class Begun(Value, frozen=True, kw_only=True):
 
     Attributes:
         run_id: The run.
-        conversation: The id of its conversation in the journal, "" for none.
+        conversation: The id of its conversation in the journal; "" for none.
     """
 
     run_id: str
@@ -83,13 +83,13 @@ class Begun(Value, frozen=True, kw_only=True):
 
 
 class CallAgain(Value, frozen=True, kw_only=True):
-    """A call that a fork would make again.
+    """A call that a fork would repeat.
 
     Attributes:
-        seq: Its event in the run.
-        tool: The tool, "" for a call of a model.
+        seq: The ``seq`` of its event in the run.
+        tool: The tool; "" for a model call.
         call: The id of the tool call.
-        model: The model, "" for a call of a tool.
+        model: The model; "" for a tool call.
     """
 
     seq: int
@@ -99,22 +99,22 @@ class CallAgain(Value, frozen=True, kw_only=True):
 
 
 class ForkDraft(Value, frozen=True, kw_only=True):
-    """What a fork would do again.
+    """What a fork would repeat.
 
     Attributes:
-        again: The calls after the event where it would begin.
+        again: The calls after the event where it would start.
     """
 
     again: tuple[CallAgain, ...]
 
 
 class Replayed(Value, frozen=True, kw_only=True):
-    """Whether a run would do today what its log says.
+    """Whether a run would do the same today as its log says.
 
     Attributes:
         same: Whether it would.
         compared: How many facts of the log were compared.
-        difference: The first difference, None if there is none.
+        difference: The first difference; None if there is none.
     """
 
     same: bool
@@ -123,23 +123,23 @@ class Replayed(Value, frozen=True, kw_only=True):
 
 
 class Compared(Value, frozen=True, kw_only=True):
-    """Where two runs part.
+    """Where two runs differ first.
 
     Attributes:
-        difference: The first difference, None if there is none.
+        difference: The first difference; None if there is none.
     """
 
     difference: Difference | None
 
 
 class InboxEntry(InboxItem, frozen=True, kw_only=True):
-    """An item of the inbox, as one user sees it.
+    """An inbox item, as one user sees it.
 
     Attributes:
-        description: What the tool says it does, "" if that is not known.
+        description: The tool's description; "" if it is not known.
         answerable: Whether the user may answer it.
-        due_at: Until when it is to be answered, None if that does not matter.
-        after_due: What happens if it is not: see ``InboxItem.then``.
+        due_at: When the answer is due; None if there is no deadline.
+        after_due: What happens if it is late: see ``InboxItem.then``.
     """
 
     description: str
@@ -152,10 +152,10 @@ class InboxPage(Value, frozen=True, kw_only=True):
     """One page of the inbox.
 
     Attributes:
-        items: The items, the longest wait first, without those that the user put off.
-        total: How many items wait on all pages, those that the user put off too; None where
-            *assignee* was asked for.
-        next: The ``before`` of the next page, None on the last one.
+        items: The items, the longest waiting first, without those that the user snoozed.
+        total: How many items wait on all pages, snoozed ones included; None if the page is
+            filtered by *assignee*.
+        next: The ``before`` of the next page; None on the last page.
     """
 
     items: tuple[InboxEntry, ...]
@@ -164,12 +164,12 @@ class InboxPage(Value, frozen=True, kw_only=True):
 
 
 class SentMessages(Value, frozen=True, kw_only=True):
-    """What a model was sent by one call.
+    """What one call sent to a model.
 
     Attributes:
-        instructions: Those of the agent when the run began.
+        instructions: The agent's instructions when the run started.
         messages: The messages in order, as far as the log has them.
-        lacks: How many messages the log does not have: an engine made them for this call.
+        lacks: How many messages the log lacks: an engine made them for this call.
     """
 
     instructions: str
@@ -190,7 +190,7 @@ class EarlierDecision(Answered, frozen=True, kw_only=True):
 
 
 class EarlierDecisions(Value, frozen=True, kw_only=True):
-    """What was decided about calls of the same tool before.
+    """Earlier decisions about calls of the same tool.
 
     Attributes:
         answered: The decisions: those about the same arguments first, then the newest.
@@ -203,7 +203,7 @@ class GrantList(Value, frozen=True, kw_only=True):
     """The standing approvals.
 
     Attributes:
-        grants: Those of runs that the user may see.
+        grants: The standing approvals of runs that the user may see.
     """
 
     grants: tuple[Grant, ...]
@@ -213,7 +213,7 @@ class EffectLine(EffectEntry, frozen=True, kw_only=True):
     """An effect, as one user sees it.
 
     Attributes:
-        said: What the call said at last, of an unknown one; "" if it said nothing.
+        said: The last outcome of the call if the effect is unknown; "" if it has none.
         settleable: Whether the user may settle it.
     """
 
@@ -222,12 +222,12 @@ class EffectLine(EffectEntry, frozen=True, kw_only=True):
 
 
 class EffectChecked(Value, frozen=True, kw_only=True):
-    """The result of asking ``verify`` about an effect.
+    """The result of calling ``verify`` about an effect.
 
     Attributes:
-        effect: The effect as it stands now.
+        effect: The effect as it is now.
         said: What was found out, in words.
-        seen: What the tool that a ``Lookup`` names gave; None without one.
+        seen: The result of the tool that a ``Lookup`` names; None without one.
     """
 
     effect: EffectLine
@@ -240,7 +240,7 @@ class EffectPage(Value, frozen=True, kw_only=True):
 
     Attributes:
         effects: The unknown ones first, each group newest first.
-        next: The ``after`` of the next page, None on the last one.
+        next: The ``after`` of the next page; None on the last page.
     """
 
     effects: tuple[EffectLine, ...]
@@ -261,7 +261,7 @@ class ConversationList(Value, frozen=True, kw_only=True):
     """The list of conversations.
 
     Attributes:
-        conversations: The newest first.
+        conversations: The conversations, newest first.
     """
 
     conversations: tuple[ConversationSummary, ...]

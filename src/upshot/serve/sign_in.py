@@ -1,4 +1,4 @@
-"""Sign-in of the one who started the server: a link that works once, and a cookie after it."""
+"""Sign-in for the user who started the server: a link that works once, then a cookie."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _KEY_BYTES = 32
 
 
 class OwnerSignIn:
-    """Signs in whoever has the link that the server printed, as owner.
+    """Signs in the visitor who has the link that the server printed, as owner.
 
-    The cookie is signed by a key of this account of the machine, so that it outlives a restart. A
-    new key ends all that were signed before, also where a server runs meanwhile.
+    The cookie is signed with a key of this account of the machine, so it survives a restart. A new
+    key voids all cookies signed before, even in a running server.
 
     Args:
         path: The file of the key.
@@ -50,9 +50,9 @@ class OwnerSignIn:
         self.route: Route = Route("/sign-in", self._sign_in)
 
     def user(self, request: HTTPConnection) -> User | None:
-        """The owner, where the request has the cookie."""
+        """Return the owner if the request has the cookie."""
         until, _, mark = request.cookies.get(_COOKIE, "").partition(".")
-        # Only what was signed here is read as a number.
+        # Only what was signed here is parsed as a number.
         is_ours = hmac.compare_digest(mark.encode(), self._mark(until).encode())
         return OWNER if is_ours and int(until) >= time.time() else None
 
@@ -84,7 +84,7 @@ class OwnerSignIn:
 
 
 def read_key(path: Path) -> bytes:
-    """The key of a file that nobody else may read; a new one where there is none.
+    """Return the key in a file that only this account can read; create it if there is none.
 
     Raises:
         OSError: It can be neither read nor written.
@@ -98,7 +98,7 @@ def read_key(path: Path) -> bytes:
 
 
 def renew_key(path: Path) -> None:
-    """Put a new key in the place of that of a file, so that every cookie signed before is void.
+    """Replace the key in a file, so that every cookie signed before is void.
 
     Raises:
         OSError: It cannot be written.
@@ -110,7 +110,7 @@ def renew_key(path: Path) -> None:
 
 
 def _changed_at(path: Path) -> tuple[int, int]:
-    """Which file is there, and since when."""
+    """Return which file is at *path* and when it last changed; (0, 0) if there is none."""
     try:
         found = path.stat()
     except OSError:
@@ -119,6 +119,6 @@ def _changed_at(path: Path) -> tuple[int, int]:
 
 
 def key_path() -> Path:
-    """Where the key of this account is."""
+    """Return the path of this account's key."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "upshot" / "serve.key"

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 _USER_OF = Allowed("a function of the request that gives a User or None", methods=("__call__",))
 _TEXT = Allowed("a text", (str,))
 RUN_IN_URL = "{run_id}"
-"""In the place of the id of a run in the address of its spans."""
+"""The placeholder of the run id in the address of its spans."""
 _NAMES = Allowed("a list of texts", items=Allowed("a text", (str,)))
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (NoUser, 401),
@@ -68,24 +68,24 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (JournalError, 503),
 )
 _MOST_KNOWN = 100_000
-# Of a request: its user, and whether it is within the rate.
+# Keys in the scope of a request: its user, and whether it is within the rate.
 _FOUND, _COUNTED = "upshot.found", "upshot.is_within"
-# A comment so often keeps what is between from ending a stream that is silent.
-# So long an answer waits for a run that is being worked on.
+# How long an answer waits for a run that is being worked on.
 _PARKING_S = 30
+# A comment this often keeps proxies from closing a silent stream.
 _PING_S = 15
 
 
 class Site:
-    """An App with users: whose a run is, who may answer, and what its doors are.
+    """An App with users: it knows the owner of each run, who may answer, and its doors.
 
     Args:
         app: The App.
-        user: Says who sent a request; plain or async.
-        hosts: The names under which it is reached, beside those of this machine.
+        user: Returns the sender of a request; plain or async.
+        hosts: The host names by which it is reached, besides those of this machine.
         origins: Origins of other sites whose pages may send requests.
-        work: Whether runs are worked on in this process too, while it serves.
-        max_body: How many bytes a request may have.
+        work: Whether this process also works on runs while it serves.
+        max_body: The maximum size of a request in bytes.
         rate: How many requests one user may send within ten seconds, and how many may come from
             one client address without a known user.
 
@@ -132,11 +132,11 @@ class Site:
         self._is_working = work
         self._max_body = max_body
         self.trace_url = trace_url
-        # Whose a run is never changes, nor its agent.
+        # The owner and the agent of a run never change.
         self._known: dict[str, tuple[Owner, str]] = {}
 
     def asgi(self, routes: Iterable[BaseRoute] = ()) -> Starlette:
-        """The ASGI application with all doors, and further routes."""
+        """Return the ASGI application with all doors, and further routes."""
         from upshot.serve import console
 
         found = [console, *_doors()]
@@ -165,7 +165,7 @@ class Site:
             routes=taken,
             middleware=[
                 Middleware(Guard, **self._guard, max_body=self._max_body, forms=forms),
-                # For a body that does not say how long it is.
+                # For a body without a content length.
                 Middleware(RequestBodyLimitMiddleware, max_body_size=self._max_body),
             ],
             exception_handlers={
@@ -178,10 +178,10 @@ class Site:
         )
 
     async def user(self, request: HTTPConnection) -> User:
-        """Who sent a request.
+        """Return the sender of a request.
 
         Raises:
-            NoUser: Nobody who is known.
+            NoUser: The sender is unknown.
             TooMany: The user has sent too many requests.
         """
         found = await self._found(request)
@@ -198,7 +198,7 @@ class Site:
         return await self._found(HTTPConnection(scope)) is not None
 
     async def _found(self, request: HTTPConnection) -> User | None:
-        """Who sent a request; asked once for each."""
+        """Return the sender of a request, asking once per request."""
         if _FOUND not in request.scope:
             found = self._user_of(request)
             request.scope[_FOUND] = await found if inspect.isawaitable(found) else found
@@ -214,19 +214,19 @@ class Site:
         key: str | None = None,
         **options: Unpack[SubmitOptions],
     ) -> RunHandle:
-        """Submit a run of a user's.
+        """Submit a run for a user.
 
         Args:
-            user: Whose it is.
+            user: The user.
             agent_id: The agent.
-            request: What is asked.
-            conversation: What the user calls the conversation of which it is a turn.
-            key: Names the request for this user; see ``App.submit``.
-            options: Those of ``App.submit``; ``attributes`` say whose it is, and nothing else.
+            request: The user's request.
+            conversation: The user's name for the conversation that it is a turn of.
+            key: The user's name for the request; see ``App.submit``.
+            options: Those of ``App.submit``; ``attributes`` are replaced by the owner.
 
         Raises:
-            Refused: The user may not start the agent, or may see that conversation and no more.
-            Misuse: As of ``App.submit``.
+            Refused: The user may not start the agent, or may only see that conversation.
+            Misuse: As for ``App.submit``.
         """
         _check_start(user, agent_id)
         owner = owner_of(user)
@@ -247,19 +247,19 @@ class Site:
                 **options,
             )
         except OtherUser:
-            # The App itself began it for another user a moment ago.
+            # The App itself started it for another user a moment ago.
             raise Missing(f"there is no conversation {(conversation or '')[:80]!r}") from None
 
     async def conversation_of(self, user: User, name: str) -> str:
-        """The id in the journal of what a user calls a conversation.
+        """Return the id in the journal of a user's name for a conversation.
 
-        That is the user's own conversation of that name, or one with exactly that id which the user
-        may see; else a new one of the user's. So it says nothing of what other users have.
+        It is the user's own conversation with that name, or one with exactly that id that the user
+        may see; else a new one of the user's. So the result reveals nothing about other users.
         """
         return (await self._talk(user, name))[0]
 
     async def _talk(self, user: User, name: str) -> tuple[str, Owner]:
-        """See ``conversation_of``; with the owner."""
+        """See ``conversation_of``; return the owner too."""
         own, scoped = owner_of(user), to_scoped(owner_of(user), name)
         if from_scoped(own, name) != name:
             # It is the id in the journal already.
@@ -276,36 +276,36 @@ class Site:
         return scoped, own
 
     async def conversations_of(self, user: User, limit: int) -> Sequence[ConversationSummary]:
-        """The conversations that a user may see, newest first."""
+        """Return the conversations that a user may see, newest first."""
         journal: Any = await self.app.open()
         return await journal.conversations(limit=limit, **permissions.list_filters(user))
 
     async def inbox_of(self, user: User, **filters: Any) -> Sequence[InboxItem]:
-        """What waits in runs that a user may see, without what the user put off."""
+        """Return what waits in runs that a user may see, without what the user snoozed."""
         return await self.app.inbox(user=_shelf(user), **await self._of(user, filters))
 
     async def inbox_size_of(self, user: User, **filters: Any) -> int:
-        """How much of it waits, with what the user put off."""
+        """Return how many items wait in runs that a user may see, snoozed ones included."""
         return await self.app.inbox_size(**await self._of(user, filters))
 
     async def later(self, user: User, run_id: str, id: str, until: datetime | None) -> None:
-        """Put an item of the inbox off, for this user.
+        """Snooze an inbox item for this user.
 
         Raises:
-            Missing: There is no such run, or it is another's.
-            Refused: The user may see it and no more.
-            Misuse: As of ``App.later``.
+            Missing: There is no such run, or it belongs to another user.
+            Refused: The user may see it but not do this.
+            Misuse: As for ``App.later``.
         """
         await self.run_of(user, run_id, "note")
         await self.app.later(run_id, id, until=until, by=_shelf(user))
 
     async def assign(self, user: User, run_id: str, id: str, to: str) -> None:
-        """Say who is to answer an item of the inbox; who may answer it may do that.
+        """Assign an inbox item; the user needs the permission to answer it.
 
         Raises:
-            Missing: There is no such run or item, or it is another's.
-            Refused: It is not the user's to answer.
-            Misuse: As of ``App.assign``.
+            Missing: There is no such run or item, or it belongs to another user.
+            Refused: The user may not answer it.
+            Misuse: As for ``App.assign``.
         """
         await self.run_of(user, run_id)
         items = await self.app.inbox(run_id=run_id, limit=None)
@@ -317,19 +317,20 @@ class Site:
         await self.app.assign(run_id, id, to=to, by=user.id)
 
     async def waits_of(self, user: User) -> int:
-        """How much waits in runs that a user may see."""
+        """Return how many items wait in all runs that a user may see."""
         return await self.app.inbox_size(**permissions.list_filters(user))
 
     async def grants_of(self, user: User) -> Sequence[Grant]:
-        """The standing approvals of runs that a user may see."""
+        """Return the standing approvals of runs that a user may see."""
         return await self.app.grants(**permissions.list_filters(user))
 
     async def withdraw(self, user: User, id: str) -> None:
-        """Withdraw a standing approval; the owner of its run may, and who may answer the call.
+        """Withdraw a standing approval; for the owner of its run, and users who may answer the
+        call.
 
         Raises:
-            Missing: There is none of that id, or its run is another's.
-            Refused: The user may see it and no more.
+            Missing: There is none with that id, or its run belongs to another user.
+            Refused: The user may see it but not do this.
         """
         for one in await self.grants_of(user):
             if one.id == id:
@@ -341,27 +342,27 @@ class Site:
         raise Missing(f"there is no standing approval {id[:80]!r}")
 
     async def effects_of(self, user: User, **filters: Any) -> Sequence[EffectEntry]:
-        """The effects of runs that a user may see; see ``App.effects``."""
+        """Return the effects of runs that a user may see; see ``App.effects``."""
         given: dict[str, Any] = {**permissions.list_filters(user)}
         return await self.app.effects(**filters, user=given.pop("owner", ""), **given)
 
     async def settle(self, user: User, id: str, *, applied: bool, note: str) -> EffectEntry:
-        """Settle an unknown effect as a user; the first answer counts.
+        """Settle an unknown effect as a user; the first settlement wins.
 
         Raises:
-            Missing: There is no such effect, or its run is another's.
-            Refused: The user may see it and no more.
-            Misuse: As of ``App.settle``.
+            Missing: There is no such effect, or its run belongs to another user.
+            Refused: The user may see it but not settle it.
+            Misuse: As for ``App.settle``.
         """
         await self._settleable(user, id)
         return await self.app.settle(id, applied=applied, by=user.id, note=note)
 
     async def check(self, user: User, id: str) -> EffectCheck:
-        """Ask ``verify`` about an unknown effect for a user who may settle it.
+        """Call ``verify`` about an unknown effect, for a user who may settle it.
 
         Raises:
-            Missing: There is no such effect, or its run is another's.
-            Refused: The user may see it and no more.
+            Missing: There is no such effect, or its run belongs to another user.
+            Refused: The user may see it but not settle it.
         """
         await self._settleable(user, id)
         return await self.app.check(id)
@@ -381,28 +382,28 @@ class Site:
     async def runs_of(
         self, user: User, status: str | None = None, *, limit: int | None = None, **filters: Any
     ) -> Sequence[RunSummary]:
-        """The runs that a user may see, newest first; see ``App.runs``."""
+        """Return the runs that a user may see, newest first; see ``App.runs``."""
         return await self.app.runs(status, limit=limit, **await self._of(user, filters))
 
     async def counts_of(self, user: User, status: str | None = None, **filters: Any) -> RunCounts:
-        """How many there are of the runs that a user may see; the filters are those of ``runs``."""
+        """Count the runs that a user may see; the filters are those of ``App.runs``."""
         given = await self._of(user, filters)
         for name, own in (("agent", "agent_id"), ("conversation", "context_id")):
             given[own] = given.pop(name, "")
         return await self.app.counts(status, **given)
 
     async def _of(self, user: User, filters: dict[str, Any]) -> dict[str, Any]:
-        """Filters of lists, with those of what a user may see."""
+        """Return list filters restricted to what a user may see."""
         if name := filters.get("conversation"):
             filters["conversation"] = await self.conversation_of(user, name)
         return {**filters, **permissions.list_filters(user)}
 
     async def run_of(self, user: User, run_id: str, need: Need = "see") -> RunHandle:
-        """The handle of a run that a user may see, operate, or keep notes of.
+        """Return the handle of a run that a user may see, operate, fork or annotate.
 
         Raises:
-            Missing: There is no such run, or it is another's.
-            Refused: The user may see it and no more.
+            Missing: There is no such run, or it belongs to another user.
+            Refused: The user may see it but not do this.
         """
         owner, agent = await self._run(run_id)
         if not permissions.may_see(user, owner):
@@ -420,27 +421,27 @@ class Site:
     ) -> tuple[Taken | Outdated, ...]:
         """Answer what a run waits for, as a user.
 
-        Whether the user may answer is asked of what the run waits for at the moment at which the
-        answer is kept.
+        The permission to answer is checked against what the run waits for at the moment the answer
+        is stored.
 
         Args:
-            user: Who answers; it stands as ``by`` in place of what the answers say.
+            user: The user; replaces the ``by`` of the answers.
             run_id: The run.
             answers: The answers.
-            door: The protocol over which they came, "" for the console. What waits for staff is
-                answered in the console alone.
+            door: The protocol that they came through; "" for the console. What waits for staff can
+                be answered in the console only.
 
         Raises:
-            Missing: There is no such run, or it is another's.
-            Refused: It is not the user's to answer.
-            Misuse: As of ``App.answer``.
+            Missing: There is no such run, or it belongs to another user.
+            Refused: The user may not answer it.
+            Misuse: As for ``App.answer``.
         """
         handle = await self.run_of(user, run_id)
         owner, _ = await self._run(run_id)
 
         def allow(agent: str, pending: Pending | None, answer: AnyAnswer) -> None:
             if pending is None:
-                # It is closed: all that comes of it is who closed it and how.
+                # It is closed: the reply can only say who closed it and how.
                 if door or not user.may("answer"):
                     raise _nothing_waits(answer)
                 return
@@ -460,7 +461,7 @@ class Site:
                 raise _nothing_waits(answers[0]) from None
             if await handle.result(0) is not None:
                 raise
-            # Something else was answered, and the run works on: it takes more when it has parked.
+            # The run works on after another answer; it accepts more when it has parked.
             await handle.result(_PARKING_S)
             return await handle.answer_if(allow, given)
 
@@ -471,11 +472,11 @@ class Site:
         return permissions.may_answer(user, asked)
 
     async def sees(self, user: User, run_id: str) -> bool:
-        """Whether a run is there that a user may see."""
+        """Whether a run exists that a user may see."""
         return permissions.may_see(user, (await self._run(run_id))[0])
 
     async def _run(self, run_id: str) -> tuple[Owner | None, str]:
-        """The owner and the agent of a run; None and "" where there is no such run."""
+        """Return the owner and the agent of a run; None and "" if there is no such run."""
         found = self._known.get(run_id)
         if found is None:
             journal = await self.app.open()
@@ -487,11 +488,11 @@ class Site:
 
 
 ERRORS = tuple(kind for kind, _ in _STATUS)
-"""The errors that a response tells of."""
+"""The errors that a response reports."""
 
 
 def _shelf(user: User) -> str:
-    """The name under which the journal keeps what a user put off."""
+    """Return the name under which the journal stores what a user snoozed."""
     return to_scoped(owner_of(user), "")
 
 
@@ -510,7 +511,7 @@ def _nothing_waits(answer: AnyAnswer) -> Refused:
 
 
 def _doors() -> list[ModuleType]:
-    """The modules of the protocols of which the libraries are there."""
+    """Return the modules of the protocols whose libraries are installed."""
     found: list[ModuleType] = []
     for module in pkgutil.iter_modules(doors.__path__):
         try:
@@ -523,7 +524,7 @@ def _doors() -> list[ModuleType]:
 
 @asynccontextmanager
 async def working(app: App, **options: Any) -> AsyncGenerator[Worker]:
-    """Work on the runs of an App meanwhile; at the end they are left to others.
+    """Work on the runs of an App inside the block; at its end they are left to other workers.
 
     Args:
         app: The App.
@@ -539,10 +540,10 @@ async def working(app: App, **options: Any) -> AsyncGenerator[Worker]:
 
 
 def from_json(body: bytes) -> Any:
-    """The JSON in the body of a request.
+    """Return the JSON in the body of a request.
 
     Raises:
-        Misuse: It is no JSON, goes too deep, or has text that UTF-8 cannot hold.
+        Misuse: It is not JSON, is nested too deeply, or has text that UTF-8 cannot encode.
     """
     try:
         return msgspec.json.decode(body)
@@ -551,30 +552,30 @@ def from_json(body: bytes) -> Any:
 
 
 def to_json(value: object, status: int = 200) -> Response:
-    """A response with a value of the contract, or a container of them, as JSON."""
+    """Return a response with a value of the contract, or a container of them, as JSON."""
     return Response(encode(value), status, media_type="application/json")
 
 
 class ServerSentEvent(AnyServerSentEvent):
-    """A server-sent event, with the only ends of lines that the client of AG-UI knows."""
+    """A server-sent event with the only line ending that AG-UI's client accepts."""
 
     DEFAULT_SEPARATOR = "\n"
 
 
 def sse(events: AsyncIterable[ServerSentEvent]) -> EventSourceResponse:
-    """A stream of server-sent events, which ends when the client goes."""
+    """Return a stream of server-sent events, which ends when the client disconnects."""
     headers = {"cache-control": "no-store"}
     return EventSourceResponse(events, ping=_PING_S, sep="\n", headers=headers)
 
 
 async def _told(_: HTTPConnection, error: Exception) -> Response:
-    """An error as one sentence."""
+    """Return an error as one sentence."""
     said = error.detail if isinstance(error, HTTPException) else str(error)
     return to_json({"error": said}, status_of(error))
 
 
 async def _told_missing(request: HTTPConnection, error: Exception) -> Response:
-    """That there is no such route; to a browser as a page."""
+    """Report that there is no such route; to a browser as a page."""
     from upshot.serve import console
 
     page = await console.no_such_page(request) if isinstance(request, HttpRequest) else None
@@ -582,7 +583,7 @@ async def _told_missing(request: HTTPConnection, error: Exception) -> Response:
 
 
 def status_of(error: Exception) -> int:
-    """The HTTP status of an error of ``ERRORS``, or an ``HTTPException``."""
+    """Return the HTTP status of an error of ``ERRORS``, or of an ``HTTPException``."""
     if isinstance(error, HTTPException):
         return error.status_code
     return next(status for kind, status in _STATUS if isinstance(error, kind))

@@ -1,4 +1,4 @@
-"""Who asks, and what that one may do."""
+"""Users: who sends a request, and what they may do."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ Role = Literal["own", "view", "answer", "operate", "owner"]
 
 
 class User(Value, frozen=True, kw_only=False):
-    """Somebody who is signed in.
+    """A signed-in user.
 
-    Without roles a user reaches the doors of protocols: there he sees what is public of his own
-    runs, and answers what they ask him: questions of the agent, and approvals of tools with
+    Without roles a user can use the doors of protocols: there they see the public part of their own
+    runs, and answer what is asked of them: questions of the agent, and approvals of tools with
     ``ask="user"``. Any role opens the console, which shows whole logs.
 
     Attributes:
-        id: Who it is; it stands as ``by`` at answers, and names the owner of runs.
-        roles: "own" sees his own runs in the console; "view" sees those of others too; "answer"
-            answers what waits for staff; "operate" resumes, forks, edits, interrupts and cancels
-            runs of others, and speaks in their conversations; "owner" is all of them.
-        tenant: Whose runs the roles are for; "" is those of everybody.
-        agents: With "answer": only what runs of these agents ask; empty is all.
+        id: The user's id; it is the ``by`` of their answers, and the owner of their runs.
+        roles: "own" shows the user's own runs in the console; "view" shows those of other users
+            too; "answer" answers what waits for staff; "operate" resumes, forks, edits, interrupts
+            and cancels other users' runs, and writes in their conversations; "owner" is all of
+            them.
+        tenant: The tenant that the roles apply to; "" is all tenants.
+        agents: With "answer": only questions from runs of these agents; empty is all.
         tools: With "answer": only calls of these tools; empty is all.
-        may_start: The agents of which the user may start runs; None is all, empty is none.
+        may_start: The agents that the user may start; None is all, empty is none.
 
     Raises:
         Misuse: A field has the wrong type, the id is empty, or there is no such role.
@@ -57,23 +58,23 @@ class User(Value, frozen=True, kw_only=False):
         """Whether the user may answer for staff.
 
         Args:
-            agent: Whose run asks.
-            tool: The tool whose call waits, "" for another question.
+            agent: The agent of the run that asks.
+            tool: The tool whose call waits; "" for another question.
         """
         is_theirs = not self.agents or agent in self.agents
         return self.may("answer") and is_theirs and (not self.tools or tool in self.tools)
 
 
 UserOf: TypeAlias = "Callable[[HTTPConnection], Awaitable[User | None] | User | None]"
-"""Says who sent a request; None is nobody."""
+"""Returns the sender of a request; None if unknown."""
 
 
 class NoUser(Misuse):
-    """A request of nobody who is known: 401."""
+    """The sender of the request is unknown: 401."""
 
 
 class Missing(Misuse):
-    """What is asked for is not there, or is another's: 404."""
+    """What was requested does not exist, or belongs to another user: 404."""
 
 
 class TooMany(Misuse):

@@ -1,4 +1,4 @@
 """Doors of a site: one module for each protocol.
 
-Each has ``routes(site)``; ``lifespan(site)`` too where something has to be open while it serves.
+Each has ``routes(site)``, and ``lifespan(site)`` if it needs something open while it serves.
 """
