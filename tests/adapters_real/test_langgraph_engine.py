@@ -150,6 +150,21 @@ async def test_a_budget_in_money_counts_by_prices_of_ones_own():
     assert float(result.cost) == pytest.approx(0.15)
 
 
+async def test_equal_calls_of_one_reply_are_one_call_for_tools_of_the_run(add, added):
+    @tool(effect="write")
+    async def ours(x: int) -> str:
+        added.append(x)
+        return "done"
+
+    replies = calls(5, 5, name="ours"), calls(5, name="ours"), calls(1, 1), says("ok")
+    async with desk(*replies, tools=[add], ours=[ours]) as agent:
+        result = await run(agent, "Add")
+    # A tool of the graph's own is made by the graph, which takes no other outcome.
+    assert (result.content, added) == ("ok", [5, 5, 1, 1])
+    repeats = [outcome.repeats is not None for outcome in result.tool_outcomes]
+    assert repeats == [False, True, False, False, False]
+
+
 async def test_two_calls_in_one_reply_are_made_and_recorded(add, added):
     async with desk(calls(1, 3), says("three and five"), tools=[add]) as agent:
         result = await run(agent, "Add")

@@ -8,6 +8,7 @@ from agents import Agent as SdkAgent
 from agents import ModelResponse as SdkResponse
 from agents import Runner, Usage
 from agents.models.interface import Model as SdkModel
+from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage
@@ -166,6 +167,55 @@ async def test_pydantic_ai_calls_of_a_reply_that_a_filter_cut_are_not_made(box):
     assert isinstance(made.outcome, ToolExecutionResult)
 
 
+@pytest.fixture(params=["at once", "later"])
+def paid(request):
+    """The orders that were paid, by a body that ends at once or after its turn of the loop."""
+    return [], request.param
+
+
+@pytest.fixture
+def desk(paid):
+    orders, ends = paid
+
+    @tool(effect="write")
+    async def pay(order: int) -> str:
+        orders.append(order)
+        if ends == "later":
+            await asyncio.sleep(0.01)
+        return "paid"
+
+    return Toolbox([pay])
+
+
+PAY_7 = {"order": 7}
+
+
+async def test_pydantic_ai_equal_calls_of_one_reply_are_one_call(desk, paid):
+    model = plays(
+        calls(("pay", PAY_7, "c1"), ("pay", {"order": "7"}, "c2"), ("pay", {"order": 8}, "c3")),
+        calls(("pay", PAY_7, "c1")),
+        ModelResponse(parts=[TextPart("done")]),
+    )
+    native = await Agent(model, tools=desk.for_pydantic_ai()).run("Go")
+    assert sorted(paid[0]) == [7, 7, 8]
+    second = returns(native)[1]
+    assert second.tool_call_id == "c2"
+    assert second.metadata["repeats"]["call_id"] == "c1"
+    assert "did this before" in second.content
+
+
+async def test_pydantic_ai_asks_for_two_equal_calls_and_makes_one(box, refunds):
+    model = plays(
+        calls(("refund", {"order": 7}, "c1"), ("refund", {"order": 7}, "c2")),
+        ModelResponse(parts=[TextPart("done")]),
+    )
+    agent = Agent(model, tools=box.for_pydantic_ai(), output_type=[str, DeferredToolRequests])
+    asked = await agent.run("Go")
+    answers = DeferredToolResults(approvals={"c1": False, "c2": True})
+    native = await agent.run(message_history=asked.all_messages(), deferred_tool_results=answers)
+    assert (native.output, refunds) == ("done", [7])
+
+
 async def test_pydantic_ai_writers_run_one_after_the_other(box):
     model = plays(
         calls(*(("write", {"order": n}, f"c{n}") for n in range(3))),
@@ -258,6 +308,15 @@ async def test_openai_agents_calls_pass_the_gates(box):
     outputs = [one["output"] for one in model.inputs[-1] if "output" in one]
     assert json.loads(outputs[0]) == {"order": 7, "status": "sent"}
     assert json.loads(outputs[2])["error"] == "argument_validation_failed"
+
+
+async def test_openai_agents_equal_calls_of_one_reply_are_one_call(desk, paid):
+    asked = [sdk_call("pay", '{"order": 7}', id) for id in ("c1", "c2")]
+    agent = sdk_agent(desk, asked, [sdk_call("pay", '{"order": 7}', "c3")], [sdk_text("done")])
+    await Runner.run(agent, "Go")
+    assert paid[0] == [7, 7]
+    repeats = [record.outcome.repeats for record in desk.records]
+    assert [one and one.call_id for one in repeats] == [None, "c1", None]
 
 
 async def test_openai_agents_approves_in_its_own_way(box, refunds):
@@ -436,3 +495,29 @@ async def test_langchain_call_that_is_made_again_while_it_waits_still_waits(box,
     assert ["waits for the approval" in message.content for message in said] == [True, True]
     assert [one.call_id for one in box.pending] == ["c1"]
     assert not refunds
+
+
+class Bound(GenericFakeChatModel):
+    def bind_tools(self, tools, **options):
+        return self
+
+
+def pays(*ids):
+    asked = [{"name": "pay", "args": PAY_7, "id": id, "type": "tool_call"} for id in ids]
+    return AIMessage("", tool_calls=asked)
+
+
+async def test_langchain_equal_calls_of_one_reply_of_an_agent_are_one_call(desk, paid):
+    model = Bound(messages=iter([pays("c1", "c2"), pays("c1"), AIMessage("done")]))
+    agent = create_agent(model, desk.for_langchain())
+    told = (await agent.ainvoke({"messages": [("user", "Go")]}))["messages"]
+    assert paid[0] == [7, 7]
+    said = [one for one in told if one.type == "tool"]
+    assert ["repeats" in one.artifact for one in said] == [False, True, False]
+
+
+async def test_langchain_equal_calls_that_are_made_together_are_one_call(desk, paid):
+    (pay,) = desk.for_langchain()
+    await asyncio.gather(*(pay.ainvoke(call) for call in pays("c1", "c2").tool_calls))
+    await pay.ainvoke(pays("c3").tool_calls[0])
+    assert paid[0] == [7, 7]

@@ -140,6 +140,20 @@ async def test_a_budget_in_money_counts_by_prices_of_ones_own():
     assert float(result.cost) == pytest.approx(0.15)
 
 
+async def test_equal_calls_of_one_reply_are_one_call_for_tools_of_both(add, added):
+    @tool(effect="write")
+    async def ours(x: int) -> str:
+        added.append(x)
+        return "done"
+
+    replies = calls(1, 1), calls(1), calls(5, 5, name="ours"), calls(5, name="ours"), says("ok")
+    async with desk(*replies, tools=[add], ours=[ours]) as agent:
+        result = await run(agent, "Add")
+    assert (result.content, added) == ("ok", [1, 1, 5, 5])
+    repeats = [outcome.repeats is not None for outcome in result.tool_outcomes]
+    assert repeats == [False, True, False, False, True, False]
+
+
 async def test_two_calls_in_one_reply_are_made_and_recorded(add, added):
     async with desk(calls(1, 3), says("three and five"), tools=[add]) as agent:
         result = await run(agent, "Add")

@@ -18,8 +18,7 @@ from upshot.contract import (
     outcome_to_model_content,
 )
 from upshot.tools import Toolbox, tool
-from upshot.tools.call_resumption import EarlierCalls
-from upshot.tools.toolbox import KnownCall, KnownOutcomes
+from upshot.tools.call_resumption import EarlierCalls, KnownCall, KnownOutcomes
 
 ran: list[int] = []
 

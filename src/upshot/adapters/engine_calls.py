@@ -93,6 +93,9 @@ class EngineCalls:
         self._known: dict[tuple[str, str], deque[ToolOutcome]] = {}
         self._earlier = EarlierCalls()
         self._cut: dict[str, ToolCall] = {}
+        # In which reply each call stands, by its id.
+        self._reply_of: dict[str, int] = {}
+        self._replies = 0
 
     async def finish(
         self, work: Awaitable[T], to_failure: Callable[[BaseException], Findings]
@@ -146,7 +149,7 @@ class EngineCalls:
     def take_up(self) -> None:
         """Take what the log has of calls, for an agent that finds its place itself."""
         for response in self._run.earlier_replies:
-            self._note_cut(response)
+            self._note_calls(response)
         for record in self._run.earlier_records:
             key = record.call_id, record.tool_name
             self._known.setdefault(key, deque()).append(record.outcome)
@@ -184,13 +187,18 @@ class EngineCalls:
         except Signal as signal:
             raise self.end(signal) from signal
         self._found.count(response)
-        self._note_cut(response)
+        self._note_calls(response)
         return response
 
-    def _note_cut(self, response: ModelResponse) -> None:
-        """Note which calls of a reply were cut off; an id may come again in a later one."""
+    def _note_calls(self, response: ModelResponse) -> None:
+        """Note of a reply's calls where they stand, and which were cut off.
+
+        An id may come again in a later reply.
+        """
+        self._replies += 1
         for call in response.tool_calls:
             id = call.given_id or call.id
+            self._reply_of[id] = self._replies
             if call.cut:
                 self._cut[id] = call
             else:
@@ -207,7 +215,12 @@ class EngineCalls:
         return call_id in self._cut
 
     async def call_tool(
-        self, call: ToolCall, about: str, work: Callable[[], Awaitable[object]]
+        self,
+        call: ToolCall,
+        about: str,
+        work: Callable[[], Awaitable[object]],
+        *,
+        repeats: bool = True,
     ) -> ToolOutcome | None:
         """Make a call of one of the agent's own tools.
 
@@ -215,6 +228,8 @@ class EngineCalls:
             call: The call; its arguments were checked by the library.
             about: What the tool does.
             work: Makes it, and returns a JSON value; not called where the log has its outcome.
+            repeats: Whether the library takes the outcome of an equal call of the same reply; else
+                each is made.
 
         Returns:
             Its outcome, from the log if it was made before; None if it waits for an approval.
@@ -230,25 +245,26 @@ class EngineCalls:
             self._tool_versions[own.name] = own.version
         self._works[call.id] = read_arguments(call.arguments), work
         try:
-            outcomes = await self.dispatch(call)
+            outcomes = await self.dispatch(call, repeats=repeats)
         finally:
             self._works.pop(call.id, None)
         return outcomes[0] if outcomes else None
 
-    async def dispatch(self, call: ToolCall) -> list[ToolOutcome]:
+    async def dispatch(self, call: ToolCall, *, repeats: bool = True) -> list[ToolOutcome]:
         """Make a call of any tool of the run, unless the log has its outcome.
 
         Returns:
             Its outcome; nothing if it waits for an approval.
         """
         tools, known = self._run.tools, self._known.get((call.id, call.name))
+        reply = self._reply_of.get(call.id, 0) if repeats else 0
         call = self._cut.get(call.id, call)
         while known:
             outcome = known.popleft()
             if not (isinstance(outcome, ToolFailure) and str(outcome.code) in DEFERRALS):
                 return [outcome]
         if not any(call.id in part for part in self._earlier):
-            return await tools.dispatch([call])
+            return await tools.dispatch([call], turn=reply)
         started, asked, answers = self._earlier
         earlier = EarlierCalls(
             _only(call.id, started), _only(call.id, asked), _only(call.id, answers)
@@ -257,7 +273,7 @@ class EngineCalls:
         self._earlier = EarlierCalls(
             _without(call.id, started), _without(call.id, asked), _without(call.id, answers)
         )
-        return await tools.resume([call], earlier)
+        return await tools.resume([call], earlier, turn=reply)
 
     def _own_tool(self, name: str, about: str) -> Tool:
         async def body(context: ToolContext[Any], arguments: JsonObject) -> object:

@@ -393,7 +393,9 @@ class _HeldCalls:
         held = _Held()
         call = ToolCall(ident or str(run_id), name, arguments)
         about = as_text(look(serialized, "description"))
-        held.task = asyncio.create_task(self._calls.call_tool(call, about, held.work))
+        held.task = asyncio.create_task(
+            self._calls.call_tool(call, about, held.work, repeats=False)
+        )
         if await self._wait_for_begin(run_id, held):
             return
         outcome: ToolOutcome | None = held.task.result()

@@ -28,8 +28,7 @@ from upshot.state.child_runs import Spent, end_step
 from upshot.state.run_effects import effects_in
 from upshot.state.run_state import RunState, acts_in
 from upshot.tools.artifacts import READER_NAME
-from upshot.tools.call_resumption import EarlierCalls
-from upshot.tools.toolbox import KnownCall
+from upshot.tools.call_resumption import EarlierCalls, KnownCall
 
 
 def log_answers(answers: Iterable[AnyAnswer], recorder: Recorder) -> None:

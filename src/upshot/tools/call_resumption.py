@@ -9,19 +9,28 @@ unknown effect; and ``valid_answers`` finds the answers whose questions are stil
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 from upshot.contract.base.enums import Effect
-from upshot.contract.events import ApprovalAnswered, ToolStarted
-from upshot.contract.pending import AnyAnswer, Approve, Deny, Edit, PendingApproval
+from upshot.contract.events import (
+    ApprovalAnswered,
+    ArtifactStored,
+    QuestionAnswered,
+    QuestionAsked,
+    ToolSettled,
+    ToolStarted,
+)
+from upshot.contract.pending import AnyAnswer, Approve, Deny, Edit, Pending, PendingApproval
 from upshot.contract.tool_calls import (
     ApprovalRecord,
     ToolArtifactReference,
     ToolCall,
     ToolDenied,
     ToolFailure,
+    ToolOutcome,
     ToolRecord,
     outcome_blocks_tool,
 )
@@ -54,6 +63,41 @@ class EarlierCalls(NamedTuple):
     started: Mapping[str, ToolStarted] = _NONE
     asked: Mapping[str, PendingApproval] = _NONE
     answers: Mapping[str, CallAnswer] = _NONE
+
+
+CallEvent: TypeAlias = ToolStarted | ArtifactStored | ToolSettled | QuestionAsked | QuestionAnswered
+
+
+@dataclass(frozen=True, slots=True)
+class KnownCall:
+    """What is known of a call already.
+
+    Attributes:
+        outcome: The outcome; None where it has none, so that the call is made.
+        record: The record of the call, which the Toolbox then takes in; None where it has it.
+        events: What is emitted again.
+        earlier: What the log says of it where it has no outcome.
+    """
+
+    outcome: ToolOutcome | None = None
+    record: ToolRecord | None = None
+    events: Sequence[CallEvent] = ()
+    earlier: EarlierCalls = EarlierCalls()
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOutcomes:
+    """Calls whose outcomes are known, from a log that is re-executed or a record that is replayed.
+
+    Attributes:
+        find: Gives what is known of a call, None for nothing; a replayed record may raise.
+        pending: Gives the questions that a replayed record left open. No other call is made
+            then: those without an outcome wait. None re-executes a log: calls without an
+            outcome are made.
+    """
+
+    find: Callable[[ToolCall], KnownCall | None]
+    pending: Callable[[], tuple[Pending, ...]] | None = None
 
 
 async def without_refused(state: ToolboxState, earlier: EarlierCalls) -> EarlierCalls:

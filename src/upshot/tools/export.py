@@ -49,12 +49,15 @@ class Conversation(NamedTuple):
         turn: How often the user has said something.
         replies: The calls of each reply of the model, the last one included; None where the
             framework does not show them.
+        reply: Identifies the last reply among those of all conversations; None where the framework
+            does not show it.
     """
 
     id: str = ""
     said: str = ""
     turn: int = 0
     replies: tuple[tuple[ToolCall, ...], ...] | None = None
+    reply: object = None
 
 
 class Decision(NamedTuple):
@@ -137,11 +140,6 @@ class Box(Protocol):
     """What is needed of a Toolbox."""
 
     @property
-    def pending(self) -> Sequence[PendingApproval]:
-        """Calls that wait for the user."""
-        ...
-
-    @property
     def tainted(self) -> TaintOrigin | None:
         """What brought untrusted content into the context."""
         ...
@@ -167,7 +165,13 @@ class Box(Protocol):
         """The tool called *name*."""
         ...
 
-    async def dispatch(self, calls: Sequence[ToolCall], *, turn: int = 0) -> list[ToolOutcome]:
+    def question_about(self, call_id: str) -> PendingApproval | None:
+        """What the user is asked before the call may run."""
+        ...
+
+    async def dispatch(
+        self, calls: Sequence[ToolCall], *, turn: int = 0, reply: object = None
+    ) -> list[ToolOutcome]:
         """Run calls."""
         ...
 
@@ -214,6 +218,7 @@ def _shown(pending: PendingApproval | None) -> dict[str, Any]:
 def _pydantic_conversation(context: Any) -> Conversation:
     said: list[str] = []
     replies: list[tuple[ToolCall, ...]] = []
+    when: object = None
     for message in context.messages:
         parts = message.parts
         if message.kind == "response":
@@ -222,10 +227,12 @@ def _pydantic_conversation(context: Any) -> Conversation:
                 ToolCall(one.tool_call_id, one.tool_name, one.args_as_dict()) for one in called
             ]
             replies.append(_settled(calls, message.finish_reason))
+            when = message.timestamp
         else:
             said += [str(one.content) for one in parts if one.part_kind == "user-prompt"]
-    last = said[-1] if said else ""
-    return Conversation(context.conversation_id or "", last, len(said), tuple(replies))
+    last, id = said[-1] if said else "", context.conversation_id or ""
+    reply = (id, len(replies), when) if replies else None
+    return Conversation(id, last, len(said), tuple(replies), reply)
 
 
 async def _has_foreign_pydantic(context: Any) -> bool:
@@ -356,6 +363,7 @@ def _langgraph_conversation(config: Mapping[str, Any]) -> Conversation:
         return Conversation(thread)
     said: list[str] = []
     replies: list[tuple[ToolCall, ...]] = []
+    reply: object = None
     for message in messages:
         kind = getattr(message, "type", "")
         if kind == "human":
@@ -364,7 +372,9 @@ def _langgraph_conversation(config: Mapping[str, Any]) -> Conversation:
             calls = message.tool_calls
             made = [ToolCall(one["id"], one["name"], one["args"]) for one in calls]
             replies.append(_settled(made, read_langchain_message(message).finish_reason))
-    return Conversation(thread, said[-1] if said else "", len(said), tuple(replies))
+            # A graph's messages have ids of their own; a state that is no list of them may not.
+            reply = (thread, len(replies), message.id) if message.id else None
+    return Conversation(thread, said[-1] if said else "", len(said), tuple(replies), reply)
 
 
 async def _has_foreign_langgraph(config: Mapping[str, Any], *, in_loop: bool) -> bool:
@@ -477,6 +487,8 @@ class BoxDesk:
     def __init__(self, box: Box) -> None:
         self._box = box
         self._counter = Counter(box)
+        # The calls under way of which the framework does not say in which reply they stand.
+        self._unplaced: list[tuple[ToolCall, object]] = []
 
     def schemas(self) -> Sequence[ToolSpec]:
         """The tools on offer."""
@@ -488,10 +500,30 @@ class BoxDesk:
 
     async def make(self, asked: ForeignCall) -> Handed:
         """Make a call, or say that it waits."""
+        conversation = asked.conversation()
+        call = mark_if_cut(asked.call, conversation)
+        if conversation.reply is not None:
+            return await self._make(asked, call, conversation.reply)
+        placed = call, self._reply_of(call)
+        self._unplaced.append(placed)
+        try:
+            # The calls of one reply are made together: the others get here before this one ends.
+            await asyncio.sleep(0)
+            return await self._make(asked, call, placed[1])
+        finally:
+            self._unplaced.remove(placed)
+
+    async def _make(self, asked: ForeignCall, call: ToolCall, reply: object) -> Handed:
         if await brings_taint(asked, self._box):
             self._box.distrust(EARLIER)
-        call = mark_if_cut(asked.call, asked.conversation())
-        return await self._counter.serve(call, asked.decision)
+        return await self._counter.serve(call, asked.decision, reply=reply)
+
+    def _reply_of(self, call: ToolCall) -> object:
+        """The reply of an equal call that is under way, a new one without."""
+        for other, reply in self._unplaced:
+            if (other.name, other.arguments) == (call.name, call.arguments):
+                return reply
+        return object()
 
 
 def mark_if_cut(call: ToolCall, conversation: Conversation) -> ToolCall:
@@ -520,7 +552,13 @@ class Counter:
         self._asked: dict[str, JsonObject | str] = {}
 
     async def serve(
-        self, call: ToolCall, decision: Decision | None, *, edited: bool = False, turn: int = 0
+        self,
+        call: ToolCall,
+        decision: Decision | None,
+        *,
+        edited: bool = False,
+        turn: int = 0,
+        reply: object = None,
     ) -> Handed:
         """Make a call, or take a person's word about one that waits.
 
@@ -529,30 +567,35 @@ class Counter:
             decision: What a person said; None where nobody was asked.
             edited: Whether they are others than those that were asked about.
             turn: A label for its record.
+            reply: Equal for the calls of one reply; None where a run numbers them.
         """
         claim = _claim_of(self._box.find(call.name), call.arguments)
         self._locks.enter(claim)
         try:
             await self._locks.wait(claim)
             outcomes: list[ToolOutcome] = []
-            pending = self._waiting(call.id)
-            if pending is None:
+            pending = self._box.question_about(call.id)
+            if pending is None or (
+                pending.call_id != call.id and self._is_edited(call, edited=edited)
+            ):
                 self._asked[call.id] = call.arguments
-                outcomes = await self._box.dispatch([call], turn=turn)
-                pending = self._waiting(call.id)
+                outcomes = await self._box.dispatch([call], turn=turn, reply=reply)
+                pending = self._box.question_about(call.id)
             if decision is not None and pending is not None:
-                edited = edited or self._asked.get(call.id, call.arguments) != call.arguments
-                answer = _answer_of(decision, pending, call.arguments if edited else None)
+                given = call.arguments if self._is_edited(call, edited=edited) else None
+                answer = _answer_of(decision, pending, given)
                 outcomes = await self._box.answer([answer])
-                pending = self._waiting(call.id)
+                pending = self._box.question_about(call.id)
         finally:
             self._locks.leave(claim)
-        if not outcomes:
+        # An answer about a call is one about its equals too.
+        made = next((one for one in outcomes if one.call_id == call.id), None)
+        if made is None:
             return Handed(None, pending=pending)
-        return Handed(outcomes[0], self._box.content_of(outcomes[0]))
+        return Handed(made, self._box.content_of(made))
 
-    def _waiting(self, call_id: str) -> PendingApproval | None:
-        return next((one for one in self._box.pending if one.call_id == call_id), None)
+    def _is_edited(self, call: ToolCall, *, edited: bool) -> bool:
+        return edited or self._asked.get(call.id, call.arguments) != call.arguments
 
 
 def _answer_of(

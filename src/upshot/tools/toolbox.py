@@ -30,11 +30,7 @@ from upshot.contract.base.structs import JsonObject
 from upshot.contract.base.words import call_words
 from upshot.contract.effects import ledger_of
 from upshot.contract.events import (
-    ArtifactStored,
     Event,
-    QuestionAnswered,
-    QuestionAsked,
-    ToolSettled,
     ToolStarted,
 )
 from upshot.contract.pending import AnyAnswer, Pending, PendingApproval, TaintOrigin
@@ -57,6 +53,8 @@ from upshot.contract.tool_calls import (
 from upshot.errors import Misuse
 from upshot.tools.call_resumption import (
     EarlierCalls,
+    KnownCall,
+    KnownOutcomes,
     give_up,
     reopen_all,
     restore_records,
@@ -106,41 +104,6 @@ class DryRun:
     def would_run(self) -> bool:
         """Whether it would run now, without a question to the user."""
         return self.outcome is None and self.pending is None
-
-
-CallEvent: TypeAlias = ToolStarted | ArtifactStored | ToolSettled | QuestionAsked | QuestionAnswered
-
-
-@dataclass(frozen=True, slots=True)
-class KnownCall:
-    """What is known of a call already.
-
-    Attributes:
-        outcome: The outcome; None where it has none, so that the call is made.
-        record: The record of the call, which the Toolbox then takes in; None where it has it.
-        events: What is emitted again.
-        earlier: What the log says of it where it has no outcome.
-    """
-
-    outcome: ToolOutcome | None = None
-    record: ToolRecord | None = None
-    events: Sequence[CallEvent] = ()
-    earlier: EarlierCalls = EarlierCalls()
-
-
-@dataclass(frozen=True, slots=True)
-class KnownOutcomes:
-    """Calls whose outcomes are known, from a log that is re-executed or a record that is replayed.
-
-    Attributes:
-        find: Gives what is known of a call, None for nothing; a replayed record may raise.
-        pending: Gives the questions that a replayed record left open. No other call is made
-            then: those without an outcome wait. None re-executes a log: calls without an
-            outcome are made.
-    """
-
-    find: Callable[[ToolCall], KnownCall | None]
-    pending: Callable[[], tuple[Pending, ...]] | None = None
 
 
 Doubtful: TypeAlias = tuple[Tool[..., Any] | None, ToolRecord]
@@ -446,6 +409,13 @@ class Toolbox:
         parked = self._state.parked.values()
         return tuple(call.pending for call in parked if call.pending is not None)
 
+    def question_about(self, call_id: str) -> PendingApproval | None:
+        """What the user is asked about a parked call, or about the equal one that it waits for."""
+        call = self._state.waiting(call_id)
+        if call is not None and call.follows:
+            call = self._state.waiting(call.follows)
+        return None if call is None else call.pending
+
     @property
     def abandoned(self) -> int:
         """How many threads of the process still run a call that was given up."""
@@ -531,12 +501,15 @@ class Toolbox:
                 bodies = "1 call goes" if count == 1 else f"{count} calls go"
                 self._state.warn("leftover_calls", f"{bodies} on in {name}, unwatched")
 
-    async def dispatch(self, calls: Sequence[ToolCall], *, turn: int = 0) -> list[ToolOutcome]:
+    async def dispatch(
+        self, calls: Sequence[ToolCall], *, turn: int = 0, reply: object = None
+    ) -> list[ToolOutcome]:
         """Run the calls of one reply.
 
         Args:
             calls: What the model asks for.
             turn: A label for their records.
+            reply: Equal for calls of one reply that are dispatched apart; None: these are all.
 
         Returns:
             One outcome for each call in call order; parked calls are left out, ``pending``
@@ -548,16 +521,15 @@ class Toolbox:
             Misuse: *calls* is no list of ToolCalls.
         """
         if not isinstance(calls, Sequence) or not isinstance(turn, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-            raise Misuse(
-                "dispatch must be given a list of ToolCalls, dispatch([call]), and a number as "
-                f"turn, got {shown(calls)} and {shown(turn)}"
-            )
+            got = f"got {shown(calls)} and {shown(turn)}"
+            raise Misuse(f"dispatch must be given a list of ToolCalls and a number as turn, {got}")
         # An engine is called again from its top: these calls may be in the log already.
         if self.known_outcomes is not None:
             return await self._hand_back(calls, self.known_outcomes, turn)
         if len(calls) > SLICE:
-            return self._judged(await self._run(await self._open_many(calls, turn)))
-        return self._judged(await self._run([self._state.open(call, turn) for call in calls]))
+            return self._judged(await self._run(await self._open_many(calls, turn), reply))
+        opened = [self._state.open(call, turn) for call in calls]
+        return self._judged(await self._run(opened, reply))
 
     async def check(self, call: ToolCall) -> DryRun:
         """Find out what would come of a call, without making it.
@@ -840,12 +812,12 @@ class Toolbox:
             raise
         return opened
 
-    async def _run(self, calls: Sequence[CallState]) -> list[ToolOutcome]:
+    async def _run(self, calls: Sequence[CallState], reply: object = None) -> list[ToolOutcome]:
         batch = Batch(self._state, calls)
         for call in calls:
             if call.reply is None:
                 # Only a run numbers its replies.
-                call.reply = (call.turn.in_run and call.label) or batch
+                call.reply = reply or (call.turn.in_run and call.label) or batch
         self._batches.add(batch)
         try:
             await batch.run()

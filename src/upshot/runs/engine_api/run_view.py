@@ -34,9 +34,9 @@ from upshot.runs.services.run_tools import toolbox_of
 from upshot.state.board import Board
 from upshot.state.child_runs import child_id, origins_of, pending_in
 from upshot.state.run_state import CallAnswer
-from upshot.tools.call_resumption import EarlierCalls
+from upshot.tools.call_resumption import EarlierCalls, KnownCall, KnownOutcomes
 from upshot.tools.catalog import catalog_of
-from upshot.tools.toolbox import KnownCall, KnownOutcomes, Toolbox
+from upshot.tools.toolbox import Toolbox
 
 T = TypeVar("T")
 

@@ -47,7 +47,7 @@ from upshot.runs.redaction import lift_secrets
 from upshot.runs.resumption import read_arguments
 from upshot.state.child_runs import Spent, child_of
 from upshot.state.run_state import RunState
-from upshot.tools.toolbox import KnownCall, KnownOutcomes
+from upshot.tools.call_resumption import KnownCall, KnownOutcomes
 
 
 class _Attempt:
