@@ -76,57 +76,60 @@ async def run(
     Args:
         agent: The agent. The names in a spec are looked up in the options ``tools`` and ``engine``.
         request: The user's request.
-        approve: Asked before a tool that needs approval; True, False, or None to defer. Holds for
-            runs inside too, as the host's ``ask_user`` does, unless they have their own.
-        artifact_store: Where large outputs go; by default beside the journal, else in memory.
+        approve: Asked before a tool that needs approval; returns True, False, or None to defer.
+            Holds for child runs too, as the host's ``ask_user`` does, unless they have their own.
+        artifact_store: Where large outputs go; by default beside the journal, or in memory.
         artifacts: Channels whose messages become artifacts of the result.
-        attributes: Free JSON for engine, tools and hooks, and for child runs that get none of their
-            own; identity is apart and cannot be forged by it.
-        budget: Limits; wins over the agent's as a whole.
-        clock: Time, for tests.
+        attributes: Free JSON for engine, tools and hooks, and for child runs that get no attributes
+            themselves. Identity is separate, so attributes cannot forge it.
+        budget: Limits; replaces the agent's budget as a whole.
+        clock: The clock, for tests.
         committers: Called with (info, request, result) when a run is to be committed.
-        conversation: The conversation of which the run is a turn, in place of the request's
-            ``context_id``. It needs a journal.
-        deciders: After the agent's own.
-        dependencies: One object for tools and engines, ``ToolContext.dependencies``; wins over what
+        conversation: The id of the conversation that the run is a turn of, in place of the
+            request's ``context_id``. It needs a journal.
+        deciders: Called after the agent's own.
+        dependencies: One object for tools and engines, ``ToolContext.dependencies``. Overrides what
             ``Agent.dependencies`` makes.
-        engine: Drives the steps; the loop engine where neither call nor agent names one.
-        gates: Your own gates, asked before the user is, or a function of the standard gates that
-            gives all, in order; for child runs too. A resume has to give them again.
-        history: Messages or an earlier result, put before the request; in a conversation only with
-            its first turn.
+        engine: Decides the steps; the loop engine if neither call nor agent names one.
+        gates: Your own gates, asked before the user is asked; or a function that gets the standard
+            gates and returns all gates in order. Holds for child runs. Pass them again when you
+            resume.
+        history: Messages or an earlier result, put before the request. In a conversation, only its
+            first turn may have it.
         host: Any object with some of the methods of ``Host``.
-        if_waiting: What becomes of the turn while another one waits for answers: by "refuse" it
-            fails with ``conflict``, by "tell" it begins, and the model is told what waits.
+        if_waiting: What happens to the turn while another turn waits for answers: with "refuse" it
+            fails with ``conflict``, with "tell" it starts and the model reads what is waiting.
         journal: A path, "memory:" or an open journal; None keeps no log.
         launch: What a command line needs to start the run again; kept in the log, never a key.
-        max_attempts: How often a decider may have it done, the first included; at least 1.
+        max_attempts: The number of attempts that deciders may ask for, the first included; at least
+            1.
         model: "provider:name" or a Model, so that any agent can be tested with a ScriptedModel.
-        observers: After the agent's own.
+        observers: Called after the agent's own.
         on_pre_tool_use: Asked about each tool call with valid arguments, also of child runs: Allow,
-            Refuse, Ask or EditArguments; None is Allow. A resume has to give it again.
-        pacer: Has model calls wait for their turn in the provider's limits; those of child runs
-            too, unless they have their own. A resume has to give it again.
-        parent_run_id: Wins over the run that this one is started in.
-        policy: Rules on tools, held at every call.
-        prepare: Makes the board from (info, request); once an attempt.
-        prices: What models cost, before the public table; for models that are given by name.
-        priority: Of those that wait for the pacer, runs with a larger one go first; below 0 are
-            those that may wait, such as batches. Holds for child runs.
-        quotas: Caps that runs share; they need a journal, are kept in it, and hold for child runs,
-            hand-offs and later sessions.
+            Refuse, Ask or EditArguments; None is Allow. Pass it again when you resume.
+        pacer: Makes model calls wait for their turn in the provider's limits. Child runs share it
+            unless they have their own. Pass it again when you resume.
+        parent_run_id: Overrides the id of the run that this one is started in.
+        policy: Rules on tools, checked at every call.
+        prepare: Makes the board from (info, request), once for each attempt.
+        prices: Prices of models, looked up before the public table; for models given by name.
+        priority: Of the calls that wait for the pacer, those with the larger number go first; use
+            numbers below 0 for work that can wait, such as batches. Child runs inherit it.
+        quotas: Caps that runs share. They need a journal, which stores them, and hold for child
+            runs, handoffs and later sessions.
         remember: Whether it is a turn; if not, it sees the conversation and adds nothing to it.
-        resume_from: A checkpoint for an engine that keeps none.
-        retry: Of failed model calls, those of agents in its graph or machine too; None is off.
+        resume_from: A checkpoint, for an engine that keeps none.
+        retry: How failed model calls are retried, also those of agents in the run's graph or
+            machine. None turns retries off.
         secrets: Texts that are masked in the log, in events, in errors, in artifacts, in the result
-            and in what tools return; model and tools work with the real ones. The log holds marks
-            for them, so a resume has to give the same ones, in any order; with more or fewer it
-            warns ``secrets_changed``, and what stood for them stays masked.
+            and in what tools return; model and tools work with the real ones. The log has marks in
+            their place, so pass the same secrets when you resume, in any order. With more or fewer,
+            the run warns ``secrets_changed``, and the marks in the log are not replaced.
         settings: Merged over the agent's, field by field.
-        tools: Where names in ``Agent.tools`` are found; added to the agent's own where it has None.
-        write_grace_s: How many seconds a call or a step that writes may go on after the run was
-            asked to stop, 10 by default; everything else has 2. Child runs inherit it. A resume has
-            to give it again.
+        tools: What names in ``Agent.tools`` refer to; if that is None, these are all added.
+        write_grace_s: Seconds that a call or a step that writes may continue after the run was
+            asked to stop, 10 by default; everything else has 2. Child runs inherit it. Pass it
+            again when you resume.
 
     Returns:
         The result. Whatever a model, a tool, a provider, the user or a limit does is in it; none of
@@ -186,57 +189,60 @@ def run_sync(
     Args:
         agent: The agent, as for ``run``.
         request: The user's request.
-        approve: Asked before a tool that needs approval; True, False, or None to defer. Holds for
-            runs inside too, as the host's ``ask_user`` does, unless they have their own.
-        artifact_store: Where large outputs go; by default beside the journal, else in memory.
+        approve: Asked before a tool that needs approval; returns True, False, or None to defer.
+            Holds for child runs too, as the host's ``ask_user`` does, unless they have their own.
+        artifact_store: Where large outputs go; by default beside the journal, or in memory.
         artifacts: Channels whose messages become artifacts of the result.
-        attributes: Free JSON for engine, tools and hooks, and for child runs that get none of their
-            own; identity is apart and cannot be forged by it.
-        budget: Limits; wins over the agent's as a whole.
-        clock: Time, for tests.
+        attributes: Free JSON for engine, tools and hooks, and for child runs that get no attributes
+            themselves. Identity is separate, so attributes cannot forge it.
+        budget: Limits; replaces the agent's budget as a whole.
+        clock: The clock, for tests.
         committers: Called with (info, request, result) when a run is to be committed.
-        conversation: The conversation of which the run is a turn, in place of the request's
-            ``context_id``. It needs a journal.
-        deciders: After the agent's own.
-        dependencies: One object for tools and engines, ``ToolContext.dependencies``; wins over what
+        conversation: The id of the conversation that the run is a turn of, in place of the
+            request's ``context_id``. It needs a journal.
+        deciders: Called after the agent's own.
+        dependencies: One object for tools and engines, ``ToolContext.dependencies``. Overrides what
             ``Agent.dependencies`` makes.
-        engine: Drives the steps; the loop engine where neither call nor agent names one.
-        gates: Your own gates, asked before the user is, or a function of the standard gates that
-            gives all, in order; for child runs too. A resume has to give them again.
-        history: Messages or an earlier result, put before the request; in a conversation only with
-            its first turn.
+        engine: Decides the steps; the loop engine if neither call nor agent names one.
+        gates: Your own gates, asked before the user is asked; or a function that gets the standard
+            gates and returns all gates in order. Holds for child runs. Pass them again when you
+            resume.
+        history: Messages or an earlier result, put before the request. In a conversation, only its
+            first turn may have it.
         host: Any object with some of the methods of ``Host``.
-        if_waiting: What becomes of the turn while another one waits for answers: by "refuse" it
-            fails with ``conflict``, by "tell" it begins, and the model is told what waits.
+        if_waiting: What happens to the turn while another turn waits for answers: with "refuse" it
+            fails with ``conflict``, with "tell" it starts and the model reads what is waiting.
         journal: A path, "memory:" or an open journal; None keeps no log.
         launch: What a command line needs to start the run again; kept in the log, never a key.
-        max_attempts: How often a decider may have it done, the first included; at least 1.
+        max_attempts: The number of attempts that deciders may ask for, the first included; at least
+            1.
         model: "provider:name" or a Model, so that any agent can be tested with a ScriptedModel.
-        observers: After the agent's own.
+        observers: Called after the agent's own.
         on_pre_tool_use: Asked about each tool call with valid arguments, also of child runs: Allow,
-            Refuse, Ask or EditArguments; None is Allow. A resume has to give it again.
-        pacer: Has model calls wait for their turn in the provider's limits; those of child runs
-            too, unless they have their own. A resume has to give it again.
-        parent_run_id: Wins over the run that this one is started in.
-        policy: Rules on tools, held at every call.
-        prepare: Makes the board from (info, request); once an attempt.
-        prices: What models cost, before the public table; for models that are given by name.
-        priority: Of those that wait for the pacer, runs with a larger one go first; below 0 are
-            those that may wait, such as batches. Holds for child runs.
-        quotas: Caps that runs share; they need a journal, are kept in it, and hold for child runs,
-            hand-offs and later sessions.
+            Refuse, Ask or EditArguments; None is Allow. Pass it again when you resume.
+        pacer: Makes model calls wait for their turn in the provider's limits. Child runs share it
+            unless they have their own. Pass it again when you resume.
+        parent_run_id: Overrides the id of the run that this one is started in.
+        policy: Rules on tools, checked at every call.
+        prepare: Makes the board from (info, request), once for each attempt.
+        prices: Prices of models, looked up before the public table; for models given by name.
+        priority: Of the calls that wait for the pacer, those with the larger number go first; use
+            numbers below 0 for work that can wait, such as batches. Child runs inherit it.
+        quotas: Caps that runs share. They need a journal, which stores them, and hold for child
+            runs, handoffs and later sessions.
         remember: Whether it is a turn; if not, it sees the conversation and adds nothing to it.
-        resume_from: A checkpoint for an engine that keeps none.
-        retry: Of failed model calls, those of agents in its graph or machine too; None is off.
+        resume_from: A checkpoint, for an engine that keeps none.
+        retry: How failed model calls are retried, also those of agents in the run's graph or
+            machine. None turns retries off.
         secrets: Texts that are masked in the log, in events, in errors, in artifacts, in the result
-            and in what tools return; model and tools work with the real ones. The log holds marks
-            for them, so a resume has to give the same ones, in any order; with more or fewer it
-            warns ``secrets_changed``, and what stood for them stays masked.
+            and in what tools return; model and tools work with the real ones. The log has marks in
+            their place, so pass the same secrets when you resume, in any order. With more or fewer,
+            the run warns ``secrets_changed``, and the marks in the log are not replaced.
         settings: Merged over the agent's, field by field.
-        tools: Where names in ``Agent.tools`` are found; added to the agent's own where it has None.
-        write_grace_s: How many seconds a call or a step that writes may go on after the run was
-            asked to stop, 10 by default; everything else has 2. Child runs inherit it. A resume has
-            to give it again.
+        tools: What names in ``Agent.tools`` refer to; if that is None, these are all added.
+        write_grace_s: Seconds that a call or a step that writes may continue after the run was
+            asked to stop, 10 by default; everything else has 2. Child runs inherit it. Pass it
+            again when you resume.
 
     Returns:
         The result, as for ``run``.
@@ -295,57 +301,60 @@ def start(
     Args:
         agent: The agent, as for ``run``.
         request: The user's request.
-        approve: Asked before a tool that needs approval; True, False, or None to defer. Holds for
-            runs inside too, as the host's ``ask_user`` does, unless they have their own.
-        artifact_store: Where large outputs go; by default beside the journal, else in memory.
+        approve: Asked before a tool that needs approval; returns True, False, or None to defer.
+            Holds for child runs too, as the host's ``ask_user`` does, unless they have their own.
+        artifact_store: Where large outputs go; by default beside the journal, or in memory.
         artifacts: Channels whose messages become artifacts of the result.
-        attributes: Free JSON for engine, tools and hooks, and for child runs that get none of their
-            own; identity is apart and cannot be forged by it.
-        budget: Limits; wins over the agent's as a whole.
-        clock: Time, for tests.
+        attributes: Free JSON for engine, tools and hooks, and for child runs that get no attributes
+            themselves. Identity is separate, so attributes cannot forge it.
+        budget: Limits; replaces the agent's budget as a whole.
+        clock: The clock, for tests.
         committers: Called with (info, request, result) when a run is to be committed.
-        conversation: The conversation of which the run is a turn, in place of the request's
-            ``context_id``. It needs a journal.
-        deciders: After the agent's own.
-        dependencies: One object for tools and engines, ``ToolContext.dependencies``; wins over what
+        conversation: The id of the conversation that the run is a turn of, in place of the
+            request's ``context_id``. It needs a journal.
+        deciders: Called after the agent's own.
+        dependencies: One object for tools and engines, ``ToolContext.dependencies``. Overrides what
             ``Agent.dependencies`` makes.
-        engine: Drives the steps; the loop engine where neither call nor agent names one.
-        gates: Your own gates, asked before the user is, or a function of the standard gates that
-            gives all, in order; for child runs too. A resume has to give them again.
-        history: Messages or an earlier result, put before the request; in a conversation only with
-            its first turn.
+        engine: Decides the steps; the loop engine if neither call nor agent names one.
+        gates: Your own gates, asked before the user is asked; or a function that gets the standard
+            gates and returns all gates in order. Holds for child runs. Pass them again when you
+            resume.
+        history: Messages or an earlier result, put before the request. In a conversation, only its
+            first turn may have it.
         host: Any object with some of the methods of ``Host``.
-        if_waiting: What becomes of the turn while another one waits for answers: by "refuse" it
-            fails with ``conflict``, by "tell" it begins, and the model is told what waits.
+        if_waiting: What happens to the turn while another turn waits for answers: with "refuse" it
+            fails with ``conflict``, with "tell" it starts and the model reads what is waiting.
         journal: A path, "memory:" or an open journal; None keeps no log.
         launch: What a command line needs to start the run again; kept in the log, never a key.
-        max_attempts: How often a decider may have it done, the first included; at least 1.
+        max_attempts: The number of attempts that deciders may ask for, the first included; at least
+            1.
         model: "provider:name" or a Model, so that any agent can be tested with a ScriptedModel.
-        observers: After the agent's own.
+        observers: Called after the agent's own.
         on_pre_tool_use: Asked about each tool call with valid arguments, also of child runs: Allow,
-            Refuse, Ask or EditArguments; None is Allow. A resume has to give it again.
-        pacer: Has model calls wait for their turn in the provider's limits; those of child runs
-            too, unless they have their own. A resume has to give it again.
-        parent_run_id: Wins over the run that this one is started in.
-        policy: Rules on tools, held at every call.
-        prepare: Makes the board from (info, request); once an attempt.
-        prices: What models cost, before the public table; for models that are given by name.
-        priority: Of those that wait for the pacer, runs with a larger one go first; below 0 are
-            those that may wait, such as batches. Holds for child runs.
-        quotas: Caps that runs share; they need a journal, are kept in it, and hold for child runs,
-            hand-offs and later sessions.
+            Refuse, Ask or EditArguments; None is Allow. Pass it again when you resume.
+        pacer: Makes model calls wait for their turn in the provider's limits. Child runs share it
+            unless they have their own. Pass it again when you resume.
+        parent_run_id: Overrides the id of the run that this one is started in.
+        policy: Rules on tools, checked at every call.
+        prepare: Makes the board from (info, request), once for each attempt.
+        prices: Prices of models, looked up before the public table; for models given by name.
+        priority: Of the calls that wait for the pacer, those with the larger number go first; use
+            numbers below 0 for work that can wait, such as batches. Child runs inherit it.
+        quotas: Caps that runs share. They need a journal, which stores them, and hold for child
+            runs, handoffs and later sessions.
         remember: Whether it is a turn; if not, it sees the conversation and adds nothing to it.
-        resume_from: A checkpoint for an engine that keeps none.
-        retry: Of failed model calls, those of agents in its graph or machine too; None is off.
+        resume_from: A checkpoint, for an engine that keeps none.
+        retry: How failed model calls are retried, also those of agents in the run's graph or
+            machine. None turns retries off.
         secrets: Texts that are masked in the log, in events, in errors, in artifacts, in the result
-            and in what tools return; model and tools work with the real ones. The log holds marks
-            for them, so a resume has to give the same ones, in any order; with more or fewer it
-            warns ``secrets_changed``, and what stood for them stays masked.
+            and in what tools return; model and tools work with the real ones. The log has marks in
+            their place, so pass the same secrets when you resume, in any order. With more or fewer,
+            the run warns ``secrets_changed``, and the marks in the log are not replaced.
         settings: Merged over the agent's, field by field.
-        tools: Where names in ``Agent.tools`` are found; added to the agent's own where it has None.
-        write_grace_s: How many seconds a call or a step that writes may go on after the run was
-            asked to stop, 10 by default; everything else has 2. Child runs inherit it. A resume has
-            to give it again.
+        tools: What names in ``Agent.tools`` refer to; if that is None, these are all added.
+        write_grace_s: Seconds that a call or a step that writes may continue after the run was
+            asked to stop, 10 by default; everything else has 2. Child runs inherit it. Pass it
+            again when you resume.
 
     Returns:
         An async context manager of the live run; ``await live.result()`` returns its result.
@@ -515,51 +524,54 @@ async def resume(
         continue_stopped: Also continue a run that was interrupted or canceled, and what was stopped
             inside it: interrupted calls have their outcomes, and a reply that was cut off is
             followed by a message that asks for the rest.
-        approve: Asked before a tool that needs approval; True, False, or None to defer. Holds for
-            runs inside too, as the host's ``ask_user`` does, unless they have their own.
-        artifact_store: Where large outputs go; by default beside the journal, else in memory.
+        approve: Asked before a tool that needs approval; returns True, False, or None to defer.
+            Holds for child runs too, as the host's ``ask_user`` does, unless they have their own.
+        artifact_store: Where large outputs go; by default beside the journal, or in memory.
         artifacts: Channels whose messages become artifacts of the result.
-        attributes: Free JSON for engine, tools and hooks, and for child runs that get none of their
-            own; identity is apart and cannot be forged by it.
-        budget: Limits; wins over the agent's as a whole.
-        clock: Time, for tests.
+        attributes: Free JSON for engine, tools and hooks, and for child runs that get no attributes
+            themselves. Identity is separate, so attributes cannot forge it.
+        budget: Limits; replaces the agent's budget as a whole.
+        clock: The clock, for tests.
         committers: Called with (info, request, result) when a run is to be committed.
-        deciders: After the agent's own.
-        dependencies: One object for tools and engines, ``ToolContext.dependencies``; wins over what
+        deciders: Called after the agent's own.
+        dependencies: One object for tools and engines, ``ToolContext.dependencies``. Overrides what
             ``Agent.dependencies`` makes.
-        engine: Drives the steps; the loop engine where neither call nor agent names one.
-        gates: Your own gates, asked before the user is, or a function of the standard gates that
-            gives all, in order; for child runs too. A resume has to give them again.
-        history: Messages or an earlier result, put before the request; in a conversation only with
-            its first turn.
+        engine: Decides the steps; the loop engine if neither call nor agent names one.
+        gates: Your own gates, asked before the user is asked; or a function that gets the standard
+            gates and returns all gates in order. Holds for child runs. Pass them again when you
+            resume.
+        history: Messages or an earlier result, put before the request. In a conversation, only its
+            first turn may have it.
         host: Any object with some of the methods of ``Host``.
         launch: What a command line needs to start the run again; kept in the log, never a key.
-        max_attempts: How often a decider may have it done, the first included; at least 1.
+        max_attempts: The number of attempts that deciders may ask for, the first included; at least
+            1.
         model: "provider:name" or a Model, so that any agent can be tested with a ScriptedModel.
-        observers: After the agent's own.
+        observers: Called after the agent's own.
         on_pre_tool_use: Asked about each tool call with valid arguments, also of child runs: Allow,
-            Refuse, Ask or EditArguments; None is Allow. A resume has to give it again.
-        pacer: Has model calls wait for their turn in the provider's limits; those of child runs
-            too, unless they have their own. A resume has to give it again.
-        parent_run_id: Wins over the run that this one is started in.
-        policy: Rules on tools, held at every call.
-        prepare: Makes the board from (info, request); once an attempt.
-        prices: What models cost, before the public table; for models that are given by name.
-        priority: Of those that wait for the pacer, runs with a larger one go first; below 0 are
-            those that may wait, such as batches. Holds for child runs.
-        quotas: Caps that runs share; they need a journal, are kept in it, and hold for child runs,
-            hand-offs and later sessions.
-        resume_from: A checkpoint for an engine that keeps none.
-        retry: Of failed model calls, those of agents in its graph or machine too; None is off.
+            Refuse, Ask or EditArguments; None is Allow. Pass it again when you resume.
+        pacer: Makes model calls wait for their turn in the provider's limits. Child runs share it
+            unless they have their own. Pass it again when you resume.
+        parent_run_id: Overrides the id of the run that this one is started in.
+        policy: Rules on tools, checked at every call.
+        prepare: Makes the board from (info, request), once for each attempt.
+        prices: Prices of models, looked up before the public table; for models given by name.
+        priority: Of the calls that wait for the pacer, those with the larger number go first; use
+            numbers below 0 for work that can wait, such as batches. Child runs inherit it.
+        quotas: Caps that runs share. They need a journal, which stores them, and hold for child
+            runs, handoffs and later sessions.
+        resume_from: A checkpoint, for an engine that keeps none.
+        retry: How failed model calls are retried, also those of agents in the run's graph or
+            machine. None turns retries off.
         secrets: Texts that are masked in the log, in events, in errors, in artifacts, in the result
-            and in what tools return; model and tools work with the real ones. The log holds marks
-            for them, so a resume has to give the same ones, in any order; with more or fewer it
-            warns ``secrets_changed``, and what stood for them stays masked.
+            and in what tools return; model and tools work with the real ones. The log has marks in
+            their place, so pass the same secrets when you resume, in any order. With more or fewer,
+            the run warns ``secrets_changed``, and the marks in the log are not replaced.
         settings: Merged over the agent's, field by field.
-        tools: Where names in ``Agent.tools`` are found; added to the agent's own where it has None.
-        write_grace_s: How many seconds a call or a step that writes may go on after the run was
-            asked to stop, 10 by default; everything else has 2. Child runs inherit it. A resume has
-            to give it again.
+        tools: What names in ``Agent.tools`` refer to; if that is None, these are all added.
+        write_grace_s: Seconds that a call or a step that writes may continue after the run was
+            asked to stop, 10 by default; everything else has 2. Child runs inherit it. Pass it
+            again when you resume.
 
     Returns:
         The result of the whole run.
@@ -632,51 +644,54 @@ async def resume(
         continue_stopped: Also continue a run that was interrupted or canceled, and what was stopped
             inside it: interrupted calls have their outcomes, and a reply that was cut off is
             followed by a message that asks for the rest.
-        approve: Asked before a tool that needs approval; True, False, or None to defer. Holds for
-            runs inside too, as the host's ``ask_user`` does, unless they have their own.
-        artifact_store: Where large outputs go; by default beside the journal, else in memory.
+        approve: Asked before a tool that needs approval; returns True, False, or None to defer.
+            Holds for child runs too, as the host's ``ask_user`` does, unless they have their own.
+        artifact_store: Where large outputs go; by default beside the journal, or in memory.
         artifacts: Channels whose messages become artifacts of the result.
-        attributes: Free JSON for engine, tools and hooks, and for child runs that get none of their
-            own; identity is apart and cannot be forged by it.
-        budget: Limits; wins over the agent's as a whole.
-        clock: Time, for tests.
+        attributes: Free JSON for engine, tools and hooks, and for child runs that get no attributes
+            themselves. Identity is separate, so attributes cannot forge it.
+        budget: Limits; replaces the agent's budget as a whole.
+        clock: The clock, for tests.
         committers: Called with (info, request, result) when a run is to be committed.
-        deciders: After the agent's own.
-        dependencies: One object for tools and engines, ``ToolContext.dependencies``; wins over what
+        deciders: Called after the agent's own.
+        dependencies: One object for tools and engines, ``ToolContext.dependencies``. Overrides what
             ``Agent.dependencies`` makes.
-        engine: Drives the steps; the loop engine where neither call nor agent names one.
-        gates: Your own gates, asked before the user is, or a function of the standard gates that
-            gives all, in order; for child runs too. A resume has to give them again.
-        history: Messages or an earlier result, put before the request; in a conversation only with
-            its first turn.
+        engine: Decides the steps; the loop engine if neither call nor agent names one.
+        gates: Your own gates, asked before the user is asked; or a function that gets the standard
+            gates and returns all gates in order. Holds for child runs. Pass them again when you
+            resume.
+        history: Messages or an earlier result, put before the request. In a conversation, only its
+            first turn may have it.
         host: Any object with some of the methods of ``Host``.
         launch: What a command line needs to start the run again; kept in the log, never a key.
-        max_attempts: How often a decider may have it done, the first included; at least 1.
+        max_attempts: The number of attempts that deciders may ask for, the first included; at least
+            1.
         model: "provider:name" or a Model, so that any agent can be tested with a ScriptedModel.
-        observers: After the agent's own.
+        observers: Called after the agent's own.
         on_pre_tool_use: Asked about each tool call with valid arguments, also of child runs: Allow,
-            Refuse, Ask or EditArguments; None is Allow. A resume has to give it again.
-        pacer: Has model calls wait for their turn in the provider's limits; those of child runs
-            too, unless they have their own. A resume has to give it again.
-        parent_run_id: Wins over the run that this one is started in.
-        policy: Rules on tools, held at every call.
-        prepare: Makes the board from (info, request); once an attempt.
-        prices: What models cost, before the public table; for models that are given by name.
-        priority: Of those that wait for the pacer, runs with a larger one go first; below 0 are
-            those that may wait, such as batches. Holds for child runs.
-        quotas: Caps that runs share; they need a journal, are kept in it, and hold for child runs,
-            hand-offs and later sessions.
-        resume_from: A checkpoint for an engine that keeps none.
-        retry: Of failed model calls, those of agents in its graph or machine too; None is off.
+            Refuse, Ask or EditArguments; None is Allow. Pass it again when you resume.
+        pacer: Makes model calls wait for their turn in the provider's limits. Child runs share it
+            unless they have their own. Pass it again when you resume.
+        parent_run_id: Overrides the id of the run that this one is started in.
+        policy: Rules on tools, checked at every call.
+        prepare: Makes the board from (info, request), once for each attempt.
+        prices: Prices of models, looked up before the public table; for models given by name.
+        priority: Of the calls that wait for the pacer, those with the larger number go first; use
+            numbers below 0 for work that can wait, such as batches. Child runs inherit it.
+        quotas: Caps that runs share. They need a journal, which stores them, and hold for child
+            runs, handoffs and later sessions.
+        resume_from: A checkpoint, for an engine that keeps none.
+        retry: How failed model calls are retried, also those of agents in the run's graph or
+            machine. None turns retries off.
         secrets: Texts that are masked in the log, in events, in errors, in artifacts, in the result
-            and in what tools return; model and tools work with the real ones. The log holds marks
-            for them, so a resume has to give the same ones, in any order; with more or fewer it
-            warns ``secrets_changed``, and what stood for them stays masked.
+            and in what tools return; model and tools work with the real ones. The log has marks in
+            their place, so pass the same secrets when you resume, in any order. With more or fewer,
+            the run warns ``secrets_changed``, and the marks in the log are not replaced.
         settings: Merged over the agent's, field by field.
-        tools: Where names in ``Agent.tools`` are found; added to the agent's own where it has None.
-        write_grace_s: How many seconds a call or a step that writes may go on after the run was
-            asked to stop, 10 by default; everything else has 2. Child runs inherit it. A resume has
-            to give it again.
+        tools: What names in ``Agent.tools`` refer to; if that is None, these are all added.
+        write_grace_s: Seconds that a call or a step that writes may continue after the run was
+            asked to stop, 10 by default; everything else has 2. Child runs inherit it. Pass it
+            again when you resume.
 
     Returns:
         The result of the whole run.
@@ -738,51 +753,54 @@ def reopen(
         answers: The user's answers.
         take_over: Claim the run even if a session works on it, as for ``resume``.
         continue_stopped: Also continue a run that was stopped, as for ``resume``.
-        approve: Asked before a tool that needs approval; True, False, or None to defer. Holds for
-            runs inside too, as the host's ``ask_user`` does, unless they have their own.
-        artifact_store: Where large outputs go; by default beside the journal, else in memory.
+        approve: Asked before a tool that needs approval; returns True, False, or None to defer.
+            Holds for child runs too, as the host's ``ask_user`` does, unless they have their own.
+        artifact_store: Where large outputs go; by default beside the journal, or in memory.
         artifacts: Channels whose messages become artifacts of the result.
-        attributes: Free JSON for engine, tools and hooks, and for child runs that get none of their
-            own; identity is apart and cannot be forged by it.
-        budget: Limits; wins over the agent's as a whole.
-        clock: Time, for tests.
+        attributes: Free JSON for engine, tools and hooks, and for child runs that get no attributes
+            themselves. Identity is separate, so attributes cannot forge it.
+        budget: Limits; replaces the agent's budget as a whole.
+        clock: The clock, for tests.
         committers: Called with (info, request, result) when a run is to be committed.
-        deciders: After the agent's own.
-        dependencies: One object for tools and engines, ``ToolContext.dependencies``; wins over what
+        deciders: Called after the agent's own.
+        dependencies: One object for tools and engines, ``ToolContext.dependencies``. Overrides what
             ``Agent.dependencies`` makes.
-        engine: Drives the steps; the loop engine where neither call nor agent names one.
-        gates: Your own gates, asked before the user is, or a function of the standard gates that
-            gives all, in order; for child runs too. A resume has to give them again.
-        history: Messages or an earlier result, put before the request; in a conversation only with
-            its first turn.
+        engine: Decides the steps; the loop engine if neither call nor agent names one.
+        gates: Your own gates, asked before the user is asked; or a function that gets the standard
+            gates and returns all gates in order. Holds for child runs. Pass them again when you
+            resume.
+        history: Messages or an earlier result, put before the request. In a conversation, only its
+            first turn may have it.
         host: Any object with some of the methods of ``Host``.
         launch: What a command line needs to start the run again; kept in the log, never a key.
-        max_attempts: How often a decider may have it done, the first included; at least 1.
+        max_attempts: The number of attempts that deciders may ask for, the first included; at least
+            1.
         model: "provider:name" or a Model, so that any agent can be tested with a ScriptedModel.
-        observers: After the agent's own.
+        observers: Called after the agent's own.
         on_pre_tool_use: Asked about each tool call with valid arguments, also of child runs: Allow,
-            Refuse, Ask or EditArguments; None is Allow. A resume has to give it again.
-        pacer: Has model calls wait for their turn in the provider's limits; those of child runs
-            too, unless they have their own. A resume has to give it again.
-        parent_run_id: Wins over the run that this one is started in.
-        policy: Rules on tools, held at every call.
-        prepare: Makes the board from (info, request); once an attempt.
-        prices: What models cost, before the public table; for models that are given by name.
-        priority: Of those that wait for the pacer, runs with a larger one go first; below 0 are
-            those that may wait, such as batches. Holds for child runs.
-        quotas: Caps that runs share; they need a journal, are kept in it, and hold for child runs,
-            hand-offs and later sessions.
-        resume_from: A checkpoint for an engine that keeps none.
-        retry: Of failed model calls, those of agents in its graph or machine too; None is off.
+            Refuse, Ask or EditArguments; None is Allow. Pass it again when you resume.
+        pacer: Makes model calls wait for their turn in the provider's limits. Child runs share it
+            unless they have their own. Pass it again when you resume.
+        parent_run_id: Overrides the id of the run that this one is started in.
+        policy: Rules on tools, checked at every call.
+        prepare: Makes the board from (info, request), once for each attempt.
+        prices: Prices of models, looked up before the public table; for models given by name.
+        priority: Of the calls that wait for the pacer, those with the larger number go first; use
+            numbers below 0 for work that can wait, such as batches. Child runs inherit it.
+        quotas: Caps that runs share. They need a journal, which stores them, and hold for child
+            runs, handoffs and later sessions.
+        resume_from: A checkpoint, for an engine that keeps none.
+        retry: How failed model calls are retried, also those of agents in the run's graph or
+            machine. None turns retries off.
         secrets: Texts that are masked in the log, in events, in errors, in artifacts, in the result
-            and in what tools return; model and tools work with the real ones. The log holds marks
-            for them, so a resume has to give the same ones, in any order; with more or fewer it
-            warns ``secrets_changed``, and what stood for them stays masked.
+            and in what tools return; model and tools work with the real ones. The log has marks in
+            their place, so pass the same secrets when you resume, in any order. With more or fewer,
+            the run warns ``secrets_changed``, and the marks in the log are not replaced.
         settings: Merged over the agent's, field by field.
-        tools: Where names in ``Agent.tools`` are found; added to the agent's own where it has None.
-        write_grace_s: How many seconds a call or a step that writes may go on after the run was
-            asked to stop, 10 by default; everything else has 2. Child runs inherit it. A resume has
-            to give it again.
+        tools: What names in ``Agent.tools`` refer to; if that is None, these are all added.
+        write_grace_s: Seconds that a call or a step that writes may continue after the run was
+            asked to stop, 10 by default; everything else has 2. Child runs inherit it. Pass it
+            again when you resume.
 
     Returns:
         An async context manager of the live run.
@@ -890,51 +908,54 @@ async def replay(
         run_id: A run, ended or not.
         agent: The agent of the run, or one to compare with it.
         journal: The journal that has its log.
-        approve: Asked before a tool that needs approval; True, False, or None to defer. Holds for
-            runs inside too, as the host's ``ask_user`` does, unless they have their own.
-        artifact_store: Where large outputs go; by default beside the journal, else in memory.
+        approve: Asked before a tool that needs approval; returns True, False, or None to defer.
+            Holds for child runs too, as the host's ``ask_user`` does, unless they have their own.
+        artifact_store: Where large outputs go; by default beside the journal, or in memory.
         artifacts: Channels whose messages become artifacts of the result.
-        attributes: Free JSON for engine, tools and hooks, and for child runs that get none of their
-            own; identity is apart and cannot be forged by it.
-        budget: Limits; wins over the agent's as a whole.
-        clock: Time, for tests.
+        attributes: Free JSON for engine, tools and hooks, and for child runs that get no attributes
+            themselves. Identity is separate, so attributes cannot forge it.
+        budget: Limits; replaces the agent's budget as a whole.
+        clock: The clock, for tests.
         committers: Called with (info, request, result) when a run is to be committed.
-        deciders: After the agent's own.
-        dependencies: One object for tools and engines, ``ToolContext.dependencies``; wins over what
+        deciders: Called after the agent's own.
+        dependencies: One object for tools and engines, ``ToolContext.dependencies``. Overrides what
             ``Agent.dependencies`` makes.
-        engine: Drives the steps; the loop engine where neither call nor agent names one.
-        gates: Your own gates, asked before the user is, or a function of the standard gates that
-            gives all, in order; for child runs too. A resume has to give them again.
-        history: Messages or an earlier result, put before the request; in a conversation only with
-            its first turn.
+        engine: Decides the steps; the loop engine if neither call nor agent names one.
+        gates: Your own gates, asked before the user is asked; or a function that gets the standard
+            gates and returns all gates in order. Holds for child runs. Pass them again when you
+            resume.
+        history: Messages or an earlier result, put before the request. In a conversation, only its
+            first turn may have it.
         host: Any object with some of the methods of ``Host``.
         launch: What a command line needs to start the run again; kept in the log, never a key.
-        max_attempts: How often a decider may have it done, the first included; at least 1.
+        max_attempts: The number of attempts that deciders may ask for, the first included; at least
+            1.
         model: "provider:name" or a Model, so that any agent can be tested with a ScriptedModel.
-        observers: After the agent's own.
+        observers: Called after the agent's own.
         on_pre_tool_use: Asked about each tool call with valid arguments, also of child runs: Allow,
-            Refuse, Ask or EditArguments; None is Allow. A resume has to give it again.
-        pacer: Has model calls wait for their turn in the provider's limits; those of child runs
-            too, unless they have their own. A resume has to give it again.
-        parent_run_id: Wins over the run that this one is started in.
-        policy: Rules on tools, held at every call.
-        prepare: Makes the board from (info, request); once an attempt.
-        prices: What models cost, before the public table; for models that are given by name.
-        priority: Of those that wait for the pacer, runs with a larger one go first; below 0 are
-            those that may wait, such as batches. Holds for child runs.
-        quotas: Caps that runs share; they need a journal, are kept in it, and hold for child runs,
-            hand-offs and later sessions.
-        resume_from: A checkpoint for an engine that keeps none.
-        retry: Of failed model calls, those of agents in its graph or machine too; None is off.
+            Refuse, Ask or EditArguments; None is Allow. Pass it again when you resume.
+        pacer: Makes model calls wait for their turn in the provider's limits. Child runs share it
+            unless they have their own. Pass it again when you resume.
+        parent_run_id: Overrides the id of the run that this one is started in.
+        policy: Rules on tools, checked at every call.
+        prepare: Makes the board from (info, request), once for each attempt.
+        prices: Prices of models, looked up before the public table; for models given by name.
+        priority: Of the calls that wait for the pacer, those with the larger number go first; use
+            numbers below 0 for work that can wait, such as batches. Child runs inherit it.
+        quotas: Caps that runs share. They need a journal, which stores them, and hold for child
+            runs, handoffs and later sessions.
+        resume_from: A checkpoint, for an engine that keeps none.
+        retry: How failed model calls are retried, also those of agents in the run's graph or
+            machine. None turns retries off.
         secrets: Texts that are masked in the log, in events, in errors, in artifacts, in the result
-            and in what tools return; model and tools work with the real ones. The log holds marks
-            for them, so a resume has to give the same ones, in any order; with more or fewer it
-            warns ``secrets_changed``, and what stood for them stays masked.
+            and in what tools return; model and tools work with the real ones. The log has marks in
+            their place, so pass the same secrets when you resume, in any order. With more or fewer,
+            the run warns ``secrets_changed``, and the marks in the log are not replaced.
         settings: Merged over the agent's, field by field.
-        tools: Where names in ``Agent.tools`` are found; added to the agent's own where it has None.
-        write_grace_s: How many seconds a call or a step that writes may go on after the run was
-            asked to stop, 10 by default; everything else has 2. Child runs inherit it. A resume has
-            to give it again.
+        tools: What names in ``Agent.tools`` refer to; if that is None, these are all added.
+        write_grace_s: Seconds that a call or a step that writes may continue after the run was
+            asked to stop, 10 by default; everything else has 2. Child runs inherit it. Pass it
+            again when you resume.
 
     Returns:
         The first difference, or None if there is none, and the result of the replayed run.
@@ -998,57 +1019,60 @@ async def run_with_handoffs(
         request: The user's request; its run_id is used for the first run only.
         start: The agent that starts, or its id; None is the first of *agents*.
         max_depth: How often the request may be handed over.
-        approve: Asked before a tool that needs approval; True, False, or None to defer. Holds for
-            runs inside too, as the host's ``ask_user`` does, unless they have their own.
-        artifact_store: Where large outputs go; by default beside the journal, else in memory.
+        approve: Asked before a tool that needs approval; returns True, False, or None to defer.
+            Holds for child runs too, as the host's ``ask_user`` does, unless they have their own.
+        artifact_store: Where large outputs go; by default beside the journal, or in memory.
         artifacts: Channels whose messages become artifacts of the result.
-        attributes: Free JSON for engine, tools and hooks, and for child runs that get none of their
-            own; identity is apart and cannot be forged by it.
-        budget: Limits; wins over the agent's as a whole.
-        clock: Time, for tests.
+        attributes: Free JSON for engine, tools and hooks, and for child runs that get no attributes
+            themselves. Identity is separate, so attributes cannot forge it.
+        budget: Limits; replaces the agent's budget as a whole.
+        clock: The clock, for tests.
         committers: Called with (info, request, result) when a run is to be committed.
-        conversation: The conversation of which the run is a turn, in place of the request's
-            ``context_id``. It needs a journal.
-        deciders: After the agent's own.
-        dependencies: One object for tools and engines, ``ToolContext.dependencies``; wins over what
+        conversation: The id of the conversation that the run is a turn of, in place of the
+            request's ``context_id``. It needs a journal.
+        deciders: Called after the agent's own.
+        dependencies: One object for tools and engines, ``ToolContext.dependencies``. Overrides what
             ``Agent.dependencies`` makes.
-        engine: Drives the steps; the loop engine where neither call nor agent names one.
-        gates: Your own gates, asked before the user is, or a function of the standard gates that
-            gives all, in order; for child runs too. A resume has to give them again.
-        history: Messages or an earlier result, put before the request; in a conversation only with
-            its first turn.
+        engine: Decides the steps; the loop engine if neither call nor agent names one.
+        gates: Your own gates, asked before the user is asked; or a function that gets the standard
+            gates and returns all gates in order. Holds for child runs. Pass them again when you
+            resume.
+        history: Messages or an earlier result, put before the request. In a conversation, only its
+            first turn may have it.
         host: Any object with some of the methods of ``Host``.
-        if_waiting: What becomes of the turn while another one waits for answers: by "refuse" it
-            fails with ``conflict``, by "tell" it begins, and the model is told what waits.
+        if_waiting: What happens to the turn while another turn waits for answers: with "refuse" it
+            fails with ``conflict``, with "tell" it starts and the model reads what is waiting.
         journal: A path, "memory:" or an open journal; None keeps no log.
         launch: What a command line needs to start the run again; kept in the log, never a key.
-        max_attempts: How often a decider may have it done, the first included; at least 1.
+        max_attempts: The number of attempts that deciders may ask for, the first included; at least
+            1.
         model: "provider:name" or a Model, so that any agent can be tested with a ScriptedModel.
-        observers: After the agent's own.
+        observers: Called after the agent's own.
         on_pre_tool_use: Asked about each tool call with valid arguments, also of child runs: Allow,
-            Refuse, Ask or EditArguments; None is Allow. A resume has to give it again.
-        pacer: Has model calls wait for their turn in the provider's limits; those of child runs
-            too, unless they have their own. A resume has to give it again.
-        parent_run_id: Wins over the run that this one is started in.
-        policy: Rules on tools, held at every call.
-        prepare: Makes the board from (info, request); once an attempt.
-        prices: What models cost, before the public table; for models that are given by name.
-        priority: Of those that wait for the pacer, runs with a larger one go first; below 0 are
-            those that may wait, such as batches. Holds for child runs.
-        quotas: Caps that runs share; they need a journal, are kept in it, and hold for child runs,
-            hand-offs and later sessions.
+            Refuse, Ask or EditArguments; None is Allow. Pass it again when you resume.
+        pacer: Makes model calls wait for their turn in the provider's limits. Child runs share it
+            unless they have their own. Pass it again when you resume.
+        parent_run_id: Overrides the id of the run that this one is started in.
+        policy: Rules on tools, checked at every call.
+        prepare: Makes the board from (info, request), once for each attempt.
+        prices: Prices of models, looked up before the public table; for models given by name.
+        priority: Of the calls that wait for the pacer, those with the larger number go first; use
+            numbers below 0 for work that can wait, such as batches. Child runs inherit it.
+        quotas: Caps that runs share. They need a journal, which stores them, and hold for child
+            runs, handoffs and later sessions.
         remember: Whether it is a turn; if not, it sees the conversation and adds nothing to it.
-        resume_from: A checkpoint for an engine that keeps none.
-        retry: Of failed model calls, those of agents in its graph or machine too; None is off.
+        resume_from: A checkpoint, for an engine that keeps none.
+        retry: How failed model calls are retried, also those of agents in the run's graph or
+            machine. None turns retries off.
         secrets: Texts that are masked in the log, in events, in errors, in artifacts, in the result
-            and in what tools return; model and tools work with the real ones. The log holds marks
-            for them, so a resume has to give the same ones, in any order; with more or fewer it
-            warns ``secrets_changed``, and what stood for them stays masked.
+            and in what tools return; model and tools work with the real ones. The log has marks in
+            their place, so pass the same secrets when you resume, in any order. With more or fewer,
+            the run warns ``secrets_changed``, and the marks in the log are not replaced.
         settings: Merged over the agent's, field by field.
-        tools: Where names in ``Agent.tools`` are found; added to the agent's own where it has None.
-        write_grace_s: How many seconds a call or a step that writes may go on after the run was
-            asked to stop, 10 by default; everything else has 2. Child runs inherit it. A resume has
-            to give it again.
+        tools: What names in ``Agent.tools`` refer to; if that is None, these are all added.
+        write_grace_s: Seconds that a call or a step that writes may continue after the run was
+            asked to stop, 10 by default; everything else has 2. Child runs inherit it. Pass it
+            again when you resume.
 
     Returns:
         The result of the last agent, with the usage and cost of all agents; ``state["path"]`` has
@@ -1112,57 +1136,60 @@ def start_with_handoffs(
         request: The user's request.
         start: The agent that starts, or its id; None is the first of *agents*.
         max_depth: How often the request may be handed over.
-        approve: Asked before a tool that needs approval; True, False, or None to defer. Holds for
-            runs inside too, as the host's ``ask_user`` does, unless they have their own.
-        artifact_store: Where large outputs go; by default beside the journal, else in memory.
+        approve: Asked before a tool that needs approval; returns True, False, or None to defer.
+            Holds for child runs too, as the host's ``ask_user`` does, unless they have their own.
+        artifact_store: Where large outputs go; by default beside the journal, or in memory.
         artifacts: Channels whose messages become artifacts of the result.
-        attributes: Free JSON for engine, tools and hooks, and for child runs that get none of their
-            own; identity is apart and cannot be forged by it.
-        budget: Limits; wins over the agent's as a whole.
-        clock: Time, for tests.
+        attributes: Free JSON for engine, tools and hooks, and for child runs that get no attributes
+            themselves. Identity is separate, so attributes cannot forge it.
+        budget: Limits; replaces the agent's budget as a whole.
+        clock: The clock, for tests.
         committers: Called with (info, request, result) when a run is to be committed.
-        conversation: The conversation of which the run is a turn, in place of the request's
-            ``context_id``. It needs a journal.
-        deciders: After the agent's own.
-        dependencies: One object for tools and engines, ``ToolContext.dependencies``; wins over what
+        conversation: The id of the conversation that the run is a turn of, in place of the
+            request's ``context_id``. It needs a journal.
+        deciders: Called after the agent's own.
+        dependencies: One object for tools and engines, ``ToolContext.dependencies``. Overrides what
             ``Agent.dependencies`` makes.
-        engine: Drives the steps; the loop engine where neither call nor agent names one.
-        gates: Your own gates, asked before the user is, or a function of the standard gates that
-            gives all, in order; for child runs too. A resume has to give them again.
-        history: Messages or an earlier result, put before the request; in a conversation only with
-            its first turn.
+        engine: Decides the steps; the loop engine if neither call nor agent names one.
+        gates: Your own gates, asked before the user is asked; or a function that gets the standard
+            gates and returns all gates in order. Holds for child runs. Pass them again when you
+            resume.
+        history: Messages or an earlier result, put before the request. In a conversation, only its
+            first turn may have it.
         host: Any object with some of the methods of ``Host``.
-        if_waiting: What becomes of the turn while another one waits for answers: by "refuse" it
-            fails with ``conflict``, by "tell" it begins, and the model is told what waits.
+        if_waiting: What happens to the turn while another turn waits for answers: with "refuse" it
+            fails with ``conflict``, with "tell" it starts and the model reads what is waiting.
         journal: A path, "memory:" or an open journal; None keeps no log.
         launch: What a command line needs to start the run again; kept in the log, never a key.
-        max_attempts: How often a decider may have it done, the first included; at least 1.
+        max_attempts: The number of attempts that deciders may ask for, the first included; at least
+            1.
         model: "provider:name" or a Model, so that any agent can be tested with a ScriptedModel.
-        observers: After the agent's own.
+        observers: Called after the agent's own.
         on_pre_tool_use: Asked about each tool call with valid arguments, also of child runs: Allow,
-            Refuse, Ask or EditArguments; None is Allow. A resume has to give it again.
-        pacer: Has model calls wait for their turn in the provider's limits; those of child runs
-            too, unless they have their own. A resume has to give it again.
-        parent_run_id: Wins over the run that this one is started in.
-        policy: Rules on tools, held at every call.
-        prepare: Makes the board from (info, request); once an attempt.
-        prices: What models cost, before the public table; for models that are given by name.
-        priority: Of those that wait for the pacer, runs with a larger one go first; below 0 are
-            those that may wait, such as batches. Holds for child runs.
-        quotas: Caps that runs share; they need a journal, are kept in it, and hold for child runs,
-            hand-offs and later sessions.
+            Refuse, Ask or EditArguments; None is Allow. Pass it again when you resume.
+        pacer: Makes model calls wait for their turn in the provider's limits. Child runs share it
+            unless they have their own. Pass it again when you resume.
+        parent_run_id: Overrides the id of the run that this one is started in.
+        policy: Rules on tools, checked at every call.
+        prepare: Makes the board from (info, request), once for each attempt.
+        prices: Prices of models, looked up before the public table; for models given by name.
+        priority: Of the calls that wait for the pacer, those with the larger number go first; use
+            numbers below 0 for work that can wait, such as batches. Child runs inherit it.
+        quotas: Caps that runs share. They need a journal, which stores them, and hold for child
+            runs, handoffs and later sessions.
         remember: Whether it is a turn; if not, it sees the conversation and adds nothing to it.
-        resume_from: A checkpoint for an engine that keeps none.
-        retry: Of failed model calls, those of agents in its graph or machine too; None is off.
+        resume_from: A checkpoint, for an engine that keeps none.
+        retry: How failed model calls are retried, also those of agents in the run's graph or
+            machine. None turns retries off.
         secrets: Texts that are masked in the log, in events, in errors, in artifacts, in the result
-            and in what tools return; model and tools work with the real ones. The log holds marks
-            for them, so a resume has to give the same ones, in any order; with more or fewer it
-            warns ``secrets_changed``, and what stood for them stays masked.
+            and in what tools return; model and tools work with the real ones. The log has marks in
+            their place, so pass the same secrets when you resume, in any order. With more or fewer,
+            the run warns ``secrets_changed``, and the marks in the log are not replaced.
         settings: Merged over the agent's, field by field.
-        tools: Where names in ``Agent.tools`` are found; added to the agent's own where it has None.
-        write_grace_s: How many seconds a call or a step that writes may go on after the run was
-            asked to stop, 10 by default; everything else has 2. Child runs inherit it. A resume has
-            to give it again.
+        tools: What names in ``Agent.tools`` refer to; if that is None, these are all added.
+        write_grace_s: Seconds that a call or a step that writes may continue after the run was
+            asked to stop, 10 by default; everything else has 2. Child runs inherit it. Pass it
+            again when you resume.
 
     Returns:
         An async context manager of the runs; ``await live.result()`` returns what

@@ -1,4 +1,4 @@
-"""One attempt: its board, the engine at work on it, what it leaves, and the result of that."""
+"""One attempt: seeding its board, running the engine on it, and building the result."""
 
 from __future__ import annotations
 
@@ -62,20 +62,20 @@ _WAITS_IN_VAIN = RunWarning(
 async def seed_board(
     plan: Plan, info: RunInfo, *, attempt: int, feedback: str, wait: Wait
 ) -> Board:
-    """Prepare a board: of the checkpoint, by the user's seeder, or of history, request and inputs.
+    """Make the board of an attempt from the checkpoint, the user's seeder, or history and request.
 
     Args:
         plan: The run.
         info: Its identity.
-        attempt: Which attempt it is for; a checkpoint counts for the first alone.
+        attempt: The number of the attempt; a checkpoint is used only for the first.
         feedback: What the decider that asked for this attempt wants changed, "" for nothing.
-        wait: Waits for an async seeder, as long as the run has patience.
+        wait: Waits for an async seeder, within the limits of the run.
 
     Returns:
         The board, its content marked as seeded.
 
     Raises:
-        ValueError: The seeder gave no board.
+        ValueError: The seeder returned no board.
         Exception: Whatever the seeder raised.
     """
     checkpoint = plan.resume_from
@@ -84,7 +84,7 @@ async def seed_board(
     if plan.prepare is not None:
         board = await _prepared(plan.prepare, info, plan.request, wait=wait)
     elif plan.seed and not plan.history:
-        # Neither history nor what was handed over is known to who goes on with a run.
+        # A resumed session has neither the history nor the handed-over messages.
         return board_of(plan.seed, feedback)
     else:
         board = Board()
@@ -101,7 +101,7 @@ async def seed_board(
 
 
 def _left_out(plan: Plan, board: Board) -> Iterator[RunWarning]:
-    """What the caller gave and the run does not begin with."""
+    """Yield a warning for input from the caller that the board does not contain."""
     code = message = ""
     if plan.resume_from is not None:
         if plan.request.text.strip() and plan.request.to_message() not in board.messages():
@@ -116,10 +116,10 @@ def _left_out(plan: Plan, board: Board) -> Iterator[RunWarning]:
 
 
 def without_orphans(messages: Sequence[Message]) -> Sequence[Message]:
-    """*messages* without outcomes of calls that are not among them, which providers refuse.
+    """Return *messages* without outcomes whose calls are missing, which providers refuse.
 
     Returns:
-        The very same object where there are none.
+        The same object if nothing was removed.
     """
     waiting = Counter[str]()
     kept: list[Message] = []
@@ -127,7 +127,7 @@ def without_orphans(messages: Sequence[Message]) -> Sequence[Message]:
         for asked in message.tool_calls:
             waiting[asked.id] += 1
         if message.role is Role.TOOL:
-            # One that names no call is of any.
+            # An outcome without a call id belongs to any open call.
             id = message.tool_call_id or next(iter(waiting.elements()), "")
             if not waiting[id]:
                 continue
@@ -143,7 +143,7 @@ async def _prepared(prepare: Seeder, info: RunInfo, request: Request, *, wait: W
         blame(error, "prepare", info.run_id)
         raise
     if isinstance(made, Board):
-        # A seeder may give one board for all: what is done in one attempt is not in the next.
+        # A copy: a seeder may return one board every time, and attempts must not share changes.
         return made.apart() if type(made) is Board else made
     if method(made, "snapshot") is None:
         what = "None" if made is None else f"a value of type {type(made).__name__}"
@@ -152,7 +152,7 @@ async def _prepared(prepare: Seeder, info: RunInfo, request: Request, *, wait: W
 
 
 def board_of(changes: Iterable[BoardChanged | Compacted], feedback: str = "") -> Board:
-    """A board that is seeded as the log says, and with *feedback* after that."""
+    """Return a board with the logged changes, then *feedback*, all marked as seeded."""
     board = Board()
     for change in changes:
         board.apply(change)
@@ -163,11 +163,11 @@ def board_of(changes: Iterable[BoardChanged | Compacted], feedback: str = "") ->
 
 
 async def seed(context: RunContext, attempt: int, feedback: str) -> None:
-    """Prepare the board of an attempt, and log what stands on it.
+    """Make the board of an attempt, and log its content.
 
     Args:
-        context: Of the run.
-        attempt: Its number.
+        context: The run.
+        attempt: The number of the attempt.
         feedback: What the decider that asked for it wants changed, "" for nothing.
 
     Raises:
@@ -191,7 +191,7 @@ async def seed(context: RunContext, attempt: int, feedback: str) -> None:
     for change in changes:
         if taint is None and any_untrusted(change.messages):
             taint = EARLIER
-    # First, for the process may end between the two.
+    # Before the messages, because the process may die between the two.
     if taint is not None:
         context.distrust(taint)
     if plan.named_seed is not None and context.state.named_seed is None:
@@ -205,39 +205,39 @@ async def seed(context: RunContext, attempt: int, feedback: str) -> None:
 def _log_seed(context: RunContext, board: Board, changes: Iterable[BoardChanged]) -> None:
     if context.plan.compacted is not None:
         compacted, known = context.plan.compacted
-        # Who was not handed all messages has others at these places.
+        # Only if the board starts with the messages that were compacted.
         if board.messages()[: compacted.end] == known[: compacted.end]:
             board.compacted = compacted
     if board.compacted is not None:
-        # First, for right after the seed a session may go on.
+        # Before the seed, because a session may resume right after the seed.
         context.recorder.emit(replace(board.compacted, turn=0))
     for change in changes:
         context.recorder.emit(change)
 
 
 def take_board(context: RunContext, run: Run) -> None:
-    """Go on with the board that the log shows."""
+    """Continue with the board from the log."""
     state = context.state
     if context.plan.handoffs:
         for record in state.records[state.records_before :]:
-            # The process may have ended between the call's end and the word of it.
+            # The process may have died after the call settled and before the handoff was logged.
             context.handoffs.note(record)
     run.take_up()
     use_board(context, state.board)
 
 
 def use_board(context: RunContext, board: Board) -> None:
-    """Have the engine work on *board* from now on, and log what it changes."""
+    """Make *board* the engine's board, and log its changes from now on."""
     state = context.state
     state.board = board
     board.watch(context.change_board, context.recorder.warn_of_losses, state)
 
 
 async def work_on(context: RunContext, run: Run, host: RunHost) -> None:
-    """Have the engine work on the board, and take what it returns.
+    """Run the engine on the board, and process what it returns.
 
     Raises:
-        BaseException: Whatever it raised.
+        BaseException: Whatever the engine raised.
     """
     plan, recorder = context.plan, context.recorder
     park_again(context)
@@ -255,7 +255,7 @@ async def work_on(context: RunContext, run: Run, host: RunHost) -> None:
         _warn_of_lost(context, error)
         raise
     finally:
-        # Only now is it known that it did not ask for what the log has.
+        # Only now is it clear whether the engine asked for the logged values.
         warning = starting_over(engine) if run.is_at_top else None
         if plan.resume_from is not None and run.attempt == 1 and not run.has_looked_back:
             warning = overlooking(engine)
@@ -265,10 +265,10 @@ async def work_on(context: RunContext, run: Run, host: RunHost) -> None:
 
 
 def take_returned(context: RunContext, value: object) -> None:
-    """Take what an engine returned: its board, nothing, or a value that becomes the output.
+    """Process what an engine returned: its board, None, or a value that becomes the output.
 
     Raises:
-        Signal: It returned a result, a reply or an error that did not complete.
+        Signal: It returned a result, a reply or an error with another status than completed.
     """
     board = context.state.board
     if value is None or value is board:
@@ -296,17 +296,17 @@ def _set_output(context: RunContext, value: object) -> None:
 
 
 def conclude_board(context: RunContext, error: BaseException | None) -> BaseException | None:
-    """Put on the board what else was said, and log what is changed.
+    """Add the remaining messages to the board after the engine has ended, and log its changes.
 
-    That is what was shown of a reply that was cut, and what an agent said that ended the run.
+    These are streamed parts of cut-off replies, and the last text of an agent that ended the run.
 
     Args:
-        context: Of the run.
-        error: What the engine raised, None for a clean return.
+        context: The run.
+        error: What the engine raised, None if it returned.
 
     Returns:
-        The same; what a result that it unwrapped says; or that it left something on the board
-        that is no JSON.
+        *error*; the ending unwrapped from it; a Misuse for board content that is not JSON; or a
+        failure for an answer that a filter cut off.
     """
     board = context.state.board
     board.end_again()
@@ -327,10 +327,10 @@ def conclude_board(context: RunContext, error: BaseException | None) -> BaseExce
 
 
 def _is_filtered(context: RunContext) -> bool:
-    """Whether an engine took a reply that a filter cut off as an answer.
+    """Whether the engine used a reply that a content filter cut off as its answer.
 
-    That is a reply of its own model that it reported, or one whose error it did not look at. Of a
-    child run its own agent decides.
+    This is a reply of the engine's own model that it reported, or one whose error it ignored.
+    A child run's reply is judged by the child's own agent.
     """
     last, board = context.state.last_call, context.state.board
     if not isinstance(last, ModelResponse) or context.plan.agent.allow_filtered:
@@ -346,21 +346,21 @@ def _is_filtered(context: RunContext) -> bool:
 async def close_calls(context: RunContext, run: Run) -> None:
     """Put an outcome on the board for each call of the last reply that the engine left open.
 
-    For an engine that did not come to its end: these calls will not be made any more, and a
-    message list with open calls is not one that a model can be given.
+    For an engine that was stopped or failed: these calls will never be made, and models reject
+    messages with open calls.
 
     Raises:
-        JournalError: The log refuses events.
+        JournalError: The journal refuses events.
     """
     state, budget, recording = context.state, context.budget, context.recording
     if recording is not None and recording.beyond:
         # The replay differs from here on.
         return
     if context.recorder.is_lost or context.supervisor.abandoned:
-        # Engines that were left behind may still be at them.
+        # An abandoned engine may still be making them.
         return
     own = {call.id for call in state.reply_calls}
-    # Calls of a foreign engine's own model are none of ours.
+    # Leave alone the calls of a foreign engine's own model.
     own = own.union(state.asked, state.settled, state.unsettled)
     calls = [call for call in state.board.open_calls() if call.id in own]
     if not calls:
@@ -378,11 +378,11 @@ async def close_calls(context: RunContext, run: Run) -> None:
 
 
 def settle_cut_off(context: RunContext, run: Run) -> None:
-    """Tell of each call that was under way when an earlier session ended, and that the engine has
-    not come to again, that it was interrupted: such as those of a step that may not run again.
+    """Settle as interrupted the calls that an earlier session left under way, if the engine has
+    not reached them again, such as those of a step that may not run again.
 
     Raises:
-        JournalError: The log refuses events.
+        JournalError: The journal refuses events.
     """
     if context.recorder.is_lost or context.recording is not None:
         return
@@ -394,9 +394,9 @@ def settle_cut_off(context: RunContext, run: Run) -> None:
 
 
 def settle_lost_calls(context: RunContext) -> None:
-    """Settle the calls under way in a run whose log is lost: whoever has it judges them as unknown.
+    """Settle as unknown the calls under way in a run whose log is lost.
 
-    The log has been left, so that only the result and watchers are told.
+    The session no longer writes to the log, so only the result and watchers get this.
     """
     begun = tuple(context.state.begun.values()) if context.recorder.is_lost else ()
     if begun:
@@ -404,10 +404,10 @@ def settle_lost_calls(context: RunContext) -> None:
 
 
 def settle_earlier(context: RunContext, run: Run, ending: Ending) -> None:
-    """Settle what earlier sessions began, and the engine has not come to again.
+    """Settle calls and child runs that earlier sessions started and the engine has not reached.
 
     Raises:
-        JournalError: The log refuses events.
+        JournalError: The journal refuses events.
     """
     if ending.status is not _PARKED:
         settle_cut_off(context, run)
@@ -416,9 +416,9 @@ def settle_earlier(context: RunContext, run: Run, ending: Ending) -> None:
 
 
 def tell_parent(parent: ParentLink, context: RunContext, result: AgentResult[Any]) -> None:
-    """Tell the parent run how a session ended and what was done in it.
+    """Report how a session ended, and what was done in it, to the parent run.
 
-    After the barrier: the parent's log must not say more of this run than its own does.
+    Called after the barrier: the parent's log must not be ahead of this run's log.
     """
     taint = context.state.taint
     taint = None if taint is None else taint.seen_from(context.info.run_id)
@@ -431,13 +431,13 @@ def tell_parent(parent: ParentLink, context: RunContext, result: AgentResult[Any
 def facts_at_end(
     context: RunContext, result: AgentResult[Any], *, committed: bool
 ) -> dict[str, Any]:
-    """Warn of unknown effects in a completed run; returns what has changed in its result since."""
+    """Return result fields that have changed since it was built; warns of unknown effects."""
     state, effects, is_over = context.state, result.effects, result.status is not _PARKED
     facts: dict[str, Any] = {"committed": committed}
     if is_over:
         facts["attempt_log"] = tuple(state.lines)
     if state.children:
-        # Hooks may have started runs since the result was built.
+        # Hooks may have started child runs since the result was built.
         effects = effects_in(state, context.info.run_id, is_over=is_over)
         facts |= {"effects": effects, "child_runs": child_runs_in(state)}
     if effects and result.status is _COMPLETED:
@@ -449,12 +449,12 @@ def facts_at_end(
 
 
 def ending_of(context: RunContext, host: RunHost, error: BaseException | None) -> Ending:
-    """How a pass of the engine ended, or the run where it stands.
+    """Return how the engine's attempt ended, or how the run ends at this point.
 
     Args:
-        context: Of the run.
-        host: Of the run.
-        error: What was raised, None for a clean return.
+        context: The run.
+        host: The run's host.
+        error: What was raised, None if it returned.
     """
     supervisor = context.supervisor
     if error is None and not supervisor.was_cut:
@@ -475,11 +475,11 @@ def ending_of(context: RunContext, host: RunHost, error: BaseException | None) -
 
 
 def tell_waits(context: RunContext, ending: Ending) -> Ending:
-    """Log what an engine waits for by itself, in its order, and list all of it as the log does.
+    """Log the questions that an engine parks on itself, and return all in the order of the log.
 
     Args:
-        context: Of the run, which is about to park.
-        ending: What it waits for; what its host was asked for is logged already.
+        context: The run, which is about to park.
+        ending: What it waits for. Questions asked through its host are logged already.
     """
     state, plan = context.state, context.plan
     is_lost = plan.journal is None or plan.is_journal_lost
@@ -500,8 +500,8 @@ def tell_waits(context: RunContext, ending: Ending) -> Ending:
 
 
 def _warn_of_lost(context: RunContext, error: Exception) -> None:
-    """Tell what of a failure's details JSON cannot hold."""
-    # In a frame that ends here: one that keeps the error, which has it, is left to the collector.
+    """Warn of details of a failure that JSON cannot represent."""
+    # A function of its own: the frame must not keep the error alive, since the error refers to it.
     told = signal_of(error)
     if isinstance(told, Failed) and not context.recorder.is_lost:
         context.recorder.warn_of_losses("details", told.lost)
@@ -523,11 +523,11 @@ async def _instructions(context: RunContext, run: Run) -> str | None:
 def refused_modes(
     artifacts: Iterable[Artifact], config: RequestConfig | None
 ) -> Iterator[RunWarning]:
-    """Warn of each artifact with a part of a media type that the caller does not accept.
+    """Yield a warning for each artifact with a media type that the caller does not accept.
 
     Args:
-        artifacts: Of the result.
-        config: What the caller can take; None takes all. ``image/*`` takes all images.
+        artifacts: The artifacts of the result.
+        config: Says what the caller accepts; None accepts all. ``image/*`` accepts all images.
     """
     accepted = () if config is None else config.accepted_output_modes
     if not accepted:
@@ -548,7 +548,7 @@ def refused_modes(
 
 
 def warn_of_artifacts(context: RunContext, result: AgentResult[Any]) -> None:
-    """Warn of those that were asked for and are not there, and of those nobody can take."""
+    """Warn of requested artifacts that are missing, and of media types the caller refuses."""
     plan = context.plan
     if plan.artifacts and result.status is _COMPLETED:
         for warning in missing_channels(context.state.board, plan.artifacts):
@@ -559,7 +559,7 @@ def warn_of_artifacts(context: RunContext, result: AgentResult[Any]) -> None:
 
 
 def missing_channels(board: Board, channels: Iterable[str]) -> Iterator[RunWarning]:
-    """Warn of each of *channels* that gives no artifact though one was asked for."""
+    """Yield a warning for each of *channels* that should give an artifact and does not."""
     there = board.channels()
     for channel in channels:
         if channel == MAIN_CHANNEL:
@@ -573,31 +573,31 @@ def missing_channels(board: Board, channels: Iterable[str]) -> Iterator[RunWarni
 
 
 def _mode_of(part: Part) -> str:
-    """The media type of *part*, "" where it is unknown."""
+    """Return the media type of *part*, "" if unknown."""
     if isinstance(part, Text):
         return "text/plain"
     return str(getattr(part, "media_type", "")).partition(";")[0].strip().lower()
 
 
-# Looked up once, for a class of Python 3.11 is slow to give a member of its own.
+# Module constants: in Python 3.11, looking a member up on its enum class is slow.
 _COMPLETED = Status.COMPLETED
 _CANCELED = Status.CANCELED
 _PARKED = Status.INPUT_REQUIRED
 _CONTENT_FILTER = FinishReason.CONTENT_FILTER
-# Called without its parameter, which would cost as much again as making it.
+# An alias, because subscripting the class costs as much as creating a result.
 _RESULT: type[AgentResult[Any]] = AgentResult
 
 
 def build_result(context: RunContext, ending: Ending) -> AgentResult[Any]:
-    """The result of a run as it stands.
+    """Build the result of a run as it is now.
 
     Args:
-        context: Of the run.
+        context: The run.
         ending: How its engine ended.
 
     Returns:
-        The result, without its secrets; what comes at a run's end, such as ``committed``, is
-        still missing.
+        The result, with its secrets masked. Fields that are known only at the end of the run, such
+        as ``committed``, are not set yet.
     """
     plan, state, info, board = context.plan, context.state, context.info, context.state.board
     usage, cost = context.budget.total
@@ -606,7 +606,7 @@ def build_result(context: RunContext, ending: Ending) -> AgentResult[Any]:
     duration_ms, ended_at = context.duration_ms(), state.started_at
     if duration_ms and ended_at is not None:
         ended_at += timedelta(milliseconds=duration_ms)
-    # Of more than 15 keywords Python makes a mapping first, which costs more than the result.
+    # With more than 15 keywords Python builds a dict first, which costs more than the result.
     result = _RESULT(
         status=ending.status,
         error=ending.error,
@@ -642,7 +642,7 @@ def build_result(context: RunContext, ending: Ending) -> AgentResult[Any]:
 
 
 def _add_done(result: AgentResult[Any], context: RunContext, ending: Ending) -> None:
-    """Add to a new result what was done beside the answer, where anything was."""
+    """Add artifacts, handoff, warnings and other optional fields to a new result."""
     _add_calls(result, context, ending)
     state = context.state
     if state.stored or context.plan.artifacts:
@@ -667,7 +667,7 @@ def _add_done(result: AgentResult[Any], context: RunContext, ending: Ending) -> 
 
 
 def _add_calls(result: AgentResult[Any], context: RunContext, ending: Ending) -> None:
-    """Add to a new result the calls of the run, and what was done in it and inside it."""
+    """Add the run's tool calls, effects and child runs to a new result."""
     state = context.state
     if state.records:
         records = tuple(state.records)
@@ -681,7 +681,7 @@ def _add_calls(result: AgentResult[Any], context: RunContext, ending: Ending) ->
 
 
 def _add_failure(result: AgentResult[Any], exception: BaseException) -> None:
-    """Add what the failure that ended the run told of a model call."""
+    """Add what the exception that ended the run says about a model call."""
     told = exception.result if isinstance(exception, Signal) else result_of_exception(exception)
     if told is None:
         return
@@ -691,13 +691,13 @@ def _add_failure(result: AgentResult[Any], exception: BaseException) -> None:
 
 
 def _output(context: RunContext, ending: Ending, content: str | None) -> tuple[Any, Ending]:
-    """The typed answer, and the ending, which fails where there is none."""
+    """Return the typed output, and the ending, which is a failure if the output is invalid."""
     output, board = context.plan.output, context.state.board
     is_set = board.has(OUTPUT_VAR)
     value = board.copy_of(OUTPUT_VAR) if is_set else None
     handed_over = context.state.handoff is not None
     if ending.status is not _COMPLETED or (handed_over and not is_set):
-        # An agent that hands over gives no answer of its own type.
+        # An agent that hands over need not give an answer of its output type.
         return (value if is_set else content if output.is_text else None), ending
     try:
         if not is_set:

@@ -1,4 +1,4 @@
-"""Ledger: what a run has used, measured against its budget and its parents' budgets."""
+"""RunBudget: what a run has used, measured against its budget and its parents' budgets."""
 
 from __future__ import annotations
 
@@ -28,41 +28,41 @@ from upshot.state.child_runs import Spent
 from upshot.tools.rate_limiter import ActiveTime
 
 _ZERO = Decimal(0)
-# Child runs may live in other threads. One lock for all budgets: it is held for a sum, no longer.
+# Child runs may run in other threads. One lock for all budgets, held only while summing.
 _LOCK = Lock()
 
 
 class RunBudget:
-    """Sums up the model calls of a run and of the runs that it started.
+    """Sums up the model calls of a run and of its child runs.
 
-    Calls are only noted as they come and summed when somebody asks, so that a step
-    costs the same however many came before.
+    Calls are appended when they come and summed only on request, so a step costs the same however
+    many came before.
 
     Args:
         budget: The limits.
-        clock: Time.
-        parent: The account of the run that started this one.
-        spent_s: Seconds that earlier sessions took; waiting for people is no part of them.
+        clock: The clock.
+        parent: The budget of the parent run.
+        spent_s: Seconds that earlier sessions took, without the time spent waiting for people.
 
     Attributes:
         budget: The limits.
-        allowed: The limits that hold from its start on: its own, or what was left then of those
-            of the runs round it where that is less.
-        turns: Model calls that were begun, retries of one not counted.
-        deadline: Monotonic moment at which the time is over, None for never.
-        working: The time in which nobody is asked, None where it has no limit.
-        turns_before: Those of earlier attempts.
-        tool_calls: Tool calls that were started, by name, those of runs inside included.
-        is_known: Set while what the run round this one knows already is counted.
-        tell: Told what each call used, with its cost, those of runs inside included; None tells
-            nobody.
-        elsewhere: Tokens and money that other runs of the conversation used, where the budget is
-            of all of them; those of the runs round this one count there.
-        look_elsewhere: Finds that out anew; None where no budget asks for it.
-        unmeasured_answers: Replies that came without their usage, those of child runs included.
+        allowed: The limits in force at the start: its own, or what the parent runs had left if that
+            was less.
+        turns: Model calls that were started, not counting retries.
+        deadline: Monotonic time at which the time is over, None for never.
+        working: Measures working time, excluding waits for people; None without a limit on it.
+        turns_before: The turns of earlier attempts.
+        tool_calls: Started tool calls by tool name, including those of child runs.
+        is_known: Set while usage is counted that the parent run has already counted.
+        tell: Called with the usage of each call, cost included, also of child runs; None without
+            a listener.
+        elsewhere: Tokens and money used by other runs of the conversation, if the budget covers
+            them all. They include the parent runs.
+        look_elsewhere: Updates ``elsewhere``; None if no budget needs it.
+        unmeasured_answers: Replies without usage, including those of child runs.
     """
 
-    # On the class, so that a run that sets none of them pays for none.
+    # Class attributes, so that runs which do not use them pay nothing.
     turns: int = 0
     turns_before: int = 0
     is_known: bool = False
@@ -72,7 +72,7 @@ class RunBudget:
     unmeasured_answers: int = 0
     _unpriced: int = 0
     _mark: int = 0
-    # Of the calls that were summed.
+    # The sum so far.
     _total: tuple[Usage, Cost | None] = (NO_USAGE, None)
 
     def __init__(
@@ -97,20 +97,20 @@ class RunBudget:
         self.working: ActiveTime | None = outer
         if budget.working_s is not None:
             self.working = ActiveTime(clock, budget.working_s, spent_s=spent_s, outer=outer)
-        # Told in errors. What siblings use later is no part of it: for that `spent` asks the runs
-        # round this one each time.
+        # For error messages only: siblings may use more later, so `spent` asks the parent budgets
+        # each time.
         self.allowed: Budget = budget if parent is None else _within(budget, parent.left())
 
     @property
     def total(self) -> tuple[Usage, Cost | None]:
-        """Tokens of all calls, and money of the priced ones, the others counted in it.
+        """The tokens of all calls, and the cost of those with a price; it counts the others.
 
-        The money is None where no call was priced.
+        The cost is None if no call had a price.
         """
         if self._summed == len(self._calls):
             return self._total
         with _LOCK:
-            # A tool's thread may append meanwhile: what comes after the slice is summed next time.
+            # A tool's thread may append now; calls after the slice are summed next time.
             calls = self._calls[self._summed :]
             for call in calls:
                 is_first = self._usage is NO_USAGE
@@ -121,7 +121,7 @@ class RunBudget:
                     self._unpriced += call.unpriced
             cost = Cost.of_calls(self._costs) if self._costs else None
             if cost is not None:
-                # What is summed is kept as one.
+                # Keep only the sum.
                 self._costs = [cost]
                 cost = Cost.of_calls([cost, *[None] * self._unpriced])
             total = self._total = self._usage, cost
@@ -129,26 +129,26 @@ class RunBudget:
             return total
 
     def add(self, response: ModelResponse) -> None:
-        """Count one model call, well or not."""
+        """Count one model call, failed or not."""
         call = counted(response)
         is_unknown = response.error is None and call.cost is None and call.usage.unmeasured_calls
         self._add(call, unmeasured_answers=1 if is_unknown else 0)
 
     def since_mark(self) -> tuple[Usage, Cost | None]:
-        """Usage and cost since the last call of this, or since the start."""
+        """Return usage and cost since the last call of this method, or since the start."""
         if not self._calls:
             return NO_USAGE, None
         calls = self._calls[self._mark :]
-        # The only attempt so far has used what all have.
+        # The first attempt has used everything used so far.
         is_first, self._mark = not self._mark, len(self._calls)
         return self.total if is_first else sum_of(calls)
 
     def add_unfinished(self) -> None:
-        """Count a model call that was cut off before it answered."""
+        """Count a model call that was cut off before a reply."""
         self._add(UNFINISHED)
 
     def add_spent(self, spent: Spent) -> None:
-        """Count what a child run used, as the log says."""
+        """Count what a child run used, according to the log."""
         call = counted_run(spent.usage, spent.cost)
         self._add(call, unmeasured_answers=spent.unmeasured_answers)
         for name, calls in spent.tools.items():
@@ -158,7 +158,7 @@ class RunBudget:
         """Count tool calls whose bodies were started."""
         with _LOCK:
             self.tool_calls[name] = self.tool_calls.get(name, 0) + calls
-        # A resumed child run was counted by its parent when its log was read.
+        # The parent counted a resumed child run when it read its own log.
         if self._parent is not None and not self.is_known:
             self._parent.count_tool(name, calls)
 
@@ -171,9 +171,9 @@ class RunBudget:
             self._parent._add(call, unmeasured_answers=unmeasured_answers)
 
     def left(self) -> dict[str, Any]:
-        """What it and the runs round it leave to a run inside, by the names of a Budget's fields.
+        """Return what this budget and its parents leave to a child run, by field of Budget.
 
-        Only of limits that runs share; a limit that nobody has is not there.
+        Only limits that child runs share, and only those that are set.
         """
         found = {} if self._parent is None else self._parent.left()
         own = self.budget
@@ -190,12 +190,12 @@ class RunBudget:
             left["max_cost_usd"] = own.max_cost_usd - self._money()
         for name, limit in left.items():
             if limit is not None:
-                # Never below 0, which a Budget refuses: a limit that was passed leaves as little.
+                # At least 0, because Budget refuses negative limits.
                 found[name] = max(0, min(limit, found.get(name, limit)))
         return found
 
     def too_deep(self, depth: int) -> AgentError | None:
-        """Why a run may not be *depth* deep, None where it may; parents' limits hold too."""
+        """Return the error for a run at nesting depth *depth*, None if it is allowed."""
         limit = self.budget.max_depth
         if limit is None or depth <= limit:
             return None if self._parent is None else self._parent.too_deep(depth)
@@ -208,13 +208,13 @@ class RunBudget:
         )
 
     def time_error(self, stop: StopReason) -> AgentError:
-        """What a run fails with that was stopped since its time was over."""
+        """Return the error for a run that was stopped because its time was over."""
         if stop == "working" and self.working is not None:
             return _working_error(self.working)
         return _deadline_error(self.allowed)
 
     def spent(self) -> AgentError | None:
-        """The limit that forbids another model call, None where all are kept."""
+        """Return the error of the limit that forbids another model call, None if none does."""
         limit = self.budget.max_turns
         if limit is not None and self.turns >= limit:
             return AgentError(
@@ -226,7 +226,7 @@ class RunBudget:
         return self.spent_by_children()
 
     def spent_by_children(self) -> AgentError | None:
-        """The same for a call of a child run, whose turns are its own."""
+        """Return the same for a call of a child run, which has its own limit on turns."""
         if self.deadline is not None and self._clock.monotonic() >= self.deadline:
             return _deadline_error(self.allowed)
         if self.working is not None and self.working.left_s() <= 0:
@@ -239,7 +239,7 @@ class RunBudget:
         return None if self._parent is None else self._parent.spent_by_children()
 
     def _money_error(self, cap: Decimal) -> AgentError | None:
-        """Why a budget of *cap* allows no further call, None where it does."""
+        """Return the error if a budget of *cap* allows no further call, None if it does."""
         if (money := self._money()) >= cap:
             return _exceeded("cost_usd", float(cap), float(money), "max_cost_usd")
         if not self.unmeasured_answers or self.budget.unpriced != "refuse":
@@ -254,13 +254,13 @@ class RunBudget:
 
     @property
     def limits_tools(self) -> bool:
-        """Whether tool calls are limited, here or in a run round this one."""
+        """Whether tool calls are limited, by this budget or a parent's."""
         budget = self.budget
         has_limit = budget.max_tool_calls is not None or budget.max_calls_per_tool is not None
         return has_limit or (self._parent is not None and self._parent.limits_tools)
 
     def tools_spent(self, name: str) -> str:
-        """Which limit leaves no room for one more call of the tool, "" if none."""
+        """Return which limit forbids another call of the tool, "" if none."""
         limit, limit_of_tool = self.budget.max_tool_calls, self.budget.max_calls_per_tool
         used, used_of_tool = sum(self.tool_calls.values()), self.tool_calls.get(name, 0)
         if limit is not None and used >= limit:
@@ -270,7 +270,7 @@ class RunBudget:
         return "" if self._parent is None else self._parent.tools_spent(name)
 
     def _tokens(self) -> int:
-        """All that are known; who tells only what went in has used that much at least."""
+        """Return the known tokens. If a reply reports only input tokens, these count."""
         return self.elsewhere[0] + tokens_of(self.total[0])
 
     def _money(self) -> Decimal:
@@ -278,17 +278,17 @@ class RunBudget:
 
 
 def tokens_of(usage: Usage) -> int:
-    """All tokens that are known of."""
+    """Return the number of known tokens."""
     return max(usage.total_tokens or 0, (usage.input_tokens or 0) + (usage.output_tokens or 0))
 
 
 def money_of(cost: Cost | None) -> Decimal:
-    """The money that is known of."""
+    """Return the known cost."""
     return _ZERO if cost is None or cost.total is None else cost.total
 
 
 def _within(budget: Budget, left: Mapping[str, Any]) -> Budget:
-    """*budget*, with what is *left* where that is less."""
+    """Return *budget*, reduced to what is *left* where that is less."""
     less = {
         name: limit
         for name, limit in left.items()
@@ -298,7 +298,7 @@ def _within(budget: Budget, left: Mapping[str, Any]) -> Budget:
 
 
 def _deadline_error(budget: Budget) -> AgentError:
-    """What a run fails with when its time is over."""
+    """Return the error for a run whose deadline has passed."""
     return AgentError(
         ErrorCode.TIMEOUT,
         "The run's deadline has passed: raise Budget(deadline_s=) if it needs longer.",
@@ -308,7 +308,7 @@ def _deadline_error(budget: Budget) -> AgentError:
 
 
 def _working_error(working: ActiveTime) -> AgentError:
-    """What a run fails with when it has worked for too long."""
+    """Return the error for a run whose working time is used up."""
     return AgentError(
         ErrorCode.BUDGET_EXCEEDED,
         f"The budget of {working.limit_s:g} s of work is spent: raise Budget(working_s=) if it "

@@ -1,4 +1,4 @@
-"""Calls functions of the user, and traces what they raise."""
+"""Calls functions of the user, and finds where their exceptions came from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, NoReturn, TypeAlias, TypeVar, cast
 from upshot.contract.base.structs import JsonObject
 from upshot.runs.engine_api.exceptions import Signal
 
-# Waits for a hook as long as the run has patience.
+# Waits for a hook, within the time that the run allows.
 Wait: TypeAlias = Callable[[Awaitable[Any]], Awaitable[Any]]
 
 
@@ -32,27 +32,27 @@ class Stray(RuntimeError):
 
 
 def origin_of(error: BaseException) -> BaseException:
-    """What was raised where it was raised: what *error* stands for where it is a Stray."""
+    """Return the original exception: the wrapped one if *error* is a Stray, else *error*."""
     return error.error if isinstance(error, Stray) else error
 
 
 def kind_of(error: BaseException) -> str:
-    """The name of the class of *error*, of what it stands for where it is a Stray."""
+    """Return the class name of *error*, or of the exception that a Stray wraps."""
     return type(origin_of(error)).__name__
 
 
 def said_by(error: BaseException) -> str:
-    """The message of *error* in one line; the name of its class where it has none."""
+    """Return the message of *error* in one line, or its class name if it has no message."""
     try:
         text = " ".join(str(error).split())
     except Exception:
-        # What users raise may be unable to speak; the word of it must not fail.
+        # str() of a user's exception may raise; reporting it must not.
         text = ""
     return text or kind_of(error)
 
 
 def is_closing() -> bool:
-    """Whether the coroutine at hand is closed from outside, and by no task."""
+    """Whether this coroutine is being closed from outside, not run by a task."""
     try:
         return asyncio.current_task() is None
     except RuntimeError:
@@ -60,7 +60,7 @@ def is_closing() -> bool:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether what *function* gives must be awaited, as far as one can tell before."""
+    """Whether *function* returns an awaitable, as far as can be told without calling it."""
     inner = function
     while isinstance(inner, functools.partial):
         inner = cast("Callable[..., Any]", inner.func)
@@ -69,11 +69,11 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def answer_at_once(function: Callable[..., Any], /, *arguments: object) -> Any:
-    """Call *function*, which must not be async, for there is nobody who could wait.
+    """Call *function*, which must not be async, because nothing here can await.
 
     Raises:
-        TypeError: It gave something to be awaited.
-        Stray: It raised what is no Exception.
+        TypeError: It returned an awaitable.
+        Stray: It raised an exception that is not an Exception.
     """
     try:
         value = function(*arguments)
@@ -89,21 +89,21 @@ def answer_at_once(function: Callable[..., Any], /, *arguments: object) -> Any:
 
 
 def method(subject: object, name: str) -> Callable[..., Any] | None:
-    """The method *name* of *subject*, None where it has none."""
+    """Return the method *name* of *subject*, None if it has none."""
     found = attribute(subject, name)
     return found if callable(found) else None
 
 
 def attribute(subject: object, name: str) -> Any:
-    """The attribute *name* of *subject*, None where it has none.
+    """Return the attribute *name* of *subject*, None if it has none.
 
-    A property that raises is as good as a method that does: what is given raises when it is
-    called, where the boundary is that says what that means.
+    If a property raises, this returns a function that raises the same exception when called. So
+    the boundary that calls it handles both cases.
     """
     try:
         return getattr(subject, name, None)
     except BaseException as error:
-        # Nobody's property ends a run, or the loop with all else that is in it.
+        # A property must not end a run, or the event loop and everything else in it.
         return functools.partial(_raise, error)
 
 
@@ -111,25 +111,26 @@ def _raise(error: BaseException, *_: object) -> NoReturn:
     try:
         raise error
     finally:
-        # Its traceback leads here, and from here back to it.
+        # Its traceback refers to this frame; break the cycle.
         del error
 
 
 async def call(
     function: Callable[..., Any], /, *arguments: object, wait: Wait | None = None
 ) -> Any:
-    """Call *function* and await what it gives, if that is to be awaited.
+    """Call *function*, and await what it returns if that is awaitable.
 
-    Whatever it raises comes through: each boundary says itself what that means.
+    Exceptions pass through: each boundary handles them itself.
 
     Args:
         function: Sync or async.
-        arguments: What it gets.
-        wait: Awaits what it gives; None waits without an end.
+        arguments: Passed to *function*.
+        wait: Awaits what it returns; None awaits without a limit.
 
     Raises:
-        RuntimeError: It raised a cancel that nobody asked for, such as that of a future of its own.
-        Stray: It raised what is no Exception, such as a SystemExit.
+        RuntimeError: It raised CancelledError although its task was not cancelled, for example
+            from a future that it had cancelled itself.
+        Stray: It raised an exception that is not an Exception, such as a SystemExit.
     """
     try:
         value = function(*arguments)
@@ -138,27 +139,27 @@ async def call(
         return await (value if wait is None else wait(value))
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
-        # A hook may leak a cancel of its own future. Taken for one of the run, it would end that.
+        # A hook may leak the cancellation of its own future. That must not cancel the run.
         if task is None or task.cancelling():
             raise
         raise RuntimeError("it raised a CancelledError that nobody asked for") from error
     except Exception:
         raise
     except BaseException as error:
-        # Nobody's hook ends a process, or the loop with all else that is in it.
+        # A hook must not end the process, or the event loop and everything else in it.
         if isinstance(error, GeneratorExit) and is_closing():
             raise
         raise Stray(error) from error
 
 
 def raised(who: str, error: BaseException) -> str:
-    """One line that says what *who* raised."""
+    """Return one line that says what *who* raised."""
     kind, text = kind_of(error), said_by(error)
     return f"{who} raised {kind}" if text == kind else f"{who} raised {kind}: {text}"
 
 
-# A loop that does not even begin for so long is held up by what waits for who asks. What holds
-# it up for a shorter time may be work of its own.
+# A loop that does not even start the work within this time is blocked, probably by code that waits
+# for the asking thread. Shorter delays may be real work.
 PATIENCE_S = 10.0
 
 T = TypeVar("T")
@@ -170,15 +171,15 @@ async def ask_elsewhere(
     *,
     patience_s: float = PATIENCE_S,
 ) -> T:
-    """Have *loop* do something, and wait for it; a cancel here cancels it there.
+    """Run a coroutine in another event loop and wait for it. Cancelling this cancels it there.
 
     Args:
-        loop: That of another thread.
-        ask: Makes what is to be done, in that loop.
-        patience_s: Within how many seconds it has to begin; it may take longer than that.
+        loop: The event loop of another thread.
+        ask: Makes the coroutine, in that loop.
+        patience_s: Seconds within which it must start; it may run longer than that.
 
     Raises:
-        RuntimeError: The loop has ended, or is held up; nothing was begun.
+        RuntimeError: The loop has ended or is blocked; nothing was started.
         Exception: What *ask* raised.
     """
     if not loop.is_running():
@@ -189,9 +190,9 @@ async def ask_elsewhere(
 
     async def begin() -> T:
         if not is_wanted:
-            # Its cancel would come in time only after the first step.
+            # Cancelling the future would take effect only after the first step.
             raise asyncio.CancelledError
-        # From here on it is at work, and has as long as the run.
+        # It has started, and may now take as long as the run does.
         here.call_soon_threadsafe(begun.set)
         return await ask()
 
@@ -199,7 +200,7 @@ async def ask_elsewhere(
     try:
         future = asyncio.run_coroutine_threadsafe(work, loop)
     except RuntimeError:
-        # Closed in between.
+        # The loop closed in the meantime.
         work.close()
         raise
     try:
@@ -221,24 +222,24 @@ _OURS = str(Path(__file__).parents[1]) + os.sep
 _LIBRARY = str(Path(os.__file__).parent) + os.sep
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
 _BLAMED = "_upshot_raised_by"
-# So much of a path is told where it is not below the working directory.
+# Paths outside the working directory are shortened to this many parts.
 _TOLD_PARTS = 2
 
 
 def blame(error: BaseException, who: str, run_id: str) -> None:
-    """Note on *error* whose it is, such as "the model 'x'"; who was noted first was nearer to it.
+    """Note on *error* what raised it, such as "the model 'x'". The first note of a run stays.
 
-    What ends a run by a word of upshot's, such as Failed, is nobody's fault.
+    Signals such as Failed are deliberate and get no note.
 
     Args:
         error: What was raised.
-        who: Whose it is.
-        run_id: In which run, for one object may be raised in several, and counts anew in each.
+        who: What raised it.
+        run_id: The run. One object may be raised in several runs, and each makes a note.
     """
     error = origin_of(error)
     noted = getattr(error, _BLAMED, None)
     if not isinstance(error, Signal) and (noted is None or noted[0] != run_id):
-        # One without a place for it goes without.
+        # An exception that accepts no attributes gets no note.
         try:
             setattr(error, _BLAMED, (run_id, who))
         except (AttributeError, TypeError):
@@ -246,9 +247,9 @@ def blame(error: BaseException, who: str, run_id: str) -> None:
 
 
 def forget_way(error: BaseException, *files: str) -> None:
-    """Take the outermost frames of *error* off that are of *files*, each by its ``__file__``.
+    """Remove the outermost frames of *error* that belong to *files*, given by ``__file__``.
 
-    For who keeps what it caught: these frames lead back to who keeps it.
+    For code that stores an exception it caught: these frames refer back to that code.
     """
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename in files:
@@ -257,12 +258,12 @@ def forget_way(error: BaseException, *files: str) -> None:
 
 
 def trail_of(error: BaseException) -> JsonObject:
-    """Facts of *error* for the details of a result's error.
+    """Return facts of *error* for the details of a result's error.
 
     Returns:
-        ``type``, its class; ``raised_by``, whose it is, where that is known; ``file``, ``line``
-        and ``function`` of the innermost frame of the user's own code, of a library's where there
-        is none; none of these where all frames are upshot's. Never the value of a variable.
+        ``type``, its class; ``raised_by``, what raised it, if known; and ``file``, ``line`` and
+        ``function`` of the innermost frame in the user's code, or else in a library. These three
+        are missing if all frames are upshot's. Never contains the value of a variable.
     """
     error = origin_of(error)
     facts: JsonObject = {"type": kind_of(error)}
@@ -278,7 +279,7 @@ def trail_of(error: BaseException) -> JsonObject:
 
 
 def _place_of(error: BaseException) -> tuple[FrameType, int] | None:
-    """The frame to look at first, and its line."""
+    """Return the frame to look at first, and its line."""
     found = None
     for frame, line in _frames_of(error):
         name = frame.f_code.co_filename
@@ -290,14 +291,14 @@ def _place_of(error: BaseException) -> tuple[FrameType, int] | None:
 
 
 def _frames_of(error: BaseException) -> Iterator[tuple[FrameType, int]]:
-    """The frames outside upshot, the innermost first."""
+    """Yield the frames outside upshot, the innermost first."""
     for frame, line in reversed(list(walk_tb(error.__traceback__))):
         if not frame.f_code.co_filename.startswith(_OURS):
             yield frame, line
 
 
 def _short(name: str) -> str:
-    """A path that says which file it is, and not where somebody's home is."""
+    """Return a path that identifies a file without revealing the user's home directory."""
     path = Path(name)
     try:
         return str(path.relative_to(Path.cwd()))

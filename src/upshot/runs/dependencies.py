@@ -1,7 +1,7 @@
-"""Dependencies of a session: given by the call, lent by the parent run, or made by a factory.
+"""Dependencies of a session: given by the call, inherited from the parent, or made by a factory.
 
-``RunContext.dependencies`` holds them. Those that a factory makes are there from the first attempt
-of the session on, and what it opened is left in the same task, at the end of the session.
+``RunContext.dependencies`` refers to them. A factory is called in the session's first attempt. The
+context managers it opened are closed in the same task, at the end of the session.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from upshot.runs.run_context import RunContext
 
 
 def hold_inside(context: RunContext) -> bool:
-    """Whether a call gave the dependencies: then agents inside take them before their own."""
+    """Whether a call gave the dependencies. Then they override those of child runs' agents."""
     outer = None if context.parent is None else context.parent.context
     given = context.plan.dependencies
-    # What was lent is as it is in the run that lent it.
+    # Inherited dependencies count as they do in the run they come from.
     is_lent = outer is not None and given is outer.dependencies
     return hold_inside(outer) if outer is not None and is_lent else given is not None
 
 
 async def open_dependencies(context: RunContext) -> object:
-    """Have the factory make the dependencies, once a session; gives them.
+    """Call the factory of dependencies, once a session, and return what it made.
 
     Raises:
-        ValueError: It made nothing.
+        ValueError: It returned None.
         Exception: Whatever it raised.
     """
     factory, wait = context.plan.dependency_factory, context.supervisor.wait
@@ -55,14 +55,14 @@ async def open_dependencies(context: RunContext) -> object:
 
 
 async def close_dependencies(context: RunContext) -> None:
-    """Leave what the factory opened; an exception there is a warning and changes nothing else."""
+    """Close what the factory opened. An exception there becomes only a warning."""
     opened, context.opened = context.opened, None
     if opened is None:
         return
     try:
         await call(opened.aclose, wait=context.supervisor.wait)
     except Exception as error:
-        # The run is over, and what it did is done.
+        # The run is over; this cannot change its result.
         message = raised("what dependencies opened", error)
         warning = RunWarning(code="dependencies_failed", message=message, origin=Origin.HOST)
         context.recorder.warn(warning)

@@ -1,4 +1,4 @@
-"""How an attempt ended: from exception or return value to status."""
+"""How an attempt ended: maps an exception or return value to a status."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ StopReason = Literal["", "interrupt", "cancel", "deadline", "working", "budget",
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """How a pass of the engine, or a whole run, ended.
+    """How an attempt, or a whole run, ended.
 
     Attributes:
-        status: In the words of a result.
-        error: Why, None exactly where it completed.
-        interrupt: Who stopped it, None where nobody did.
-        pending: What is waited for.
-        exception: What was raised, for the result's ``raw``; None for a clean return.
+        status: The status of the result.
+        error: Why; None exactly if the status is completed.
+        interrupt: The interrupt that stopped it, None if it was not interrupted.
+        pending: What it waits for.
+        exception: What was raised, for the result's ``raw``; None if the engine returned.
     """
 
     status: Status = Status.COMPLETED
@@ -64,19 +64,19 @@ def classify(
     limit: AgentError,
     questions: Iterable[Pending] = (),
 ) -> Ending:
-    """Say how a pass of the engine ended.
+    """Return how an attempt of the engine ended.
 
     Args:
-        exception: What the engine raised; None for a clean return.
-        stop: Why it was stopped by us, "" if it was not.
-        was_cut: Whether that cancelled it while it was under way; however it cleaned up then,
-            it is the reason that counts.
-        interrupt: The wish to stop that was made, None without one.
-        limit: The error of a run whose time is over or whose budget is spent.
-        questions: Those that people were asked and that nobody has answered.
+        exception: What the engine raised; None if it returned.
+        stop: Why upshot stopped it, "" if it did not.
+        was_cut: Whether that cancelled the engine while it was running. Then only *stop* counts,
+            whatever the engine raised while it cleaned up.
+        interrupt: The request to stop, None without one.
+        limit: The error for a run that is out of time or over budget.
+        questions: The open questions that were asked through the host.
 
     Returns:
-        The ending; an exception of no known kind is failed with code internal.
+        The ending. An exception of an unknown kind becomes failed with code internal.
     """
     if exception is not None:
         exception = signal_of(exception) or exception
@@ -92,7 +92,7 @@ def classify(
         case Aborted(error=error):
             return Ending(status=Status.ABORTED, error=error, exception=exception)
         case Failed(error=error) if interrupt and _is_of_interrupted_run(error):
-            # A run inside was stopped by the same wish.
+            # The same interrupt stopped a child run.
             return _interrupted(interrupt, exception)
         case Failed(error=error, raised=raised):
             return Ending(status=Status.FAILED, error=error, exception=raised or exception)
@@ -110,7 +110,7 @@ def _stopped(
     interrupt: Interrupt | None,
     limit: AgentError,
 ) -> Ending:
-    """How it ended for an exception that is no word of the engine's own."""
+    """Return the ending for the reason *stop*, or for an exception that is not a signal."""
     match stop:
         case "deadline" | "working" | "budget":
             return Ending(status=Status.FAILED, error=limit, exception=exception)
@@ -128,10 +128,10 @@ def _stopped(
 
 
 def error_of(exception: BaseException, origin: Origin) -> AgentError:
-    """The error of a run in which code raised *exception*; details say where.
+    """Return the error of a run in which code raised *exception*; details say where.
 
-    It is the failure that the exception tells of, as what the client of an API raises does, else
-    code internal with *origin*: a bug of the code.
+    If the exception reports a known failure, as exceptions of API clients do, it is that failure.
+    Otherwise it is a bug of the code: code internal, with *origin*.
     """
     told = told_error(exception)
     if told is not None:
@@ -156,8 +156,8 @@ def _interrupted(interrupt: Interrupt, exception: BaseException | None) -> Endin
 
 
 def _is_of_interrupted_run(error: AgentError) -> bool:
-    """Whether it is what ``_interrupted`` made."""
-    # A step whose outcome is unknown has that code too, and says more.
+    """Whether *error* was made by ``_interrupted``."""
+    # A step with an unknown outcome has that code too, with another origin.
     return error.code is ErrorCode.INTERRUPTED and error.origin is Origin.HOST
 
 
@@ -177,12 +177,12 @@ def _wanted(item: Pending) -> str:
 
 
 class Returned(NamedTuple):
-    """What a result, or the like, that code returned holds.
+    """The contents of a result, or something like it, that code returned.
 
     Attributes:
-        output: The typed answer, None for none but the text.
+        output: The typed answer, None if there is only text.
         content: The text, None for none.
-        ending: What ends the run as it ended; None where it completed.
+        ending: The signal that ends the run in the same way; None if it completed.
     """
 
     output: object = None
@@ -191,35 +191,35 @@ class Returned(NamedTuple):
 
     @property
     def answer(self) -> object:
-        """The typed answer, else the text."""
+        """The typed answer, or the text if there is none."""
         return self.content if self.output is None else self.output
 
 
 def read_returned(value: object) -> Returned | None:
-    """Read a result, a reply of a model, an error or an exception that code returned.
+    """Read a result, a model's reply, an error or an exception that code returned.
 
     Args:
-        value: In any form that ``coerce_result`` knows. A mapping that reports no failure counts
-            only where it tells of the call as well, for it may be data.
+        value: In any form that ``coerce_result`` accepts. A mapping without a failure may be plain
+            data, so it counts only if it also has fields of a model call.
 
     Returns:
-        None where it is none of these.
+        None if it is none of these.
     """
     result = read_result(value, or_data=True)
     if result is None:
         return None
     told = _of_result(result)
-    # Of a reply the output is its text, read as the type that is wanted.
+    # A reply has only text; it is parsed later as the wanted type.
     return told._replace(output=None) if isinstance(value, ModelResponse) else told
 
 
 def read_raised(error: BaseException | None) -> Signal | None:
-    """Read a RunFailed that an engine let through: its run ends as what was unwrapped ended.
+    """Read a RunFailed that an engine did not catch: its run ends as the failed run did.
 
-    In a group, as a ``TaskGroup`` raises it, it is read beside what else ends or parks a run.
+    In an exception group, as a ``TaskGroup`` raises it, it is combined with the other signals.
 
     Returns:
-        None where it is none, or a group that holds a bug as well.
+        None if it is no RunFailed, or a group that contains other exceptions too.
     """
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
@@ -258,5 +258,5 @@ def _ending_of(result: AgentResult[Any]) -> Signal | None:
         case Status.INPUT_REQUIRED:
             return Parked(*pending_in(result.run_id, result.pending))
         case _:
-            # Nobody cancelled the run itself, so a canceled one inside it is a failure of it.
+            # The run itself was not cancelled, so a canceled child run is a failure.
             return Failed(error)

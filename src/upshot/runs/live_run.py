@@ -1,4 +1,4 @@
-"""LiveRun: a run in flight, to be watched, interrupted and awaited."""
+"""LiveRun: a run in progress that a caller can watch, interrupt and await."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ _PIECES = (TextDelta, ReasoningDelta, ToolCallDelta, ToolProgress)
 
 
 class LiveRun(Generic[T]):
-    """A run in flight: ``async with start(...) as live: async for event in live: ...``.
+    """A run in progress: ``async with start(...) as live: async for event in live: ...``.
 
-    Leaving the block early cancels the run and waits for its end. Events wait for their
-    reader: durable ones always; of more than ``MAX_WAITING_DELTAS`` deltas the rest is
-    left out and told by one ``Lagged`` event.
+    Leaving the block early cancels the run and waits for its end. Events are queued for their
+    reader. Durable events are always kept; deltas beyond ``MAX_WAITING_DELTAS`` are dropped and
+    counted in one ``Lagged`` event.
 
     Args:
-        session: What shall be lived.
-        watch: Whether events are kept for a reader.
-        is_guest: Whether somebody else lives the session. Then events are those from now on, and
-            leaving the block leaves the run alone.
+        session: The session to run.
+        watch: Whether events are queued for a reader.
+        is_guest: Whether another task runs the session. Then only new events are queued, and
+            leaving the block does not end the run.
     """
 
     def __init__(self, session: Session, *, watch: bool = True, is_guest: bool = False) -> None:
@@ -81,7 +81,7 @@ class LiveRun(Generic[T]):
         self._task.add_done_callback(lambda _: self._wake and self._wake.set())
 
     def __repr__(self) -> str:
-        """Its run, and how that ended."""
+        """Return the run id, and the status or "under way"."""
         task = self._task
         has_result = task.done() and not task.cancelled() and task.exception() is None
         return f"LiveRun({self.run_id}, {task.result().status if has_result else 'under way'})"
@@ -93,32 +93,32 @@ class LiveRun(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether the result is there."""
+        """Whether the result is available."""
         return self._task.done()
 
     async def result(self) -> AgentResult[T]:
-        """Wait for the result; a timeout round this call stops only the waiting.
+        """Wait for the result. A timeout around this call stops only the waiting.
 
         Returns:
-            What came of the run. After a cancellation by the caller too: status canceled.
+            The result, also after the caller cancelled the run: then its status is canceled.
         """
         return await asyncio.shield(self._task)
 
     def interrupt(self, cause: str = InterruptCause.USER_CANCEL, detail: str = "") -> None:
-        """Wish that the run stop at its next safe point; it ends as interrupted.
+        """Ask the run to stop at its next safe point; it ends as interrupted.
 
-        What is under way has 2 s to get there. A call or a step that may write and has begun has
-        ``write_grace_s`` (10 s unless the run was given another), so that its end is known;
-        ``stopping`` tells what is left. Then the run is cancelled.
+        Work under way has 2 s to get there. A call or a step that has started and may write has
+        ``write_grace_s`` (10 s unless the run sets another value), so that its outcome is known;
+        ``stopping`` says how much is left. After that the run is cancelled.
 
-        May be called in any thread and in a handler of a signal, as ``cancel`` may.
+        May be called from any thread and from a signal handler, like ``cancel``.
 
         Args:
-            cause: Whose wish it is: a word of ``InterruptCause`` or one of your own.
-            detail: More of it, for people.
+            cause: Why: a value of ``InterruptCause`` or a text of your choice.
+            detail: More about it, for people.
 
         Raises:
-            Misuse: The cause is no text.
+            Misuse: The cause is not a string.
         """
         if not isinstance(cause, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise Misuse(f"the cause of an interrupt must be a text, got {type(cause).__name__}")
@@ -126,13 +126,13 @@ class LiveRun(Generic[T]):
         self._tell(lambda: None if self._task.done() else self._session.interrupt(wish))
 
     def cancel_call(self, call_id: str) -> bool:
-        """End one tool call; the run goes on with a failure ``cancelled`` as its outcome.
+        """End one tool call. Its outcome is a failure ``cancelled``, and the run continues.
 
-        May be called in any thread and in a handler of a signal, as ``cancel`` may.
+        May be called from any thread and from a signal handler, like ``cancel``.
 
         Returns:
-            Whether such a call was under way. From another thread it is ended soon after, if it
-            has not come to its own end by then.
+            Whether such a call was under way. From another thread, it is ended soon afterwards
+            unless it has finished by then.
         """
         tools = self._session.context.toolbox
         if tools is None or not tools.has_call(call_id):
@@ -142,7 +142,7 @@ class LiveRun(Generic[T]):
 
     @property
     def stopping(self) -> Stopping | None:
-        """How long the run has left to come to a safe point, None if it was not asked to stop."""
+        """How long the run has left to reach a safe point, None if it was not asked to stop."""
         return None if self._task.done() else self._session.context.supervisor.stopping
 
     def cancel(self) -> None:
@@ -152,38 +152,38 @@ class LiveRun(Generic[T]):
     def release(
         self, reason: ReleaseReason, *, grace_s: float = 0.0, at: datetime | None = None
     ) -> None:
-        """Leave the run to another session, as a worker does that ends; see ``RunReleased``.
+        """Leave the run to another session, as a worker does when it stops; see ``RunReleased``.
 
         Args:
             reason: Why.
-            grace_s: So long steps in hand may end by themselves, in seconds.
-            at: From when on the run may be taken up, timezone-aware; None is at once.
+            grace_s: Seconds that steps in progress may take to finish.
+            at: The earliest time to resume the run, timezone-aware; None means at once.
         """
         self._tell(lambda: release(self._session, reason, grace_s=grace_s, at=at))
 
     def park_waits(self, over_s: float) -> None:
-        """Leave the run where nothing of it is under way but waits of more than *over_s* seconds.
+        """Leave the run while all of it waits longer than *over_s* seconds.
 
-        A worker does that, which keeps nothing for a run that waits. Waits are those before model
-        calls, nodes and states are tried again.
+        For workers, which keep nothing in memory for a waiting run. Only waits before a retry of
+        model calls, nodes and states count.
         """
         leave = partial(release, self._session, "due")
         self._session.context.supervisor.parking = Parking(over_s, leave)
 
     def _tell(self, word: Callable[[], object]) -> None:
-        """Say *word* in the loop of the run: at once there, soon from another thread."""
+        """Call *word* in the event loop of the run: at once if here, soon if in another thread."""
         loop = self._task.get_loop()
         try:
             is_there = asyncio.get_running_loop() is loop
         except RuntimeError:
-            # A thread without a loop, such as that of a plain tool.
+            # This thread has no loop, such as the thread of a sync tool.
             is_there = False
         if is_there:
             word()
         if not self._task.done():
-            # A loop that is closed meanwhile has nothing under way any more.
+            # If the loop has closed, nothing is under way.
             with suppress(RuntimeError):
-                # The handler of a signal is in its thread too, and does not wake it either.
+                # A signal handler runs in the loop's thread but does not wake the loop.
                 loop.call_soon_threadsafe(_wake_up if is_there else word)
 
     async def __aenter__(self) -> Self:
@@ -211,15 +211,14 @@ class LiveRun(Generic[T]):
         return self._events()
 
     async def text(self) -> AsyncIterator[str]:
-        """The visible text as it comes, piece by piece.
+        """Yield the visible text piece by piece, as it arrives.
 
-        A reply that a model gives whole is one piece. Between two replies that say something, and
-        where agents that work side by side take turns, comes a blank line as a piece of its own,
-        less the line breaks that the first one ends with. Of child runs there is the text of those
-        that stand for the run, as agents in a graph do: a run that asks a model itself is not
-        spoken for by the agents that its tools run. An answer that nobody said comes at the end.
+        A reply that the model returns whole is one piece. Between two replies with text, and where
+        agents that run in parallel take turns, comes a piece that completes a blank line. Text of
+        child runs is included only if they speak for the run, as agents in a graph do; agents that
+        are called as tools do not. An answer that was not streamed comes at the end.
 
-        A reply that breaks off and is asked for again is taken back by a ``VoidText``.
+        If a reply breaks off and is retried, a ``VoidText`` voids it.
         """
         async for piece in text_of(self._events()):
             yield piece
@@ -237,9 +236,9 @@ class LiveRun(Generic[T]):
                     return
             if self._task.done():
                 return
-            # No await since the queue was found empty, so this hides no event.
+            # No await since the queue was found empty, so no event is missed.
             self._wake.clear()
-            # Two readers would each get a part of the events, and neither would notice.
+            # Two readers would each get a part of the events, without noticing.
             if self._is_waited_for:
                 raise Misuse(
                     "the events of this run are being read already, and each goes to one reader: "
@@ -252,17 +251,17 @@ class LiveRun(Generic[T]):
                 self._is_waited_for = False
 
     def _take(self, event: Event) -> None:
-        """Keep *event* for the reader; never raises and never waits."""
+        """Queue *event* for the reader; never raises and never waits."""
         if isinstance(event, _PIECES):
             if self._deltas >= MAX_WAITING_DELTAS:
-                # Deltas may be dropped, and durable events never: a slow reader must not fill the
-                # memory.
+                # Drop deltas so that a slow reader does not fill the memory. Durable events are
+                # never dropped.
                 self._missed += 1
                 self._last_missed = event
                 return
             self._deltas += 1
         if self._last_missed is not None:
-            # In the place of what was dropped, before the event that fits again.
+            # In place of the dropped events, before the event that fits again.
             self._waiting.append(_lagged(self._last_missed, self._missed))
             self._missed, self._last_missed = 0, None
         self._waiting.append(event)
@@ -275,10 +274,10 @@ class LiveRun(Generic[T]):
         return task is None or not task.cancelling()
 
     async def finish(self) -> AgentResult[T]:
-        """Wait for the result; a cancel of the waiting task cancels the run, and is re-raised.
+        """Wait for the result. Cancelling the waiting task cancels the run and is re-raised.
 
-        The run is finalised first, so that its log and its observers learn of its end. A guest's
-        cancel ends the waiting only.
+        Before it is re-raised the run is concluded, so that its log and observers get its end. For
+        a guest, cancelling ends only the waiting.
         """
         if self._is_guest:
             return await self._task
@@ -291,7 +290,7 @@ class LiveRun(Generic[T]):
 
 
 async def text_of(events: AsyncIterator[Event]) -> AsyncIterator[str]:
-    """The visible text of *events*, as ``LiveRun.text`` says."""
+    """Yield the visible text of *events*; see ``LiveRun.text``."""
     spoken = _Spoken()
     async for event in events:
         for piece in spoken.pieces(event):
@@ -299,18 +298,18 @@ async def text_of(events: AsyncIterator[Event]) -> AsyncIterator[str]:
 
 
 async def conclude(task: asyncio.Task[Any], *, within_s: float) -> None:
-    """Wait until *task* is done, whoever cancels meanwhile.
+    """Wait until *task* is done, even if this task is cancelled.
 
-    A cancel that comes meanwhile is remembered and raised at the end.
+    Such a cancellation is raised at the end.
 
     Args:
         task: A run that is ending.
-        within_s: Seconds after which it is left behind; just before, it is cancelled itself.
+        within_s: Seconds until *task* is abandoned; just before that, it is cancelled.
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + within_s
     cancelled = False
-    # Twice: the run's task is cancelled just before the end, and then waited for once more.
+    # Twice: just before the end the run's task is cancelled, and then awaited once more.
     for until in (end - 0.02 * within_s, end):
         while not task.done() and (left_s := until - loop.time()) > 0:
             try:
@@ -326,8 +325,8 @@ async def conclude(task: asyncio.Task[Any], *, within_s: float) -> None:
 class VoidText(str):
     """A piece of ``live.text()`` that voids the end of the text before it.
 
-    The reply broke off and is asked for again. The piece itself is the blank line that sets the two
-    apart where the text cannot be taken back.
+    The reply broke off and is retried. The piece itself completes a blank line, which separates
+    the two replies on displays that cannot remove text.
 
     Attributes:
         voids: How many characters are void, counted back from this piece.
@@ -337,18 +336,18 @@ class VoidText(str):
 
 
 class _Spoken:
-    """Tells what of a run and its child runs is its visible text."""
+    """Selects the visible text from the events of a run and its child runs."""
 
     def __init__(self) -> None:
-        # Runs whose engine has asked a model itself.
+        # Runs whose own engine has called a model.
         self._askers: set[str] = set()
-        # Runs whose model call under way has said something.
+        # Runs whose current model call has produced text.
         self._streaming: set[str] = set()
-        # Who spoke last, what that reply was so far, and how it all ends that was said.
+        # The run that spoke last, its current reply so far, and the end of the whole text.
         self._speaker, self._reply, self._end = "", "", ""
 
     def pieces(self, event: Event) -> Iterator[str]:
-        """What *event* adds to the text."""
+        """Yield the text that *event* adds."""
         if type(event) is ModelRetried and event.run_id in self._streaming:
             yield from self._void(event.run_id)
             return
@@ -364,7 +363,7 @@ class _Spoken:
         yield text
 
     def _void(self, run_id: str) -> Iterator[str]:
-        """Take back the reply under way, unless another agent has spoken since."""
+        """Void the current reply, unless another agent has spoken since."""
         self._streaming.discard(run_id)
         if run_id == self._speaker:
             void = VoidText(_up_to_blank_line(self._end))
@@ -393,16 +392,16 @@ class _Spoken:
 
 
 def _up_to_blank_line(end: str) -> str:
-    """The line breaks that are wanting between what ends so and what comes next."""
+    """Return the line breaks that are missing after *end* for a blank line."""
     return "\n" * (2 - len(end) + len(end.rstrip("\n")))
 
 
 def _wake_up() -> None:
-    """Have a loop that waits look at what there is to do."""
+    """Do nothing. Scheduling this wakes the event loop."""
 
 
 def _lagged(last: RunEvent, missed: int) -> Lagged:
-    """The word of what was left out, in the place of the last of it."""
+    """Return the event that reports dropped events, in the place of the last of them."""
     return Lagged(
         run_id=last.run_id,
         attempt=last.attempt,

@@ -1,4 +1,4 @@
-"""Plan of a run: its options and what each may be, and the type of its answer."""
+"""The plan of a run: its options, the values they allow, and the type of its answer."""
 
 from __future__ import annotations
 
@@ -83,53 +83,56 @@ Where: TypeAlias = str | PathLike[str] | Journal
 
 
 class ResumeOptions(TypedDict, Generic[Deps], total=False):
-    """Options of every way to start or resume a run; the call's win over the agent's.
+    """Options of every way to start or resume a run; the call's override the agent's.
 
     Attributes:
-        engine: Drives the steps; the loop engine where neither call nor agent names one.
+        engine: Decides the steps; the loop engine if neither call nor agent names one.
         model: "provider:name" or a Model, so that any agent can be tested with a ScriptedModel.
         settings: Merged over the agent's, field by field.
-        history: Messages or an earlier result, put before the request; in a conversation only with
-            its first turn.
-        tools: Where names in ``Agent.tools`` are found; added to the agent's own where it has None.
+        history: Messages or an earlier result, put before the request. In a conversation, only
+            its first turn may have it.
+        tools: What names in ``Agent.tools`` refer to; if that is None, these are all added.
         host: Any object with some of the methods of ``Host``.
-        observers: After the agent's own.
-        deciders: After the agent's own.
+        observers: Called after the agent's own.
+        deciders: Called after the agent's own.
         committers: Called with (info, request, result) when a run is to be committed.
-        prepare: Makes the board from (info, request); once an attempt.
+        prepare: Makes the board from (info, request), once for each attempt.
         artifacts: Channels whose messages become artifacts of the result.
-        attributes: Free JSON for engine, tools and hooks, and for child runs that get none of
-            their own; identity is apart and cannot be forged by it.
-        parent_run_id: Wins over the run that this one is started in.
-        resume_from: A checkpoint for an engine that keeps none.
-        max_attempts: How often a decider may have it done, the first included; at least 1.
-        retry: Of failed model calls, those of agents in its graph or machine too; None is off.
-        budget: Limits; wins over the agent's as a whole.
-        pacer: Has model calls wait for their turn in the provider's limits; those of child runs
-            too, unless they have their own. A resume has to give it again.
-        priority: Of those that wait for the pacer, runs with a larger one go first; below 0 are
-            those that may wait, such as batches. Holds for child runs.
-        quotas: Caps that runs share; they need a journal, are kept in it, and hold for child runs,
-            hand-offs and later sessions.
-        dependencies: One object for tools and engines, ``ToolContext.dependencies``; wins over what
-            ``Agent.dependencies`` makes.
-        approve: Asked before a tool that needs approval; True, False, or None to defer.
-            Holds for runs inside too, as the host's ``ask_user`` does, unless they have their own.
+        attributes: Free JSON for engine, tools and hooks, and for child runs that get no
+            attributes themselves. Identity is separate, so attributes cannot forge it.
+        parent_run_id: Overrides the id of the run that this one is started in.
+        resume_from: A checkpoint, for an engine that keeps none.
+        max_attempts: The number of attempts that deciders may ask for, the first included; at
+            least 1.
+        retry: How failed model calls are retried, also those of agents in the run's graph or
+            machine. None turns retries off.
+        budget: Limits; replaces the agent's budget as a whole.
+        pacer: Makes model calls wait for their turn in the provider's limits. Child runs share it
+            unless they have their own. Pass it again when you resume.
+        priority: Of the calls that wait for the pacer, those with the larger number go first; use
+            numbers below 0 for work that can wait, such as batches. Child runs inherit it.
+        quotas: Caps that runs share. They need a journal, which stores them, and hold for child
+            runs, handoffs and later sessions.
+        dependencies: One object for tools and engines, ``ToolContext.dependencies``. Overrides
+            what ``Agent.dependencies`` makes.
+        approve: Asked before a tool that needs approval; returns True, False, or None to defer.
+            Holds for child runs too, as the host's ``ask_user`` does, unless they have their own.
         on_pre_tool_use: Asked about each tool call with valid arguments, also of child runs: Allow,
-            Refuse, Ask or EditArguments; None is Allow. A resume has to give it again.
-        gates: Your own gates, asked before the user is, or a function of the standard gates that
-            gives all, in order; for child runs too. A resume has to give them again.
-        artifact_store: Where large outputs go; by default beside the journal, else in memory.
-        policy: Rules on tools, held at every call.
+            Refuse, Ask or EditArguments; None is Allow. Pass it again when you resume.
+        gates: Your own gates, asked before the user is asked; or a function that gets the standard
+            gates and returns all gates in order. Holds for child runs. Pass them again when you
+            resume.
+        artifact_store: Where large outputs go; by default beside the journal, or in memory.
+        policy: Rules on tools, checked at every call.
         secrets: Texts that are masked in the log, in events, in errors, in artifacts, in the result
-            and in what tools return; model and tools work with the real ones. The log holds marks
-            for them, so a resume has to give the same ones, in any order; with more or fewer it
-            warns ``secrets_changed``, and what stood for them stays masked.
-        prices: What models cost, before the public table; for models that are given by name.
-        clock: Time, for tests.
-        write_grace_s: How many seconds a call or a step that writes may go on after the run was
-            asked to stop, 10 by default; everything else has 2. Child runs inherit it. A resume
-            has to give it again.
+            and in what tools return; model and tools work with the real ones. The log has marks
+            in their place, so pass the same secrets when you resume, in any order. With more or
+            fewer, the run warns ``secrets_changed``, and the marks in the log are not replaced.
+        prices: Prices of models, looked up before the public table; for models given by name.
+        clock: The clock, for tests.
+        write_grace_s: Seconds that a call or a step that writes may continue after the run was
+            asked to stop, 10 by default; everything else has 2. Child runs inherit it. Pass it
+            again when you resume.
         launch: What a command line needs to start the run again; kept in the log, never a key.
     """
 
@@ -171,10 +174,10 @@ class RunOptions(ResumeOptions[Deps], total=False):
 
     Attributes:
         journal: A path, "memory:" or an open journal; None keeps no log.
-        conversation: The conversation of which the run is a turn, in place of the request's
-            ``context_id``. It needs a journal.
-        if_waiting: What becomes of the turn while another one waits for answers: by "refuse" it
-            fails with ``conflict``, by "tell" it begins, and the model is told what waits.
+        conversation: The id of the conversation that the run is a turn of, in place of the
+            request's ``context_id``. It needs a journal.
+        if_waiting: What happens to the turn while another turn waits for answers: with "refuse" it
+            fails with ``conflict``, with "tell" it starts and the model reads what is waiting.
         remember: Whether it is a turn; if not, it sees the conversation and adds nothing to it.
     """
 
@@ -185,11 +188,11 @@ class RunOptions(ResumeOptions[Deps], total=False):
 
 
 class OutputType:
-    """One way to validate an answer, whatever kind of type describes it.
+    """Validates an answer, whatever kind of type describes it.
 
     Attributes:
         schema: JSON Schema of the answer; None for plain text.
-        is_text: Whether any text is an answer.
+        is_text: Whether any text is a valid answer.
     """
 
     def __init__(self, schema: JsonObject | None, build: Callable[[Json], object]) -> None:
@@ -199,7 +202,7 @@ class OutputType:
 
     @classmethod
     def of(cls, output_type: object) -> OutputType:
-        """Read an agent's ``output_type``.
+        """Return the OutputType for an agent's ``output_type``.
 
         Args:
             output_type: None or ``str`` for text; a JSON Schema; or a msgspec, pydantic,
@@ -220,16 +223,16 @@ class OutputType:
         return _of_type(output_type)
 
     def parse(self, text: str) -> Json:
-        """Read an answer.
+        """Parse and validate an answer.
 
         Args:
-            text: What the model wrote, JSON or JSON inside a Markdown fence.
+            text: What the model wrote: JSON, or JSON inside a Markdown fence.
 
         Returns:
-            The JSON value of the answer, validated.
+            The validated JSON value.
 
         Raises:
-            ValueError: It is no JSON, or not of the type; the message can be shown to the model.
+            ValueError: It is not JSON, or not of the type. The message can be shown to the model.
         """
         if self.schema is None:
             return text
@@ -241,7 +244,7 @@ class OutputType:
         return value
 
     def build(self, value: Json) -> object:
-        """Make the typed answer of a JSON value.
+        """Build the typed answer from a JSON value.
 
         Raises:
             ValueError: It is not of the type.
@@ -297,7 +300,7 @@ def _of_type(output_type: Any) -> OutputType:
 
 
 def _of_pydantic(output_type: Any) -> OutputType | None:
-    """A type that pydantic reads, such as a list of its models; None where it does not."""
+    """Return an OutputType for a type that pydantic supports, such as a list of models, or None."""
     from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter
 
     try:
@@ -311,7 +314,9 @@ def _of_pydantic(output_type: Any) -> OutputType | None:
 def _reading(
     read: Callable[[bytes], object], check: Callable[[object], object]
 ) -> Callable[[Json], object]:
-    """Validate by pydantic, as JSON: there a date is a text, for strict models too."""
+    """Return a function that validates with pydantic, as JSON, so that strict models accept the
+    JSON form of a date.
+    """
     from pydantic import ValidationError
 
     def build(value: Json) -> object:
@@ -319,7 +324,7 @@ def _reading(
             try:
                 text = msgspec.json.encode(value)
             except TypeError:
-                # It is built already.
+                # It is a built object already.
                 return check(value)
             return read(text)
         except ValidationError as error:
@@ -343,13 +348,13 @@ def _without_fence(text: str) -> str:
     return inner
 
 
-# Under which the log names the class of the engine.
+# The logged option that names the engine's class.
 ENGINE_OPTION = "engine"
 POLICY_OPTION = "policy"
-# Of a fork: whether each of its calls that may write is asked about.
+# Option of a fork: whether the user is asked about every call that may write.
 ASK_WRITES_OPTION = "ask_writes"
-# What no log can hold and no later session may do without, and how else than by the option of that
-# name a session gets it; the log notes by name which were given.
+# Options that the log cannot store and later sessions need, with how else a session can get them.
+# The log stores the identity of the values that were given.
 _NO_OTHER = "; the command line cannot give any"
 UNLOGGED = {
     "artifact_store": _NO_OTHER,
@@ -360,44 +365,44 @@ UNLOGGED = {
     "on_pre_tool_use": _NO_OTHER,
 }
 
-# One for all runs that name none, for it is frozen.
+# Frozen, so all runs without a budget share it.
 USUAL_BUDGET = Budget()
 
-# Starts a run inside a run: (agent, request, options) to its result.
+# Starts a child run: takes agent, request and options, returns its result.
 Child = Callable[..., Awaitable[Any]]
 
 
 class MadeBy(NamedTuple):
-    """As the option ``dependencies``: a factory in place of a value, as a command line names it."""
+    """A value of the option ``dependencies``: a factory, as a command line names it."""
 
     factory: DependencyFactory[Any]
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """A run before it begins: who works on what, with what, within which limits.
+    """A run before it starts: agent, request, tools and limits.
 
     Attributes:
-        observers: The agent's first, then the call's; deciders alike.
-        taint: What brought untrusted content into the history, None for nothing.
-        handoff_messages: Those of the agent that handed the request over; they come after it.
-        extra_logged: What else the log keeps among the options.
-        warnings: Told when the session begins.
-        earlier_may_work: Whether the session before it may still be at work.
-        spec: The agent in names only.
-        seed: What the board of the first attempt was started with, in an earlier session.
-        secret_marks: What the marks begin with that stand for secrets in its log, "" without any.
-        cached_logged: What ``logged_options`` gives, where that was found out before.
-        is_journal_lost: Whether its journal is in memory and closed when it ends.
-        is_known: Whether the parent run has counted already what this run's log says it used.
-        continue_stopped: Whether a child run that was stopped goes on as this one does.
-        is_retry_given: Whether the call said how failed model calls are tried again.
-        turn: Which turn of a conversation it is, None where it is in none.
-        asked: What the user said in earlier turns of the conversation that were committed.
+        observers: The agent's first, then the call's; the same for deciders.
+        taint: Where untrusted content in the history came from, None for none.
+        handoff_messages: Messages of the agent that handed the request over; they follow it.
+        extra_logged: Other values that the log keeps among the options.
+        warnings: Emitted when the session starts.
+        earlier_may_work: Whether the previous session may still be running.
+        spec: The agent, described by names only.
+        seed: The changes that made the first board, in an earlier session.
+        secret_marks: The prefix of the marks that replace secrets in its log, "" without any.
+        cached_logged: The value of ``logged_options``, if computed before.
+        is_journal_lost: Whether its journal is in memory and closed when the run ends.
+        is_known: Whether the parent run has already counted the usage in this run's log.
+        continue_stopped: Whether a child run that was stopped is continued together with this one.
+        is_retry_given: Whether the call set how failed model calls are retried.
+        turn: Its turn in a conversation, None outside any.
+        asked: The user's messages in earlier committed turns of the conversation.
         named_seed: As in ``RunState``.
-        conflict: Why it ends before it begins, None where it does not.
-        summariser: What makes summaries of older messages, None where these are dropped.
-        compacted: What replaces older messages from the start on, and those that it was made for;
-            None for nothing.
+        conflict: The error that ends it before it starts, None if it may start.
+        summariser: Makes summaries of older messages; None drops those messages.
+        compacted: The summary that replaces the first messages, and the messages it was made
+            from; None for none.
 
     The others: see ``RunOptions``.
     """
@@ -461,7 +466,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def dependency_factory(self) -> DependencyFactory[Any] | None:
-        """What makes the dependencies of a session, None where none are made."""
+        """The function that makes a session's dependencies, None if there is none."""
         given = self.dependencies
         if given is None:
             return self.agent.dependencies
@@ -469,14 +474,14 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def ask(self) -> Callable[..., Any] | None:
-        """Asks a person: a method of the user's host, None where it has none."""
+        """The ``ask_user`` method of the user's host, None if it has none."""
         return method(self.host, "ask_user")
 
     def given(self, name: str) -> Json:
-        """What it has as the option *name* of ``UNLOGGED``, by identity; None for nothing."""
+        """Return the identity of its value for option *name* of ``UNLOGGED``, None for none."""
         value = self._given(name)
         if name == "dependencies":
-            # The name of a pool of connections may be another one in each process.
+            # By factory name: the repr of a connection pool may differ between processes.
             return None if value is None else called(value)
         if isinstance(value, tuple | list):
             items = cast("Iterable[object]", value)
@@ -484,17 +489,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return None if value is None else identity_of(value)
 
     def _given(self, name: str) -> object:
-        """What the call gave; what the agent has it brings along again."""
+        """Return what the call gave. The agent gives its own values again when resumed."""
         if name == "deciders":
             return self.deciders[len(tuple(self.agent.deciders)) :]
         if name == "dependencies" and self.dependencies is None:
-            # They may come from the call the next time.
+            # The call may give them the next time.
             return self.agent.dependencies
         is_usual = self.artifact_store is getattr(self.journal, "artifacts", None)
         return None if name == "artifact_store" and is_usual else getattr(self, name)
 
     def logged_options(self) -> JsonObject:
-        """What the log keeps of the options, for who goes on with the run."""
+        """Return the options as the log keeps them, for later sessions."""
         if self.cached_logged is not None:
             return self.cached_logged.copy()
         options: JsonObject = {
@@ -504,7 +509,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         }
         if self.model is not None:
             options["model"] = name_of(self.model)
-        # What the agent has it brings along again.
+        # The agent gives its own budget again when resumed.
         known = self.agent.budget or USUAL_BUDGET
         if self.budget is not known and self.budget != known:
             options["budget"] = msgspec.to_builtins(self.budget)
@@ -527,8 +532,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def identity_of(value: object) -> str:
-    """What a function or an object is in any process: what it is called, and the id, name and
-    version that an object has.
+    """Return a text that identifies a function or object in any process: its qualified name, and
+    the id, name and version that an object has.
     """
     owner = getattr(value, "__self__", None) if hasattr(value, "__qualname__") else value
     facts = ((fact, getattr(owner, fact, None)) for fact in ("id", "name", "version"))
@@ -537,7 +542,7 @@ def identity_of(value: object) -> str:
 
 
 def called(value: object) -> str:
-    """What a function, or the class of an object, is called where it is defined."""
+    """Return the qualified name of a function, or of an object's class."""
     made_by: object = getattr(value, "factory", value)
     while isinstance(made_by, partial):
         made_by = cast("object", made_by.func)
@@ -546,7 +551,7 @@ def called(value: object) -> str:
 
 
 def _module_of(kind: type) -> str:
-    """Where it is defined; a file that is no part of a package has the name of the file."""
+    """Return the module of *kind*, or the bare file name for a file outside packages."""
     module = sys.modules.get(kind.__module__)
     spec = getattr(module, "__spec__", None)
     if kind.__module__ == "__main__" and spec is not None:
@@ -557,9 +562,9 @@ def _module_of(kind: type) -> str:
 
 
 def lacks(said: Json, now: Json) -> bool:
-    """Whether anything that a run was given, as ``Plan.given`` says, is not among what it has now.
+    """Whether anything that the run had before, as given by ``Plan.given``, is missing now.
 
-    A module may have been loaded by its file or from its package.
+    Compares module names without packages: a module may be loaded by file or from its package.
     """
     had, has = (
         Counter(map(_without_package, one if isinstance(one, list) else [one] if one else []))
@@ -574,7 +579,7 @@ def _without_package(identity: Json) -> str:
 
 
 def _declared(tools: Iterable[Tool]) -> JsonObject:
-    """What the tools declare of themselves, as an option; empty for nothing."""
+    """Return the tools' declarations as an option, empty without any."""
     found: JsonObject = {
         tool.version: msgspec.to_builtins(tool.declaration)
         for tool in tools
@@ -584,13 +589,13 @@ def _declared(tools: Iterable[Tool]) -> JsonObject:
 
 
 RESUME_NAMES = ("answers", "continue_stopped", "journal", "take_over")
-"""What ``resume`` and ``reopen`` take by name beside the options."""
+"""Keywords of ``resume`` and ``reopen`` beside the options."""
 
 _USER = Role.USER
 _OPTIONS = RunOptions.__optional_keys__
-# What only a command line gives; the list of options leaves it out.
+# Only given by a command line, so error messages do not list it.
 _UNTOLD = frozenset({"launch"})
-# A host may lack every method, but none of these is meant as one.
+# A host may lack every method, but a value of these types is certainly not a host.
 _PLAIN = (bool, bytes, dict, float, frozenset, int, list, set, str, tuple)
 _FUNCTION = Allowed("a function", methods=("__call__",))
 _STRING = Allowed("a string", (str,))
@@ -642,7 +647,7 @@ OPTIONS: Mapping[str, Allowed] = {
     ),
     "if_waiting": _one_of("refuse", "tell"),
     "host": Allowed("an object with some of Host's methods", (object,), but=(*_PLAIN, type)),
-    # What opens it says more of what is wrong.
+    # Opening it gives a better error message.
     "journal": ANYTHING,
     "launch": _MAPPING,
     "max_attempts": whole_number(1),
@@ -670,9 +675,9 @@ OPTIONS: Mapping[str, Allowed] = {
 
 
 def check_options(options: Mapping[str, object], *, also: Collection[str] = ()) -> None:
-    """Check the names of the options, and that each is what its row in ``OPTIONS`` allows.
+    """Check the names of the options, and that each value fits its row in ``OPTIONS``.
 
-    A list that can be read only once, such as a generator, is made one that can be read again.
+    Replaces an iterator, such as a generator, by a tuple that can be read more than once.
     """
     for name, value in options.items():
         if name not in _OPTIONS:
@@ -689,7 +694,7 @@ def check_options(options: Mapping[str, object], *, also: Collection[str] = ()) 
 
 
 def _home_of(name: str) -> str:
-    """Where *name* is given that is no option, but a field of one; "" for any other name."""
+    """Say where to give *name*, if it is not an option but a field of one; "" for other names."""
     homes = (("budget=", Budget), ("settings=", ModelSettings), ("policy=", Policy), ("", Request))
     for option, kind in homes:
         if name in kind.__struct_fields__:
@@ -698,7 +703,7 @@ def _home_of(name: str) -> str:
 
 
 def check_run_id(run_id: object) -> None:
-    """Check that the run to go on with is given by its id."""
+    """Check that *run_id* is a run id, for resuming a run."""
     check_argument("run_id", run_id, _RUN_ID)
 
 
@@ -713,25 +718,25 @@ _RUN_ID = Allowed("the id of a run, a string", (str,), hint=_run_id_hint)
 
 
 def items_of(options: Mapping[str, object], name: str) -> tuple[Any, ...]:
-    """The items of a list among the options, empty where it is not given."""
+    """Return the items of a list option, empty if it is not given."""
     items = options.get(name)
     return tuple(cast("Iterable[Any]", items)) if items else ()
 
 
 def object_of(options: Mapping[str, object], name: str) -> dict[str, Json]:
-    """A mapping among the options as JSON, empty where it is not given."""
+    """Return a mapping option as JSON, empty if it is not given."""
     value = options.get(name)
     return _as_object(name, value) if value else {}
 
 
 def check_encodable(name: str, text: str) -> None:
-    """Refuse a name that UTF-8 cannot hold."""
+    """Refuse a name that UTF-8 cannot encode."""
     if clean_text(text) is not text:
         raise Misuse(f"{name} must be text that can be encoded, got lone surrogates: {text!r}")
 
 
 def to_request(request: object) -> Request:
-    """The request that an API function was given, made JSON."""
+    """Convert the request argument of an API function to a Request, its values made JSON."""
     if isinstance(request, str):
         return Request(Message(_USER, clean_text(request)))
     if isinstance(request, Message):
@@ -741,7 +746,7 @@ def to_request(request: object) -> Request:
     for name in ("run_id", "task_id", "context_id"):
         check_encodable(name, getattr(request, name))
     if not _FITS_RUN_ID(request.run_id):
-        # A run is named in commands and, before a slash, in answers.
+        # Run ids appear in commands and, before a slash, in answers.
         given = shown(request.run_id)
         raise Misuse(f"a run_id has no blanks, slashes or control characters, got {given}")
     if not request.inputs and not request.metadata:
@@ -754,7 +759,7 @@ def to_request(request: object) -> Request:
 
 
 def check_hooks(what: str, items: Iterable[object], methods: Collection[str]) -> None:
-    """Check that each item has one of these methods at least; a mistyped one is never called."""
+    """Check that each item has at least one of these methods. Mistyped ones would not be called."""
     for item in items:
         if isinstance(item, type):
             raise Misuse(f"{what} must be objects, got {shown(item)}")
@@ -764,7 +769,7 @@ def check_hooks(what: str, items: Iterable[object], methods: Collection[str]) ->
 
 
 def losses_of(request: object, options: Mapping[str, object]) -> tuple[RunWarning, ...]:
-    """A warning for each value of the caller's that JSON cannot hold and that was replaced."""
+    """Return a warning for each value of the caller that was replaced because it is not JSON."""
     given = {"attributes": options.get("attributes")}
     if isinstance(request, Request):
         given |= {"inputs": request.inputs, "metadata": request.metadata}

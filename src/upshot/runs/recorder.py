@@ -1,4 +1,4 @@
-"""Stamps and logs events, and tells subscribers."""
+"""Stamps and logs events, and notifies subscribers."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ from upshot.state.stored_events import to_stored
 
 
 class Subscriber:
-    """Tells a method every fact in order; where it raises, that one fact is lost.
+    """Calls a method with every fact, in order. If it raises, only that fact is lost.
 
     Args:
         method: Sync or async.
-        on_failure: Called with what it raised, once for each kind of error.
-        needs_all: Whether it is told nothing more once it has raised.
+        on_failure: Called with the exception, once for each type of exception.
+        needs_all: Whether it gets no more facts after it has raised.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class Subscriber:
         self._kinds: set[str] = set()
 
     def tell(self, fact: object) -> None:
-        """Hand *fact* on; never raises and never waits."""
+        """Pass *fact* to the method; never raises and never waits."""
         if self._is_closed:
             return
         try:
             told = self._method(fact)
         except BaseException as error:
-            # A host looks on; it never fails a run. Nothing waits here that could be cancelled.
+            # A subscriber never fails a run. Nothing here awaits, so no cancellation is lost.
             self._fail(error)
             return
         if inspect.isawaitable(told):
@@ -84,26 +84,26 @@ class Subscriber:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it has not taken all that it was told."""
+        """Whether it is still processing facts."""
         return self._task is not None and not self._task.done()
 
     async def drain(self) -> None:
-        """Wait until all that was told has been taken."""
+        """Wait until all facts have been processed."""
         if self._task is not None:
             await self._task
 
     def close(self) -> None:
-        """Drop what was not taken."""
+        """Drop the facts that were not processed."""
         self._is_closed = True
         if self._task is not None:
             self._task.cancel()
-            # Its context leads to the run, and that back here.
+            # The task's context refers to the run, and the run refers to this.
             self._task = None
         for told in self._waiting:
             if inspect.iscoroutine(told):
                 told.close()
         self._waiting.clear()
-        # What fails from now on concerns nobody, and who was to hear of it may go.
+        # Later failures concern no one, and the object to notify may be freed.
         self._on_failure = _forget
 
     async def _work_off(self) -> None:
@@ -115,11 +115,11 @@ class Subscriber:
                     task = None if is_closing() else asyncio.current_task()
                     if task is None or task.cancelling():
                         raise
-                # A host looks on; it never fails a run.
+                # A subscriber never fails a run.
                 self._fail(error)
 
     def _fail(self, error: BaseException) -> None:
-        # First, for the warning that it becomes is an event too.
+        # Before on_failure, which emits a warning that would come here again.
         self._is_closed = self._is_closed or self._needs_all
         if (kind := type(error).__name__) not in self._kinds:
             self._kinds.add(kind)
@@ -127,25 +127,25 @@ class Subscriber:
 
 
 def _forget(_: BaseException) -> None:
-    """Nobody hears of a failure any more."""
+    """Ignore a failure after the end."""
 
 
-# Takes events, and what engines report that called a model by other ways; it must not wait.
+# Gets events, and model calls that engines report but did not make through upshot. Must not wait.
 Listener: TypeAlias = Callable[[Event | ModelResponse], None]
-# Asked at each session, in the context of who runs it; None is no interest. It must not raise.
+# Called at each session, in the context of its caller. None: no interest. Must not raise.
 Opener: TypeAlias = Callable[[Plan], Listener | None]
 
-# Replaced and never changed, so that runs of other threads read it whole.
+# Replaced, never mutated, so that threads read a consistent value.
 _openers: tuple[Opener, ...] = ()
 
 
 def listen(opener: Opener) -> Callable[[], None]:
-    """Ask *opener* for a listener at every session that begins from now on.
+    """Ask *opener* for a listener at every session that starts from now on.
 
-    A listener that raises is told nothing more of that session, which gets a warning.
+    A listener that raises gets nothing more of that session, and the session gets a warning.
 
     Returns:
-        Ends that; sessions under way are listened to until their end.
+        A function that undoes this; sessions under way keep their listeners.
     """
     global _openers  # noqa: PLW0603  # the one list of a process
     _openers = (*_openers, opener)
@@ -158,12 +158,12 @@ def listen(opener: Opener) -> Callable[[], None]:
 
 
 def anybody_listens() -> bool:
-    """Whether anybody is asked at each session."""
+    """Whether any opener is set."""
     return bool(_openers)
 
 
 def listeners_of(plan: Plan) -> Iterator[Listener]:
-    """Who wants to be told of a session that is about to begin."""
+    """Return the listeners for a session that is about to start."""
     for opener in _openers:
         listener = opener(plan)
         if listener is not None:
@@ -172,18 +172,18 @@ def listeners_of(plan: Plan) -> Iterator[Listener]:
 
 _DELTAS = frozenset(DELTAS)
 _ENDS = frozenset({AttemptEnded, RunSettled})
-# Those that need nothing but to be logged and folded, while nobody watches; a hand-off is shown
-# in the result, with its run and its time.
+# Without watchers, these only have to be logged and folded. A handoff is not among them, because
+# the result shows it with its run and its time.
 _LAST = frozenset[type]({RunSettled, RunReleased})
 _PLAIN = frozenset[type](get_args(Event)) - _DELTAS - _LAST - {HandoffEvent, Unknown}
 _NONE = frozenset[type]()
-# Bound once: this runs for every event of every run.
+# Bound once: these run for every event of every run.
 _set = force_setattr
 _copy: Callable[[Any], Any] = methodcaller("__copy__")
 
 
 def _without_local(event: RunSettled) -> RunSettled:
-    """*event* without what lives in this process only, which a log in memory would keep alive."""
+    """Return *event* without process-local values, which a log in memory would keep alive."""
     kept, result = _copy(event), _copy(event.result)
     _set(result, "local", None)
     _set(kept, "result", result)
@@ -191,21 +191,21 @@ def _without_local(event: RunSettled) -> RunSettled:
 
 
 class Recorder:
-    """Stamps an event, appends it to the log, folds it, and tells subscribers, in this order.
+    """Stamps an event, appends it to the log, folds it and notifies subscribers, in this order.
 
     Attributes:
         run_id: The run.
-        now: Tells the moment by which events are stamped.
-        state: What the log says; every durable event is folded into it.
+        now: Returns the time that events are stamped with.
+        state: The fold of the log; every durable event is folded into it.
         attempt: Stamped on every event; set by the session.
         seq: Of the last durable event.
-        watched: Whether anybody watches, so that deltas are worth making.
-        is_fed: Whether the journal is among them, for other processes.
-        is_heard: Whether events are logged, or told to anybody.
+        watched: Whether anything watches, so that deltas are worth making.
+        is_fed: Whether the journal watches, for other processes.
+        is_heard: Whether events are logged or watched.
         is_lost: Whether the log could not be written; others may raise JournalError too.
-        is_settled: Whether the last event of the session was emitted; none comes after it.
-        only: Says which events are taken of a run that is left to another session; None is all.
-        held: Never set; where it is there, what would begin a step waits for it.
+        is_settled: Whether the last event of the session was emitted. No event follows it.
+        only: Says which events to accept while the run is left to another session; None: all.
+        held: An event that is never set. If present, every new step must wait for it.
     """
 
     attempt: int = 0
@@ -218,10 +218,10 @@ class Recorder:
     held: asyncio.Event | None = None
     _leasing: LeasingJournal | None = None
     _part: int = 0
-    # Those that wait to be told, one after another.
+    # Events that wait to be handed out, in order.
     _untold: deque[Event] | None = None
     _watchers: tuple[Callable[[Event], None], ...] = ()
-    # Those of them that are told what child runs tell, too.
+    # The watchers that also get events of child runs.
     _watchers_inside: tuple[Callable[[Event], None], ...] = ()
     _subscribers: tuple[Subscriber, ...] = ()
 
@@ -254,8 +254,8 @@ class Recorder:
         """Call *watcher* with every event from now on; it must not raise.
 
         Args:
-            watcher: Who watches.
-            inside: Whether it is told the events of child runs too, with their path.
+            watcher: The function to call.
+            inside: Whether it also gets the events of child runs, with their path.
         """
         self._watchers += (watcher,)
         if inside:
@@ -264,37 +264,37 @@ class Recorder:
         self._plain = _NONE
 
     def unwatch(self, watcher: Callable[[Event], None]) -> None:
-        """Call *watcher* no more."""
+        """Stop calling *watcher*."""
         self._watchers = tuple(one for one in self._watchers if one != watcher)
         self._watchers_inside = tuple(one for one in self._watchers_inside if one != watcher)
 
     def listen(self, listener: Listener) -> None:
-        """Tell *listener* every event from now on, and what is reported; it may raise once."""
+        """Pass *listener* every event and report from now on, until it raises."""
 
-        # What it makes of the events would lack one, such as the end of a span.
+        # A listener that missed an event would draw wrong conclusions, such as a span without end.
         subscriber = Subscriber(listener, self._warn_of_listener, needs_all=True)
         self._watchers += (subscriber.tell,)
         self.is_heard, self._plain = True, _NONE
         self._subscribers += (subscriber,)
 
     def report(self, response: ModelResponse) -> None:
-        """Tell listeners of a model call that is no event, since an engine made it otherwise."""
+        """Pass listeners a model call that an engine made without upshot; it is not an event."""
         shown = response if self._redaction is None else self._redaction.show(response)
         for subscriber in self._subscribers:
             subscriber.tell(shown)
 
     def emit(self, event: Event) -> None:
-        """Stamp *event*, which nobody else may hold yet, log it if durable, and tell watchers.
+        """Stamp *event*, log it if durable, and notify watchers. The caller must not keep *event*.
 
         Raises:
-            JournalError: The log no longer belongs to this process, or is closed.
+            JournalError: The run was claimed by another process, or the journal is closed.
         """
         kind = type(event)
         is_plain = kind in self._plain
         if not is_plain and not self._takes(event):
             return
         if (append := self._append) is None:
-            # Without a log and watchers nobody asks when an event was, nor which one it is.
+            # Without log and watchers, nothing reads the stamp.
             if not is_plain:
                 self._stamp(event, self.seq + 1)
         else:
@@ -304,7 +304,7 @@ class Recorder:
             except JournalError:
                 self.is_lost = True
                 raise
-        # Only now: an event that the log did not take has no place in it.
+        # Only now: an event that the journal refused has no place in the log.
         self.seq += 1
         if (fold := FOLDS.get(kind)) is not None:
             fold(self.state, event)
@@ -316,7 +316,7 @@ class Recorder:
                 self._tell(event)
 
     def _written(self, event: Event) -> Event:
-        """*event* as it is logged."""
+        """Return *event* as it is logged."""
         if type(event) is RunSettled and event.result.local is not None:
             event = _without_local(event)
         event = to_stored(self.state, event)
@@ -329,11 +329,11 @@ class Recorder:
         _set(event, "seq", seq)
 
     def take_only(self, only: Callable[[Event], bool] | None) -> None:
-        """Take nothing but what *only* says; None takes all again."""
+        """Accept only events for which *only* returns true; None accepts all again."""
         self.only, self._plain = only, _NONE
 
     def _takes(self, event: Event) -> bool:
-        """Whether *event* is durable and comes in time; a delta is shown at once."""
+        """Whether *event* is durable and not too late. A delta is shown at once."""
         if self.is_settled or not isinstance(event, RunEvent):
             return False
         if self.only is not None and not self.only(event):
@@ -342,31 +342,31 @@ class Recorder:
             self.show(event)
             return False
         if self._redaction is not None and type(event) in _ENDS:
-            # By these the pieces of a foreign engine have ended too, which tells of no reply.
+            # These also end the pieces of a foreign engine, which does not report replies.
             self.end_pieces()
         return True
 
     def end_pieces(self, reply: object = None) -> None:
-        """Show what was kept back of the pieces of *reply*, None for all: no more of it comes."""
+        """Show the withheld pieces of *reply*, which is complete; None means all replies."""
         if self._redaction is not None and self._watchers:
             for piece in self._redaction.release(reply):
                 self._show_piece(piece)
 
     def break_off(self, text: str, reply: object) -> str:
-        """The part of *text*, of an abandoned *reply*, that watchers have seen.
+        """Return the part of *text*, of an abandoned *reply*, that watchers have seen.
 
-        An end that was kept back, since a secret may begin in it, is not shown any more.
+        A withheld end, in which a secret might start, is dropped.
         """
         return text if self._redaction is None else self._redaction.break_off(text, reply)
 
     def show(self, delta: Event, reply: object = None) -> None:
-        """Tell watchers of what is not logged, as far as it is clear that no secret begins in it.
+        """Pass watchers an event that is not logged. Withholds text in which a secret may start.
 
         Args:
-            delta: Which nobody else may hold yet.
-            reply: What it is a piece of, which ``end_pieces`` or ``break_off`` are told to end.
+            delta: The event; the caller must not keep it.
+            reply: The reply it belongs to; pass that to ``end_pieces`` or ``break_off``.
         """
-        # Models and engines of users may give anything.
+        # Models and engines of users may pass anything.
         if not self._watchers or self.is_settled or not isinstance(delta, RunEvent):
             return
         shown = delta if self._redaction is None else self._redaction.hold(delta, reply)
@@ -381,11 +381,11 @@ class Recorder:
 
     @property
     def is_watched_inside(self) -> bool:
-        """Whether anybody is told what child runs tell."""
+        """Whether any watcher gets the events of child runs."""
         return bool(self._watchers_inside)
 
     def tell_inside(self, event: Event) -> None:
-        """Tell an event of a child run, which has masked this run's secrets too."""
+        """Pass on an event of a child run, which has masked this run's secrets too."""
         if self._watchers_inside:
             shown = _copy(event)
             _set(shown, "path", (self.run_id, *path_of(event)))
@@ -399,7 +399,7 @@ class Recorder:
             untold = self._untold = deque()
         untold.append(event)
         if len(untold) > 1:
-            # One who is told an event caused another: all others hear of the first one first.
+            # A watcher caused this event: all other watchers must get the earlier one first.
             return
         while untold:
             try:
@@ -409,28 +409,28 @@ class Recorder:
             finally:
                 untold.popleft()
         if self.is_settled:
-            # Nothing comes any more, and who watched need not keep the run, nor it them.
+            # No event follows; break the references between the run and its watchers.
             self._watchers, self._watchers_inside, self._subscribers = (), (), ()
 
     def check_open(self) -> None:
-        """See that what is about to be done will be in the log.
+        """Check that what is about to be done can still be logged.
 
         Raises:
-            Misuse: The run has ended; an engine's task was left behind, or ignored its cancel.
+            Misuse: The run has ended; an engine's task was abandoned, or ignored its cancel.
         """
         if self.is_settled:
             raise Misuse(f"run {self.run_id!r} has ended: nothing is done in it any more")
 
     def leave_journal(self) -> None:
-        """Log nothing more, since the log cannot be written; watchers are still told."""
+        """Stop logging, because the log cannot be written. Watchers are still notified."""
         self._journal = self._append = None
 
     def warn(self, warning: RunWarning) -> None:
-        """Log a warning and keep it for the result."""
+        """Log a warning, which also adds it to the result."""
         self.emit(Warned(warning=warning))
 
     def warn_of_losses(self, name: str, paths: Iterable[str]) -> None:
-        """Tell which parts of a value of the engine's JSON cannot hold, by their paths in it."""
+        """Warn of parts of an engine's value that JSON cannot represent, given by their paths."""
         for path in paths:
             message = f"{name}{path} holds what JSON cannot: it was replaced"
             self.warn(RunWarning(code="lossy_value", message=message, origin=Origin.ENGINE))
@@ -440,12 +440,12 @@ class Recorder:
         self.warn(RunWarning(code="listener_failed", message=message, origin=Origin.OBSERVER))
 
     async def barrier(self) -> None:
-        """Wait until everything that was emitted is safe, and the lease on the run holds."""
+        """Wait until every emitted event is safe and the lease on the run is valid."""
         if self._journal is None or self._is_safe_at_append:
             return
         try:
             await until_safe(self._journal, self.run_id, self.seq, epoch=self._epoch)
-            # Only now: the wait for the disk may have been longer than the lease.
+            # Only now, because the wait for the disk may have outlasted the lease.
             if self._leasing is not None and boot_s() > self._leasing.lease.safe_until:
                 await self._leasing.renew_lease(self.run_id)
         except JournalError:

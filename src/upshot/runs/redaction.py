@@ -1,7 +1,7 @@
 """Keeps the secrets of a run out of its log, its events and its result.
 
-The engine, the model and the tools work with the real values. The log holds a mark for each,
-which only a run with the same secrets can read back; what is shown holds none.
+The engine, the model and the tools work with the real values. The log has a mark for each, which
+only a run with the same secrets can replace again. Events and results shown to users have ``***``.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from upshot.contract.result import AgentResult
 V = TypeVar("V")
 
 COUNT_OPTION = "secrets_given"
-"""Where run_started keeps how many secrets there were; anything more would tell of them."""
+"""The option of run_started with the number of secrets; more would reveal something."""
 
-# What comes in pieces, in which a secret may be cut in two, and the field that has it.
+# Events that stream pieces, where a secret may be split, and the field with the text.
 _PIECES: dict[type, str] = {TextDelta: "text", ReasoningDelta: "text", ToolCallDelta: "arguments"}
 
 
 class MaskedError(Exception):
-    """Stands for an exception whose words, or those of its chain, hold a secret.
+    """Replaces an exception if its message or one in its chain contains a secret.
 
-    Its message is the traceback of that exception and of its chain, masked.
+    Its message is the masked traceback of that exception and its chain.
     """
 
 
@@ -41,7 +41,7 @@ class Redaction:
 
     Args:
         texts: The secrets.
-        name: What the marks in the log begin with.
+        name: The prefix of the marks in the log.
     """
 
     def __init__(self, texts: Sequence[str], *, name: str) -> None:
@@ -50,15 +50,15 @@ class Redaction:
         self._held: dict[tuple[object, type, int], Event] = {}
 
     def show(self, value: V) -> V:
-        """*value* as people may see it."""
+        """Return *value* masked for users."""
         return self._shown.mask(value)
 
     def write(self, value: V) -> V:
-        """*value*, such as an event, as it may be written down."""
+        """Return *value*, such as an event, masked for the log."""
         return self._logged.mask(value)
 
     def show_result(self, result: AgentResult[Any]) -> AgentResult[Any]:
-        """*result* as people may see it; an output with a secret in it becomes plain JSON."""
+        """Return *result* masked for users. An output that contains a secret becomes plain JSON."""
         plain = to_free_json(result.output)[0]
         masked = self._shown.mask(plain)
         if masked != plain:
@@ -69,7 +69,7 @@ class Redaction:
         return self._shown.mask(result)
 
     def _show_raised(self, raw: object) -> object:
-        """*raw*, unless it is an exception that tells a secret, or one in its chain does."""
+        """Return *raw*, replaced if it or its chain is an exception that contains a secret."""
         if not isinstance(raw, BaseException):
             return raw
         words = "".join(traceback.format_exception(raw))
@@ -79,14 +79,14 @@ class Redaction:
         return MaskedError(masked).with_traceback(raw.__traceback__)
 
     def hold(self, delta: Event, reply: object = None) -> Event | None:
-        """Keep the end of a piece back that may be the beginning of a secret.
+        """Withhold the end of a piece if a secret may start there.
 
         Args:
             delta: The piece.
-            reply: What it is a piece of; others may come piece by piece at the same time.
+            reply: The reply it belongs to; several may stream at the same time.
 
         Returns:
-            What may be shown now of it and of what was kept back before; None for nothing yet.
+            The piece that may be shown now, with text withheld before; None for nothing yet.
         """
         field = _PIECES.get(type(delta))
         if field is None:
@@ -103,38 +103,37 @@ class Redaction:
         return msgspec.structs.replace(delta, **{field: text}) if text else None
 
     def release(self, reply: object = None) -> Iterable[Event]:
-        """What was kept back of *reply*, None for all, and will not be gone on with."""
+        """Return what was withheld of *reply*, which is complete; None means all replies."""
         keys = [key for key in self._held if reply is None or key[0] is reply]
         return [self._held.pop(key) for key in keys]
 
     def break_off(self, text: str, reply: object = None) -> str:
-        """What was shown of *text*, all of a *reply* that is not gone on with.
+        """Return the part of *text*, the whole of an abandoned *reply*, that was shown.
 
-        What was kept back is let go: it may be the most of a secret.
+        The withheld text is dropped, because it may be most of a secret.
         """
         kept = [one.text for one in self.release(reply) if isinstance(one, TextDelta)]
         return text.removesuffix("".join(kept))
 
 
 def name_marks() -> str:
-    """A name for the marks of a new log.
+    """Return a random prefix for the marks of a new log.
 
-    A model that could guess it could have the secrets put where it likes, so it is random, and no
-    model ever sees it.
+    It is random and never shown to a model: a model that could guess it could write marks, and
+    secrets would be inserted in their place.
     """
     return random.token_hex(6)
 
 
 def lift(texts: Sequence[str], started: RunStarted) -> Secrets | None:
-    """What reads events back as they were before they were written down.
+    """Return the Secrets whose ``mask`` replaces the marks of a log by the secrets.
 
     Args:
         texts: The secrets, in any order.
-        started: Its first event.
+        started: The run's first event.
 
     Returns:
-        Whose ``mask`` puts the secrets back; None where there is nothing to put back, or where
-        they are not those that the run *started* had.
+        None if the log has no marks, or if *texts* are not the secrets of that run.
     """
     name = marks_for(texts, started)
     return Secrets(in_order(texts), mark=marks_of(name), names=True).lifted() if name else None
@@ -143,15 +142,15 @@ def lift(texts: Sequence[str], started: RunStarted) -> Secrets | None:
 def lift_secrets(
     secrets: Sequence[str] = (), *, hides_others: bool = True
 ) -> Callable[[Event], Event]:
-    """Make a function that puts the secrets back into a log, for ``states(..., read=)``.
+    """Return a function that puts the secrets back into a log, for ``states(..., read=)``.
 
     Args:
-        secrets: Those that the run had, in any order.
-        hides_others: Whether ``***`` stands in the place of each where they are not given, or
-            others are. If not, the marks stay, so that the same is read again.
+        secrets: The secrets of the run, in any order.
+        hides_others: Whether marks become ``***`` if the secrets are missing or wrong. If false,
+            the marks stay, so that they can be read again.
 
     Returns:
-        A function that takes the events of one run in order, from the first on.
+        A function that must be called with the events of one run, in order from the first.
     """
     reads: list[Callable[[Any], Any] | None] = [None]
 
@@ -167,14 +166,14 @@ def lift_secrets(
 
 
 def shown_by(texts: Sequence[str], started: RunStarted) -> Callable[[Any], Any] | None:
-    """What hides the secrets of a log that was read, in what is shown of it.
+    """Return a function that masks secrets in values read from a log, before they are shown.
 
     Args:
-        texts: The secrets that were given to read it, in any order.
-        started: Its first event.
+        texts: The secrets that the log was read with, in any order.
+        started: The run's first event.
 
     Returns:
-        None where the run has no secrets. Where others are given, the marks are hidden.
+        None if the run has no secrets. If *texts* are not its secrets, marks are hidden instead.
     """
     name, count = started.options.get(MARKS_OPTION), started.options.get(COUNT_OPTION)
     if not isinstance(name, str):
@@ -188,16 +187,16 @@ def shown_by(texts: Sequence[str], started: RunStarted) -> Callable[[Any], Any] 
 
 
 def has_marks(started: RunStarted | None) -> bool:
-    """Whether marks stand for secrets in the log of the run that *started*."""
+    """Whether the log of the run that *started* contains marks for secrets."""
     return started is not None and MARKS_OPTION in started.options
 
 
 def marks_for(texts: Iterable[str], started: RunStarted) -> str:
-    """What the marks begin with that stand for *texts* in the log of the run that *started*.
+    """Return the prefix of the marks for *texts* in the log of the run that *started*.
 
     Returns:
-        "" where the log has none, or where there are more or fewer of them than there were: a mark
-        would be taken for another secret.
+        "" if the log has no marks, or if the number of secrets differs: then a mark would stand for
+        the wrong secret.
     """
     name, given = started.options.get(MARKS_OPTION), in_order(texts)
     known = started.options.get(COUNT_OPTION, len(given))
@@ -205,8 +204,8 @@ def marks_for(texts: Iterable[str], started: RunStarted) -> str:
 
 
 def in_order(texts: Iterable[str]) -> tuple[str, ...]:
-    """*texts*, each once, in the one order in which marks are numbered: the longest first.
+    """Return *texts* without duplicates, in the order in which marks are numbered: longest first.
 
-    A set has another order in each process.
+    The order of a set differs between processes.
     """
     return tuple(sorted(set(texts), key=lambda text: (-len(text), text)))

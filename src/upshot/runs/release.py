@@ -1,10 +1,10 @@
-"""Leaving a run to another session before its end, as a worker does that is stopped.
+"""Leaving a run to another session before its end, as a worker does when it is stopped.
 
-Nothing is begun any more: what would begin a step waits for good. Once no step is in hand, or when
-the grace is over, the log takes no more of the run, its work is cancelled, and ``run_released`` is
-the last event. The log goes on from there as where a process died.
+Nothing new starts: a step that would start waits forever. When no step is under way, or when the
+grace period is over, the log refuses further events, the work is cancelled, and ``run_released`` is
+the last event. The next session continues from the log as after a crash.
 
-Child runs are told by their parent, as of a wish to stop: first to begin nothing, then to end.
+The parent run notifies its child runs through its interrupts: first to start nothing, then to end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CAUSE = "released"
 
 
 class Leavable(Protocol):
-    """A session, as far as it matters here."""
+    """The part of a session that this module needs."""
 
     @property
     def context(self) -> RunContext: ...
@@ -41,11 +41,11 @@ def release(
     """Leave the run to another session, unless it is about to end.
 
     Args:
-        session: What works on it.
-        reason: As ``RunReleased`` has it.
-        grace_s: So long steps in hand may go on; where there are child runs, these wait for its
-            end.
-        at: From when on the run may be taken up, None for at once.
+        session: The session that works on it.
+        reason: The reason for ``RunReleased``.
+        grace_s: Seconds that steps under way may take to finish. Child runs wait for the same
+            moment.
+        at: The earliest time to resume the run, None for at once.
     """
     context = session.context
     if context.release is not None or session.phase not in _BEFORE_END:
@@ -53,7 +53,7 @@ def release(
     context.release = RunReleased(reason=reason, at=at or context.plan.clock.now())
     _hold(context)
     if reason == "due":
-        # Nothing is in hand but a wait.
+        # Only waits are under way.
         _cut(session)
         return
     context.recorder.watch(lambda _: _look_for_rest(session))
@@ -63,14 +63,14 @@ def release(
 
 
 def lose(session: Leavable) -> None:
-    """Cancel the work, since another process has taken the run; the log takes no more of it."""
+    """Cancel the work, because another process has claimed the run. Nothing more is logged."""
     session.context.is_taken_over = True
     session.context.supervisor.tell_inside(CUT)
     session.context.supervisor.end("caller")
 
 
 def hear(session: Leavable, word: Interrupt) -> None:
-    """Follow what the parent run is asked, or tells."""
+    """Handle an interrupt or a release that comes from the parent run."""
     context = session.context
     if word is HOLD:
         outer = None if context.parent is None else context.parent.context.release
@@ -84,7 +84,7 @@ def hear(session: Leavable, word: Interrupt) -> None:
 
 
 async def leave(context: RunContext) -> Ending:
-    """Say how a session ended that was left: no hook is called, and nothing is concluded."""
+    """Return the ending of a session that left its run. No hook is called."""
     if context.end_grace is not None:
         context.end_grace()
     if context.opened is not None:
@@ -98,7 +98,7 @@ async def leave(context: RunContext) -> Ending:
 
 
 def _hold(context: RunContext) -> None:
-    """Have what would begin a step wait for good."""
+    """Make every new step wait forever."""
     recorder, tools = context.recorder, context.toolbox
     recorder.held = asyncio.Event()
     if tools is not None:
@@ -107,7 +107,7 @@ def _hold(context: RunContext) -> None:
 
 
 def _look_for_rest(session: Leavable) -> None:
-    """End the work if no step is in hand."""
+    """End the work if no step is under way."""
     context = session.context
     state, inside = context.state, context.supervisor.inside > 0
     is_asking = state.lost_calls > context.lost_before
@@ -119,16 +119,16 @@ def _look_for_rest(session: Leavable) -> None:
 
 
 def _cut(session: Leavable) -> None:
-    """End the work; of what was in hand the log has only that nobody knows what came of it."""
+    """End the work. The log records calls under way only as having an unknown outcome."""
     context = session.context
     supervisor, recorder = context.supervisor, context.recorder
     if session.phase != "attempting" or recorder.only is not None:
         return
-    # A call that has a child run inside goes on with that.
+    # A call that contains a child run continues with that run.
     keeps_unknown = not supervisor.inside
 
     def only(event: Event) -> bool:
-        """Whether it tells that a body was cut off that may have done something."""
+        """Whether *event* settles an interrupted call whose effect is unknown."""
         if not (keeps_unknown and isinstance(event, ToolSettled)):
             return False
         return event.record.effect is Effect.UNKNOWN and event.call_id in context.state.unsettled

@@ -1,4 +1,4 @@
-"""What a resumed run takes from its state: budget, drift, logged calls."""
+"""What a resumed run gets from its state: budget, warnings of changes, logged calls."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from upshot.tools.call_resumption import EarlierCalls, KnownCall
 
 
 def log_answers(answers: Iterable[AnyAnswer], recorder: Recorder) -> None:
-    """Log what people answered to the open questions of a run that was taken."""
+    """Log the answers to a run's open questions."""
     for answer in answers:
         recorder.emit(answered(answer, recorder.state))
 
 
 def answered(answer: AnyAnswer, past: RunState) -> QuestionAnswered | ApprovalAnswered:
-    """The event for an answer to an open question."""
+    """Return the event for an answer to an open question."""
     if isinstance(answer, Answer):
         return QuestionAnswered(id=answer.id, value=answer.value)
     return ApprovalAnswered(answer=answer, digest=past.asked[answer.call_id].digest)
 
 
 def restore(budget: RunBudget, past: RunState) -> None:
-    """Restore a new budget from the log; what earlier attempts used is kept apart."""
+    """Restore a new budget from the log. Usage of earlier attempts is counted before the mark."""
     reported = [event.response for event in past.reported]
     for response in (
         *past.responses[: past.responses_before],
@@ -55,7 +55,7 @@ def restore(budget: RunBudget, past: RunState) -> None:
     _add_children(budget, past, earlier=True)
     for _ in range(past.lost_before):
         budget.add_unfinished()
-    # What came before the mark belongs to earlier attempts, and not to the line of this one.
+    # Usage before the mark belongs to earlier attempts, and not to this attempt's line.
     budget.since_mark()
     for response in (
         *past.responses[past.responses_before :],
@@ -72,7 +72,7 @@ def restore(budget: RunBudget, past: RunState) -> None:
 
 
 def spent_in(past: RunState) -> Spent:
-    """What all sessions of a run used so far."""
+    """Return what all sessions of a run have used so far."""
     budget = RunBudget(Budget(), clock=SYSTEM_CLOCK)
     restore(budget, past)
     tools = dict(budget.tool_calls)
@@ -100,10 +100,10 @@ def spent_in(past: RunState) -> Spent:
 
 
 def settle_cut_off_runs(state: RunState, recorder: Recorder) -> None:
-    """Log what child runs did that earlier sessions began and with which nobody has gone on.
+    """Log the usage of child runs that earlier sessions started and this one did not continue.
 
     Raises:
-        JournalError: The log refuses events.
+        JournalError: The journal refuses events.
     """
     for run_id, spent in tuple(state.children_found.items()):
         if state.children.get(run_id) is None:
@@ -115,13 +115,13 @@ def settle_cut_off_runs(state: RunState, recorder: Recorder) -> None:
 
 
 def taint_in(past: RunState) -> TaintOrigin | None:
-    """The first untrusted content that reached a run or one inside it, None for none."""
+    """Return the first untrusted content of a run or its child runs, None for none."""
     if past.taint is not None:
         return past.taint
     for spent in past.children_found.values():
         if spent.taint is not None:
             return spent.taint
-    # The process may have ended before the log said so.
+    # The process may have died before it logged the taint.
     return EARLIER if any_untrusted(past.board.seeded()) else None
 
 
@@ -132,13 +132,13 @@ def _add_children(budget: RunBudget, past: RunState, *, earlier: bool) -> None:
             budget.add_spent(spent)
 
 
-# A step, a call id and a tool.
+# Step key, call id and tool name.
 _Place: TypeAlias = tuple[str, str, str]
 
 
 class _LoggedCall(NamedTuple):
-    """A call of the log: its arguments, what is known of it, and whether one with other arguments
-    is taken for it.
+    """A call in the log: its arguments, what is known of it, and whether it may answer a call with
+    other arguments.
     """
 
     said: Json
@@ -149,20 +149,20 @@ class _LoggedCall(NamedTuple):
 class LoggedCalls:
     """Model and tool calls of one attempt, as earlier sessions logged them, in order.
 
-    Calls are found by their place: the step in whose body they were made, "" for none. What is done
-    in a step is not done again once that is settled, and else again from the top of its body.
+    A call is found by its place: the step whose body made it, "" for none. A settled step does not
+    run again; any other step runs again from the top of its body.
 
     Args:
-        past: What the log says.
-        show: Masks secrets, as the log does in the arguments of calls.
+        past: The state folded from the log.
+        show: Masks secrets, as they are masked in logged arguments.
 
     Attributes:
-        diverged: What differs from the log, "" for nothing; the reader empties it.
-        cut_off: The calls that had begun and have no outcome, in order.
+        diverged: How the run differs from the log, "" for not at all; the reader resets it.
+        cut_off: The calls that had started and have no outcome, in order.
     """
 
     def __init__(self, past: RunState, show: Callable[[Json], Json]) -> None:
-        # Copies, for what is done from now on is folded into the same state.
+        # Copies, because new events are folded into the same state.
         self._questions = {
             (past.asked_in.get(id, ""), id, asked.tool_name): EarlierCalls(
                 asked={id: asked},
@@ -176,7 +176,7 @@ class LoggedCalls:
         for turn, asked in past.models.items():
             self._turns[asked.step].append((turn, asked.model))
         self._replies = past.replies.copy()
-        # By step, call id and tool; with the arguments that each was made with.
+        # By step, call id and tool name, with the arguments of each call.
         self._calls: defaultdict[_Place, list[_LoggedCall]] = defaultdict(list)
         for record in past.records[past.records_before :]:
             known = KnownCall(record.outcome)
@@ -188,22 +188,22 @@ class LoggedCalls:
             place = start.step, start.call.id, start.call.name
             self._calls[place].append(_LoggedCall(self._said(start.call.arguments), known))
         self.cut_off: tuple[ToolStarted, ...] = tuple(past.begun.values())
-        # What was handed to a call with other arguments.
+        # Logged calls that answered a call with other arguments.
         self._mistaken: defaultdict[_Place, list[_LoggedCall]] = defaultdict(list)
 
     def turn(self, model: str, step: str) -> int | None:
-        """The turn in which an earlier session made the next model call; None for a new one.
+        """Return the turn in which an earlier session made the next model call; None if it is new.
 
         Args:
-            model: Who is asked.
-            step: In whose body, "" for none; each has an order of its own.
+            model: The model that is called.
+            step: The step whose body calls it, "" for none; each step has an order of calls.
         """
         turns = self._turns[step]
         if not turns:
             return None
         turn, asked = turns.popleft()
         if asked != model:
-            # From here on the order of the log says nothing about which call is which.
+            # From here on the logged order does not say which call is which.
             turns.clear()
             self.diverged = "asked another model than before the run was taken up: it is asked anew"
             return None
@@ -215,21 +215,21 @@ class LoggedCalls:
         return tuple(self._replies.values())
 
     def reply(self, turn: int) -> ModelResponse | None:
-        """What came of the call of *turn*; None where nobody knows."""
+        """Return the logged reply of *turn*; None if the log has none."""
         return self._replies.get(turn)
 
     def call(self, call: ToolCall, step: str) -> KnownCall:
-        """What is known of *call*, once: the logged call of the same id and place.
+        """Return what is known of *call*: the logged call of the same id and place, used once.
 
-        Of several it is the first with the same arguments. Where none has these, it is the first:
-        to make the call would do twice what was meant once. Where that was a mistake, for calls
-        made side by side may have one id, the call that it was of gets the same.
+        Of several, it is the first with the same arguments, or else the first: making the call
+        would repeat something that was meant once. Parallel calls may share an id, so this may be
+        wrong; then the call that the logged one belonged to gets the same answer.
         """
         place = step, call.id, call.name
         found = self._find(place, self._said(call.arguments))
         if found is not None and found.outcome is not None:
             return found
-        # A later call may have the same id, and nobody was asked about that.
+        # Removed, because a later call may have the same id, and its question was not asked yet.
         asked = self._questions.pop(place, EarlierCalls())
         if found is None:
             return KnownCall(earlier=asked)
@@ -237,8 +237,8 @@ class LoggedCalls:
 
     def _find(self, place: _Place, said: Json) -> KnownCall | None:
         calls, mistaken = self._calls[place], self._mistaken[place]
-        # The same arguments first, wherever they are: only then is another call taken for this
-        # one.
+        # Look for the same arguments in both lists first. Only without a match may another call
+        # answer this one.
         for known in (calls, mistaken):
             for at, one in enumerate(known):
                 if one.said == said:
@@ -258,7 +258,7 @@ class LoggedCalls:
 
 
 def read_arguments(arguments: Json | Mapping[str, Json]) -> Json:
-    """Arguments as JSON, however they were written; a text that is none as it is."""
+    """Return arguments as JSON, parsed if they are JSON text; any other text is returned as is."""
     if isinstance(arguments, Mapping):
         return dict(arguments)
     if not isinstance(arguments, str):
@@ -270,12 +270,12 @@ def read_arguments(arguments: Json | Mapping[str, Json]) -> Json:
 
 
 def changes_since(past: RunState, plan: Plan) -> Iterator[RunWarning]:
-    """Warn of an agent that was changed since the last session, of another engine, and of tools."""
+    """Yield warnings if agent, engine, policy or tools have changed since the last session."""
     now = plan.spec
     changed = [
         name for name in now.__struct_fields__ if getattr(now, name) != getattr(past.agent, name)
     ]
-    # Logs of earlier versions name the engine only where it was the agent's.
+    # Logs of earlier versions name only an agent's engine.
     was, engine = past.options.get(ENGINE_OPTION), type(plan.engine).__name__
     if was is not None and was != engine:
         yield _warning(f"the engine {was} drove the run until now, and {engine} goes on with it")
@@ -303,29 +303,29 @@ def _warning(message: str) -> RunWarning:
 
 
 def is_asked(engine: Engine) -> bool:
-    """Whether *engine* is asked before it goes on; not one that goes on by the log alone."""
+    """Whether to ask *engine* if it can resume; an engine that resumes by the log is not asked."""
     return not _goes_on_by_log(engine) and callable(getattr(engine, "can_resume", None))
 
 
 def reads_checkpoints(engine: Engine) -> bool:
-    """Whether *engine* takes any checkpoint and looks itself what it means."""
+    """Whether *engine* accepts any checkpoint and interprets it itself."""
     return bool(getattr(engine, "reads_checkpoints", False))
 
 
 def is_under_way(past: RunState) -> bool:
-    """Whether the engine was at an attempt when the last session ended."""
+    """Whether the engine was working on an attempt when the last session ended."""
     return past.is_seeded and past.line is None
 
 
 def point_of(past: RunState) -> Checkpoint:
-    """Where the log of a run stands, for an engine that is asked whether it can go on there.
+    """Return the run's last checkpoint, for an engine that is asked whether it can resume there.
 
     Args:
-        past: Of the run, which has started.
+        past: The state of a run that has started.
 
     Returns:
-        The board as it was left, under the last name that the engine gave to a point of the
-        attempt; the step is "" where it named none.
+        The board at the end of the log, with the last step name that the engine reported in
+        this attempt, "" if it reported none.
     """
     started, named = past.started, past.point
     return Checkpoint(
@@ -341,10 +341,10 @@ def point_of(past: RunState) -> Checkpoint:
 
 
 def starting_over(engine: Engine) -> RunWarning | None:
-    """What is told of *engine*, which was called again and took nothing from the log.
+    """Return the warning for an *engine* that was called again and used nothing from the log.
 
     Returns:
-        None where it has a way to go on.
+        None if the engine has a way to resume.
     """
     if _goes_on_by_log(engine) or is_asked(engine):
         return None
@@ -357,10 +357,10 @@ def starting_over(engine: Engine) -> RunWarning | None:
 
 
 def overlooking(engine: Engine) -> RunWarning | None:
-    """What is told of *engine*, which was given a checkpoint and has not looked at it.
+    """Return the warning for an *engine* that was given a checkpoint and did not look at it.
 
     Returns:
-        None where it had said before that it can go on from there.
+        None if it had said before that it can resume from there.
     """
     if callable(getattr(engine, "can_resume", None)) or not reads_checkpoints(engine):
         return None

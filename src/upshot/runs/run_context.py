@@ -1,7 +1,7 @@
-"""RunContext: what all parts of a session share; the run and the step in which code runs.
+"""RunContext: what all parts of a session share. Also the current run and the current step.
 
-What has no key of its own is found again by its number: the second question, the third reply. The
-body of a step is not run again once that is settled, so each counts for itself.
+Questions and child runs without a key are matched by their number or their content when engine code
+runs again. The body of a settled step does not run again, so each step body counts for itself.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ if TYPE_CHECKING:
     from upshot.runs.waits import Parking
 
 HOLD = Interrupt("hold")
-"""Tells a child run to begin nothing any more, since its parent is left to another session."""
+"""Asks a child run to start nothing new, because its parent will be left to another session."""
 CUT = Interrupt("cut")
-"""Tells it to end without a word, and to go on there."""
+"""Asks a child run to end silently; it continues in that other session."""
 
 
 class ParentLink(msgspec.Struct, frozen=True, eq=False):
-    """The run that surrounds whatever is started here; it may live in another thread's loop.
+    """The run that is the parent of runs started here. It may be in another thread's event loop.
 
     Attributes:
-        context: Of that run.
-        loop: The event loop in which it lives.
-        is_hooks: Whether its hooks start things here, and not its engine.
+        context: The context of that run.
+        loop: The event loop in which it runs.
+        is_hooks: Whether its hooks, and not its engine, start runs here.
     """
 
     context: RunContext
@@ -65,19 +65,20 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def is_near(self) -> bool:
-        """Whether that run lives in the event loop that runs now."""
+        """Whether that run is in the event loop that is running now."""
         return self.loop is asyncio.get_running_loop()
 
     def parking_for(self, request: Request) -> Parking | None:
-        """What leaves the root run where all waits, for a child run that will be found again.
+        """Return how a child run parks the root run while everything waits; None if it cannot.
 
-        That has an id of its own, and neither is a hook's nor lives in another thread.
+        It can only if the child run will be found again: it has an id of its own, was not started
+        by a hook, and is not in another thread.
         """
         is_found = bool(request.run_id) and not self.is_hooks and self.is_near
         return self.context.supervisor.parking if is_found else None
 
     def tell(self, event: Event) -> None:
-        """Log *event* in that run; a lost log or a closed loop is that run's own concern."""
+        """Log *event* in that run. Ignores a lost log or a closed loop; that run handles those."""
         emit = self.context.recorder.emit
         with contextlib.suppress(JournalError, RuntimeError):
             if self.is_near:
@@ -86,26 +87,26 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
                 self.loop.call_soon_threadsafe(emit, event)
 
     def show(self, event: Event) -> None:
-        """Show *event* of a child run to who watches that run; never raises and never waits."""
+        """Pass *event* of a child run to watchers of that run. Never raises, never waits."""
         tell = self.context.recorder.tell_inside
         if self.is_near:
             tell(event)
         else:
-            # Its loop may be closed by now.
+            # Its loop may have closed.
             with contextlib.suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(tell, event)
 
     def distrust(self, origin: TaintOrigin) -> None:
-        """Tell that run that untrusted content has reached it from here."""
+        """Mark that run as tainted by untrusted content from here."""
         context = self.context
-        # At once, for the call in whose body this is: its result is untrusted too.
+        # At once, because the result of the call whose body this is must be untrusted too.
         if context.toolbox is not None:
             context.toolbox.distrust(origin)
         if context.state.taint is None:
             self.tell(Tainted(origin=origin))
 
     def note_effect(self, effect: Effect) -> None:
-        """Tell the call in whose body this is what a run that it started did."""
+        """Add the effect of a child run to the tool call whose body started it."""
         if effect is not Effect.NONE and self.context.toolbox is not None:
             self.context.toolbox.note_effect(effect)
 
@@ -114,19 +115,19 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
         interrupt: Callable[[Interrupt], None],
         writes_in_hand: Callable[[], tuple[str, ...]],
     ) -> Callable[[], None]:
-        """Have *interrupt* called when that run shall stop, at once if it shall already.
+        """Call *interrupt* when that run must stop; immediately if it already must.
 
         Args:
             interrupt: Stops the child run.
-            writes_in_hand: What is being written there.
+            writes_in_hand: Returns the writes under way in the child run.
 
         Returns:
-            Ends that.
+            A function that ends the subscription.
         """
         own = asyncio.get_running_loop()
 
         def in_own_loop(asked: Interrupt) -> None:
-            # The loop of the child run may have ended by now.
+            # The child run's loop may have ended.
             with contextlib.suppress(RuntimeError):
                 own.call_soon_threadsafe(interrupt, asked)
 
@@ -136,7 +137,7 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
             if (asked := self.context.look_for_interrupt()) is not None:
                 hear(asked)
 
-        # Bodies of this run or of one round it, in which the child run is waited for.
+        # The call and the step of this run, or of an outer one, that wait for the child run.
         within = (running_call.get(), body_of(self.context.info.run_id))
         leave = self.context.supervisor.admit(ChildRun(hear, writes_in_hand, within))
         if self.context.recorder.held is not None:
@@ -144,7 +145,7 @@ class ParentLink(msgspec.Struct, frozen=True, eq=False):
         if self.is_near:
             look()
         else:
-            # Its host belongs to its own loop, which may be gone by now.
+            # Its host belongs to its own loop, which may have closed.
             with contextlib.suppress(RuntimeError):
                 self.loop.call_soon_threadsafe(look)
         return leave
@@ -154,14 +155,14 @@ current_run: ContextVar[ParentLink | None] = ContextVar("upshot_run", default=No
 
 
 class ChildKeys:
-    """Tells the children of one attempt apart by whom they ask what, and how often before.
+    """Makes keys for the child runs of one attempt: from agent, request and how often both came.
 
-    An engine that is called again from its top asks the same again, and not always in the same
-    order, for what it does side by side has an order of its own each time.
+    An engine that runs again from the top makes the same requests, though not always in order:
+    work that runs in parallel is ordered differently each time.
 
     Args:
-        attempt: Which pass of the engine this is, from 1.
-        step: The key of the step in whose body they are, "" for none.
+        attempt: The number of the attempt, from 1.
+        step: The key of the step whose body starts them, "" for none.
     """
 
     def __init__(self, attempt: int, step: str = "") -> None:
@@ -169,11 +170,13 @@ class ChildKeys:
         self._asked: Counter[bytes] = Counter()
 
     def key(self, agent_id: str, request: Request) -> str:
-        """The key of the next child that asks an agent something; no user's begins like it.
+        """Return the key of the next child run with this agent and request.
+
+        It starts with a newline, which keys given by users do not.
 
         Args:
-            agent_id: Whom it asks.
-            request: What it asks, without secrets: the key must not tell of them.
+            agent_id: The agent.
+            request: The request with its secrets masked, because the key must not reveal them.
         """
         said = f"{self._within}{agent_id}\n".encode(errors="surrogatepass")
         digest = hashlib.sha256(said + encode(request)).digest()
@@ -182,20 +185,20 @@ class ChildKeys:
 
 
 class CurrentStep:
-    """The body of a step that is being run; it may be run again when the run goes on.
+    """The running body of a step. It may run again when the run is resumed.
 
     Args:
-        run_id: Whose it is.
-        attempt: Of the engine.
-        key: Of the step.
-        is_single: Whether it may not be run again.
+        run_id: The run of the step.
+        attempt: The attempt of the engine.
+        key: The key of the step.
+        is_single: Whether it may not run again.
 
     Attributes:
         run_id: As given.
         key: As given.
         is_single: As given.
-        outer: The body in which this one is run, None for none.
-        questions: How many it has asked that have no key.
+        outer: The step body that this one runs in, None for none.
+        questions: How many questions without a key it has asked.
     """
 
     __slots__ = ("_attempt", "_places", "is_single", "key", "outer", "questions", "run_id")
@@ -211,18 +214,18 @@ class CurrentStep:
 
     @property
     def places(self) -> ChildKeys:
-        """Tells the children that it starts without a key apart."""
+        """Makes keys for the child runs that it starts without one."""
         if self._places is None:
             self._places = ChildKeys(self._attempt, self.key)
         return self._places
 
 
 current_body: ContextVar[CurrentStep | None] = ContextVar("upshot_body", default=None)
-"""The innermost body that this task works in; it may be that of a run around the current one."""
+"""The innermost step body of this task. It may belong to a run around the current one."""
 
 
 def body_of(run_id: str) -> CurrentStep | None:
-    """The body of the run's step in which this is asked, None outside of any."""
+    """Return the current step body if it belongs to this run, else None."""
     body = current_body.get()
     return body if body is not None and body.run_id == run_id else None
 
@@ -231,39 +234,39 @@ class RunContext:
     """The parts of one session, made once.
 
     Args:
-        plan: What to do.
-        past: What earlier sessions logged; None for a new run.
-        epoch: Under which the log was claimed, None without a log.
-        recording: What stands for the world outside where a run is replayed; None is the world.
+        plan: What to run, and with what.
+        past: The state folded from earlier sessions; None for a new run.
+        epoch: The epoch under which the log was claimed; None without a log.
+        recording: Replaces models, tools and users in a replay; None for a real run.
 
     Attributes:
         plan: As given.
         recording: As given.
         parent: The run that started this one, None for a root run.
-        info: Whose run it is.
-        depth: How deep the run is, 0 for a root run.
-        state: What the log says, up to the last event; its board is the engine's.
-        redaction: What keeps its secrets out of log and result, None without any.
-        recorder: The way of every event.
-        budget: What it has used, against its limits.
-        supervisor: The task in which its engine works.
-        facts: What deciders said, the result's ``state``.
-        interrupt: The first request that the run stop, None without one.
-        on_interrupt: Told of it, while the run is under way.
-        look_for_interrupt: Looks whether the run shall stop; asks no async method of a host.
-        cut: Texts of replies that were shown as they came, until the run was stopped.
-        provider: Who answered last, "" before the first reply.
-        acts: The writes that a policy judged in the tree of its root run: their places, each
-            beginning with its run, by what names the act.
-        toolbox: Its tools, None until they are first needed.
-        dependencies: What its tools and its engine are given, None until a factory has made them.
-        opened: What that factory opened, and is left at the end of the session; None before.
-        release: Why the run is left to another session, None if it is not.
-        is_left: Whether it was.
+        info: The identity of the run.
+        depth: The nesting depth, 0 for a root run.
+        state: The fold of the log up to the last event; its board is the engine's.
+        redaction: Masks secrets in log and result; None without secrets.
+        recorder: Stamps, logs and publishes every event.
+        budget: What the run has used, and its limits.
+        supervisor: Runs and ends the engine's task.
+        facts: What deciders reported: the result's ``state``.
+        interrupt: The first request to stop, None without one.
+        on_interrupt: Called with that request, while the run is under way.
+        look_for_interrupt: Returns the host's request to stop, if any; skips async host methods.
+        cut: Texts of replies that streamed until the run was stopped.
+        provider: The provider that replied last, "" before the first reply.
+        acts: The writes that a policy judged in the whole tree of the root run: for each act, the
+            places where it was made, each starting with its run id.
+        toolbox: The run's tools, None until first needed.
+        dependencies: The object given to tools and engine; None until a factory has made it.
+        opened: The contexts which that factory opened, closed when the session ends; None before.
+        release: Why the run will be left to another session, None if it will not.
+        is_left: Whether it was left.
         is_taken_over: Whether another session has claimed the run.
-        end_grace: Ends the time that steps in hand have.
-        lost_before: How many models earlier sessions asked in vain.
-        digester: Makes the digests of its requests, None until one is needed.
+        end_grace: Ends the grace period of steps under way.
+        lost_before: How many model calls of earlier sessions got no reply.
+        digester: Makes the digests of requests, None until needed.
     """
 
     release: RunReleased | None = None
@@ -293,7 +296,7 @@ class RunContext:
             run_id=plan.run_id,
             task_id=request.task_id,
             context_id=request.context_id,
-            # Hooks and tools may change what they are shown.
+            # A copy, because hooks and tools may change what they get.
             attributes=deepcopy(plan.attributes) if plan.attributes else {},
             resumed=past is not None,
         )
@@ -329,7 +332,7 @@ class RunContext:
         if started is None and plan.resume_from is not None:
             self.state.started_at = plan.resume_from.original_started_at
         first = self.state.started_at
-        # How long ago the run began when this session did.
+        # Milliseconds from the start of the run to the start of this session.
         self._earlier_ms = 0 if first is None else _milliseconds(clock.now() - first)
         self._monotonic, self._began = clock.monotonic, clock.monotonic()
         self.facts: JsonObject = dict(self.state.state)
@@ -342,7 +345,7 @@ class RunContext:
 
     @property
     def handoffs(self) -> Handoffs:
-        """Those that the run may make."""
+        """The handoffs that the run may make."""
         if self._handoffs is None:
             self._handoffs = Handoffs(
                 self.plan.handoffs, self.info, self.recorder, self.dependencies
@@ -350,25 +353,25 @@ class RunContext:
         return self._handoffs
 
     def link(self, *, is_hooks: bool = False) -> ParentLink:
-        """What runs that are started inside this one inherit."""
+        """Return the link that runs started inside this one inherit."""
         return ParentLink(self, asyncio.get_running_loop(), is_hooks)
 
     def duration_ms(self) -> int:
-        """Milliseconds since the run began, those between its sessions included."""
+        """Return the milliseconds since the run started, including the time between sessions."""
         return max(0, self._earlier_ms + round((self._monotonic() - self._began) * 1000))
 
     def ask_to_stop(self, interrupt: Interrupt) -> None:
-        """Take the request that the run stop, unless there is one already."""
+        """Request that the run stop. Only the first request counts."""
         if self.interrupt is None:
             self.interrupt = interrupt
             if self.on_interrupt is not None:
                 self.on_interrupt(interrupt)
 
     def distrust(self, origin: TaintOrigin) -> None:
-        """Log that untrusted content is among the run's messages, and tell its tools.
+        """Log that the run's messages contain untrusted content, and tell its tools.
 
         Args:
-            origin: Where it came from, as this run has it.
+            origin: Where the content came from, as seen from this run.
         """
         if self.toolbox is not None:
             self.toolbox.distrust(origin)
@@ -376,13 +379,13 @@ class RunContext:
             self.recorder.emit(Tainted(origin=origin))
 
     def change_board(self, event: BoardChanged) -> None:
-        """Log a change of the board, whose messages may come from another run."""
+        """Log a change of the board. Its messages may be untrusted, coming from another run."""
         if self.state.taint is None and any_untrusted(event.messages):
             self.distrust(EARLIER)
         self.recorder.emit(event)
 
     def close(self) -> None:
-        """Let go of what leads back here, so that nothing is left to the garbage collector."""
+        """Break reference cycles, so that nothing is left to the garbage collector."""
         self.on_interrupt, self.look_for_interrupt = None, _nobody_asks
         self.budget.look_elsewhere = None
         self.supervisor.close()
@@ -400,13 +403,13 @@ def _nobody_asks() -> Interrupt | None:
 
 def _redaction(plan: Plan, started: RunStarted | None) -> Redaction:
     name = plan.secret_marks if started is None else marks_for(plan.secrets, started)
-    # A log never has one mark for two secrets.
+    # Two secrets never share a mark within one log.
     return Redaction(plan.secrets, name=name or name_marks())
 
 
 def inherit_taint(context: RunContext) -> None:
-    """Distrust what the parent run has read, whose words may be in the request, and what untrusted
-    sources say of the tools that they offer.
+    """Taint the run if its parent is tainted, because the request may contain untrusted text, or
+    if its tools have descriptions from untrusted sources.
     """
     if context.parent is not None:
         outer = context.parent.context

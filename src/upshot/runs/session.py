@@ -1,7 +1,7 @@
-"""One session of a run, from its start or from its log to a result, and its phases as a table.
+"""One session of a run, from its start or resume to a result. Its phases are a table.
 
-A session is in one phase at a time. What came of it is a cue, and the table says to which phase
-that leads; nothing else knows their order.
+A session is in one phase at a time. Each phase ends with a cue (an event of the state machine), and
+the table maps phase and cue to the next phase. Nothing else knows the order of the phases.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ from upshot.state.run_state import RunState
 
 
 class _Word(StrEnum):
-    # That of an enum is written in Python; this is asked for at every step of every run.
+    # Enum.__hash__ is pure Python and slow; every step of every run hashes these.
     __hash__ = str.__hash__
 
 
 class Phase(_Word):
-    """Where a session stands."""
+    """The phase that a session is in."""
 
     OPENING = "opening"
     PREPARING = "preparing"
@@ -98,7 +98,7 @@ class Phase(_Word):
 
 
 class Cue(_Word):
-    """What came of a phase."""
+    """How a phase ended."""
 
     OPENED = "opened"
     RECALLED = "recalled"
@@ -116,7 +116,7 @@ class Cue(_Word):
     BROKEN = "broken"
 
 
-# By name too: a class of Python 3.11 is slow to give a member of its own.
+# Module constants: in Python 3.11, looking a member up on its enum class is slow.
 OPENED = Cue.OPENED
 RECALLED = Cue.RECALLED
 PREPARED = Cue.PREPARED
@@ -137,10 +137,10 @@ class Row(NamedTuple):
     """One transition.
 
     Attributes:
-        source: The phase that the session is in.
-        cue: What came of it.
-        target: The phase that follows.
-        when: The condition under which the phase gives this cue, for people.
+            source: The phase that the session is in.
+            cue: How that phase ended.
+            target: The phase that follows.
+            when: When the phase ends with this cue, in words for the documentation.
     """
 
     source: Phase
@@ -180,26 +180,26 @@ ROWS = (
     Row(Phase.PARKED, RESUMED, Phase.OPENING, "it is taken up again, in another session"),
 )
 
-# Where the cues of each phase lead.
+# The next phase, by phase and cue.
 NEXT = {phase: {row.cue: row.target for row in ROWS if row.source is phase} for phase in Phase}
 
 
 def cue_of_ending(status: Status) -> Cue:
-    """What the engine's end means: only a parked run goes by deciders and committers."""
+    """Return the cue for the engine's status. Only a parked run skips deciders and committers."""
     return WAITS if status is _PARKED else WORKED
 
 
 def cue_of_verdict(*, wants_revision: bool, is_last: bool) -> Cue:
-    """What the deciders' word means.
+    """Return the cue for the deciders' verdict.
 
     Args:
-        wants_revision: Whether it is a revision of a completed attempt.
-        is_last: Whether no attempt is left.
+        wants_revision: Whether the deciders want a completed attempt revised.
+        is_last: Whether this is the last allowed attempt.
     """
     return REVISED if wants_revision and not is_last else DECIDED
 
 
-# Deciders' word and status that are committed; nothing else is.
+# The pairs of verdict and status that are committed.
 _COMMITS = {
     ("accept", Status.COMPLETED),
     ("revise", Status.COMPLETED),
@@ -209,14 +209,14 @@ _COMMITS = {
 
 
 def reason_against(verdict: Verdict, status: Status) -> str:
-    """Why a run that ended with *status* is not committed, "" where it is."""
+    """Return why a run with this verdict and *status* is not committed, or "" if it is."""
     if verdict.error is None and (verdict.word, status) in _COMMITS:
         return ""
     return (verdict.word == "discard" and verdict.why) or str(status)
 
 
 def diagram() -> str:
-    """The table as a Mermaid state diagram."""
+    """Return the table as a Mermaid state diagram."""
     return "\n".join(_lines())
 
 
@@ -229,7 +229,7 @@ def _lines() -> Iterator[str]:
 
 
 _PARKED = Status.INPUT_REQUIRED
-# An engine that ended so has no call open that nobody will make.
+# With these statuses, the engine left no call that needs an outcome from the session.
 _WHOLE = (Status.COMPLETED, _PARKED)
 
 
@@ -244,9 +244,9 @@ _OTHER_SECRETS = RunWarning(
 
 
 def _log_start(context: RunContext) -> None:
-    """Log that the run begins."""
+    """Log the start of the run."""
     plan = context.plan
-    # Skip them when nothing reads the log.
+    # Building the options takes time; skip it when nothing reads the log.
     options = plan.logged_options() if context.recorder.is_heard else {}
     if plan.secrets:
         options[COUNT_OPTION] = len(in_order(plan.secrets))
@@ -267,7 +267,7 @@ def _log_start(context: RunContext) -> None:
 
 
 def _log_resume(context: RunContext, answers: Sequence[AnyAnswer]) -> None:
-    """Log that the run goes on, and what was answered since."""
+    """Log that the run was resumed, and the answers given since."""
     plan, state = context.plan, context.state
     started = state.started or RunStarted()
     changes = (*plan.warnings, *changes_since(state, plan))
@@ -280,7 +280,7 @@ def _log_resume(context: RunContext, answers: Sequence[AnyAnswer]) -> None:
         )
     )
     for end in state.ends_found:
-        # Its process ended between the end of the child run and this log.
+        # The earlier process died after the child run had ended and before this log said so.
         context.recorder.emit(end)
     log_answers(answers, context.recorder)
     if (taint := taint_in(state)) is not None:
@@ -292,19 +292,19 @@ def _log_resume(context: RunContext, answers: Sequence[AnyAnswer]) -> None:
 
 
 class Session:
-    """Takes one session of a run from its start, or from where its log stands, to a result.
+    """One session of a run: works from the start, or from the end of its log, to a result.
 
     Args:
-        plan: What to do.
-        past: What earlier sessions logged; None for a new run.
-        answers: What was answered since.
-        epoch: Under which the log was claimed, None without a log.
-        recording: What stands for the world outside where a run is replayed; None is the world.
+        plan: What to run, and with what.
+        past: The state folded from earlier sessions; None for a new run.
+        answers: Answers given since the last session.
+        epoch: The epoch under which the log was claimed; None without a log.
+        recording: Replaces models, tools and users in a replay; None for a real run.
     """
 
-    # The result that the run has in hand, from the engine's end on.
+    # The current result; set when the engine ends.
     _result: AgentResult[Any]
-    # Set at the end, where others than who lives it wait for that.
+    # Made when another task waits for the end of the session.
     _ended: asyncio.Event | None = None
 
     def __init__(
@@ -331,7 +331,7 @@ class Session:
         self._early: Interrupt | None = None
         self._leave_parent: Callable[[], None] | None = None
         self._has_hooks = bool(plan.observers or plan.deciders or plan.committers)
-        # Whether nothing but the engine does anything in the run.
+        # Whether the run has no hooks and no host: only the engine's own code runs in it.
         self._is_alone = not self._has_hooks and plan.host is None and plan.prepare is None
         self.context.look_for_interrupt = self._host.look
         if plan.budget.scope == "conversation":
@@ -339,18 +339,18 @@ class Session:
         if plan.host is not None and not _is_told_outside(self.context):
             self.context.budget.tell = self._host.usage_listener()
 
-    # -- what others may do to a run in flight
+    # -- control of a run in progress
 
     def interrupt(self, interrupt: Interrupt) -> None:
-        """Ask the run to stop at its next safe point; after a grace it is cancelled."""
+        """Ask the run to stop at its next safe point. After a grace period it is cancelled."""
         if self._has_begun:
             self.context.ask_to_stop(interrupt)
         else:
-            # Nothing of a run is logged before its beginning.
+            # RunStarted must be the first event of the log; _open repeats the request after it.
             self._early = self._early or interrupt
 
     def _begin_to_stop(self, interrupt: Interrupt) -> None:
-        """Begin to stop, whoever asked for it: only the first request comes by here."""
+        """Start stopping the run. Called once, for the first request."""
         context = self.context
         if not context.supervisor.is_final:
             if context.toolbox is not None:
@@ -361,17 +361,17 @@ class Session:
 
     @property
     def is_bare(self) -> bool:
-        """Whether nothing but the engine is ever waited for, and nobody listens."""
+        """Whether only the engine can make the run wait, and no process-wide listener is set."""
         journal = self.plan.journal
         is_instant = journal is None or is_safe_at_append(journal)
         return is_instant and self._is_alone and not anybody_listens()
 
-    # -- the life
+    # -- the session
 
     async def live(self) -> AgentResult[Any]:
-        """Live the run to its end; everything that can happen in it is in the result."""
+        """Run the session to its end. Returns a result whatever happens; it contains any error."""
         context = self.context
-        # What hooks start is inside the run too.
+        # Runs that hooks start are child runs too.
         token = None if self._is_alone else current_run.set(context.link(is_hooks=True))
         context.on_interrupt = self._begin_to_stop
         while (step := _STEPS.get(self.phase)) is not None:
@@ -379,7 +379,7 @@ class Session:
             try:
                 cue = await act(self)
             except BaseException as error:
-                # The run's edge: observers, log and watchers learn of its end, whatever went wrong.
+                # The run's edge: observers, log and watchers learn of the end, whatever was raised.
                 if isinstance(error, GeneratorExit) and is_closing():
                     raise
                 cue = self._take_fault(error)
@@ -395,14 +395,14 @@ class Session:
         return self._result
 
     async def ended(self) -> AgentResult[Any]:
-        """Wait for the result of the session, which somebody else lives."""
+        """Wait for the result of this session while another task runs it."""
         if self.phase not in FINAL:
             self._ended = self._ended or asyncio.Event()
             await self._ended.wait()
         return self._result
 
     def _amend(self, facts: dict[str, Any]) -> None:
-        """Change some facts of the result: of another one, where hooks may hold what they saw."""
+        """Change some fields of the result. Copies it if hooks may still refer to the old one."""
         if self._has_hooks or self.context.redaction is not None:
             self._keep(replace(self._result, **facts))
             return
@@ -410,13 +410,13 @@ class Session:
             force_setattr(self._result, name, fact)
 
     def _keep(self, result: AgentResult[Any]) -> AgentResult[Any]:
-        """Keep *result*, without its secrets, as the one that the run has in hand."""
+        """Make *result*, with its secrets masked, the current result."""
         redaction = self.context.redaction
         self._result = result if redaction is None else redaction.show_result(result)
         return self._result
 
     def _take_fault(self, error: BaseException) -> Cue:
-        """A closing loop, a lost log or a fault of ours: the run still ends whole."""
+        """Turn a cancellation, a lost log or a fault of ours into BROKEN, with a result."""
         context, is_told = self.context, self.phase in (Phase.ENDING, Phase.CLOSING)
         recorder, is_cancel = context.recorder, isinstance(error, asyncio.CancelledError)
         if is_cancel:
@@ -434,12 +434,12 @@ class Session:
         return BROKEN
 
     def _warn_of_loss(self, error: BaseException) -> None:
-        """Warn in the result that the run's end could not be logged or told."""
+        """Add a warning to the result: the end was not logged, or observers missed it."""
         state = self.context.state
         origin = Origin.JOURNAL if isinstance(error, JournalError) else Origin.HOST
         lost = RunWarning(code="journal_failed", message=str(error), origin=origin)
         self.context.recorder.warn(lost)
-        # A recorder that has told of the end takes no warning any more.
+        # The recorder ignores warnings after the last event, so add it to the result as well.
         warnings = tuple(dict.fromkeys((*state.warnings, lost)))
         lines = self._result.attempt_log or tuple(state.lines)
         self._keep(
@@ -451,8 +451,8 @@ class Session:
     async def _open(self) -> Cue:
         context, parent = self.context, self.context.parent
         if parent is not None:
-            # Before this run's own log begins: after a crash the parent has to know that it may be
-            # there.
+            # Log it in the parent before this run's log starts: after a crash, the parent must know
+            # that this run may exist.
             parent.tell(StepStarted(key=step_of(self.plan.run_id)))
         if self._is_resumed:
             _log_resume(context, self._answers)
@@ -479,7 +479,7 @@ class Session:
         return RECALLED
 
     def _recall(self, line: AttemptLine) -> None:
-        """Take up a run whose last attempt had ended when its process did."""
+        """Restore the ending and the verdict of an attempt that ended before its process died."""
         state = self.context.state
         if line.error is not None:
             interrupt = state.interrupt if line.status is Status.INTERRUPTED else None
@@ -492,7 +492,7 @@ class Session:
     # -- one attempt
 
     async def _prepare(self) -> Cue:
-        """Seed a board, or take the logged one up."""
+        """Seed a new board, or continue with the logged one."""
         context, recorder, budget = self.context, self.context.recorder, self.context.budget
         state, attempt = context.state, self._attempt
         recorder.attempt = attempt
@@ -500,7 +500,7 @@ class Session:
         if not goes_on:
             budget.turns_before = budget.turns
             if attempt > 1 or self._is_resumed:
-                # Who still has the board of an earlier attempt changes nothing in this one.
+                # Code that still has the board of an earlier attempt must not change this one.
                 state.board.watch(None)
                 state.board = Board()
             recorder.emit(AttemptStarted(feedback=self._feedback))
@@ -521,7 +521,7 @@ class Session:
         except Exception as error:
             if recorder.is_lost:
                 raise
-            # The host prepares the board; what it raises ends the run and nothing else.
+            # Seeders and factories are user code: an exception in them fails only this run.
             if isinstance(error, TimeoutError) and context.supervisor.stop:
                 return self._unprepared(ending_of(context, self._host, error))
             failed = error_of(error, Origin.HOST)
@@ -535,7 +535,7 @@ class Session:
         return UNPREPARED
 
     async def _work(self) -> Cue:
-        """Have the engine work on the board."""
+        """Run the engine on the board."""
         context, supervisor = self.context, self.context.supervisor
         error, is_left = None, context.release is not None
         if not is_left:
@@ -561,7 +561,7 @@ class Session:
         self._show_handoff()
         cue = cue_of_ending(ending.status)
         if cue is WAITS:
-            # A parked attempt goes on in the next session, so the log has no end of it.
+            # The attempt continues in the next session, so its end is not logged.
             self._ending = ending = tell_waits(context, ending)
             result = build_result(context, ending)
             note_verdict(context.facts, self._verdict, result, is_last=False)
@@ -570,7 +570,7 @@ class Session:
         return cue
 
     def _show_handoff(self) -> None:
-        """Put the hand-off that was taken into the facts, or take an earlier one away."""
+        """Set the accepted handoff in the facts, or remove an earlier one."""
         facts, handoff = self.context.facts, self.context.state.handoff
         if facts:
             facts.pop(HANDOFF_STATE_KEY, None)
@@ -582,7 +582,7 @@ class Session:
             self._interrupt = interrupt
             self.context.recorder.emit(RunInterrupted(interrupt=interrupt))
 
-    # -- what becomes of it
+    # -- deciding and committing
 
     async def _decide(self) -> Cue:
         context = self.context
@@ -591,23 +591,23 @@ class Session:
             self._verdict = await hooks.before_finalize(context, self.plan.request, result)
             usage, cost = context.budget.total
             if usage != result.usage or cost != result.cost:
-                # A decider has asked a model, in a run of its own.
+                # A decider called a model in a run of its own; include that usage.
                 result = self._keep(replace(result, usage=usage, cost=cost))
         elif result.handoff is None and not context.facts:
-            # There is nothing to judge by.
+            # No hooks, handoff or facts: there is nothing to decide.
             await self._end_attempt(result)
             return DECIDED
         return await self._judge(result)
 
     async def _judge(self, result: AgentResult[Any]) -> Cue:
-        """Do what deciders want."""
+        """Apply the deciders' verdict."""
         context, verdict = self.context, self._verdict
         is_last = self._attempt >= self.plan.max_attempts
         note_verdict(context.facts, verdict, result, is_last=is_last)
         stopped = self._ending_if_stopped() if context.supervisor.stop else None
         error = result.error
         if error is not None and verdict.error is not None and not verdict.was_cut:
-            # The error of a decider that raised takes its place.
+            # The decider's error replaces this one, so keep this one as a warning.
             warning = RunWarning(code=error.code, message=error.message, origin=error.origin)
             context.recorder.warn(warning)
         result = self._keep(with_verdict(result, verdict, context.facts, stopped=stopped))
@@ -627,7 +627,7 @@ class Session:
         return ending_of(self.context, self._host, TimeoutError())
 
     async def _stop_before_revision(self, result: AgentResult[Any]) -> AgentResult[Any]:
-        """No further attempt, since the run was stopped before this one was accepted."""
+        """Replace a wanted revision by the ending of the stop that came before it."""
         context, asked = self.context, self.context.interrupt
         if context.supervisor.stop:
             ending = self._ending_if_stopped()
@@ -648,7 +648,7 @@ class Session:
     ) -> None:
         context = self.context
         usage, cost = context.budget.since_mark()
-        # Its figures are its own alone.
+        # Usage and cost of this attempt alone.
         line = AttemptLine(
             attempt=result.attempts,
             status=result.status,
@@ -669,7 +669,7 @@ class Session:
     async def _commit(self) -> Cue:
         context = self.context
         context.supervisor.is_final = True
-        # An earlier session may have committed and then died: committers are not run twice.
+        # An earlier session may have committed and then died; do not run committers twice.
         event = context.state.committed if self._is_resumed else None
         if event is None:
             reason = reason_against(self._verdict, self._result.status)
@@ -683,7 +683,7 @@ class Session:
     # -- the end
 
     async def _end(self) -> Cue:
-        """Tell observers of the end, once."""
+        """Notify observers of the end, once."""
         context, state = self.context, self.context.state
         context.supervisor.is_final = True
         if context.opened is not None:
@@ -696,26 +696,26 @@ class Session:
             warn_of_artifacts(context, self._result)
         self._amend(facts_at_end(context, self._result, committed=self._committed))
         if self._result.local is not None:
-            # Whoever still has the engine's board changes it and nothing that was returned.
+            # Code that still has the engine's board must not change the returned one.
             self._result.local.values["last_board"] = state.board.hand_over()
         if self._has_begun and self._has_hooks:
             await hooks.tell(context, "on_run_end", self._result)
         return TOLD
 
     async def _hear_host(self) -> None:
-        """Let the user's host finish, so that what it raised of the run is in the result."""
+        """Wait for the user's host to finish, so that its errors are in the result."""
         supervisor = self.context.supervisor
-        # The time that is left to a stopped run is its observers'.
+        # What is left of a stopped run's time is for its observers.
         if supervisor.is_stopped():
             return
         try:
             await self._host.hear_out(supervisor.wait)
         except asyncio.CancelledError:
-            # A closing loop's; observers hear of the end all the same.
+            # The event loop is closing; observers are still notified.
             supervisor.end("caller")
 
     async def _close(self) -> Cue:
-        """Tell watchers and log of the end, once."""
+        """Log the end and notify watchers, once."""
         context, warnings = self.context, self.context.state.warnings
         if len(warnings) != len(self._result.warnings):
             self._keep(replace(self._result, warnings=tuple(warnings)))
@@ -725,7 +725,7 @@ class Session:
             context.recorder.emit(released or RunSettled(result=self._result))
             await context.recorder.barrier()
         except JournalError as error:
-            # Watchers learn of the end all the same.
+            # Watchers are still notified.
             cue = self._take_fault(error)
         if released is None and context.parent is not None:
             tell_parent(context.parent, context, self._result)
@@ -735,7 +735,7 @@ class Session:
 
 
 def _is_told_outside(context: RunContext) -> bool:
-    """Whether a parent has the same host, which is told there what is used in here."""
+    """Whether a parent run has the same host, which then gets this run's usage through it."""
     parent = context.parent
     while parent is not None:
         if parent.context.plan.host is context.plan.host:
@@ -744,7 +744,7 @@ def _is_told_outside(context: RunContext) -> bool:
     return False
 
 
-# What is done in each phase; it returns what came of it.
+# The method of each phase; it returns the cue.
 _ACTS: dict[Phase, Callable[[Session], Awaitable[Cue]]] = {
     Phase.OPENING: Session._open,  # pyright: ignore[reportPrivateUsage]  # of this module
     Phase.PREPARING: Session._prepare,  # pyright: ignore[reportPrivateUsage]
@@ -754,5 +754,5 @@ _ACTS: dict[Phase, Callable[[Session], Awaitable[Cue]]] = {
     Phase.ENDING: Session._end,  # pyright: ignore[reportPrivateUsage]
     Phase.CLOSING: Session._close,  # pyright: ignore[reportPrivateUsage]
 }
-# Beside that, where each cue leads to; a final phase has neither.
+# The method of each phase and where its cues lead. Final phases have no entry.
 _STEPS = {phase: (act, NEXT[phase]) for phase, act in _ACTS.items()}

@@ -15,30 +15,30 @@ from upshot.tools.rate_limiter import ActiveTime
 if TYPE_CHECKING:
     from upshot.runs.waits import Parking
 
-# A run that is ended from outside may take so long for its whole end: the engine, then the hooks.
+# Seconds that a run stopped from outside may take to end, engine and hooks together.
 GRACE_S = 2.0
-# So long may a write go on that had begun when the run was asked to stop, unless it says otherwise.
+# Seconds that a write under way may continue after a request to stop, by default.
 WRITE_GRACE_S = 10.0
-# How often it is then looked for whether one is still in hand.
+# Seconds between checks whether a write is still under way.
 _LOOK_S = 0.05
-# So long does a cancelled caller wait for it.
+# Seconds that a cancelled caller waits for it.
 CALLER_GRACE_S = 2.0
-# How much of the grace is over when the engine is left behind, and then the hooks.
+# The share of the grace period after which the engine is abandoned, and then the hooks.
 _ENGINE_SHARE = 0.85
 _HOOKS_SHARE = 0.95
-# A timer that is later than this share of the grace did not run in time.
+# A timer later than this share of the grace period means that the event loop was blocked.
 _LATE_SHARE = 0.25
 
 T = TypeVar("T")
 
 
 class Stopping(NamedTuple):
-    """What a run has left that was asked to stop.
+    """What a run that was asked to stop has left.
 
     Attributes:
-        left_s: Seconds until it is cancelled, if it does not come to a safe point before.
-        writes: The calls and steps in hand that may write, in words such as ``refund(order 7)``.
-            If they are cut off, nobody knows whether they took effect.
+        left_s: Seconds until it is cancelled, unless it reaches a safe point before.
+        writes: The calls and steps under way that may write, as texts such as
+            ``refund(order 7)``. If they are cut off, it is unknown whether they took effect.
     """
 
     left_s: float
@@ -46,12 +46,12 @@ class Stopping(NamedTuple):
 
 
 class ChildRun(NamedTuple):
-    """A run inside, as its parent run knows it.
+    """A child run, as its parent run sees it.
 
     Attributes:
-        interrupt: Hands a wish to stop on to it.
-        writes_in_hand: What is being written there.
-        within: Where it is waited for: the bodies of tools and steps.
+        interrupt: Passes a request to stop to it.
+        writes_in_hand: Returns the writes under way in it.
+        within: The tool call and step bodies that wait for it.
     """
 
     interrupt: Callable[[Interrupt], None]
@@ -64,22 +64,22 @@ def _nothing_is_written() -> tuple[str, ...]:
 
 
 class TaskSupervisor:
-    """One engine pass in a task of its own, so that our cancel never reaches the caller's.
+    """Runs an engine attempt in its own task, so that cancelling it never cancels the caller.
 
     Args:
-        clock: By which the deadline is told.
-        deadline: Monotonic moment at which the work is cancelled, None for never.
-        working: After whose end it is too; None is no such limit.
-        grace_s: How long the end may take once it was ended from outside.
-        write_grace_s: How long a write may go on that had begun when a stop was asked for.
+        clock: Used for the deadline.
+        deadline: Monotonic time at which the work is cancelled, None for never.
+        working: The work is also cancelled when this is used up; None without such a limit.
+        grace_s: Seconds that the end may take after a stop from outside.
+        write_grace_s: Seconds that a write under way may continue after a request to stop.
 
     Attributes:
         stop: Why it was ended from outside, "" if it was not.
-        abandoned: Whether the work ignored its cancellation and was left behind.
-        was_cut: Whether the work was cancelled while it was under way.
-        is_final: Whether the run is being concluded; its hooks then get a grace after its end.
-        interruptible_clock: The clock of the run, whose waits a wish to stop ends at once.
-        parking: Leaves the root run where all of that waits; None where waits are slept.
+        abandoned: Whether the work ignored its cancellation and was abandoned.
+        was_cut: Whether the work was cancelled while it was running.
+        is_final: Whether the run is being concluded; its hooks then get a grace after the deadline.
+        interruptible_clock: The run's clock; a request to stop ends its waits at once.
+        parking: Releases the root run while everything in it waits; None to sleep instead.
     """
 
     parking: Parking | None = None
@@ -119,28 +119,28 @@ class TaskSupervisor:
         self._inside: dict[int, ChildRun] = {}
 
     def admit(self, child: ChildRun) -> Callable[[], None]:
-        """Take in a run inside.
+        """Add a child run.
 
         Returns:
-            Lets it go.
+            A function that removes it.
         """
-        # Added and taken away by other threads too, where a tool's body starts a run.
+        # Other threads add and remove too: a tool's body in a thread may start a run.
         inside = self._inside
         inside[id(child)] = child
         return lambda: inside.pop(id(child), None) and None
 
     @property
     def inside_runs(self) -> tuple[ChildRun, ...]:
-        """The runs inside that are under way; may be asked in any thread."""
+        """The child runs under way. May be read in any thread."""
         return tuple(self._inside.values())
 
     @property
     def inside(self) -> int:
-        """How many runs inside are under way."""
+        """The number of child runs under way."""
         return len(self._inside)
 
     def tell_inside(self, wish: Interrupt) -> None:
-        """Hand a wish to stop on to the runs inside."""
+        """Pass a request to stop to the child runs."""
         for child in self.inside_runs:
             child.interrupt(wish)
 
@@ -152,7 +152,7 @@ class TaskSupervisor:
         """Run *work* to its end.
 
         Args:
-            work: What the engine does.
+            work: The engine's work.
 
         Returns:
             What it returned and what it raised; one of them is None.
@@ -161,7 +161,7 @@ class TaskSupervisor:
         if self.stop:
             self._cancel(task)
         try:
-            # Work that waits for nothing, or was cancelled before, is done after one round.
+            # Work that never waits, or was cancelled before, is done after one round of the loop.
             await asyncio.sleep(0)
         except asyncio.CancelledError:
             self.end("caller")
@@ -169,10 +169,10 @@ class TaskSupervisor:
             await self._wait_for(task)
         elif self._timers:
             self._unwatch()
-        # Its context leads back here: without that, no run is left to the garbage collector.
+        # The task's context refers to this object; break the cycle.
         self._task = None
         if self.abandoned and not task.done():
-            # An exception of abandoned work is nobody's any more.
+            # Nothing handles an exception of abandoned work.
             task.add_done_callback(_forget)
             return None, asyncio.CancelledError()
         if task.cancelled():
@@ -183,7 +183,7 @@ class TaskSupervisor:
         return (None, error) if error is not None else (task.result(), None)
 
     async def _wait_for(self, task: asyncio.Task[Any]) -> None:
-        """Wait until *task* is done, or was left behind."""
+        """Wait until *task* is done or abandoned."""
         if self._deadline is not None:
             self._timers.append(self._loop.call_later(self._left_s(), self.end, "deadline"))
         if self._working is not None:
@@ -194,13 +194,13 @@ class TaskSupervisor:
             try:
                 await self._over
             except asyncio.CancelledError:
-                # The caller's, or that of a closing loop; the run still ends whole.
+                # The caller was cancelled, or the loop is closing; the run still ends properly.
                 self.end("caller")
         self._unwatch()
 
     def end(self, reason: StopReason) -> None:
-        """Cancel the work; it and the hooks after it have one grace, and are then left behind."""
-        # The first reason stands, but a cancel is stronger than a request to stop.
+        """Cancel the work. It and the hooks after it share one grace period, then are abandoned."""
+        # The first reason stays, except that a cancel overrides a request to stop.
         if self.stop and not (self.stop == "interrupt" and reason in ("cancel", "caller")):
             return
         self.stop = reason
@@ -216,12 +216,12 @@ class TaskSupervisor:
         reason: StopReason,
         writes_in_hand: Callable[[], tuple[str, ...]] = _nothing_is_written,
     ) -> None:
-        """Give work and hooks the grace to come to a safe point, then cancel them.
+        """Give work and hooks the grace period to reach a safe point, then cancel them.
 
         Args:
             reason: Why.
-            writes_in_hand: What is being written, in words. While it names anything, it has the
-                grace of writes; the rest has its own grace after that.
+            writes_in_hand: Returns the writes under way, as texts. While there are any, they have
+                the grace period of writes; the rest then has its own.
         """
         now = self._loop.time()
         self._writes_in_hand, self._writes_until = writes_in_hand, now + self._write_grace_s
@@ -231,20 +231,20 @@ class TaskSupervisor:
             pause.reschedule(self._loop.time())
 
     def _end_unless_writing(self, reason: StopReason) -> None:
-        """End the work, or look again soon while it writes and may go on with that."""
+        """End the work, or check again soon while it writes and may continue."""
         now = self._loop.time()
         if now < self._writes_until and self._writes_in_hand():
             self._end_at = min(self._writes_until, now + self._grace_s)
             self._soon = self._loop.call_later(_LOOK_S, self._end_unless_writing, reason)
         elif now < self._end_at:
-            # What was being written is done: there is an outcome to put on the board.
+            # The writes have ended; leave time to put their outcomes on the board.
             self._soon = self._loop.call_at(self._end_at, self.end, reason)
         else:
             self.end(reason)
 
     @property
     def stopping(self) -> Stopping | None:
-        """What is left of the grace, None where no stop was asked for."""
+        """What is left of the grace period, None if no stop was requested."""
         if self._soon is None or self.stop:
             return None
         writes = self._writes_in_hand()
@@ -253,15 +253,15 @@ class TaskSupervisor:
 
     @property
     def is_ending(self) -> bool:
-        """Whether there was a wish to stop, so that nothing is to be tried again."""
+        """Whether a stop was requested, so that nothing must be retried."""
         return self._soon is not None
 
     async def pause(self, delay_s: float, clock: Clock | None = None) -> None:
-        """Wait before something is tried again, no longer than until a wish to stop.
+        """Wait before a retry, until a request to stop at the latest.
 
         Args:
-            delay_s: How long.
-            clock: What is waited on, None for that of the run.
+            delay_s: Seconds to wait.
+            clock: The clock to sleep on, None for the run's.
         """
         if self.is_ending:
             return
@@ -277,16 +277,16 @@ class TaskSupervisor:
             self._pauses -= {limit}
 
     def close(self) -> None:
-        """The run is over: nothing of it is to be cancelled any more."""
+        """Stop the timers: the run is over."""
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
         self._writes_in_hand = _nothing_is_written
-        # That of before leads back here.
+        # The old clock refers to this object.
         self.interruptible_clock = self._clock
 
     async def wait(self, hook: Awaitable[T]) -> T:
-        """Wait for what a hook does, until the run's deadline or a cancel at the latest.
+        """Wait for an async hook, at most until the run's deadline or a cancel.
 
         Raises:
             TimeoutError: It took longer and was cancelled.
@@ -315,7 +315,7 @@ class TaskSupervisor:
         self._give_up_after(_ENGINE_SHARE * self._grace_s)
 
     def _count_work(self) -> None:
-        """End the work when its time is over; while people are asked it rests, and calls again."""
+        """End the work when its time is up. Runs again when a wait for people ends."""
         working = self._working
         if working is None or working.rests:
             return
@@ -339,20 +339,20 @@ class TaskSupervisor:
         except (Exception, asyncio.CancelledError):
             raise
         except BaseException as error:
-            # A task would hand it to the loop, which ends with all else that is in it.
+            # A task would pass it to the event loop, which would stop with everything in it.
             self._stray = error
             return None
         finally:
-            # Sooner than a callback: who waits wakes up in the loop's very next round.
+            # Faster than a done callback: the waiter wakes up in the very next round of the loop.
             self._let_go()
 
     def _give_up_after(self, delay_s: float, *, is_again: bool = False) -> None:
-        """Leave work behind that has not ended by then: an engine may swallow its cancel."""
+        """Abandon work that has not ended by then, because an engine may swallow its cancel."""
         due = self._loop.time() + delay_s
 
         def give_up() -> None:
             if not is_again and self._loop.time() - due > _LATE_SHARE * self._grace_s:
-                # The process or its loop stood still, so that the work has had no time to end.
+                # The process or its event loop was blocked, so the work had no time to end.
                 self._give_up_after(delay_s, is_again=True)
                 return
             self.abandoned = True
@@ -366,11 +366,11 @@ class TaskSupervisor:
 
 
 class PausingClock:
-    """A clock with waits of another kind.
+    """A clock with a different way to sleep.
 
     Args:
-        clock: What tells the time.
-        pause: Waits so many seconds.
+        clock: The clock that gives the time.
+        pause: Waits for the given number of seconds.
     """
 
     def __init__(self, clock: Clock, pause: Callable[[float], Awaitable[None]]) -> None:
@@ -379,7 +379,7 @@ class PausingClock:
         self._pause = pause
 
     def sleep(self, delay_s: float) -> Awaitable[None]:
-        """Wait so long, or as *pause* has it."""
+        """Wait *delay_s* seconds, by calling *pause*."""
         return self._pause(delay_s)
 
 

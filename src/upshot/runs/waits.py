@@ -1,11 +1,11 @@
-"""Waits before something is tried again, and leaving a run to whoever takes it up after them.
+"""Waits before a retry, and releasing a run during a long wait.
 
-A process that works on one run sleeps. A worker leaves the run, by ``run_released`` with the moment
-at which it is due, and keeps nothing of it: who takes it up finds in the log what was tried and how
-much of a wait is left. That is done only where nothing would be cut off: all that is under way in
-the run and its child runs waits so, in no tool call, and in no step that must not be repeated. A
-child run in which that holds is found again by its id. Otherwise the wait is slept, and it is
-looked again every second.
+A process that works on one run sleeps. A worker releases the run: ``run_released`` has the time at
+which it is due, and nothing stays in memory. The next session reads from the log what was tried and
+how much of the wait is left. A run is released only if nothing would be cut off: everything under
+way in it and its child runs is such a wait, outside tool calls and steps that must not be repeated,
+and the waiting child runs can be found again by their ids. Otherwise the wait is slept through,
+checking again every second.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Leave(Protocol):
 
 
 class _Wait(NamedTuple):
-    """One wait: whose, in the body of which step, whether a model is called, and until when."""
+    """One wait: its run, its step body, whether it precedes a model call, and its end."""
 
     context: RunContext
     body: CurrentStep | None
@@ -38,8 +38,8 @@ class Parking:
     """The waits of a root run and its child runs.
 
     Args:
-        over_s: How many seconds a wait must have left for the run to be left.
-        leave: Leaves the root run until a moment.
+        over_s: Release the run if more than this many seconds are left of all waits.
+        leave: Releases the root run until a given time.
     """
 
     def __init__(self, over_s: float, leave: _Leave) -> None:
@@ -55,7 +55,7 @@ class Parking:
         *,
         is_asking: bool = False,
     ) -> None:
-        """Wait, unless the run is left for it; see ``TaskSupervisor.pause``."""
+        """Wait, unless the run is released instead; see ``TaskSupervisor.pause``."""
         supervisor, now = context.supervisor, context.plan.clock.now
         until = now() + timedelta(seconds=delay_s)
         wait = _Wait(context, current_body.get(), is_asking, until)
@@ -64,7 +64,7 @@ class Parking:
             while not supervisor.is_ending and delay_s > 0:
                 self._look(now())
                 if context.release is not None:
-                    # It is cut off here.
+                    # The run was released; this task will be cancelled here.
                     await asyncio.Event().wait()
                 part_s = min(delay_s, _LOOK_S)
                 await supervisor.pause(part_s, clock)
@@ -73,13 +73,13 @@ class Parking:
             self._waits.remove(wait)
 
     def _look(self, now: datetime) -> None:
-        """Leave the run where all of it waits for long enough."""
+        """Release the run if all of it waits for long enough."""
         at = min(wait.until for wait in self._waits)
         if (at - now).total_seconds() > self._over_s and self.is_all():
             self._leave(at=at)
 
     def is_all(self) -> bool:
-        """Whether nothing else is under way, and all of it can be taken up again."""
+        """Whether only waits are under way, and all of them can be resumed from the log."""
         runs = {one.info.run_id: one for wait in self._waits for one in _way(wait.context)}
         bodies = [body for wait in self._waits for body in _bodies(wait.body)]
         within = {(body.run_id, body.key) for body in bodies}
@@ -105,7 +105,7 @@ def _parent(context: RunContext) -> RunContext | None:
 
 
 def _way(context: RunContext | None) -> Iterator[RunContext]:
-    """A run and those round it."""
+    """Yield a run and its ancestors."""
     while context is not None:
         yield context
         context = _parent(context)
@@ -118,7 +118,7 @@ def _bodies(body: CurrentStep | None) -> Iterator[CurrentStep]:
 
 
 async def pause(context: RunContext, delay_s: float, clock: Clock | None = None) -> None:
-    """Wait before a node or state is tried again, no longer than until a wish to stop."""
+    """Wait before a node or state is retried, until a request to stop at the latest."""
     if context.supervisor.parking is None:
         await context.supervisor.pause(delay_s, clock)
     else:

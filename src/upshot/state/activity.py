@@ -84,9 +84,9 @@ class Step:
     """One model call, one try of it, one tool call, one engine step, or a mark.
 
     Attributes:
-        seq: The event that began it.
+        seq: The event that started it.
         end_seq: The event that ended it, 0 while it is under way.
-        changed: The revision of the activity by which it changed last.
+        changed: The revision of the activity in which it last changed.
         declared: The effect that the tool declares.
         response: The reply of a model call that has one.
         record: The record of a tool call that has ended.
@@ -117,21 +117,21 @@ class Step:
 
     @property
     def took_s(self) -> float | None:
-        """How long it took; None if that is unknown."""
+        """How long it took; None if unknown."""
         if self.end_s is None or self.lost:
             return None
         return max(0.0, self.end_s - self.start_s)
 
 
 def label_of(step: Step) -> str:
-    """What a step is called: ``model 2``, ``model 2 again``, a tool's name, a state."""
+    """Return the name of a step for users: ``model 2``, ``model 2 again``, a tool, a state."""
     if step.kind == "model":
         return f"model {step.number}{' again' if step.again else ''}"
     return clean(step.title or step.name, 60)
 
 
 def ending_of(step: Step) -> Ended:
-    """How a step ended, or that this is not known."""
+    """Return how a step ended, if known."""
     if step.ended is not None:
         return step.ended
     return Ended("no outcome", "odd", "its process ended") if step.lost else Ended("under way")
@@ -141,13 +141,13 @@ _ANSWERS: dict[type, str] = {Approve: "approved", Deny: "denied", Edit: "edited"
 
 
 def words_of_answer(answer: AnyAnswer) -> str:
-    """What was answered, and who gave the answer, if that is known."""
+    """Return what was answered, and by whom if known."""
     by = f" by {clean(answer.by, 40)}" if answer.by else ""
     return f"{_ANSWERS.get(type(answer), 'answered')}{by}"
 
 
 def ending_of_tool(outcome: ToolOutcome) -> Ended:
-    """The words for the outcome of a tool call."""
+    """Return the words for the outcome of a tool call."""
     match outcome:
         case (
             ToolExecutionResult(repeats=EffectRef() as made)
@@ -170,7 +170,7 @@ def ending_of_tool(outcome: ToolOutcome) -> Ended:
 
 
 def ending_of_reply(response: ModelResponse) -> Ended:
-    """The words for the outcome of a model call."""
+    """Return the words for the outcome of a model call."""
     if response.error is not None:
         return ending_of_error(response.error)
     if response.tool_calls:
@@ -181,25 +181,25 @@ def ending_of_reply(response: ModelResponse) -> Ended:
 
 
 def ending_of_error(error: AgentError) -> Ended:
-    """The words for an error; a status stands before its code. To wait for answers is none."""
+    """Return the words for an error, its HTTP status first. Waiting for answers is none."""
     if error.code is ErrorCode.INPUT_REQUIRED:
         return Ended("waits", "plain", error.message)
     status = "" if error.status_code is None else f"{error.status_code} "
     return Ended(f"{status}{error.code}", "bad", error.message)
 
 
-# "machine-1/", with the attempt.
+# "machine-1/": the engine and the attempt.
 _ENGINE = re.compile(r"(?:graph|machine)-\d+/")
-# What an engine notes for itself: where it began, with which machine, how a wait is called.
+# Steps that engines log for themselves: where they started, which machine, the name of a wait.
 _NOTE = re.compile(
     r"(?:graph|machine)-\d+/(?:start|machine|question-.*|.*~failed-\d+)|.*:enter|wait:.+#\d+"
 )
-# "draft#2~3": the second visit, its third try.
+# "draft#2~3": the second visit, third try.
 _PLACE = re.compile(r"(?P<name>.+?)(?:#(?P<visit>\d+))?(?:~(?P<tries>\d+))?")
 
 
 def step_title(key: str) -> str:
-    """The name of a step."""
+    """Return the name of a step."""
     child = child_of(key)
     if child is not None:
         return "reported usage" if re.fullmatch(r"reported-\d+-\d+", child) else child
@@ -229,8 +229,8 @@ QuestionKey: TypeAlias = tuple[str, str, str]
 
 
 def key_of(pending: Pending) -> QuestionKey:
-    """What tells a question apart: the run that asks ("" is the one shown), the id there, and of
-    a call the digest, for a call id may be used again."""
+    """Return the key of a question: the asking run ("" for the one shown), the id there, and
+    the digest of a call, because call ids may be reused."""
     digest = pending.digest if isinstance(pending, PendingApproval) else ""
     return pending.run_id, bare_id(pending), digest
 
@@ -238,23 +238,23 @@ def key_of(pending: Pending) -> QuestionKey:
 class Activity:
     """What a run did, as rows for the user, made from its events or any prefix of them.
 
-    It keeps rows, texts and the reply under way; all else comes from the run's state.
-    Time is active time: the hours between two sessions, in which no process worked on the run,
-    are left out of every figure.
+    It stores rows, texts and the reply under way; the rest comes from the run's state. Times are
+    working time: the time between two sessions, when no process worked on the run, is left out of
+    every number.
     """
 
     def __init__(self) -> None:
         self.state: RunState = RunState()
         self.run_id: str = ""
-        # In order of their start, without what an engine notes for itself; then of their end.
+        # In order of their start, without steps that engines log for themselves; then by end.
         self.steps: list[Step] = []
         self.ended: list[Step] = []
-        # In the order in which they were logged, and how many events there were, pieces included.
+        # In the order they were logged; and the number of events, deltas included.
         self.logged: list[Step] = []
         self.revision: int = 0
-        # Each question has its number from 1, in the order in which they were asked.
+        # The number of each question, from 1 in the order they were asked.
         self.numbers: dict[QuestionKey, int] = {}
-        # The result of the last session, None while one is at work or where it was cut off.
+        # The result of the last session, None while one is running or if it was cut off.
         self.result: AgentResult[Json] | None = None
         self.sessions: int = 0
         # Visible characters received in the model call under way.
@@ -273,19 +273,19 @@ class Activity:
 
     @property
     def status(self) -> str:
-        """The result's status, ``running`` without one."""
+        """The result's status, ``running`` without a result."""
         return RUNNING if self.result is None else str(self.result.status)
 
     @property
     def spent(self) -> tuple[Usage, Cost | None]:
-        """Tokens and money of its model calls; of its child runs too once there is a result."""
+        """Tokens and cost of its model calls; includes its child runs when there is a result."""
         if self.result is not None:
             return self.result.usage, self.result.cost
         return sum_of(map(counted, self.state.responses))
 
     @property
     def warnings(self) -> Sequence[RunWarning]:
-        """What it was warned of."""
+        """The warnings of the run."""
         return self.state.warnings if self.result is None else self.result.warnings
 
     @property
@@ -297,7 +297,7 @@ class Activity:
 
     @property
     def answered(self) -> dict[QuestionKey, str]:
-        """The answers to what it waits for, in a few words; those of child runs are in their logs.
+        """The answers to pending items in a few words. Answers for child runs are in their logs.
 
         The keys are those of ``numbers``.
         """
@@ -325,12 +325,12 @@ class Activity:
         return [step for step in self.steps if step.running]
 
     def offset_s(self, time: datetime) -> float:
-        """Seconds of work from the start of the run to *time*, which is after the last event."""
+        """Return the seconds of work from the start to *time*, which is after the last event."""
         since = timedelta() if self._last is None else time - self._last
         return max(0.0, self.length_s + since.total_seconds())
 
     def add(self, event: Event, state: RunState | None = None) -> None:
-        """Take the next event; kinds without a row here are ignored."""
+        """Process the next event; kinds that have no row here are ignored."""
         if not isinstance(event, RunEvent):
             return
         self.revision += 1
@@ -346,7 +346,7 @@ class Activity:
             apply(self, event, self.length_s)
 
     def name_run(self, run_id: str, name: str) -> None:
-        """Call the step of a child run *name*, even if it begins later."""
+        """Set the title of a child run's step, also if it starts later."""
         self._names[run_id] = name
         for step in self.steps:
             if step.name == step_of(run_id):
@@ -356,7 +356,7 @@ class Activity:
         return id in self.state.answers or id in self.state.answered
 
     def _said(self, id: str) -> str:
-        """The answer to the question *id*, and who gave it, if that is known."""
+        """Return the answer to the question *id*, and by whom if known."""
         answer = self.state.answers.get(id)
         if answer is None:
             return clean(str(self.state.answers_given[id]), 60)
@@ -418,7 +418,7 @@ class Activity:
         call = self.state.asked.get(id)
         detail = f"{call.tool_name} {self._said(id)}" if call is not None else self._said(id)
         if id in self._answers:
-            # Until it is taken another may be given in its place.
+            # Until the run uses an answer, another answer may replace it.
             self._answers[id].ended = Ended("", "odd", detail)
             self._answers[id].changed = self.revision
         elif id in self._asked or call is not None:
@@ -430,7 +430,7 @@ class Activity:
     def _run_settled(self, event: RunSettled, at_s: float) -> None:
         self.result = event.result
         for pending in event.result.pending:
-            # Those of child runs stand in the logs of these.
+            # Questions of child runs are logged there, so they have no number yet.
             self._number(pending)
         for key in list(self._open):
             self._end(key, at_s, CUT_OFF)
@@ -453,7 +453,7 @@ class Activity:
         step = self._end(f"model {event.turn}", at_s, Ended(ended.word, ended.tone, detail))
         if step is not None:
             step.wait_s = event.wait_s
-        # The next try begins when the wait is over; nothing is logged then.
+        # The next try starts when the wait is over; nothing is logged at that time.
         again = Step("model", event.model, at_s + event.wait_s, number=event.turn, again=True)
         self._begin(f"model {event.turn}", again)
 
@@ -480,7 +480,7 @@ class Activity:
         key, ended = f"tool {record.call_id}", ending_of_tool(record.outcome)
         if key not in self._open:
             self._begin(key, Step("tool", record.tool_name, at_s))
-        # Its own clock is finer than the moment at which the batch was logged.
+        # The record's own clock is finer than the time at which the batch was logged.
         began_s = self._open[key].start_s
         step = self._end(key, began_s + record.run_ms / 1000 if record.run_ms else at_s, ended)
         if step is not None:
@@ -500,7 +500,7 @@ class Activity:
     def _begin(self, key: str, step: Step) -> None:
         self._open[key] = step
         self._log(step)
-        # A further try is put down before its time has come.
+        # Sorted, because a retry is added before its start.
         insort(self.steps, step, key=lambda other: other.start_s)
 
     def _end(self, key: str, at_s: float, ended: Ended) -> Step | None:
@@ -516,7 +516,7 @@ class Activity:
         self.logged.append(step)
 
     def _close(self, step: Step, at_s: float) -> None:
-        """Give *step* its end; one whose time had not come began there too."""
+        """Set the end of *step*. A retry that had not started yet gets the same start."""
         step.start_s = min(step.start_s, at_s)
         step.end_s = at_s
         step.end_seq, step.changed, step.note = self._seq, self.revision, ""
@@ -529,7 +529,7 @@ class Activity:
         return step
 
 
-# Within this module alone its private methods are named.
+# The private methods are used in this module only.
 _APPLY: dict[type[Any], Callable[[Activity, Any, float], None]] = {
     RunStarted: Activity._run_started,  # pyright: ignore[reportPrivateUsage]
     RunResumed: Activity._run_resumed,  # pyright: ignore[reportPrivateUsage]

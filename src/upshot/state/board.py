@@ -23,12 +23,12 @@ from upshot.contract.tool_calls import ToolCall
 from upshot.errors import Misuse
 
 _NO_MESSAGES: Mapping[str, deque[Message]] = {}
-# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+# Module constant: in Python 3.11, looking a member up on its enum class is slow.
 _ASSISTANT = Role.ASSISTANT
 
 
 class _Tainted(Protocol):
-    """The state of a run, of which a board only needs this.
+    """The part of a run's state that a board needs.
 
     Attributes:
         taint: The first untrusted content that reached the run, None for none.
@@ -39,7 +39,7 @@ class _Tainted(Protocol):
 
 
 class Channels(dict[str, MessageList]):
-    """Channels by name; one that is looked up is there from then on."""
+    """Channels by name; looking one up creates it."""
 
     __slots__ = ()
 
@@ -51,10 +51,10 @@ class Channels(dict[str, MessageList]):
 class Board:
     """Messages by channel and variables by name; every change is logged.
 
-    What stands on it when the engine starts is the seed; what comes after is produced. Values are
-    made JSON where they are set, and kept apart from what the caller holds. A list or mapping
-    that was handed out may be changed in place: the board finds out before its next change, and
-    logs the variable as it is then.
+    Its content when the engine starts is the seed; everything later is produced. Values become JSON
+    when they are set, and share nothing with the caller's objects. A list or mapping that ``get``
+    returned may be changed in place: the board notices before its next change, and logs the
+    variable's new value.
 
     Args:
         on_change: Called with a BoardChanged for every change; None for a board without a log.
@@ -71,7 +71,7 @@ class Board:
     def __init__(self, *, on_change: Callable[[BoardChanged], None] | None = None) -> None:
         self._channels: Channels = Channels()
         self._variables: JsonObject = {}
-        # Copies of lists and mappings that were handed out, which their holders may change.
+        # Copies of lists and mappings that were returned, which callers may change in place.
         self._lent: JsonObject = {}
         self._seeded: dict[str, int] = {}
         self._on_change = on_change
@@ -80,7 +80,7 @@ class Board:
 
     @classmethod
     def restore(cls, snapshot: BoardSnapshot) -> Board:
-        """A board equal to the one that *snapshot* was taken of."""
+        """Return a board equal to the one that *snapshot* was made from."""
         board = cls()
         for channel, messages in snapshot.channels.items():
             board._channels[channel] = MessageList(messages)
@@ -90,16 +90,16 @@ class Board:
         return board
 
     def apart(self) -> Board:
-        """A board equal to this one, which also has to tell what JSON could not hold here."""
+        """Return a copy of this board, which also reports values that JSON cannot represent."""
         board = Board.restore(self.snapshot())
         board._losses = self._losses
         return board
 
     def begin_again(self) -> None:
-        """Have what was produced on it so far appended again without a trace, in its order.
+        """Ignore appends that repeat what was produced so far, in order.
 
-        Until a message is appended again, ``so_far``, ``last_produced`` and ``open_calls`` go by
-        it, so that an engine which reads its place there repeats what it did.
+        Until a message is appended again, ``so_far``, ``last_produced`` and ``open_calls`` do not
+        include it. So an engine that finds its place there repeats what it did.
         """
         self._again = {
             channel: deque(messages[self._seeded.get(channel, 0) :])
@@ -107,19 +107,19 @@ class Board:
         }
 
     def end_again(self) -> None:
-        """Take all that stands on the board as appended, whatever was not appended again."""
+        """Treat all messages as appended again, also those that were not."""
         self._again = _NO_MESSAGES
 
     @property
     def is_again(self) -> bool:
-        """Whether messages of the main channel are still to be appended again."""
+        """Whether messages of the main channel still have to be appended again."""
         return bool(self._again.get(MAIN_CHANNEL))
 
     def append(self, message: Message, channel: str = MAIN_CHANNEL) -> None:
         """Add *message* at the end of *channel*.
 
         Raises:
-            Misuse: It is no Message, or the channel no text.
+            Misuse: It is not a Message, or the channel is not a string.
         """
         self.extend((message,), channel)
 
@@ -131,7 +131,7 @@ class Board:
         for message in added:
             if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
                 raise Misuse(f"a board takes Message values, not {type(message).__name__}")
-        # What was changed in place until now came before these messages, and is logged before them.
+        # In-place changes were made before these messages, so log them first.
         if self._lent:
             self.notice()
         if self._again:
@@ -145,44 +145,43 @@ class Board:
             self._on_change(BoardChanged(channel=channel, messages=added))
 
     def messages(self, channel: str = MAIN_CHANNEL) -> MessageList:
-        """The messages of *channel* as they are now, in order."""
+        """Return the current messages of *channel*, in order."""
         return self._channels[channel].so_far()
 
     def sent(self) -> Sequence[Message]:
-        """The messages of the main channel as models are sent them."""
+        """Return the messages of the main channel as models get them."""
         messages = self.messages()
         return messages if self.compacted is None else self.compacted.sent(messages)
 
     def so_far(self) -> MessageList:
-        """The messages of the main channel up to where the engine has come again."""
+        """Return the messages of the main channel up to where the engine has got again."""
         main = self._channels[MAIN_CHANNEL]
         return main.so_far(len(main.items) - len(self._again.get(MAIN_CHANNEL, ())))
 
     def count(self, channel: str = MAIN_CHANNEL) -> int:
-        """How many messages stand on *channel*."""
+        """Return the number of messages on *channel*."""
         return len(self._channels.get(channel, ()))
 
     def channels(self) -> tuple[str, ...]:
-        """The names of the channels that hold messages, in order of their first use."""
+        """Return the names of channels with messages, in order of their first use."""
         return tuple(name for name, messages in self._channels.items() if messages)
 
     def get(self, name: str, default: Json = None) -> Json:
-        """The variable *name*, *default* where it was never set."""
+        """Return the variable *name*, *default* if it was never set."""
         value = self._variables.get(name, default)
         if not isinstance(value, list | dict) or name not in self._variables:
             return value
         lent = self._lent.get(name)
         if lent is None:
-            # Who gets it may change it in place, which `notice` can tell only beside the former
-            # value.
+            # The caller may change it in place; `notice` compares it with the stored value.
             lent = self._lent[name] = _copy(value)
         return lent
 
     def set(self, name: str, value: Json) -> None:
         """Set the variable *name* to a JSON value.
 
-        What JSON cannot hold is replaced, NaN by null and lone surrogates by U+FFFD, and a
-        warning of the run says so.
+        What JSON cannot represent is replaced, NaN by null and lone surrogates by U+FFFD, with a
+        warning.
 
         Raises:
             Misuse: It has no JSON form at all; the message names the variable.
@@ -190,8 +189,8 @@ class Board:
         self.put(name, value if is_plain(value) else self._to_json(name, value))
 
     def put(self, name: str, value: Json) -> None:
-        """Set the variable *name* to what is JSON and nobody else holds."""
-        # A copy that was handed out is one of the former value: what is done to it counts no more.
+        """Set the variable *name* to a JSON value that nothing else refers to."""
+        # A copy returned before has the old value; later changes to it are ignored.
         if self._lent:
             self._lent.pop(name, None)
         self._write(name, value)
@@ -201,33 +200,33 @@ class Board:
         return name in self._variables
 
     def shows(self, name: str, value: Json) -> bool:
-        """Whether the variable *name* is set, and to *value*."""
+        """Whether the variable *name* is set to *value*."""
         return name in self._variables and self._variables[name] == value
 
     def copy_of(self, name: str) -> Json:
-        """The variable *name* as a copy of one's own; None where it was never set."""
+        """Return a copy of the variable *name*; None if it was never set."""
         return _copy(self._variables.get(name))
 
     def variables(self) -> JsonObject:
-        """All variables, as ``get`` gives them."""
+        """Return all variables, as ``get`` returns them."""
         return {name: self.get(name) for name in self._variables}
 
     def copies(self) -> JsonObject:
-        """All variables, as copies of one's own."""
+        """Return copies of all variables."""
         if self._lent:
             self.notice()
         return {name: _copy(value) for name, value in self._variables.items()}
 
     def notice(self) -> None:
-        """Make a change of what was changed in place since it was handed out.
+        """Log variables that were changed in place since ``get`` returned them.
 
         Raises:
-            Misuse: It has no JSON form any more; the message names the variable.
+            Misuse: One has no JSON form any longer; the message names the variable.
         """
         if not self._lent:
             return
         for name, lent in [*self._lent.items()]:
-            # What is the same is so in most cases, and told at the speed of C.
+            # Most are unchanged, which this comparison finds out at the speed of C.
             if _is_same(lent, self._variables.get(name)):
                 continue
             try:
@@ -240,7 +239,7 @@ class Board:
                 self._write(name, value)
 
     def snapshot(self) -> BoardSnapshot:
-        """The board as it is now; later changes do not reach it."""
+        """Return the current content of the board, unaffected by later changes."""
         return BoardSnapshot(
             channels={name: tuple(self._channels[name]) for name in self.channels()},
             variables=self.copies(),
@@ -249,23 +248,23 @@ class Board:
         )
 
     def hand_over(self) -> Board:
-        """What stands here as a board of its own, which later changes of this one never reach."""
+        """Return a board with this content, unaffected by later changes of this one."""
         board = Board()
         board._channels, board._variables = self._channels, self._variables
         board._seeded, board.compacted = self._seeded, self.compacted
-        # Shared until one of the two is written to, since most runs do not go on after this.
+        # Shared until one of the two is written to, which rarely happens after this.
         self._is_handed_over = True
         return board
 
     def _part(self) -> None:
-        """Leave what was handed over, with what encoders have kept of it, to who has it."""
+        """Copy the shared content; the other board keeps the original, with its encoder caches."""
         self._is_handed_over = False
         self._channels = Channels((name, said.copy()) for name, said in self._channels.items())
         self._variables = self._variables.copy()
         self._seeded = self._seeded.copy()
 
     def facts(self) -> list[BoardChanged]:
-        """The changes of which the log can fold the board again: first its seed, then the rest."""
+        """Return changes that recreate the board: first the seed, then the rest."""
         variables = self.copies() if self._variables else {}
         made: list[BoardChanged] = []
         for channel, messages in self._channels.items():
@@ -287,21 +286,21 @@ class Board:
         return made
 
     def mark_seeded(self) -> None:
-        """What is on the board now is the seed."""
+        """Mark the current content as the seed."""
         if self._is_handed_over:
             self._part()
         self._seeded = {name: len(said.items) for name, said in self._channels.items()}
 
     def seeded(self, channel: str = MAIN_CHANNEL) -> tuple[Message, ...]:
-        """What stood on *channel* when the engine started."""
+        """Return the messages on *channel* when the engine started."""
         return tuple(self._channels[channel].items[: self._seeded.get(channel, 0)])
 
     def produced(self) -> tuple[Message, ...]:
-        """The messages of the main channel since then, in order."""
+        """Return the later messages of the main channel, in order."""
         return tuple(self._channels[MAIN_CHANNEL].items[self._seeded.get(MAIN_CHANNEL, 0) :])
 
     def last_produced(self) -> Message | None:
-        """The last message of ``so_far`` that was produced, None without one."""
+        """Return the last produced message of ``so_far``, None without one."""
         main = self._channels[MAIN_CHANNEL].items
         count = len(main)
         if self._again:
@@ -309,9 +308,9 @@ class Board:
         return main[count - 1] if count > self._seeded.get(MAIN_CHANNEL, 0) else None
 
     def answer(self) -> str | None:
-        """Text of the last produced assistant message on the main channel, None without one.
+        """Return the text of the last produced assistant message on the main channel, or None.
 
-        A reply that the provider paused and went on with is one text.
+        A reply that the provider paused and continued is one text.
         """
         main = self._channels[MAIN_CHANNEL].items
         first = self._seeded.get(MAIN_CHANNEL, 0)
@@ -326,9 +325,9 @@ class Board:
         return None
 
     def open_calls(self) -> list[ToolCall]:
-        """Calls of the last produced reply of ``so_far`` that have no tool message yet.
+        """Return the calls of the last produced reply of ``so_far`` without a tool message.
 
-        A confused model may use one id twice: then the tool's name tells the calls apart.
+        A confused model may use an id twice; then the tool's name tells the calls apart.
         """
         answers: dict[tuple[str | None, str], int] = {}
         calls: list[ToolCall] = []
@@ -353,7 +352,7 @@ class Board:
         return calls
 
     def apply(self, change: BoardChanged | Compacted) -> None:
-        """Make a change that the log already has."""
+        """Apply a change that is already in the log."""
         if isinstance(change, Compacted):
             self.compacted = change
             return
@@ -370,13 +369,13 @@ class Board:
         on_loss: Callable[[str, tuple[str, ...]], None] | None = None,
         run: _Tainted | None = None,
     ) -> None:
-        """From now on tell every change to *on_change*; None ends that.
+        """From now on pass every change to *on_change*; None ends that.
 
         Args:
-            on_change: Told of it.
-            on_loss: Told what JSON could not hold of a value: what is meant, and the places in
-                it. What was lost before is told at once.
-            run: Knows whether untrusted words have reached the run: then messages are marked.
+            on_change: Called with each change.
+            on_loss: Called with what JSON could not represent: a description of the value, and the
+                paths in it. Earlier losses are passed at once.
+            run: Knows whether the run is tainted; if it is, messages are marked.
         """
         self._on_change, self._on_loss = on_change, on_loss
         self._run = run
@@ -386,7 +385,7 @@ class Board:
             self._losses = ()
 
     def adopt(self, other: BoardRole) -> None:
-        """Take over what *other*, an engine's own board, has more than this one."""
+        """Copy everything from *other*, an engine's own board, that this one lacks."""
         if other is self:
             return
         snapshot = other.snapshot()
@@ -397,7 +396,7 @@ class Board:
                 mine[common], messages[common]
             ):
                 common += 1
-            # Engines copy the messages that they are given and add theirs: only these are new.
+            # Engines copy the messages they get and add theirs: only those are new.
             self.extend(messages[common:], channel)
         for name, value in snapshot.variables.items():
             if not self.shows(name, value):
@@ -406,7 +405,7 @@ class Board:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Board) and self.snapshot() == other.snapshot()
 
-    # It changes, so it is no key.
+    # Mutable, so it has no hash.
     __hash__: ClassVar[None]  # pyright: ignore[reportIncompatibleMethodOverride]  # as Python does
 
     def __repr__(self) -> str:
@@ -414,7 +413,7 @@ class Board:
         return f"Board({{{sizes}}}, variables={list(self._variables)})"
 
     def _write(self, name: str, value: Json) -> None:
-        """Set a variable to what is JSON and nobody else holds."""
+        """Set a variable to a JSON value that nothing else refers to."""
         if self._is_handed_over:
             self._part()
         self._variables[name] = value
@@ -432,7 +431,7 @@ class Board:
     def _tell_loss(self, name: str, lossy: tuple[str, ...]) -> None:
         if not lossy:
             return
-        # The place of a value that is replaced as a whole adds nothing to its name.
+        # A path of "/" means the whole value and adds nothing to its name.
         told = f"variable {name!r}", tuple("" if path == "/" else path for path in lossy)
         if self._on_loss is None:
             self._losses = [*self._losses, told]
@@ -442,15 +441,15 @@ class Board:
     def _without_known(self, added: tuple[Message, ...], channel: str) -> tuple[Message, ...]:
         known = self._again.get(channel, deque[Message]())
         left = list(added)
-        # Outcomes of one reply stood in another order where some of them had to wait for people.
+        # The order of one reply's outcomes may differ if some of them had to wait for people.
         while any(_is_one_of(message, known) for message in left):
-            # What stands between was appended in a step that is not done again.
+            # Messages in between were appended in a step that does not run again.
             again = known.popleft()
             found = next((at for at, one in enumerate(left) if _is_again(one, again)), None)
             if found is not None:
                 del left[found]
         if left:
-            # From here on it is another story, or goes beyond what stands here.
+            # From here on the engine does something new.
             known.clear()
         return tuple(left)
 
@@ -462,8 +461,8 @@ def _is_one_of(message: Message, known: Iterable[Message]) -> bool:
 def _is_again(message: Message, known: Message) -> bool:
     """Whether *message* is *known*, appended again.
 
-    A tool message is that of its call: a note may stand beside the outcome in one and not in the
-    other.
+    Tool messages are compared by call id only, because one of the two may have a note added to the
+    outcome.
     """
     if message.role is Role.TOOL and message.role is known.role:
         return message.tool_call_id == known.tool_call_id
@@ -471,12 +470,12 @@ def _is_again(message: Message, known: Message) -> bool:
 
 
 def _is_equal(message: Message, known: Message) -> bool:
-    """Whether they are the same, but for the mark of what came before them."""
+    """Whether they are equal, ignoring the mark for untrusted content before them."""
     return message == known or without_mark(message) == without_mark(known)
 
 
 def _copy(value: Json) -> Json:
-    """A copy of a JSON value that shares nothing that could be changed."""
+    """Return a deep copy of a JSON value."""
     if isinstance(value, dict):
         return {name: _copy(one) for name, one in value.items()}
     if isinstance(value, list):
@@ -488,7 +487,7 @@ def _is_same(lent: Json, known: Json) -> bool:
     try:
         return lent == known
     except RecursionError:
-        # It was made to hold itself, which is told where it is made JSON.
+        # It contains itself; the conversion to JSON will report that.
         return False
 
 

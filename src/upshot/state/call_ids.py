@@ -1,9 +1,9 @@
-"""The ids of a run's tool calls, of which each names one call.
+"""Makes the ids of a run's tool calls unique.
 
-Some models number the calls of each reply anew, and some use one id twice in a reply. Answers,
-outcomes and the log refer to a call by its id, and other providers refuse a request in which an id
-stands twice. So a call gets an id of its own where its reply enters the run, and the provider's id
-is kept in ``ToolCall.given_id``. The ids that a run has used are ``RunState.call_ids``.
+Some models number the calls of each reply from the start, and some use one id twice in a reply.
+Answers, outcomes and the log refer to a call by its id, and other providers refuse a request in
+which an id occurs twice. So a duplicate gets a new id when its reply enters the run, and the
+provider's id is kept in ``ToolCall.given_id``. The ids used in a run are in ``RunState.call_ids``.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from upshot.contract.tool_calls import ToolCall
 
 __all__ = ["StreamedIds", "with_unique_ids"]
 
-# The start of the id of a call that came without one.
+# The prefix of the id for a call that has none.
 _UNNAMED = "call"
 
 
 def with_unique_ids(response: ModelResponse, known: AbstractSet[str]) -> ModelResponse:
-    """*response* with an id of its own for each call; the very same object if they have one.
+    """Return *response* with a unique id for each call; the same object if they are unique.
 
     Args:
         response: The reply of a model.
@@ -44,8 +44,8 @@ def with_unique_ids(response: ModelResponse, known: AbstractSet[str]) -> ModelRe
 
 
 def _made_id(id: str, known: AbstractSet[str], taken: AbstractSet[str]) -> str:
-    """An id that begins with *id*, which the run or this reply, by *taken*, has used."""
-    # By what is known, so that a session that resumes the run gives the same.
+    """Return a new id that starts with *id*, which is in *known* or *taken*."""
+    # Depends only on the known ids, so that a resumed session makes the same id.
     number = len(known) + len(taken) + 1
     while (made := f"{id or _UNNAMED}_{number}") in known or made in taken:
         number += 1
@@ -53,7 +53,7 @@ def _made_id(id: str, known: AbstractSet[str], taken: AbstractSet[str]) -> str:
 
 
 class StreamedIds:
-    """The ids of a reply's calls while it comes in pieces: those that the whole reply will have.
+    """The call ids of a reply while it streams: the same ids that the whole reply will have.
 
     Args:
         known: The ids that the run has used.
@@ -65,7 +65,7 @@ class StreamedIds:
         self._taken: set[str] = set()
 
     def make_unique(self, piece: ToolCallDelta) -> ToolCallDelta:
-        """*piece* with the id that the run will know its call by."""
+        """Return *piece* with the id that its call will have in the run."""
         if not piece.call_id:
             return piece
         own = self._own.get(piece.index)

@@ -1,4 +1,4 @@
-"""What the log of a run says of its child runs: their ids, their usage, what they wait for."""
+"""What the log of a run says about its child runs: their ids, their usage, what they wait for."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ from upshot.contract.usage import Cost, RateLimitState, Usage
 
 FORKED_FROM = "forked_from"
 CHAIN_OPTION = "relay"
-"""Where run_started keeps among the options what came before a run that was handed over."""
+"""The option of run_started that says which run came before one that was handed over."""
 TURN_OPTION = "turn"
-"""Where it keeps the turn of a conversation that the run is."""
+"""The option of run_started with the run's turn in a conversation."""
 _PREFIX = "child:"
 _ID_CHARS = 16
 _NO_ACTS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """What all sessions of a run used so far, the runs inside it included.
+    """What all sessions of a run used so far, including its child runs.
 
     Attributes:
         usage: Tokens.
-        cost: Money, None where nothing had a price.
-        tools: Tool calls that were started, by name.
-        is_final: Whether it has ended.
+        cost: Cost, None if nothing had a price.
+        tools: Started tool calls, by name.
+        is_final: Whether the run has ended.
         taint: The untrusted content that it has read, None for none.
         pending: What it waits for, each with the run that asks.
         finish_reason: Why its last model call stopped.
-        rate_limit: Of its last reply that carried one.
-        provider_data: Of its last model call.
-        acts: The writes in it that a policy judged: the places of each, by what names it.
-        effects: Each call in it that changed something outside, or may have done so.
-        unmeasured_answers: Replies that came without their usage.
+        rate_limit: From its last reply that had one.
+        provider_data: From its last model call.
+        acts: The writes in it that a policy judged: for each act, the places where it was made.
+        effects: Each call in it that changed something outside, or may have.
+        unmeasured_answers: The number of replies without usage.
     """
 
     usage: Usage = Usage()
@@ -62,25 +62,25 @@ class Spent(msgspec.Struct, frozen=True):
 
 
 def child_id(parent_run_id: str, key: str) -> str:
-    """The id of the run that *key* stands for inside another; the same in every session."""
+    """Return the id of the child run with *key*; it is the same in every session."""
     digest = hashlib.sha256(f"{parent_run_id}\n{key}".encode(errors="surrogatepass"))
     return f"run-{digest.hexdigest()[:_ID_CHARS]}"
 
 
 def origins_of(options: JsonObject) -> list[str]:
-    """The runs that a run was forked from, by the options in its first event, oldest first."""
+    """Return the runs that a run was forked from, oldest first, from the options of its start."""
     found = options.get(FORKED_FROM)
     items = found if isinstance(found, list) else []
     return [str(item["run_id"]) for item in items if isinstance(item, dict) and "run_id" in item]
 
 
 def step_of(run_id: str) -> str:
-    """The key of the step that a run inside another is in the other's log."""
+    """Return the step key of a child run in its parent's log."""
     return f"{_PREFIX}{run_id}"
 
 
 def child_of(step: str) -> str | None:
-    """The run that a step is; None where it is another kind of step."""
+    """Return the child run of a step; None if it is another kind of step."""
     return step.removeprefix(_PREFIX) if step.startswith(_PREFIX) else None
 
 
@@ -91,7 +91,7 @@ def settled_step(
     acts: Mapping[str, tuple[str, ...]] = _NO_ACTS,
     unmeasured_answers: int = 0,
 ) -> StepSettled:
-    """What the outer log keeps of a session that ended with *result*."""
+    """Return the event for the parent's log about a session that ended with *result*."""
     is_final = result.status is not Status.INPUT_REQUIRED
     pending = pending_in(result.run_id, result.pending)
     spent = Spent(
@@ -112,13 +112,13 @@ def settled_step(
 
 
 def end_step(run_id: str, spent: Spent, error: AgentError | None) -> StepSettled:
-    """What the outer log keeps of a session of the run *run_id*."""
+    """Return the event for the parent's log about a session of the run *run_id*."""
     value = msgspec.to_builtins(spent)
     return StepSettled(key=step_of(run_id), effect=Effect.APPLIED, value=value, error=error)
 
 
 def spent_of(value: Json) -> Spent | None:
-    """Read what ``settled_step`` wrote; None where it is not of that form."""
+    """Read what ``settled_step`` wrote; None if it has another form."""
     try:
         return msgspec.convert(value, Spent)
     except msgspec.ValidationError:
@@ -126,25 +126,25 @@ def spent_of(value: Json) -> Spent | None:
 
 
 def pending_in(run_id: str, pending: Iterable[Pending]) -> tuple[Pending, ...]:
-    """What the run *run_id* waits for, as the run round it shows it: who asks stands with it."""
+    """Return the pending items of the run *run_id* for its parent: each says which run asks."""
     return tuple(one if one.run_id else replace(one, run_id=run_id) for one in pending)
 
 
 def asked_inside(run_id: str, pending: Pending) -> Pending:
-    """What the child run *run_id* asks, with the run in front of its id."""
+    """Return a pending item of the child run *run_id*, with that run's id in front of its id."""
     return _named(pending_in(run_id, [pending])[0], is_shared=True)
 
 
 def bare_id(pending: Pending) -> str:
-    """The id by which the run that asks knows it."""
+    """Return the id that the asking run uses for it."""
     return pending.id.removeprefix(f"{pending.run_id}/")
 
 
 def told_apart(pending: Iterable[Pending]) -> tuple[Pending, ...]:
-    """What a run waits for, each once, with ids of which none names two.
+    """Return the run's pending items, deduplicated, each with a unique id.
 
-    An id that several runs use gets the run in front, ``<run_id>/<id>``, but for the outer run's
-    own.
+    If several runs use an id, the run's id is put in front, ``<run_id>/<id>``, except for the outer
+    run's own.
     """
     by_id: defaultdict[str, list[Pending]] = defaultdict(list)
     kept = list({(one.run_id, bare_id(one)): one for one in pending}.values())
@@ -155,7 +155,7 @@ def told_apart(pending: Iterable[Pending]) -> tuple[Pending, ...]:
 
 def _named(pending: Pending, *, is_shared: bool) -> Pending:
     id = bare_id(pending)
-    # The id of an effect is its own in the whole journal.
+    # The id of an effect is unique in the whole journal.
     is_shared = is_shared and not isinstance(pending, PendingEffect)
     name = f"{pending.run_id}/{id}" if is_shared and pending.run_id else id
     if name == pending.id:

@@ -1,4 +1,4 @@
-"""Where older messages may be cut off, so that what is left is still a conversation."""
+"""Finds where older messages can be cut off so that the rest is still a valid conversation."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def find_cut(
     keep_last: int,
     past: Compacted | None = None,
 ) -> Compacted | None:
-    """The latest cut that leaves the last messages; None where it would replace nothing new.
+    """Return the latest cut that keeps the last messages; None if it would replace nothing new.
 
     Args:
-        messages: Those of the main channel.
-        seeded: How many of them the engine began with.
-        request: What the run was asked.
-        keep_last: How many of the last ones stay at least.
-        past: The cut before; None for the first.
+        messages: The messages of the main channel.
+        seeded: How many of them the engine started with.
+        request: The request of the run.
+        keep_last: The minimum number of last messages to keep.
+        past: The previous cut; None for the first.
     """
     limit, known = len(messages) - keep_last, 0 if past is None else past.end
     if limit <= known:
@@ -44,14 +44,14 @@ def find_cut(
         return None
     kept = {place for place in range(end) if messages[place].role is Role.SYSTEM}
     kept = sorted(kept.union(asked) if is_inside else kept)
-    # What the cut before kept is sent anyway.
+    # Messages kept by the previous cut are sent in any case.
     if all(place in kept for place in range(known, end)):
         return None
     return Compacted(end=end, kept=tuple(kept))
 
 
 def replaced(messages: Sequence[Message], cut: Compacted, past: Compacted | None) -> list[Message]:
-    """The messages that *cut* replaces, the summary of the cut before first."""
+    """Return the messages that *cut* replaces, with the summary of the previous cut first."""
     known = 0 if past is None else past.end
     earlier = () if past is None or past.summary is None else (past.summary,)
     kept = frozenset(cut.kept)
@@ -60,7 +60,7 @@ def replaced(messages: Sequence[Message], cut: Compacted, past: Compacted | None
 
 
 def _whole_before(messages: Sequence[Message], limit: int) -> Iterator[int]:
-    """The places up to *limit* before which every call has its outcome, and every reply its end."""
+    """Yield the places up to *limit* where no call lacks its outcome and no reply its end."""
     waiting = Counter[str]()
     for place, message in enumerate(messages[: limit + 1]):
         before = messages[place - 1] if place else None
@@ -73,13 +73,13 @@ def _whole_before(messages: Sequence[Message], limit: int) -> Iterator[int]:
 
 
 def _is_said_by_user(messages: Sequence[Message], place: int) -> bool:
-    """Whether the user begins to speak there; what goes before the request is part of it."""
+    """Whether a user's message starts there; messages right before the request belong to it."""
     is_user = messages[place].role is Role.USER
     return is_user and not (place and messages[place - 1].role is Role.USER)
 
 
 def _asked(messages: Sequence[Message], seeded: int, request: Message) -> list[int]:
-    """The places of what the run was asked, and of what was said to it beside that."""
+    """Return the places of the request and of the user messages after it or right before it."""
     said = [place for place in range(seeded) if messages[place].role is Role.USER]
     if not said:
         return []
@@ -90,9 +90,9 @@ def _asked(messages: Sequence[Message], seeded: int, request: Message) -> list[i
 
 
 def tokens_sent(state: RunState) -> int | None:
-    """The input tokens of the engine's last model call, as its provider counted them.
+    """Return the input tokens of the engine's last model call, as its provider counted them.
 
-    None where none was made since older messages were replaced, or it counted none.
+    None if the messages were compacted since, or the provider gave no count.
     """
     compacted = state.board.compacted
     for turn, reply in reversed(state.replies.items()):
@@ -104,7 +104,7 @@ def tokens_sent(state: RunState) -> int | None:
 
 
 def transcript_of(messages: Sequence[Message]) -> str:
-    """*messages* as a text, for a model that shall sum them up."""
+    """Return *messages* as a text, for a model that must sum them up."""
     return "\n\n".join(_told(message) for message in messages)
 
 

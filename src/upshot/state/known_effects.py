@@ -1,7 +1,7 @@
-"""Fills in what became known of an effect after its call had settled.
+"""Updates the record of a call when its unknown effect becomes known after it has settled.
 
-A log says of such a call twice what it did: ``tool_settled`` what was known then, and
-``question_answered`` what became known later. Readers of the log see the later word from there on.
+The log of such a call has both: ``tool_settled`` says what was known then, ``question_answered``
+what became known later. From that event on, readers of the log see the later outcome.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from upshot.contract.tool_calls import Settlement, ToolFailure, ToolRecord, Tool
 
 
 class Calls(Protocol):
-    """What of a run's state names the records of calls."""
+    """The part of a run's state with the records of calls."""
 
     records: list[ToolRecord]
     settled: dict[str, ToolRecord]
@@ -27,7 +27,7 @@ class Calls(Protocol):
 
 
 def is_typed(asked: Pending | None, event: QuestionAnswered, calls: Calls) -> bool:
-    """Whether an answer is the user's own words; what became known of an effect is filled in."""
+    """Whether an answer is the user's own text. Applies it if it settles an effect."""
     if not isinstance(asked, PendingEffect):
         return isinstance(asked, PendingQuestion)
     fill_in(event.settled, asked.call_id, calls.records, calls.settled, calls.index)
@@ -35,7 +35,7 @@ def is_typed(asked: Pending | None, event: QuestionAnswered, calls: Calls) -> bo
 
 
 class Index(Protocol):
-    """What of a log's index names the records of calls."""
+    """The part of a log's index with the records of calls."""
 
     records: dict[int, ToolRecord]
     texts: dict[str, str]
@@ -48,14 +48,14 @@ def fill_in(
     last: dict[str, ToolRecord],
     index: Index | None,
 ) -> None:
-    """Change the record of the last call of unknown effect that has an id.
+    """Update the record of the last call of unknown effect that has an id.
 
     Args:
         settled: What became known; None changes nothing.
         call_id: The id of the call.
-        records: Those of the run, in order.
-        last: Those of the last reply that the board does not show, by call id.
-        index: Where in the log they stand, None if nobody needs that.
+        records: The records of the run, in order.
+        last: The records of the last reply that are not on the board yet, by call id.
+        index: The index of the log, None if not needed.
     """
     for place in range(len(records) - 1, -1, -1):
         record, outcome = records[place], records[place].outcome

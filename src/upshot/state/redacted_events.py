@@ -1,8 +1,8 @@
-"""What of a log is content, and events without it.
+"""Defines which parts of a log are content, and removes them from events.
 
-Content is every text, JSON value and byte but the facts named here: what a run cost and did, by
-which tool, with which outcome, and who approved what and when. So a field that is new is content
-until somebody says otherwise.
+Content is every text, JSON value and byte string except the facts named here: what a run cost and
+did, with which tool and outcome, and who approved what and when. A new field is content until it is
+added to the facts.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from upshot.state.stored_events import Seeds
 from upshot.state.summary import OWNERS
 from upshot.state.turns import turn_of
 
-# Who and which; with what it was done; what came of it.
+# Who and which; by which means; with which outcome.
 _FACTS = """
     run_id parent_run_id agent_id to_agent_id task_id context_id id by call_id tool_call_id
     interrupted_calls artifact_id idempotency_key key step channel path literal head digest sha256
@@ -51,7 +51,7 @@ _FACTS = """
     code type provider_code verdict decision scope rule
 """
 FACTS: frozenset[str] = frozenset(_FACTS.split())
-"""Fields that stay, whatever holds them."""
+"""Fields that are kept, in any type."""
 _CONTENT = frozenset(
     (
         *((kind, "path") for kind in (Coercion, Voucher, Doubt)),
@@ -59,9 +59,9 @@ _CONTENT = frozenset(
         *((kind, "key") for kind in (EffectClaim, RunEffect)),
     )
 )
-"""But these are content: keys of arguments, names of speakers and of files, keys of effects."""
+"""Exceptions that are content: argument names, names of speakers and files, effect keys."""
 _WHOLE = frozenset[type]((Cost, RequestDigests))
-"""All their texts are facts."""
+"""Types whose texts are all facts."""
 _OPTIONS = (CHAIN_OPTION, FORKED_FROM)
 _HEAD = ("kind", "schema_version", "run_id", "seq", "time")
 
@@ -69,12 +69,12 @@ T = TypeVar("T")
 
 
 def redacted(event: Event, by: str, at: datetime) -> Event:
-    """*event*, as it is stored, without content; the first one says who took it out and when."""
+    """Return a stored *event* without content. The first event says who redacted it and when."""
     if isinstance(event, Unknown):
         return Unknown(raw={name: event.raw[name] for name in _HEAD if name in event.raw})
     less = without_content(event)
     if isinstance(less, StepSettled) and child_of(less.key) is not None:
-        # What a child run spent and did is a fact.
+        # What a child run used and did is a fact.
         spent = spent_of(cast("StepSettled", event).value)
         return less if spent is None else replace(less, value=_plain(without_content(spent)))
     return _begun(cast("RunStarted", event), less, by, at) if isinstance(less, RunStarted) else less
@@ -94,19 +94,19 @@ def _begun(event: RunStarted, less: RunStarted, by: str, at: datetime) -> RunSta
 
 
 def bare_request(request: Request) -> Request:
-    """*request* without content, which says so in the list of runs."""
+    """Return *request* without content; the list of runs shows that it was redacted."""
     return replace(without_content(request), message=REDACTED)
 
 
 def redacted_words(done: Redacted) -> str:
-    """Who took out what was said in a run, and when."""
+    """Say who redacted a run, and when."""
     by = f" by {done.by}" if done.by else ""
     at = f" at {done.at:%Y-%m-%d %H:%M} UTC" if done.at else ""
     return f"{by}{at}: what was said in it is gone".lstrip()
 
 
 def redaction_error(run_id: str, done: Redacted) -> Misuse:
-    """The exception for a run that cannot go on in any way, since its content is gone."""
+    """Return the exception for a run that cannot continue because its content was redacted."""
     return Misuse(
         f"run {run_id} was redacted {redacted_words(done)}, so it cannot be resumed, replayed, "
         "forked or gone on with: begin another one"
@@ -114,7 +114,7 @@ def redaction_error(run_id: str, done: Redacted) -> Misuse:
 
 
 async def with_seed_of(event: Event, seeds: Seeds) -> Event:
-    """*event*, with the digest of the messages that are now those which it names."""
+    """Return *event* with a new digest of the conversation messages that it refers to."""
     if not isinstance(event, BoardChanged) or event.seed is None:
         return event
     return with_digest(event, event.seed, await seeds(event.seed))
@@ -123,7 +123,7 @@ async def with_seed_of(event: Event, seeds: Seeds) -> Event:
 def with_digest(
     event: BoardChanged, seed: SeedReference, messages: Iterable[Message]
 ) -> BoardChanged:
-    """*event*, which names messages of a conversation by *seed*, with the digest of *messages*."""
+    """Return *event*, which refers to a conversation by *seed*, with the digest of *messages*."""
     return replace(event, seed=replace(seed, digest=digest_of_messages(messages)))
 
 
@@ -132,7 +132,7 @@ def _plain(value: object) -> JsonObject:
 
 
 def without_content(value: T) -> T:
-    """A value of the contract with all its facts, and none of its content."""
+    """Return a value of the contract with its facts and without its content."""
     if not isinstance(value, msgspec.Struct) or type(value) in _WHOLE:
         return value
     changes = {
@@ -144,12 +144,12 @@ def without_content(value: T) -> T:
 
 
 class _Field(NamedTuple):
-    """A field that is not a fact by its name.
+    """A field whose name does not make it a fact.
 
     Attributes:
         name: Its name.
-        is_free: Whether it may hold any JSON value.
-        is_word: Whether its texts are words of a closed list.
+        is_free: Whether it may contain any JSON value.
+        is_word: Whether its texts come from a closed list.
     """
 
     name: str

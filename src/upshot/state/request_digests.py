@@ -1,10 +1,10 @@
-"""Digests of what models are asked: equal requests have equal digests, in whatever run.
+"""Digests of model requests: equal requests have equal digests, in any run.
 
-A log holds the four parts of each request as digests: instructions, tools, settings with the output
-schema, and messages. They are of the text as the log holds it, and leave out what differs between
-two runs that do the same: the run's own id, the names of its artifacts, the marks of its secrets.
-The digest of a message covers all messages before it, so one digest stands for a conversation, each
-step hashes only what is new, and two conversations are the same up to where their digests part.
+The log has digests of the four parts of each request: instructions, tools, settings with the output
+schema, and messages. They are computed from the text as logged, without what differs between two
+runs that do the same: the run's id, the names of its artifacts, the marks of its secrets. The
+digest of a message covers all messages before it. So one digest stands for a conversation, each
+step hashes only what is new, and two conversations are equal up to where their digests differ.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from upshot.contract.tool_calls import FENCE_OPENING, ToolSpec
 # Bound once: this runs for every model call.
 _copy: Callable[[Any], Any] = methodcaller("__copy__")
 
-# They tell two requests apart and keep nobody out, so 64 bits are enough.
+# They compare requests and protect nothing, so 64 bits are enough.
 _SIZE_BYTES = 8
-# Random, or made of the run's id: marks of secrets, fences round untrusted text, artifacts.
+# Random, or made from the run's id: marks of secrets, fences around untrusted text, artifacts.
 _OF_THE_RUN = re.compile(rb"(<secret |untrusted-|art-)[0-9a-f]{12,24}")
 
 _NAMES = (b"<secret ", b"untrusted-", b"art-")
 
-# Tools that all runs of an agent share, by identity: a schema is a dict and has no hash.
+# Tool tuples that all runs of an agent share, by identity: a schema is a dict and has no hash.
 _KEPT_TOOL_SETS = 64
 _tool_sets: dict[int, tuple[tuple[ToolSpec, ...], str]] = {}
 
 
 def chained(before: str, message: Message, *, is_named: bool) -> str:
-    """The digest of a conversation that ends with *message*.
+    """Return the digest of a conversation that ends with *message*.
 
     Args:
-        before: That of the messages before it, "" for none.
-        message: As the log holds it.
-        is_named: Whether the log has secrets or artifacts, which have other names in every run.
+        before: The digest of the messages before it, "" for none.
+        message: The message as logged.
+        is_named: Whether the log has secrets or artifacts, whose names differ in every run.
     """
     content = message.content
     is_fenced = type(content) is str and content.startswith(FENCE_OPENING)
@@ -53,7 +53,7 @@ def chained(before: str, message: Message, *, is_named: bool) -> str:
 
 
 def chain_of(messages: Iterable[Message]) -> list[str]:
-    """The digests of *messages* as a run without secrets sends them."""
+    """Return the digests of *messages* as a run without secrets sends them."""
     chain: list[str] = []
     for message in messages:
         chain.append(chained(chain[-1] if chain else "", message, is_named=False))
@@ -61,10 +61,10 @@ def chain_of(messages: Iterable[Message]) -> list[str]:
 
 
 def digest_of_messages(messages: Iterable[Message], *, before: str = "") -> str:
-    """The digest of a conversation in its very words, "" for an empty one.
+    """Return the digest of a conversation with nothing left out, "" for an empty one.
 
     Args:
-        messages: Its messages, or those that came after others.
+        messages: Its messages, or those after some others.
         before: The digest of those others, "" for none.
     """
     last = before
@@ -74,12 +74,12 @@ def digest_of_messages(messages: Iterable[Message], *, before: str = "") -> str:
 
 
 def _digest(value: object, before: str = "", *, is_named: bool) -> str:
-    # Encoded here and not by another function, since each message of each run comes by.
+    # Encoded inline, because this runs for every message of every run.
     try:
         data = JSON.encode(value)
     except (TypeError, ValueError, RecursionError):
         data = _to_json(value)
-    # Looking for a name is cheap, and a pattern is not.
+    # A substring search is cheap, and a regular expression is not.
     if is_named and any(name in data for name in _NAMES):
         data = _OF_THE_RUN.sub(rb"\1", data)
     return blake2b(before.encode() + data, digest_size=_SIZE_BYTES).hexdigest()
@@ -89,7 +89,7 @@ def _to_json(value: object) -> bytes:
     try:
         return to_json(value)
     except (TypeError, ValueError, RecursionError):
-        # Settings may hold anything in ``extra``; the model refuses it, if anybody does.
+        # Settings may contain anything in ``extra``; the model may refuse it.
         try:
             return to_json(to_free_json(value)[0])
         except UnserializableError as error:
@@ -97,10 +97,10 @@ def _to_json(value: object) -> bytes:
 
 
 class RequestDigester:
-    """Makes the digests of the requests of one session; what it has hashed it keeps.
+    """Makes the digests of one session's requests, and caches what it has hashed.
 
     Args:
-        mask: Puts marks for the secrets in a value, as the log does; None where there are none.
+        mask: Replaces secrets by marks, as in the log; None without secrets.
 
     Attributes:
         is_named: See ``chained``.
@@ -111,26 +111,26 @@ class RequestDigester:
         self._mask = mask
         self._parts: dict[str, tuple[object, object, str]] = {}
         self._plain: tuple[Sequence[Message], list[str]] = ((), [])
-        # The request before, and the digests of all but its messages.
+        # The previous request, and the digests of all but its messages.
         self._asked: ModelRequest | None = None
         self._rest = RequestDigests()
 
     def hash_ahead(self, messages: Sequence[Message], most: int) -> None:
-        """Hash the first *most* of *messages*, which ``digests`` then need not hash at once."""
+        """Hash the first *most* of *messages* now, so that ``digests`` has less to do later."""
         ahead = messages.so_far(most) if isinstance(messages, MessageList) else messages[:most]
         self._chain(ahead)
 
     def digests(self, request: ModelRequest, known: Sequence[str]) -> RequestDigests:
-        """The digests of *request*.
+        """Return the digests of *request*.
 
         Args:
             request: As it is sent, before any provider's form.
-            known: Those of the messages of the request before, as the log has them.
+            known: The message digests of the previous request, from the log.
         """
         messages = request.messages
         chain, number = self._chain(messages), len(messages)
         asked = self._asked
-        # Usually nothing but the messages is another than in the request before.
+        # Usually only the messages differ from the previous request.
         if asked is None or not (
             request.system is asked.system
             and request.tools is asked.tools
@@ -147,12 +147,12 @@ class RequestDigester:
         return digests
 
     def begins_with(self, request: ModelRequest, known: RequestDigests) -> bool:
-        """Whether *request* begins with the messages of the one that has the digests *known*."""
+        """Whether *request* starts with the messages of the request with the digests *known*."""
         count, chain = known.count, self._chain(request.messages)
         return not count or (count <= len(request.messages) and chain[count - 1] == known.messages)
 
     def _rest_of(self, request: ModelRequest) -> RequestDigests:
-        """The digests of all but the messages."""
+        """Return the digests of everything except the messages."""
         system, tools = request.system, request.tools
         settings, schema = request.settings, request.output_schema
         has_settings = settings is not None or schema is not None
@@ -163,7 +163,7 @@ class RequestDigester:
         )
 
     def _chain(self, messages: Sequence[Message]) -> list[str]:
-        """The digests of *messages*, or of more that begin with them."""
+        """Return the digests of *messages*; the list may continue beyond them."""
         if isinstance(messages, MessageList):
             chain: Any = messages.encoded.get(self)
             if chain is None:
@@ -184,7 +184,7 @@ class RequestDigester:
         return chain
 
     def _part(self, name: str, value: object, beside: object = None) -> str:
-        """The digest of a part, which is hashed again only where it is another object."""
+        """Return the digest of a part, hashing it again only if it is another object."""
         known = self._parts.get(name)
         if known is not None and known[0] is value and known[1] is beside:
             return known[2]
@@ -208,9 +208,9 @@ class RequestDigester:
 
 
 def _common(known: Sequence[str], chain: Sequence[str], number: int) -> int:
-    """How many messages of two conversations are the same, from the first on.
+    """Return the number of equal messages at the start of two conversations.
 
-    A digest covers all messages before it, so that only the place is searched at which they part.
+    A digest covers all messages before it, so a binary search finds where they differ.
     """
     most = min(len(known), number)
     if not most or known[most - 1] == chain[most - 1]:

@@ -1,4 +1,4 @@
-"""What a run did outside, and the runs inside it: read from its state and from theirs."""
+"""What a run did outside, and its child runs: read from its state and theirs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from upshot.contract.result import ChildRun, RunEffect
 from upshot.state.child_runs import Spent
 from upshot.state.run_state import RunState
 
-# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+# Module constant: in Python 3.11, looking a member up on its enum class is slow.
 _NONE = Effect.NONE
 _NONE_FOUND: Mapping[str, Spent] = {}
 
@@ -23,16 +23,15 @@ def effects_in(
     is_over: bool,
     found: Mapping[str, Spent] = _NONE_FOUND,
 ) -> tuple[RunEffect, ...]:
-    """Each call that changed something outside, or may have done so.
+    """Return each call that changed something outside, or may have.
 
-    Steps count only if they failed: the nodes of a graph say that they write unless told otherwise.
+    Steps count only if they failed: the nodes of a graph declare writes by default.
 
     Args:
-        state: Of the run.
+        state: The state of the run.
         run_id: The run.
-        is_over: Whether nothing of it goes on, so that a write that began and has no outcome is
-            unknown.
-        found: What the logs of child runs say that were cut off, by their ids.
+        is_over: Whether nothing in it continues, so that a write without an outcome is unknown.
+        found: What the logs of interrupted child runs say, by run id.
     """
     if not (state.records or state.children or state.steps_settled or (is_over and state.begun)):
         return ()
@@ -74,13 +73,13 @@ def _effects_inside(inside: Mapping[str, Spent | None], run_id: str) -> Iterator
 
 
 def effect_in(state: RunState) -> Effect:
-    """The worst that a run and those inside it have done so far."""
+    """Return the worst effect of a run and its child runs so far."""
     effects = effects_in(state, "", is_over=state.ended)
     return worst_effect(one.state for one in effects)
 
 
 def child_runs_in(state: RunState) -> tuple[ChildRun, ...]:
-    """The child runs, in the order of their start, with what their logs say."""
+    """Return the child runs in the order they started, with what their logs say."""
     return tuple(
         ChildRun(run_id=one)
         if spent is None

@@ -1,4 +1,4 @@
-"""The page of a run as one HTML file: no script, nothing from elsewhere."""
+"""The page of a run as one HTML file, without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from upshot.state.run_view import Answered, Head, Row, RunView, RunViewer, Said
 
 Part: TypeAlias = Literal["arguments", "results", "text"]
 PARTS: tuple[Part, ...] = ("arguments", "results", "text")
-"""What a page may be made without."""
+"""The parts that can be left out of a page."""
 
 
 class PublicViewer:
-    """Takes the events of one run, and shows of it what ``to_public_event`` tells strangers.
+    """Reads the events of one run, and shows the parts that ``to_public_event`` makes public.
 
     Args:
-        tools: The public names of tools by their own; other tools are not shown.
+        tools: The public names of tools by their own names; other tools are not shown.
     """
 
     def __init__(self, tools: Mapping[str, str] | None = None) -> None:
@@ -49,7 +49,7 @@ class PublicViewer:
         self._end: dict[str, Any] = {}
 
     def add(self, event: Event, state: RunState | None = None) -> None:
-        """Take the next event, and the state after it where there is one."""
+        """Process the next event, and the state after it if given."""
         self._viewer.add(event, state)
         if isinstance(event, RunResumed):
             self._end = {}
@@ -66,7 +66,7 @@ class PublicViewer:
                 pass
 
     def view(self) -> RunView:
-        """The public page; what a decider may still discard is not in it."""
+        """Return the public page, without anything that a decider may still discard."""
         whole = self._viewer.view()
         head, end = whole.head, self._end
         is_completed = end.get("status") == Status.COMPLETED
@@ -126,7 +126,7 @@ def _public_row(row: Row, name: str) -> Row:
 
 
 def without_parts(view: RunView, without: Collection[Part]) -> RunView:
-    """*view* without the content of these ``PARTS``; times, money, effects and outcomes stay."""
+    """Return *view* without the given ``PARTS``. Times, costs, effects and outcomes remain."""
     hides_text = "text" in without
     head = view.head
     if hides_text:
@@ -151,7 +151,7 @@ def without_parts(view: RunView, without: Collection[Part]) -> RunView:
 def _bare_question(asked: Pending, without: Collection[Part]) -> Pending:
     match asked:
         case PendingApproval():
-            # Why it is asked may quote what was read, and what a stranger chose is a value.
+            # The reason may quote what was read; choices that a stranger offered are values too.
             kept: JsonObject = {} if "arguments" in without else asked.arguments
             return PendingApproval(
                 call_id=asked.call_id,
@@ -164,7 +164,7 @@ def _bare_question(asked: Pending, without: Collection[Part]) -> Pending:
                 run_id=asked.run_id,
             )
         case PendingEffect() if without:
-            # The question names the arguments.
+            # The question contains the arguments.
             return PendingEffect(
                 id=asked.id, question="Did this happen?", tool_name=asked.tool_name
             )
@@ -175,7 +175,7 @@ def _bare_question(asked: Pending, without: Collection[Part]) -> Pending:
 
 
 def _bare_row(row: Row, without: Collection[Part]) -> Row:
-    """A detail may quote a text, a result or arguments: it stays only where all of them do."""
+    """Return *row*. Its details are removed with any part, as they may quote each of them."""
     return replace(row, detail="", note="", reason="") if without else row
 
 
@@ -191,22 +191,22 @@ def _bare_messages(view: RunView, without: Collection[Part]) -> Iterator[Said]:
 
 
 def run_page(view: RunView, *, without: Collection[Part] = (), is_public: bool = False) -> str:
-    """The page of a run as the text of an HTML file.
+    """Return the page of a run as the text of an HTML file.
 
-    All that models, tools and users wrote is text in it; characters that cannot be seen are shown
-    as escapes.
+    Everything that models, tools and users wrote appears as text; invisible characters are shown as
+    escapes.
 
     Args:
-        view: The run, or of a ``PublicViewer`` what of it is public.
-        without: Leave the content of these out.
-        is_public: Whether *view* is what of the run is public, which the page says.
+        view: The run, or its public part from a ``PublicViewer``.
+        without: The parts to leave out.
+        is_public: Whether *view* is the public part; the page then says so.
     """
     shown = without_parts(view, without) if without else view
     return "".join(_page(shown, _notes(shown, without, is_public=is_public)))
 
 
 def _notes(view: RunView, without: Collection[Part], *, is_public: bool) -> Iterator[str]:
-    """What the page says of itself."""
+    """Yield the notes in which the page describes itself."""
     yield f"A copy of the log up to event {view.head.seq}."
     if view.head.is_masked:
         yield "Secrets are masked as in the log: *** stands for each."
@@ -249,7 +249,7 @@ def _page(view: RunView, notes: Iterator[str]) -> Iterator[str]:
 
 
 def _facts(head: Head) -> Iterator[tuple[str, str]]:
-    """Names and HTML of what is known of the run as a whole."""
+    """Yield names and HTML of the facts about the whole run."""
     if head.redacted is not None:
         yield "redacted", _line(redacted_words(head.redacted))
     if head.request:
@@ -262,7 +262,7 @@ def _facts(head: Head) -> Iterator[tuple[str, str]]:
     sessions = f" in {head.sessions} sessions" if head.sessions > 1 else ""
     yield "started", _line(f"{moment(head.started_at)}, worked {duration(head.took_s)}{sessions}")
     if head.sessions:
-        # Not of a public page, which tells of none of this.
+        # A public page has none of these.
         yield from _spent(head)
     yield from _told(head)
     places = {
@@ -306,7 +306,7 @@ def _answered(one: Answered) -> str:
 
 
 def _question(asked: Pending) -> str:
-    """What a run waits for, with all that will happen."""
+    """Return the HTML of what a run waits for, with all arguments."""
     match asked:
         case PendingApproval(tool_name=tool, effect=effect):
             reason = f"<p>{_line(asked.reason)}</p>" if asked.reason else ""
@@ -346,7 +346,7 @@ def _timeline(view: RunView) -> Iterator[str]:
 
 
 def _more(row: Row) -> Iterator[str]:
-    """What else there is to say of a step."""
+    """Yield the further facts of a step."""
     if row.detail or row.note:
         yield row.detail or row.note
     if row.effect is not Effect.NONE:
@@ -379,7 +379,7 @@ def _message(said: Said) -> str:
 
 
 def _arguments(value: object) -> str:
-    """Arguments, with every character that cannot be seen as an escape."""
+    """Return arguments as HTML, with every invisible character as an escape."""
     if not value:
         return ""
     shown = msgspec.json.format(encode(value), indent=2).decode()

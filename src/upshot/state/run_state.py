@@ -1,4 +1,4 @@
-"""The one fold of the log of a run: what it says, up to its last event."""
+"""The one fold of the log of a run: its state after the last event."""
 
 from __future__ import annotations
 
@@ -79,33 +79,33 @@ from upshot.state.known_effects import is_typed
 
 CallAnswer: TypeAlias = Approve | Deny | Edit
 
-# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+# Module constant: in Python 3.11, looking a member up on its enum class is slow.
 _ASSISTANT = Role.ASSISTANT
 _id_of = attrgetter("id")
 
 STOPPED = (Status.INTERRUPTED, Status.CANCELED)
-"""How a run ended that somebody outside has stopped, and that may go on."""
+"""The statuses of a run that was stopped from outside and can be continued."""
 COMPACTION_FAILED = "compaction_failed"
-"""The warning of a run whose older messages could not be replaced."""
+"""The warning code for older messages that could not be replaced."""
 SUMMARY = "summary"
 """The purpose of a model call that sums up older messages."""
 DECLARED_OPTION = "declared"
-"""Under which the log keeps what tools declare of themselves, by their version."""
+"""The logged option with the tools' declarations, by tool version."""
 
 
 def place_of(run_id: str, turn: int, call_id: str) -> str:
-    """What tells a call from all others of a tree of runs."""
+    """Return a name for a call that is unique in a tree of runs."""
     return f"{run_id} {turn} {call_id}"
 
 
 class FailedTries(msgspec.Struct, frozen=True):
-    """The tries of a model call that has no answer yet.
+    """The tries of a model call that has no reply yet.
 
     Attributes:
         count: How many failed.
-        model: Who was asked.
-        was_empty: Whether one of them was an empty reply.
-        next_at: When the next one is to begin.
+        model: The model that was called.
+        was_empty: Whether one of them got an empty reply.
+        next_at: When the next one is due.
     """
 
     count: int = 0
@@ -118,15 +118,15 @@ NO_TRIES = FailedTries()
 
 
 class FailedCalls(dict[int, FailedTries]):
-    """The failed tries of the calls of an attempt that have no answer yet, by turn."""
+    """The failed tries of an attempt's model calls without a reply, by turn."""
 
     def of(self, turn: int, model: str) -> FailedTries:
-        """Those of a call that is made, or made again."""
+        """Return the failed tries of a call of *model* in that turn."""
         found = self.get(turn, NO_TRIES)
         return found if found.model == model else NO_TRIES
 
     def note(self, event: ModelRetried) -> None:
-        """Count one more."""
+        """Count a failed try."""
         error = event.response.error
         is_empty = error is not None and error.code is ErrorCode.EMPTY_REPLY
         self[event.turn] = FailedTries(
@@ -137,7 +137,7 @@ class FailedCalls(dict[int, FailedTries]):
         )
 
     def waiting_at(self, time: datetime | None) -> int:
-        """How many calls wait for another try, so that none is under way."""
+        """Return how many calls wait for a retry, so that no try is under way."""
         return sum(bool(time and one.next_at and time < one.next_at) for one in self.values())
 
 
@@ -145,9 +145,9 @@ class WorkTime(msgspec.Struct, eq=False):
     """How long a run was worked on.
 
     Attributes:
-        spent_s: Seconds that the sessions took, with the waits for which they left the run; the
-            other time between them is left out.
-        due_at: From when on a run is to be taken up that was left, None for any other.
+        spent_s: Seconds that the sessions took, including waits for which they released the run;
+            other time between sessions is left out.
+        due_at: When a released run must be resumed, None for any other run.
     """
 
     spent_s: float = 0.0
@@ -155,26 +155,26 @@ class WorkTime(msgspec.Struct, eq=False):
     _last: datetime | None = None
 
     def spent_until(self, time: datetime) -> float:
-        """``spent_s`` of a run that is taken up at *time*."""
+        """Return ``spent_s`` of a run that is resumed at *time*."""
         if self.due_at is None or self._last is None:
             return self.spent_s
         return self.spent_s + max(0.0, (min(time, self.due_at) - self._last).total_seconds())
 
     def begin(self, time: datetime | None) -> None:
-        """Count from *time* on: a session of the run begins, in a log or live."""
+        """Count from *time* on, where a session of the run starts, in a log or live."""
         if time is not None:
             self.spent_s, self.due_at, self._last = self.spent_until(time), None, time
 
     def worked_until(self, time: datetime) -> float:
-        """``spent_s`` of a run whose session ends at *time*."""
+        """Return ``spent_s`` of a run whose session ends at *time*."""
         return self.spent_s + (max(0.0, (time - self._last).total_seconds()) if self._last else 0.0)
 
     def add(self, event: RunEvent, time: datetime, *, is_settled: bool) -> None:
-        """Count the time up to *event*, before which the run had settled or not."""
+        """Count the time up to *event*. *is_settled* says whether the run had settled before it."""
         if isinstance(event, RunResumed):
             self.begin(time)
-        # Between two sessions, in which an answer may be logged, no process works on the run.
-        # Clocks may be set back, or be another machine's.
+        # Between two sessions, when an answer may be logged, no process works on the run. Clocks
+        # may be set back, or belong to another machine.
         elif self._last is not None and not is_settled:
             self.spent_s = self.worked_until(time)
         if isinstance(event, RunReleased):
@@ -183,7 +183,7 @@ class WorkTime(msgspec.Struct, eq=False):
 
 
 class LogIndex(msgspec.Struct, eq=False):
-    """Where in the log things stand, for events that name them.
+    """The places of things in the log, for events that refer to them.
 
     Attributes:
         started_tools: The last start of each tool, by name.
@@ -203,86 +203,86 @@ class LogIndex(msgspec.Struct, eq=False):
 
 
 class RunState(msgspec.Struct, eq=False):
-    """The fold of a run's events, in order; reading is resuming.
+    """The fold of a run's events, in order; reading a log is resuming.
 
     Attributes:
         started: The first event, None before it was read.
-        agent: The agent as it was in the last session.
-        options: What the log keeps of the options of the last session.
+        agent: The agent of the last session.
+        options: The logged options of the last session.
         seq: Of the last event.
-        time: How long it was worked on.
-        attempt: The attempt that was under way, 0 before the first.
-        feedback: What the decider that asked for it wanted changed.
+        time: How long the run was worked on.
+        attempt: The attempt under way, 0 before the first.
+        feedback: What the decider that asked for it wants changed.
         board: Its board.
-        is_seeded: Whether the board was prepared, to its end.
-        turns: Model calls that were answered.
-        turns_before: Those of earlier attempts.
-        responses: Every reply, those of failed tries too.
-        responses_before: How many of them are of earlier attempts.
+        is_seeded: Whether the board was seeded completely.
+        turns: Model calls with a reply.
+        turns_before: The turns of earlier attempts.
+        responses: Every reply, including those of failed tries.
+        responses_before: How many of them are from earlier attempts.
         records: Settled tool calls.
-        records_before: How many of them are of earlier attempts.
+        records_before: How many of them are from earlier attempts.
         unsettled: Tool calls of the last reply that started and have no outcome, by id.
-        begun: Tool calls of the attempt that started and have no outcome, in order, by their id and
+        begun: Tool calls of the attempt that started and have no outcome, in order, by id and
             idempotency key.
-        settled: Outcomes of the last reply's calls that the board does not show, by id.
+        settled: Outcomes of the last reply's calls that are not on the board, by id.
         reply: A reply that is not on the board yet, or the error that ended the attempt.
-        models: How a model was last asked in each turn of the attempt, in order.
-        replies: What it replied, by turn.
-        failed_calls: Those that it has not answered.
-        seed: What the board of the first attempt was started with.
-        named_seed: The messages of a conversation that it begins with, and what stands for them in
-            the log; None where they are logged themselves.
-        reported: What engines reported of their own usage, earlier attempts included.
-        reported_before: How many of these are of earlier attempts.
-        lost_calls: How many models were asked and never answered, since the process ended.
-        lost_before: How many of these are of earlier attempts.
+        models: The last start of a model call in each turn of the attempt, in order.
+        replies: The replies by turn.
+        failed_calls: The failed tries of calls without a reply.
+        seed: The changes that made the board of the first attempt.
+        named_seed: The conversation messages that it starts with, and the reference to them in the
+            log; None if they are logged themselves.
+        reported: Usage that engines reported, including earlier attempts.
+        reported_before: How many of these are from earlier attempts.
+        lost_calls: Model calls without a reply, because the process died.
+        lost_before: How many of these are from earlier attempts.
         stored: Large outputs that were stored.
-        steps_started: Effects of keyed steps that began and of whose end the log has nothing.
+        steps_started: Effects of keyed steps that started and have no logged end.
         steps_settled: The last settlement of each keyed step.
         answers_given: Answers to questions, by question id.
-        times_answered: How many answers there were, by question id.
-        typed: Those of them that a person gave, and not another system.
-        children: What runs inside this one used, by their id; None where the log does not say.
-        children_found: What those used whose end this log does not have, as their own logs say. Who
-            goes on with the run hands it in; no event tells it, so no result is derived from it.
-        ends_found: The ends of those of them that have ended; a session logs them first.
-        children_before: Ids of those that belong to earlier attempts.
-        asked: What people were asked about calls that are not settled, by call id.
-        times_asked: How many questions were asked about calls of an id, settled or not.
-        asked_in: The step in whose body each of these was made, "" for none, by call id.
-        waits: Questions that nobody has answered, and results that nobody has delivered, by id.
+        times_answered: The number of answers, by question id.
+        typed: The answers that came from a person, and not from another system.
+        children: What child runs used, by run id; None if the log does not say.
+        children_found: The same for child runs whose end is not in this log, read from their own
+            logs. Set when the run is resumed; it comes from no event, so no result depends on it.
+        ends_found: The ends of those child runs that have ended; a session logs them first.
+        children_before: Ids of child runs of earlier attempts.
+        asked: Approvals that were requested for calls without an outcome, by call id.
+        times_asked: The number of approvals requested for a call id, settled or not.
+        asked_in: The step whose body made each of these calls, "" for none, by call id.
+        waits: Questions without an answer and results that were not delivered, by id.
         waiting: Those of them that were asked in this attempt and session, by id.
-        answers: What people answered for calls that are not settled, by call id.
-        answered: Ids of the questions that were answered since a session ended.
-        declared: What the tools declared of each session, by their version.
+        answers: The answers to ``asked``, by call id.
+        answered: Ids of questions that were answered since a session ended.
+        declared: The tools' declarations in each session, by tool version.
         taint: The first untrusted content that reached the run, None for none.
-        line: Of the attempt under way, None while the engine is at it.
-        handoff: The first hand-off of the attempt.
-        interrupt: The last wish to stop.
-        point: The last point of the attempt that its engine named, None for none.
-        decisions: What deciders said of the attempt.
-        committed: What became of the run, None while that is open.
+        line: The line of the current attempt, None until the engine has ended.
+        handoff: The first handoff of the attempt.
+        interrupt: The last request to stop.
+        point: The last checkpoint of the attempt, None for none.
+        decisions: The deciders' decisions about the attempt.
+        committed: Whether the run was committed, None while undecided.
         lines: Attempts that ended.
         state: The deciders' facts.
-        started_at: When the run began, None before that.
+        started_at: When the run started, None before that.
         reply_calls: The calls of the last reply.
-        call_ids: The ids of all calls so far, those of the messages that it began with included.
-        last_call: The last reply to the engine, a failed one too, or what a child run told of its
-            own; None before the first.
-        last_rate_limit: That of the last reply which carried one.
-        is_live: Whether a session works on it: its board is the engine's own, which has every
-            change before the event that tells it.
-        warnings: All that were told.
-        last_settled: The end of the last session, None where it was cut off; ``result_of`` makes
-            its result.
-        show: Hides secrets, None without any; what a result holds is shown.
+        call_ids: The ids of all calls so far, including those in seeded messages.
+        last_call: The engine's last reply, failed or not, or what a child run reported of its own
+            last reply; None before the first.
+        last_rate_limit: From the last reply that had one.
+        is_live: Whether a session works on it. Then its board is the engine's, and changes before
+            the event about it.
+        warnings: All warnings.
+        last_settled: The end of the last session, None if it was cut off; ``result_of`` builds its
+            result.
+        show: Masks secrets in results, None without any.
         turn: The turn of the last model call.
-        summary: A summary that a model was asked for, and that nothing has come of yet.
+        summary: A summary from a model that is not used yet.
         model: The model of the last call.
-        open_model: The model call that began last.
-        sent: Digests of the messages that a model was sent last, in order.
+        open_model: The last model call that started.
+        sent: Digests of the messages in the last model request, in order.
         tries: How many of its tries have failed.
-        index: Where in the log things stand; None for a live run without a log.
+        index: Where things are in the log; None for a live run without a log.
     """
 
     started: RunStarted | None = None
@@ -357,16 +357,16 @@ class RunState(msgspec.Struct, eq=False):
     last_rate_limit: RateLimitState | None = None
     is_live: bool = False
     _is_seeding: bool = False
-    # Turns that were asked for another purpose than the engine's.
+    # Turns with a purpose, which are not the engine's.
     _aside: frozenset[int] = frozenset()
-    # Where the records of the last reply's calls begin, and the place of each call in it.
+    # Where the records of the last reply's calls start, and the place of each call in it.
     _reply_at: int = 0
     _call_order: dict[str, int] = {}
     _pending: tuple[Pending, ...] = ()
-    # What the counts of earlier attempts were until the last one ended.
+    # The counts of earlier attempts before the last attempt ended.
     _before: tuple[int, int, int, frozenset[str], int, int] = (0, 0, 0, frozenset(), 0, 0)
-    # Outputs whose call has not settled, by artifact id; those of earlier sessions by call id, for
-    # a call that is made again stores its output again.
+    # Outputs whose call has not settled, by artifact id. Those of earlier sessions by call id,
+    # because a call that runs again stores its output again.
     _loose_stored: dict[str, tuple[str, Artifact]] = {}
     _cut_stored: dict[str, list[Artifact]] = {}
 
@@ -382,7 +382,7 @@ class RunState(msgspec.Struct, eq=False):
         return () if self.last_settled is None else self._pending
 
     def open_pending(self) -> tuple[Pending, ...]:
-        """What the run waits for as its events stand, its child runs included."""
+        """Return what the run waits for after its last event, including its child runs."""
         if self.last_settled is not None:
             return self._pending
         inside = (
@@ -395,9 +395,9 @@ class RunState(msgspec.Struct, eq=False):
         return told_apart(waits) if waits else ()
 
     def reopen(self) -> None:
-        """Take back the end of a run that was interrupted or canceled; no other run is changed.
+        """Undo the end of a run that was interrupted or canceled; other runs are not changed.
 
-        The attempt is under way again, and what it used is its own.
+        The attempt is under way again, with its usage.
         """
         if self.last_settled is None or self.last_settled.result.status not in STOPPED:
             return
@@ -415,28 +415,28 @@ class RunState(msgspec.Struct, eq=False):
             ) = self._before
 
     def call_of(self, call_id: str) -> ToolCall | None:
-        """The call of the last reply with that id, None where it has none."""
+        """Return the call of the last reply with that id, or None."""
         place = self._call_order.get(call_id)
         return None if place is None else self.reply_calls[place]
 
     def add(self, event: Event) -> None:
-        """Take the next event.
+        """Fold the next event.
 
         Raises:
-            JournalError: It is of a kind that this version does not know, so going on is unsafe.
+            JournalError: This version does not know its kind, so continuing is unsafe.
         """
         if isinstance(event, Unknown):
             raise JournalError(
                 f"the log holds an event of kind {event.kind!r}, which this version cannot resume "
                 "from: update upshot"
             )
-        # Without a log an event has neither.
+        # Without a log, events have neither seq nor time.
         if event.seq:
             self.seq = event.seq
         if event.time is not None:
             self.time.add(event, event.time, is_settled=self.last_settled is not None)
         if self._is_seeding and not _may_come_in_a_seed(event):
-            # What comes after a seed says that it was whole; a cut seed is sown again.
+            # An event after a seed shows that the seed is complete. A cut-off seed is repeated.
             self._is_seeding = False
             self.is_seeded = not isinstance(event, RunResumed)
         apply = FOLDS.get(type(event))
@@ -470,14 +470,14 @@ class RunState(msgspec.Struct, eq=False):
             self._cut_stored.setdefault(call_id, []).append(artifact)
         self._loose_stored = {}
         if self.line is None:
-            # Deciders are asked anew about an attempt that was not concluded.
+            # Deciders are asked again about an attempt that was not concluded.
             self.decisions = []
 
     def _attempt_started(self, event: AttemptStarted) -> None:
         self.attempt = event.attempt
         self.feedback = event.feedback
         if self.is_live and not self.lines:
-            # The first attempt of a new run: nothing is there yet.
+            # The first attempt of a new run: there is nothing to reset.
             return
         if not self.is_live:
             self.board = Board()
@@ -494,7 +494,7 @@ class RunState(msgspec.Struct, eq=False):
             index.replies, index.records, index.settled_at = {}, {}, {}
 
     def _model_started(self, event: ModelStarted) -> None:
-        # Taken back by the answer.
+        # Undone by the reply.
         self.lost_calls += 1
         self.turn, self.model, self.open_model, self.tries = event.turn, event.model, event, 0
         if self.failed_calls:
@@ -504,8 +504,7 @@ class RunState(msgspec.Struct, eq=False):
         if event.purpose:
             self._aside |= {event.turn}
         else:
-            # A turn whose process ended is begun a second time; its place in the order is the
-            # first.
+            # A turn that was interrupted starts again, and keeps its place in the order.
             self.models[event.turn] = event
 
     def _model_retried(self, event: ModelRetried) -> None:
@@ -545,7 +544,7 @@ class RunState(msgspec.Struct, eq=False):
             self.last_rate_limit = response.rate_limit
 
     def _tool_started(self, event: ToolStarted) -> None:
-        # One that was cut off and is made again is still one.
+        # A call that was cut off and runs again is still one call.
         self._end_begun(event.call.id, event.idempotency_key)
         self.unsettled[event.call.id] = event
         self.begun[event.call.id, event.idempotency_key] = event
@@ -569,7 +568,7 @@ class RunState(msgspec.Struct, eq=False):
             index.settled_at[record.call_id] = event.seq
 
     def _place_of(self, record: ToolRecord) -> int:
-        """Where *record* goes: calls of a reply stand in its order, however they settle."""
+        """Return where to insert *record*: calls keep the order of their reply."""
         place, order = len(self.records), self._call_order
         own = order.get(record.call_id)
         if own is None:
@@ -579,14 +578,14 @@ class RunState(msgspec.Struct, eq=False):
         return place
 
     def _end_begun(self, call_id: str, key: str) -> None:
-        """Take a call as begun no more; others may have the same id, and no other has its key."""
+        """Remove a started call. Others may have the same id, but no other has its key."""
         last = self.unsettled.get(call_id)
         if last is not None and last.idempotency_key == key:
             del self.unsettled[call_id]
         self.begun.pop((call_id, key), None)
 
     def _is_asked_about(self, record: ToolRecord) -> bool:
-        """Whether people were asked about the call of *record*, and not about one with its id."""
+        """Whether the approval requested for this id is for the call of *record*."""
         asked = self.asked.get(record.call_id)
         if asked is None or record.gate == ID_GATE:
             return False
@@ -602,7 +601,7 @@ class RunState(msgspec.Struct, eq=False):
         self._loose_stored[event.artifact.id] = event.call_id, artifact
 
     def _approval_requested(self, event: ApprovalRequested) -> None:
-        # It is asked anew only where it is another question, so what was answered is void.
+        # Requested again means that the question has changed, so an old answer is void.
         self.answers.pop(event.call_id, None)
         self.asked[event.call_id] = event.pending
         self.times_asked[event.call_id] = self.times_asked.get(event.call_id, 0) + 1
@@ -615,7 +614,7 @@ class RunState(msgspec.Struct, eq=False):
 
     def _question_asked(self, event: QuestionAsked) -> None:
         id = bare_id(event.pending)
-        # The last time counts for the order.
+        # The order is that of the last request.
         self.waiting.pop(id, None)
         self.waits[id] = self.waiting[id] = event.pending
 
@@ -639,22 +638,21 @@ class RunState(msgspec.Struct, eq=False):
                 self.call_ids.update(map(_id_of, message.tool_calls))
         if event.seeded:
             if self.attempt == 1:
-                # A seed that was cut off is sown again as a whole, so its pieces from before count
-                # no more.
+                # A seed that was cut off is repeated as a whole, so drop its earlier pieces.
                 self.seed = [*self.seed, event] if self._is_seeding else [event]
             self._is_seeding = True
             if not self.is_live:
                 self.board.mark_seeded()
         elif is_reply:
-            # Providers use call ids again, so outcomes count for the latest reply only.
+            # Providers reuse call ids, so outcomes count for the latest reply only.
             self.settled, self.unsettled = {}, {}
-            # An error stays, for it is no message: the attempt ended with it.
+            # Keep an error: it is no message, and the attempt ended with it.
             if self.reply is not None and self.reply.error is None:
                 self.reply = None
 
     def _compacted(self, event: Compacted) -> None:
         self.board.compacted, self.summary = event, None
-        # If the request was refused for its length, it is made once more.
+        # If the request was refused as too long, it will be made again.
         self.reply = None
 
     def _step_started(self, event: StepStarted) -> None:
@@ -669,7 +667,7 @@ class RunState(msgspec.Struct, eq=False):
         child = child_of(event.key)
         if child is None:
             self.steps_started.pop(event.key, None)
-            # One that was put off, to ask the user, is done anew.
+            # A step that was put off to ask the user will run again.
             if event.error is None or event.error.code is not ErrorCode.INPUT_REQUIRED:
                 self.steps_settled[event.key] = event
         else:
@@ -677,7 +675,7 @@ class RunState(msgspec.Struct, eq=False):
             self.children_found.pop(child, None)
             if spent is not None:
                 self.taint = self.taint or spent.taint
-                # What it told of its last model call, if it made any.
+                # What it reported of its last model call, if it made any.
                 if spent.finish_reason is not None or spent.provider_data:
                     self.last_call = spent
                 if spent.rate_limit is not None:
@@ -692,7 +690,7 @@ class RunState(msgspec.Struct, eq=False):
     def _usage_reported(self, event: UsageReported) -> None:
         self.reported.append(event)
         if not event.number:
-            # Of the call that was begun last, which is not lost then.
+            # It is about the call that started last, which then is not lost.
             self.lost_calls -= 1
             return
         self.last_call = event.response
@@ -710,7 +708,7 @@ class RunState(msgspec.Struct, eq=False):
 
     def _attempt_ended(self, event: AttemptEnded) -> None:
         if not self.is_live:
-            # Nobody takes back the end of an attempt but who has read it in the log.
+            # Only a session that has read the end from the log can undo it.
             self._before = (
                 self.turns_before,
                 self.responses_before,
@@ -738,30 +736,30 @@ class RunState(msgspec.Struct, eq=False):
             self.summary = None
 
     def _run_released(self, event: RunReleased) -> None:
-        # Of what waits nothing was under way that nobody knows the use of.
+        # While a call waits for a retry nothing is under way, so it is not lost.
         self.lost_calls -= self.failed_calls.waiting_at(event.time)
 
     def _answered_calls(self) -> int:
-        """How many model calls the log has an answer to, child runs included."""
+        """Return the number of model calls with a logged reply, including child runs."""
         answered = (*self.responses, *(event.response for event in self.reported))
         inside = sum(spent.usage.api_calls for spent in self.children.values() if spent)
         return inside + sum(counted(response).usage.api_calls for response in answered)
 
     def _run_settled(self, event: RunSettled) -> None:
         if not self.is_live:
-            # In the session itself nobody reads it here, and what it holds leads back to the run.
+            # A live session does not read it, and its result refers back to the run.
             is_literal = event.result.pending or "pending" in event.literal
             self._pending = event.result.pending if is_literal else self.open_pending()
             self.last_settled = event
             if self.lost_calls:
-                # The session knew whether a failed try had been followed by another one.
+                # The session knew whether a failed try was followed by another one.
                 unanswered = event.result.usage.api_calls - self._answered_calls()
                 self.lost_calls = min(self.lost_calls, max(0, unanswered))
-        # What is still waited for then is asked anew, whatever was answered to it before.
+        # What is still open is asked again, and its old answers do not count.
         self.answered = frozenset()
 
 
-# Only within this module is what is private of it touched.
+# The private methods are used in this module only.
 FOLDS: dict[type, Callable[[RunState, Any], None]] = {
     RunStarted: RunState._run_started,  # pyright: ignore[reportPrivateUsage]
     RunResumed: RunState._run_resumed,  # pyright: ignore[reportPrivateUsage]
@@ -795,14 +793,14 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
 
 
 def _may_come_in_a_seed(event: Event) -> bool:
-    """Whether *event* leaves open that more of a seed follows: watchers are told of each piece."""
+    """Whether more of a seed may follow *event*; watchers are notified between its pieces."""
     if isinstance(event, BoardChanged):
         return event.seeded
     return isinstance(event, Warned | RunInterrupted)
 
 
 def item_of(state: RunState, asked: Pending) -> str:
-    """What names a question that the run itself asks; a later one of the same id is another."""
+    """Return a name for a question of the run itself; a later one with the same id differs."""
     if isinstance(asked, PendingApproval):
         return asked.digest
     id = bare_id(asked)
@@ -812,7 +810,7 @@ def item_of(state: RunState, asked: Pending) -> str:
 
 
 def acts_in(state: RunState) -> dict[str, tuple[str, ...]]:
-    """The writes of a run and of those inside it: their places, by what names the act."""
+    """Return the writes of a run and its child runs: for each act, the places where it was made."""
     found: dict[str, tuple[str, ...]] = {}
     for record in state.records:
         if record.act and not isinstance(record.outcome, ToolDenied):
@@ -825,5 +823,5 @@ def acts_in(state: RunState) -> dict[str, tuple[str, ...]]:
 
 
 def to_artifact(event: ArtifactStored) -> Artifact:
-    """The artifact of a result that a stored large output is."""
+    """Return a stored large output as an artifact of the result."""
     return Artifact(event.artifact.name or event.call_id, (event.artifact,))

@@ -1,4 +1,4 @@
-"""RunView: all that the page of a run shows, made of its events or of any prefix of them."""
+"""RunView: everything that the page of a run shows, made from its events or a prefix of them."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ class Row(Value, frozen=True, kw_only=True):
     Attributes:
         id: Its number, in the order in which the steps were logged.
         kind: "model", "tool", "step" of an engine, or "mark" for what takes no time.
-        name: What it is called: a tool, a state, "model 2".
+        name: Its name: a tool, a state, "model 2".
         start_s: Seconds of work before it.
         end_s: Seconds of work when it ended, None while it is under way.
-        wait_s: Seconds until it was tried again.
+        wait_s: Seconds until it was retried.
         word: How it ended, "" for a mark.
         tone: Whether that is good, odd or bad.
-        detail: More of it.
-        note: What the tool says of its progress.
-        lost: Whether its process ended under it.
-        seq: The event that began it; that which ended it has arguments and result.
+        detail: More about it.
+        note: The tool's report on its progress.
+        lost: Whether its process died while it ran.
+        seq: The event that started it; the one that ended it has arguments and result.
         end_seq: The event that ended it, 0 while it is under way.
         model: The model that was called.
         usage: Tokens of the call.
-        cost: Money for it, None where it has no price.
+        cost: Its cost, None if it has no price.
         call_id: The tool call.
-        effect: What the call did; "unknown" where nobody knows.
+        effect: What the call did; may be "unknown".
         gate: The gate that refused it.
         reason: Why.
-        child: The child run that the step is.
+        child: The child run of the step.
     """
 
     id: int
@@ -94,10 +94,10 @@ class Said(Value, frozen=True, kw_only=True):
 
     Attributes:
         id: Its number from 0.
-        seq: The event that has it whole.
+        seq: The event that has the whole message.
         role: "user", "assistant" or "tool".
         text: The text, at most 4,000 characters.
-        is_cut: Whether there is more of it.
+        is_cut: Whether the text was shortened.
         calls: The calls of a reply: id, name and arguments.
         call_id: The call whose outcome it is.
         name: The tool.
@@ -116,13 +116,13 @@ class Said(Value, frozen=True, kw_only=True):
 
 
 class Answered(Value, frozen=True, kw_only=True):
-    """What somebody answered.
+    """An answer to a question.
 
     Attributes:
         seq: The event.
         at: When.
-        answer: The answer, with who gave it.
-        asked: The question, None where the log does not have it.
+        answer: The answer, with its author.
+        asked: The question, None if the log does not have it.
     """
 
     seq: int
@@ -132,38 +132,38 @@ class Answered(Value, frozen=True, kw_only=True):
 
 
 class Head(Value, frozen=True, kw_only=True):
-    """What a run is and came to.
+    """The facts about a run as a whole.
 
     Attributes:
         run_id: The run.
         agent: Its agent.
         status: As ``AgentResult.status``; "running" while a session works on it or was cut off.
-        request: What was asked.
-        conversation: The conversation of which it is a turn.
+        request: The text of the request.
+        conversation: The conversation that it is a turn of.
         parent_run_id: The run that started it.
-        owner: Whose it is.
-        tenant: Of which tenant.
-        started_at: When it began.
+        owner: The user that it belongs to.
+        tenant: The tenant that it belongs to.
+        started_at: When it started.
         updated_at: When its last event was logged.
         took_s: Seconds of work.
-        waited_s: Seconds in which no process worked on it, None where that is not known.
-        sessions: How many stretches of work it had.
-        usage: Its tokens, those of child runs too once it has settled.
-        cost: Its money, None where nothing had a price.
-        effect: The worst that it did.
+        waited_s: Seconds in which no process worked on it, None if unknown.
+        sessions: The number of sessions.
+        usage: Its tokens; includes its child runs once it has settled.
+        cost: Its cost, None if nothing had a price.
+        effect: Its worst effect.
         model: The model that was called last.
         answer: Its answer.
         error: Why it did not complete.
-        warnings: What it was warned of.
-        rate_limit: The provider's windows, as of the last reply that had any.
-        artifacts: What it produced.
+        warnings: Its warnings.
+        rate_limit: The provider's windows, from the last reply that had any.
+        artifacts: Its artifacts.
         pending: What it waits for.
-        answered: What was answered, in order.
+        answered: The answers so far, in order.
         children: Its child runs.
         seq: Its last event.
         has_ended: Whether nothing is left to resume.
-        is_masked: Whether the run was given secrets, which its log holds as marks.
-        redacted: Who took out what was said, and when; None while it is there.
+        is_masked: Whether the run has secrets, which are marks in its log.
+        redacted: Who removed its content, and when; None if its content is there.
     """
 
     run_id: str = ""
@@ -198,14 +198,14 @@ class Head(Value, frozen=True, kw_only=True):
 
 
 class RunView(Value, frozen=True, kw_only=True):
-    """The page of a run, or what of it changed.
+    """The page of a run, or what has changed in it.
 
     Attributes:
-        head: What it is and came to, always whole.
-        rows: The steps, by their ids; to be drawn by ``start_s``.
-        messages: The transcript, by the ids.
+        head: The facts about the whole run, always complete.
+        rows: The steps, by id; draw them in the order of ``start_s``.
+        messages: The transcript, by id.
         text: All text so far of the reply under way.
-        revision: What ``RunViewer.view`` takes to give what changed after this view.
+        revision: Pass it to ``RunViewer.view`` to get what changed after this view.
     """
 
     head: Head
@@ -216,7 +216,7 @@ class RunView(Value, frozen=True, kw_only=True):
 
 
 class RunViewer:
-    """Takes the events of one run, and shows it as of the last one.
+    """Reads the events of one run, and shows it as of the last one.
 
     Attributes:
         activity: The timeline.
@@ -233,7 +233,7 @@ class RunViewer:
         self._at: Moment | None = None
 
     def add(self, event: Event, state: RunState | None = None) -> None:
-        """Take the next event, and the state after it where there is one."""
+        """Process the next event, and the state after it if given."""
         self.activity.add(event, state)
         if not isinstance(event, RunEvent):
             return
@@ -265,11 +265,11 @@ class RunViewer:
                 pass
 
     def view(self, after: int = 0) -> RunView:
-        """The run as of the last event.
+        """Return the run as of the last event.
 
         Args:
-            after: Only rows and messages that are new or changed since the view with this
-                ``revision``; 0 gives all.
+            after: Return only rows and messages that are new or changed since the view with this
+                ``revision``; 0 returns all.
         """
         activity = self.activity
         steps = activity.logged
@@ -358,7 +358,7 @@ class RunViewer:
 
 
 def _answer(result: AgentResult[Json] | None) -> str:
-    """What a run answered: a text, or an output that has none as JSON."""
+    """Return the answer of a run: its text, or its output as JSON if it has no text."""
     if result is None or result.content is not None or result.output is None:
         return "" if result is None else result.content or ""
     return result.output if isinstance(result.output, str) else encode(result.output).decode()

@@ -1,14 +1,14 @@
-"""What the log keeps of each event, and how the rest is found again.
+"""The stored form of events, and how the rest of each event is derived.
 
-A fact stands in the log once. What an event says that earlier events of the same run say already
-is left out when it is stored: the arguments of a call stand in the reply, the text of an outcome in
-the event that settled it, the result in all that came before. ``to_stored`` leaves it out,
-``filled`` puts it back; both ask the state of the log before the event, so that the one undoes the
-other: a value is left out only where what would be derived equals it. ``literal`` names the few
-fields that are as they stand though they look as if they had been left out.
+A fact is in the log once. What earlier events of the same run already say is left out when an event
+is stored: the arguments of a call are in the reply, the text of an outcome is in the event that
+settled it, the result is in everything before. ``to_stored`` leaves it out and ``filled`` puts it
+back. Both use the state of the log before the event, so that one undoes the other: a value is left
+out only if the derived value equals it. ``literal`` names the few fields that look as if they had
+been left out and were not.
 
-``journal.events`` gives events as they are stored. ``states`` gives them whole, each with the state
-of the run after it.
+``journal.events`` returns events as stored. ``states`` returns whole events, each with the state of
+the run after it.
 """
 
 from __future__ import annotations
@@ -80,23 +80,23 @@ from upshot.state.run_state import LogIndex, RunState, item_of
 from upshot.state.summary import answer_text, tools_in
 
 S = TypeVar("S", bound=msgspec.Struct)
-# A call of which a started tool keeps the id alone; copied, since making one is checked.
+# A started tool's call is stored with its id only. Copied, because creating one runs checks.
 _UNNAMED = ToolCall("", "")
 _NO_REQUEST = RequestDigests()
 _copy: Callable[[Any], Any] = methodcaller("__copy__")
 _NO_NAMES = {"call_id": "", "tool_name": ""}
-# Reads the messages that a conversation held.
+# Reads the messages of a conversation at a revision.
 Seeds: TypeAlias = Callable[[SeedReference], Awaitable[Iterable[Message]]]
-# What a state says that a field of an event will hold, by the field's name.
+# What a state says that the fields of an event will contain, by field name.
 Derived = dict[str, Any]
 
 
 def to_stored(state: RunState, event: Event) -> Event:
-    """*event* without what the log has already.
+    """Return *event* without what the log already has.
 
     Args:
-        state: Of the run before the event.
-        event: Whole and stamped; it stays as it is.
+        state: The state of the run before the event.
+        event: Whole and stamped; it is not changed.
     """
     if type(event) is BoardChanged:
         return _by_reference(state, event)
@@ -121,11 +121,11 @@ def to_stored(state: RunState, event: Event) -> Event:
 
 
 def filled(state: RunState, event: Event) -> Event:
-    """*event*, as it is stored, with all that the log says of it.
+    """Return a stored *event* with all that the log says about it.
 
     Args:
-        state: Of the run before the event.
-        event: As the journal gives it; it stays as it is.
+        state: The state of the run before the event.
+        event: As the journal returns it; it is not changed.
     """
     if isinstance(event, BoardChanged):
         return _resolved(state, event)
@@ -142,7 +142,7 @@ def filled(state: RunState, event: Event) -> Event:
     part: msgspec.Struct = getattr(event, nested) if nested else event
     more = _put_back(part, derived, event.literal)
     if isinstance(event, RunSettled):
-        # Where it was read from a file, the one does not know of the other.
+        # In a log read from a file, the result has its cost but not in its usage.
         result = event.result
         more["usage"] = result.usage.with_cost(result.cost if result.usage else None)
     changes: Derived = {nested: _changed(part, more)} if nested and more else more
@@ -154,14 +154,14 @@ def filled(state: RunState, event: Event) -> Event:
 
 
 def read_event(state: RunState, stored: Event) -> Event:
-    """Fold an event as the journal gives it.
+    """Fold an event as the journal returns it.
 
     Args:
-        state: Of the run before the event.
-        stored: As it is stored, with the messages that it names of a conversation.
+        state: The state of the run before the event.
+        stored: As it is stored, with the conversation messages that it refers to.
 
     Returns:
-        The event, whole but for a result, which is made only where it is asked for: see
+        The event, whole except for a result, which is built only on request: see
         ``result_of``.
     """
     if type(stored) is not RunSettled:
@@ -171,20 +171,20 @@ def read_event(state: RunState, stored: Event) -> Event:
 
 
 def seeds_of(journal: object) -> Seeds | None:
-    """What gives the messages of the conversations in *journal*; None where it has none."""
+    """Return the function that reads conversation messages from *journal*; None if it has none."""
     return getattr(journal, "seed_messages", None)
 
 
 async def with_seed(event: Event, seeds: Seeds | None, state: RunState | None = None) -> Event:
-    """*event* with the messages that a run began with, where it names them only.
+    """Return *event* with the conversation messages that it refers to, if it refers to any.
 
     Args:
         event: As it is stored.
         seeds: See ``states``.
-        state: Of the run before the event, which is told of them; None where nobody folds it.
+        state: The state of the run before the event, which is updated; None if it is not needed.
 
     Raises:
-        JournalError: Nobody can read them, or they are not those that the run began with.
+        JournalError: They cannot be read, or are not the messages that the run started with.
     """
     if type(event) is not BoardChanged or (seed := event.seed) is None:
         return event
@@ -198,19 +198,19 @@ async def with_seed(event: Event, seeds: Seeds | None, state: RunState | None = 
 
 
 def name_seed(state: RunState, seed: SeedReference, messages: tuple[Message, ...]) -> None:
-    """Note in *state* that the run begins with *messages*, and that its log only names them.
+    """Record in *state* that the run starts with *messages* and its log only refers to them.
 
-    Neither they nor the digests by which a request is known are logged again.
+    Neither they nor their request digests are logged again.
     """
     state.named_seed = seed, messages
     state.sent = chain_of(messages)
 
 
 def with_messages(event: BoardChanged, messages: Iterable[Message]) -> BoardChanged:
-    """*event*, which names messages of a conversation, with these *messages*.
+    """Return *event*, which refers to messages of a conversation, with these *messages*.
 
     Raises:
-        JournalError: They are not those that the run began with.
+        JournalError: They are not the messages that the run started with.
     """
     seed, known = event.seed or SeedReference(), tuple(messages)
     if digest_of_messages(known) == seed.digest:
@@ -236,18 +236,18 @@ async def states(
     """Read the log of a run: every event whole, with the state of the run after it.
 
     Args:
-        events: From the first on, as ``journal.events(run_id)`` gives them.
-        read: Called with each of them first; ``lift_secrets(secrets)`` gives one that puts the
-            secrets of the run, or ``***``, in the place of their marks. None leaves the marks.
-        seeds: Gives the messages of a conversation that a run began with, where its log names them
-            only, as ``journal.seed_messages`` does. None can read no such log.
+        events: From the first on, as ``journal.events(run_id)`` returns them.
+        read: Called with each of them first; ``lift_secrets(secrets)`` returns one that replaces
+            the marks by the run's secrets, or by ``***``. None leaves the marks.
+        seeds: Returns the messages of a conversation that a run started with, if its log only
+            refers to them; ``journal.seed_messages`` is one. None cannot read such a log.
 
     Yields:
-        The event and the state; it is the same state each time, which the next event changes.
+        The event and the state. It is always the same state object, which the next event changes.
 
     Raises:
-        JournalError: An event is of a kind that this version does not know, or *seeds* is needed
-            and does not give the right messages.
+        JournalError: This version does not know the kind of an event, or *seeds* is needed and
+            does not return the right messages.
     """
     state = RunState()
     if isinstance(events, AsyncIterable):
@@ -268,7 +268,7 @@ async def next_event(
 
 
 def result_of(state: RunState) -> AgentResult[Json] | None:
-    """The result of the last session, None where it was cut off or none has ended."""
+    """Return the result of the last session, None if it was cut off or none has ended."""
     settled = state.last_settled
     if settled is None:
         return None
@@ -279,8 +279,8 @@ def result_of(state: RunState) -> AgentResult[Json] | None:
 
 
 def _left_out(value: msgspec.Struct, derived: Derived) -> tuple[Derived, tuple[str, ...]]:
-    """The defaults of the fields of *value* that will be derived, and the fields that look as if
-    they had been left out, and are not.
+    """Return defaults for the fields of *value* that can be derived, and the names of fields that
+    look as if they had been left out and were not.
     """
     defaults, less, literal = _defaults_of(type(value)), Derived(), ()
     for name, known in derived.items():
@@ -294,7 +294,7 @@ def _left_out(value: msgspec.Struct, derived: Derived) -> tuple[Derived, tuple[s
 
 
 def _put_back(value: msgspec.Struct, derived: Derived, literal: tuple[str, ...]) -> Derived:
-    """What the fields of *value* hold that were left out."""
+    """Return the values of the fields of *value* that were left out."""
     defaults = _defaults_of(type(value))
     return {
         name: known
@@ -312,7 +312,7 @@ def _changed(value: S, fields: Mapping[str, Any]) -> S:
 
 @cache
 def _defaults_of(kind: type[msgspec.Struct]) -> Derived:
-    """The defaults of the fields of a struct; those that are objects are never changed."""
+    """Return the defaults of the fields of a struct. Do not change default objects."""
     found: Derived = {}
     for field in msgspec.structs.fields(kind):
         if field.default_factory is not msgspec.NODEFAULT:
@@ -323,19 +323,19 @@ def _defaults_of(kind: type[msgspec.Struct]) -> Derived:
 
 
 def _is_same(given: Any, known: Any) -> bool:
-    """Whether two values are equal, numbers of JSON in their very form."""
+    """Whether two values are equal, and equal as JSON."""
     if given is known:
         return True
     kind: Any = given.__class__
     if kind is not type(known) or given != known:
         return False
-    # 1, 1.0 and True are equal in Python and three values in JSON.
+    # 1, 1.0 and True are equal in Python but different in JSON.
     if kind is tuple and not any(map(is_not, given, known)):
         return True
     return not issubclass(kind, dict | list | tuple) or to_json(given) == to_json(known)
 
 
-# -- what each event can be derived from; fields that are always written stand as they are
+# -- what each event can be derived from; fields that are always written are not listed
 
 
 def _of_model_started(state: RunState, event: ModelStarted) -> Derived:
@@ -343,8 +343,8 @@ def _of_model_started(state: RunState, event: ModelStarted) -> Derived:
 
 
 def _leave_out_request(state: RunState, event: ModelStarted, less: Derived) -> tuple[str, ...]:
-    """Leave the digests of the new messages alone, where the rest is asked as before; returns the
-    field if it is to be taken as it stands.
+    """Keep only the digests of new messages if the rest is as in the previous request; returns the
+    names of literal fields.
     """
     given = event.request
     if given is None:
@@ -352,7 +352,7 @@ def _leave_out_request(state: RunState, event: ModelStarted, less: Derived) -> t
     last = None if state.open_model is None else state.open_model.request
     if last is None or not (sent := given.added or state.sent):
         return ()
-    # Compared field by field, for it is asked in each step, and to make another costs more.
+    # Compared field by field, because this runs in each step and creating another is slower.
     if (
         given.messages == sent[-1]
         and given.count == len(state.sent) + len(given.added)
@@ -382,7 +382,7 @@ def _is_lean(request: RequestDigests) -> bool:
 
 
 def _request_after(state: RunState, added: tuple[str, ...]) -> RequestDigests | None:
-    """The request before, with more messages; None where there is none."""
+    """Return the previous request with more messages; None if there is none."""
     last = None if state.open_model is None else state.open_model.request
     sent = added or state.sent
     if last is None or not sent:
@@ -415,8 +415,8 @@ def _of_tool_started(state: RunState, event: ToolStarted) -> Derived:
 
 
 def _leave_out_call(state: RunState, event: ToolStarted, less: Derived) -> tuple[str, ...]:
-    """Leave the id alone of a call that the last reply asks for, and of its arguments what was
-    changed; returns the fields that are to be taken as they stand.
+    """Keep only the id of a call that is in the last reply, and only changed arguments; returns the
+    names of literal fields.
     """
     asked, call, arguments = state.call_of(event.call.id), event.call, event.arguments
     literal: tuple[str, ...] = ()
@@ -427,8 +427,7 @@ def _leave_out_call(state: RunState, event: ToolStarted, less: Derived) -> tuple
     given = _object_of(call)
     if given is arguments:
         less["arguments"] = {}
-    # Arguments that were added or changed can be told as a difference, one that was taken away
-    # cannot.
+    # A difference can express arguments that were added or changed, but not removed ones.
     elif given.keys() <= arguments.keys():
         less["arguments"] = {
             name: value
@@ -456,7 +455,7 @@ def _is_same_call(asked: ToolCall, call: ToolCall) -> bool:
 
 
 def _object_of(call: ToolCall) -> JsonObject:
-    """The arguments of *call* as an object, empty where they are none."""
+    """Return the arguments of *call* as an object, empty if they are not an object."""
     if isinstance(call.arguments, dict):
         return call.arguments
     try:
@@ -488,7 +487,7 @@ def _of_record(state: RunState, event: ToolSettled) -> Derived:
             derived["trust"] = last.trust
     text = _index(state).texts[given.call_id] = outcome_to_model_content(outcome)
     if started is not None:
-        # The start of this very call wins over what the last call of the tool says.
+        # The start of this call overrides what the last call of the tool says.
         derived |= {
             "turn": started.turn,
             "tool_version": started.tool_version,
@@ -503,15 +502,15 @@ def _of_record(state: RunState, event: ToolSettled) -> Derived:
             "attempts": 1,
         }
     if given.effect is Effect.UNKNOWN:
-        # The ledger of effects reads these from the event alone.
+        # The effect ledger reads these from the event alone.
         for name in ("tool_name", "idempotency_key", "started_at"):
             derived.pop(name, None)
     return derived
 
 
 def _leave_out_names(record: ToolRecord, less: Derived) -> tuple[str, ...]:
-    """Leave out of an outcome which call it is of, as its record says that; returns the field if it
-    is to be taken as it stands.
+    """Leave call id and tool name out of an outcome if its record has the same; returns the names
+    of literal fields.
     """
     outcome = record.outcome
     if outcome.call_id == record.call_id and outcome.tool_name == record.tool_name:
@@ -561,7 +560,7 @@ def _of_run_resumed(state: RunState, event: RunResumed) -> Derived:
 
 
 def _index(state: RunState) -> LogIndex:
-    """Where in the log things stand; made when a log begins."""
+    """Return the index of the log, created at the start of the log."""
     if state.index is None:
         state.index = LogIndex()
     return state.index
@@ -571,7 +570,7 @@ def _index(state: RunState) -> LogIndex:
 
 
 def _by_reference(state: RunState, event: BoardChanged) -> Event:
-    """*event* with the places of replies and outcomes instead of their messages."""
+    """Return *event* with references to replies and outcomes in place of their messages."""
     if not event.messages or event.seeded:
         return event if state.named_seed is None else _with_named_seed(state.named_seed, event)
     found: list[int] = []
@@ -586,7 +585,7 @@ def _by_reference(state: RunState, event: BoardChanged) -> Event:
 def _with_named_seed(
     named: tuple[SeedReference, tuple[Message, ...]], event: BoardChanged
 ) -> BoardChanged:
-    """*event* with what stands for the messages of a conversation, where it begins with them."""
+    """Return *event* with a reference to the conversation messages, if it starts with them."""
     seed, known = named
     is_main = event.seeded and event.channel == MAIN_CHANNEL
     if not is_main or event.messages[: len(known)] != known:
@@ -595,7 +594,7 @@ def _with_named_seed(
 
 
 def _reference_to(state: RunState, message: Message) -> int | None:
-    """The event whose reply or outcome *message* is, None for a message of its own."""
+    """Return the event whose reply or outcome *message* is, None if it is neither."""
     index = _index(state)
     if message.role is Role.ASSISTANT:
         for seq in reversed(index.replies):
@@ -608,9 +607,9 @@ def _reference_to(state: RunState, message: Message) -> int | None:
 
 
 def _is_of_reply(message: Message, reply: ModelResponse) -> bool:
-    """Whether *message* is that of *reply*."""
+    """Whether *message* was made from *reply*."""
     parts = reply.parts
-    # Usually it was made of the reply, so that to make it again tells nothing new.
+    # Usually its content is the reply's own object, so there is no need to build it again.
     if message.content is parts and len(parts) and type(parts[0]) is not Text:
         is_unnamed = message.tool_call_id is None and not message.name
         return is_unnamed and _is_bare(message, paused=reply.paused)
@@ -643,7 +642,7 @@ def _resolved(state: RunState, event: BoardChanged) -> Event:
             for seq in event.refs
         )
         if state.taint is not None:
-            # As they were on the board: the log has no word of it.
+            # As they were on the board; the log does not record the marks.
             messages = tuple(map(mark_tainted, messages))
     except KeyError as error:
         raise JournalError(
@@ -657,13 +656,13 @@ def _resolved(state: RunState, event: BoardChanged) -> Event:
 
 
 def _message_of(state: RunState, record: ToolRecord, seq: int) -> Message:
-    """The message that shows the outcome of a call to the model."""
+    """Return the message that shows the outcome of a call to the model."""
     text = _shown_text_of(state, record, seq)
     return Message(Role.TOOL, text, tool_call_id=record.call_id, name=record.tool_name)
 
 
 def _shown_text_of(state: RunState, record: ToolRecord, seq: int) -> str:
-    """What the model reads of the outcome of a call."""
+    """Return the text of a call's outcome as the model reads it."""
     text = plain_text_of(record.outcome) or _index(state).texts.get(record.call_id)
     text = text or outcome_to_model_content(record.outcome)
     if record.is_untrusted:
@@ -672,7 +671,7 @@ def _shown_text_of(state: RunState, record: ToolRecord, seq: int) -> str:
 
 
 def _run_id_at(state: RunState, seq: int) -> str:
-    """The id of the run when event *seq* was written: a fork keeps that of its origin."""
+    """Return the id of the run when event *seq* was written; a fork has events of its origin."""
     started = state.started
     if started is None:
         return ""
@@ -687,7 +686,7 @@ def _run_id_at(state: RunState, seq: int) -> str:
 
 
 def _of_result(state: RunState, event: RunSettled) -> Derived:
-    """What the log says of the result of a session that ends with *event*."""
+    """Return what the log says of the result of a session that ends with *event*."""
     given, board, started = event.result, state.board, state.started
     request = None if started is None else started.request
     content = board.answer()
@@ -728,7 +727,7 @@ def _of_result(state: RunState, event: RunSettled) -> Derived:
 
 
 def _asks_in(state: RunState, event: RunSettled) -> dict[str, Pending]:
-    """What the run itself waits for and nobody has answered: the inbox is made of it."""
+    """Return the open pending items of the run itself; the inbox is made from them."""
     return {
         item_of(state, one): one
         for one in event.result.pending
@@ -736,12 +735,12 @@ def _asks_in(state: RunState, event: RunSettled) -> dict[str, Pending]:
     }
 
 
-# What a journal alone reads of the event that settles a run.
+# Fields of run_settled that only journals read.
 _LISTED = ("asks", "effect", "answer", "tools", "took_s")
 
 
 def _listed_of(state: RunState, event: RunSettled) -> Derived:
-    """What a settled run is listed by."""
+    """Return what the list of runs shows of a settled run."""
     asks, time = _asks_in(state, event), event.time
     return {
         "asks": asks,
@@ -753,7 +752,7 @@ def _listed_of(state: RunState, event: RunSettled) -> Derived:
 
 
 def used_in(state: RunState) -> tuple[Usage, Cost | None]:
-    """What a run and its child runs used, as its log says."""
+    """Return what a run and its child runs used, according to its log."""
     return sum_of(_calls_of(state))
 
 
@@ -767,7 +766,7 @@ def _calls_of(state: RunState) -> Iterable[CountedCall]:
 
 
 def _ended_at(state: RunState, given: AgentResult[Json]) -> object:
-    # A run that goes on from a checkpoint began before its log did.
+    # A run that starts from a checkpoint started before its log did.
     began = given.started_at or state.started_at
     if began is None or not given.duration_ms:
         return began
@@ -780,9 +779,9 @@ def _channels_of(state: RunState) -> Iterable[str]:
 
 
 def channel_artifacts(board: Board, channels: Iterable[str]) -> list[Artifact]:
-    """The messages of *channels* as artifacts, one a channel that has any.
+    """Return the messages of *channels* as artifacts, one for each channel with messages.
 
-    Those of the main channel are the result's messages, and no artifact.
+    The messages of the main channel are the result's messages, and no artifact.
     """
     found: list[Artifact] = []
     for channel in dict.fromkeys(channels):
@@ -796,7 +795,7 @@ def channel_artifacts(board: Board, channels: Iterable[str]) -> list[Artifact]:
     return found
 
 
-# Of what nothing can be derived.
+# For events with nothing to derive.
 _WHOLE: tuple[str, None] = ("", None)
 _DERIVE: dict[type, tuple[str, Callable[[RunState, Any], Derived]]] = {
     ModelStarted: ("", _of_model_started),

@@ -1,7 +1,7 @@
 """What an event changes in the list of runs.
 
 Every journal keeps one row a run beside the events, so that runs are listed without reading their
-logs. This is the only place that says which events change such a row, and how.
+logs. Only this module says which events change such a row, and how.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ RUNNING: str = RunSummary().status
 _TEXT_CHARS = 200
 _MOST_TOOLS = 20
 OWNERS = ("user", "tenant")
-"""The attributes that say whose a run is; child runs, hand-offs and forks inherit them."""
+"""The attributes that say whose a run is; child runs, handoffs and forks inherit them."""
 NO_ASKS: Mapping[str, Pending] = MappingProxyType({})
-"""Of a run that waits for nothing."""
+"""The pending items of a run that waits for nothing."""
 
 
 class SummaryChange(NamedTuple):
@@ -46,28 +46,28 @@ class SummaryChange(NamedTuple):
 
     Attributes:
         status: "running", or the status with which the session ended.
-        agent_id: Who works on the run.
-        request: The beginning of the text that was asked.
+        agent_id: The agent.
+        request: The start of the request's text.
         parent_run_id: The run that started this one, "" for a root run.
         context_id: The conversation that the run belongs to, "" if none.
-        started_at: When the run began.
+        started_at: When the run started.
         forked_from: The runs that this one is a fork of; it may read their child runs.
-        turn: The first run of the turn that it is, "" if it is none.
-        is_chained: Whether its request may be handed on to a further run of the turn.
-        is_inside: Whether its parent waits for it: it is neither a fork nor a run whose caller
-            named a parent.
-        asks: What the run itself waits for and nobody has answered, by what names the question.
+        turn: The first run of its turn, "" if it is in none.
+        is_chained: Whether an earlier run of the turn may have handed its request to it.
+        is_inside: Whether its parent waits for it: not a fork, nor a run whose caller named a
+            parent.
+        asks: The open pending items of the run itself, by the name of the question.
         committed: Whether it counts for the conversation.
         handed_over: Whether it handed its request over.
         usage: What its sessions used.
-        cost: The money for that, None where nothing had a price.
-        effect: The worst that they did.
+        cost: Their cost, None if nothing had a price.
+        effect: Their worst effect.
         error_code: Why they failed, "" if they did not.
-        due_at: From when on it is to be taken up again, None where this does not say so.
-        due_reason: Why it is.
-        owner: The user whose it is.
-        tenant: The tenant whose it is.
-        answer: The beginning of the answer.
+        due_at: When it must be resumed, None if unchanged.
+        due_reason: Why it must.
+        owner: The user that it belongs to.
+        tenant: The tenant that it belongs to.
+        answer: The start of the answer.
         took_s: How long its sessions took.
         tools: The tools that it called.
     """
@@ -104,13 +104,13 @@ class SummaryChange(NamedTuple):
 
 
 def summary_change(event: Event) -> SummaryChange | None:
-    """What *event* changes in the run's row, None for nothing."""
+    """Return what *event* changes in the run's row, None for nothing."""
     change = _CHANGES.get(type(event))
     return None if change is None else change(event)
 
 
 def asks_after(asks: Mapping[str, Pending], event: Event) -> Mapping[str, Pending]:
-    """What a run waits for after *event*, as it is stored, which waited for *asks* before it."""
+    """Return what a run waits for after a stored *event*, if it waited for *asks* before."""
     change = summary_change(event)
     if change is not None:
         return asks if change.asks is None else change.asks
@@ -146,17 +146,17 @@ def _started(event: RunStarted) -> SummaryChange:
 
 
 def listed_request(request: Request, options: JsonObject) -> str:
-    """The beginning of the text that was asked, with no mark of a secret in it.
+    """Return the start of the request's text, without marks of secrets.
 
     Args:
         request: As it is stored.
-        options: Those of the log.
+        options: The logged options.
     """
     return without_nul(clean_text(hide_marks(request.text, options)[:_TEXT_CHARS]))
 
 
 def owner_of(attributes: object) -> tuple[str, str]:
-    """The user and the tenant whose a run is, by its attributes; "" for none."""
+    """Return the user and the tenant of a run, from its attributes; "" for none."""
     known = cast("JsonObject", attributes) if isinstance(attributes, dict) else {}
     user, tenant = (known.get(name) for name in OWNERS)
     return _name(user), _name(tenant)
@@ -167,7 +167,7 @@ def _name(value: object) -> str:
 
 
 def answer_text(result: AgentResult[Any]) -> str:
-    """The beginning of the text of an answer, "" of a run that waits."""
+    """Return the start of the answer's text, "" for a run that waits."""
     if result.status is Status.INPUT_REQUIRED:
         return ""
     if result.content is not None:
@@ -176,14 +176,14 @@ def answer_text(result: AgentResult[Any]) -> str:
 
 
 def tools_in(records: Iterable[ToolRecord], asks: Mapping[str, Pending]) -> tuple[str, ...]:
-    """The first tools of those that were called or are asked for, each once."""
+    """Return the first tools that were called or wait for approval, without duplicates."""
     called = [record.tool_name for record in records]
     asked = [one.tool_name for one in asks.values() if isinstance(one, PendingApproval)]
     return tuple(dict.fromkeys((*called, *asked)))[:_MOST_TOOLS]
 
 
 def _head_of(turn: JsonObject, run_id: str) -> str:
-    """The first run of a turn, as the first event of the run *run_id* has it."""
+    """Return the first run of a turn, from the first event of the run *run_id*."""
     return clean_text(str(turn.get("head") or run_id)) if turn.get("remember", True) else ""
 
 
@@ -213,7 +213,7 @@ def _settled(event: RunSettled) -> SummaryChange:
 
 
 def _tool_name(name: str) -> str:
-    # On a line of its own in the table.
+    # The table has one tool a line.
     return without_nul(clean_text(name.replace("\n", " ")))
 
 
@@ -223,5 +223,5 @@ _CHANGES: dict[type, Callable[[Any], SummaryChange]] = {
     RunReleased: _released,
     RunSettled: _settled,
 }
-# The kinds of these events, as they stand in stored rows.
+# The kinds of these events, as in stored rows.
 SUMMARY_KINDS: tuple[str, ...] = tuple(cast("Any", kind).__struct_config__.tag for kind in _CHANGES)

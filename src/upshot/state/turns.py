@@ -1,8 +1,8 @@
-"""Turns of a conversation: what the logs of its runs say, folded for the turn that comes next.
+"""Turns of a conversation: folds the logs of its runs for the next turn.
 
-A turn is one request and what came of it: a run, or the runs that handed the request on. Its
-messages count once it is committed. What a turn did that was not committed is told to the next
-one, until a committed turn has told of it.
+A turn is one request and its outcome: a run, or the runs that handed the request on. Its messages
+count once it is committed. The next turn is told what an uncommitted turn did, until a committed
+turn was told.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from upshot.state.stored_events import read_event, used_in
 _PREPARED = -1
 _MAX_KEPT = 32
 BLOCK_TURNS = 8
-"""Of so many turns it is stored at once what they came to."""
-# What is called with the events of one log before they are folded.
+"""The number of turns in one stored block."""
+# Called with the events of one log before they are folded.
 Lift: TypeAlias = Callable[[Event], Event]
 _NOT_READ = (Effect.WRITE, Effect.DESTRUCTIVE)
 _DONE = (Effect.APPLIED, Effect.UNKNOWN)
 
 
 class EarlierCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A call that may write, of a turn whose messages the conversation does not have.
+    """A call that may write, from a turn whose messages are not in the conversation.
 
     Attributes:
         run_id: The run that made it.
         call_id: The call.
         tool_name: The tool.
         arguments: Its arguments.
-        effect: "applied" or "unknown"; "" where it waits for approval.
+        effect: "applied" or "unknown"; "" while it waits for approval.
     """
 
     run_id: str
@@ -60,7 +60,7 @@ class EarlierCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def state(self) -> str:
-        """What became of it, in words."""
+        """The state of the call, in words."""
         return _STATES.get(self.effect, "waits for approval")
 
 
@@ -71,15 +71,15 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the log of a run says of its turn.
 
     Attributes:
-        head: The first run of the turn, where its request was handed to this one; "" is the run
+        head: The first run of the turn, if its request was handed to this one; "" is the run
             itself.
-        revision: How many turns were committed when it began.
-        remember: Whether it is one; if not, it sees the conversation and takes no turn.
-        known: How many messages of the seed are those of the conversation; -1 where the host
-            prepared the board.
-        earlier: What it was told of calls in turns before it.
-        tokens: The input tokens of the last model call in the turn before it, as the provider
-            counted them; None where it counted none.
+        revision: How many turns were committed when it started.
+        remember: Whether the run is a turn; if not, it sees the conversation and adds nothing.
+        known: How many messages of the seed come from the conversation; -1 if the host prepared
+            the board.
+        earlier: The calls in earlier turns that it was told of.
+        tokens: The input tokens of the last model call in the previous turn, as the provider
+            counted them; None if it gave no count.
     """
 
     head: str = ""
@@ -94,13 +94,13 @@ PREPARED = Turn(known=_PREPARED)
 
 
 def turn_of(options: JsonObject) -> Turn | None:
-    """The turn that a run takes or sees, by the options in its first event; None for none."""
+    """Return the turn that a run takes or sees, from the options of its start; None for none."""
     noted = options.get(TURN_OPTION)
     return None if noted is None else msgspec.convert(noted, Turn)
 
 
 def told_of(calls: Sequence[EarlierCall]) -> Message | None:
-    """The message that tells a turn of *calls*, None for none."""
+    """Return the message that tells a turn about *calls*, None for none."""
     if not calls:
         return None
     listed = ", ".join(
@@ -114,7 +114,7 @@ def told_of(calls: Sequence[EarlierCall]) -> Message | None:
 
 
 def folded(events: Iterable[Event], read: Lift | None = None) -> RunState:
-    """The state of a run of which only what it added to its conversation is wanted.
+    """Return the state of a run, for reading only what it added to its conversation.
 
     Args:
         events: As the journal has them.
@@ -124,25 +124,25 @@ def folded(events: Iterable[Event], read: Lift | None = None) -> RunState:
     for event in events:
         shown = event if read is None else read(event)
         if isinstance(shown, BoardChanged) and shown.seed is not None:
-            # What was said before stands in the logs of the turns before.
+            # The earlier messages are in the logs of earlier turns.
             state.named_seed, shown = (shown.seed, ()), replace(shown, seed=None)
         read_event(state, shown)
     return state
 
 
 class TurnsBlock(msgspec.Struct, frozen=True):
-    """What some committed turns, as many in each block, added to the blocks before them; it is
-    stored so that their logs need not be read again.
+    """What a fixed number of committed turns added to the blocks before them. It is stored so that
+    their logs need not be read again.
 
     Attributes:
-        run_ids: The runs of these turns; by these it is known whether it still holds.
-        messages: Those that were added to the list so far, and the lists that were begun since,
-            one with each compaction; the last one is continued by the next block.
+        run_ids: The runs of these turns; they tell whether the block is still valid.
+        messages: Messages added to the current list, and the lists that compactions have started
+            since; the next block continues the last one.
         asked: What users asked in these turns; see ``CommittedTurns``.
-        tokens: As it was after them; see there.
-        told: The calls that these turns told of.
-        taint: As it was after them.
-        ends: How many messages there were after each turn, and in which of the lists.
+        tokens: The value after them; see ``CommittedTurns``.
+        told: The calls that these turns were told of.
+        taint: The value after them.
+        ends: The number of messages after each turn, and in which of the lists.
         digest: Of the messages after them.
     """
 
@@ -161,11 +161,11 @@ class CommittedTurns:
 
     Attributes:
         run_ids: The runs that were added.
-        messages: Those that the next turn begins with.
-        asked: What users asked, each with how many turns were committed by then.
-        tokens: The input tokens of the last model call, as its provider counted them; None where
-            none is known.
-        told: The calls that a committed turn has told of, each with its run.
+        messages: The messages that the next turn starts with.
+        asked: What users asked, each with the number of turns committed by then.
+        tokens: The input tokens of the last model call, as its provider counted them; None if
+            unknown.
+        told: The calls that a committed turn was told of, each with its run.
         taint: The first untrusted content that reached one of them, None for none.
     """
 
@@ -173,7 +173,7 @@ class CommittedTurns:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Remove all turns."""
         self.run_ids: list[str] = []
         self.messages: list[Message] = []
         self.asked: tuple[tuple[int, Message], ...] = ()
@@ -186,7 +186,7 @@ class CommittedTurns:
         self._close_block()
 
     def restore(self, blocks: Iterable[TurnsBlock]) -> None:
-        """Take the turns of the blocks that were stored, from the first on."""
+        """Add the turns of stored blocks, from the first on."""
         for block in blocks:
             self.run_ids += block.run_ids
             self.messages += block.messages[0]
@@ -199,17 +199,17 @@ class CommittedTurns:
         self._close_block()
 
     def pop_blocks(self) -> dict[int, TurnsBlock]:
-        """Return the blocks that were filled and are not stored yet, by their numbers from 0."""
+        """Return the full blocks that are not stored yet, by their numbers from 0."""
         blocks, self._blocks = self._blocks, {}
         return blocks
 
     def _close_block(self) -> None:
-        """Let the next block begin after what is there."""
+        """Start the next block after the current turns."""
         self._runs_before, self._asked_before = len(self.run_ids), len(self.asked)
         self._told_before, self._revision_before = set(self.told), self.revision
 
     def _fill_block(self) -> None:
-        """Keep what came since the last block as one, to be stored."""
+        """Make a block of the turns since the last one, to be stored."""
         (current, known), *ends = self._ends[self._revision_before :]
         counts = {id(said): (said, count) for said, count in [(current, known), *ends]}
         places = {key: place for place, key in enumerate(counts)}
@@ -228,27 +228,27 @@ class CommittedTurns:
 
     @property
     def revision(self) -> int:
-        """How many turns were added."""
+        """The number of turns."""
         return len(self._ends) - 1
 
     def at(self, revision: int) -> tuple[Message, ...]:
-        """The messages as they were after so many turns; all of them where it has not so many."""
+        """Return the messages after *revision* turns, or all if there are fewer turns."""
         messages, count = self._ends[min(revision, self.revision)]
         return tuple(messages[:count])
 
     def reference(self, conversation: str) -> SeedReference:
-        """What stands in a log for the messages as they are now."""
+        """Return the reference that stands for the current messages in a log."""
         return SeedReference(conversation=conversation, revision=self.revision, digest=self._digest)
 
     def add(self, runs: Sequence[RunState]) -> None:
-        """Add a turn: its run, or those that handed its request on."""
+        """Add a turn: its run, or the runs that handed its request on."""
         known, compacted = len(self.messages), None
         for place, state in enumerate(runs):
             began = _began_with(state, is_first=not place)
             self.messages += began
             started = state.started
             if not place and started is not None and not started.depth:
-                # What a run inside another one was asked was most often worded by a model.
+                # The request of a child run does not count, because most often a model wrote it.
                 self.asked += tuple((self.revision + 1, message) for message in began[-1:])
             self.messages += state.board.produced()
             if self._is_board_of(state, known):
@@ -264,7 +264,7 @@ class CommittedTurns:
         if compacted is None:
             self._digest = digest_of_messages(self.messages[known:], before=self._digest)
         else:
-            # Another list, for earlier revisions have the one that there was.
+            # A new list, because earlier revisions refer to the old one.
             self.messages = compacted.sent(self.messages)
             self._digest = digest_of_messages(self.messages)
         self._ends.append((self.messages, len(self.messages)))
@@ -272,10 +272,10 @@ class CommittedTurns:
             self._fill_block()
 
     def _is_board_of(self, state: RunState, known: int) -> bool:
-        """Whether the messages are those of a run's board, so that it says what replaces them.
+        """Whether the messages are those on a run's board, so that its compaction applies to them.
 
-        They are not where other turns were committed since it began, where the host prepared the
-        board, and where the run was not given what was said before.
+        They are not if other turns were committed since it started, if the host prepared the
+        board, or if the run did not get the earlier messages.
         """
         turn = None if state.started is None else turn_of(state.started.options)
         if turn is None or turn.known < 0 or turn.revision != self.revision:
@@ -285,14 +285,14 @@ class CommittedTurns:
 
 
 def _began_with(state: RunState, *, is_first: bool) -> list[Message]:
-    """What a run was given beside the messages of turns before it; the request is the last one."""
+    """Return what a run was given beside the messages of earlier turns; the request is last."""
     if state.started is None:
         return []
     said = [
         one for change in state.seed if change.channel == MAIN_CHANNEL for one in change.messages
     ]
     if not is_first:
-        # It was handed over with the messages of the run before, which stand there, and a note.
+        # Its seed repeats the messages of the run before, and adds a note at the end.
         return said[-1:]
     turn = turn_of(state.started.options) or PREPARED
     if turn.known < 0:
@@ -302,14 +302,14 @@ def _began_with(state: RunState, *, is_first: bool) -> list[Message]:
 
 class KeptTurns:
     """The committed turns of the conversations that were read last, so that a turn reads only what
-    has come since the one before.
+    is new.
     """
 
     def __init__(self) -> None:
         self._kept: dict[str, CommittedTurns] = {}
 
     def of(self, id: str) -> CommittedTurns:
-        """Those of a conversation, as far as they were read."""
+        """Return the turns of a conversation that have been read."""
         found = self._kept.pop(id, None) or CommittedTurns()
         self._kept[id] = found
         if len(self._kept) > _MAX_KEPT:
@@ -317,7 +317,7 @@ class KeptTurns:
         return found
 
     def forget(self) -> None:
-        """Let all of them go."""
+        """Remove all conversations."""
         self._kept.clear()
 
 
@@ -327,17 +327,17 @@ class ConversationState(msgspec.Struct, kw_only=True, eq=False):
     Attributes:
         id: The conversation.
         runs: All its runs, oldest first.
-        messages: Those of its committed turns.
+        messages: The messages of its committed turns.
         asked: As in ``CommittedTurns``.
         tokens: As in ``CommittedTurns``.
-        seed: What stands for them in a log.
-        taint: The first untrusted content that reached one of its turns, those that were not
-            committed too; None for none.
+        seed: The reference to these messages in a log.
+        taint: The first untrusted content that reached one of its turns, committed or not; None
+            for none.
         usage: What all its runs used.
-        cost: The money for that, None where nothing had a price.
+        cost: Their cost, None if nothing had a price.
         pending: What its runs wait for, each with the run that asks.
-        undone: The calls of turns that ended uncommitted and that no committed turn has told of.
-        waiting: Those of turns that wait, the calls that wait for approval last.
+        undone: The calls of uncommitted turns that no committed turn was told of.
+        waiting: The calls of turns that wait; calls that wait for approval come last.
     """
 
     id: str
@@ -354,7 +354,7 @@ class ConversationState(msgspec.Struct, kw_only=True, eq=False):
     waiting: tuple[EarlierCall, ...] = ()
 
     def shown(self) -> Conversation:
-        """The value that users get."""
+        """Return the value that users get."""
         return Conversation(
             id=self.id,
             messages=self.messages,
@@ -372,9 +372,9 @@ def committed_turns(
     """Fold the committed turns among *runs*.
 
     Args:
-        runs: Of one conversation, oldest first.
+        runs: The runs of one conversation, oldest first.
         state_of: Reads the log of one of them.
-        kept: Those of an earlier reading, to which is added what has come since.
+        kept: The turns of an earlier reading; new ones are added to it.
 
     Raises:
         JournalError: The log of one is damaged.
@@ -384,7 +384,7 @@ def committed_turns(
     chains = [[run.run_id for run in turns.get(end.turn, [end])] for end in ends]
     known = [one for ids in chains for one in ids][: len(kept.run_ids)]
     if known != kept.run_ids or any(run.request == REDACTED for run in runs):
-        # Runs were removed, or what was said in them.
+        # Runs were removed or redacted.
         kept.clear()
     for ids in chains[kept.revision :]:
         states = [state_of(run_id) for run_id in ids]
@@ -413,7 +413,7 @@ def read_conversation(
         runs: All its runs, oldest first.
         state_of: Reads the log of one of them.
         kept: As for ``committed_turns``.
-        without: The first run of a turn that is about to begin, "" for none.
+        without: The first run of a turn that is about to start, "" for none.
     """
     committed = committed_turns(runs, state_of, kept)
     found = ConversationState(
@@ -444,7 +444,7 @@ def read_conversation(
 
 
 def summarised(id: str, runs: Sequence[RunSummary]) -> ConversationSummary:
-    """The line of a conversation in the list; *runs* are its own, oldest first."""
+    """Return a conversation's line in the list; *runs* are its runs, oldest first."""
     roots = [*roots_of(runs)]
     used = sum_of(counted_run(run.usage, run.cost) for run in roots)
     return ConversationSummary(
@@ -458,7 +458,7 @@ def summarised(id: str, runs: Sequence[RunSummary]) -> ConversationSummary:
 
 
 def roots_of(runs: Sequence[RunSummary]) -> Iterator[RunSummary]:
-    """The runs that no other run of the conversation counts as its own."""
+    """Yield the runs whose usage no other run of the conversation includes."""
     ids = {run.run_id for run in runs}
     return (run for run in runs if run.is_chained or run.parent_run_id not in ids)
 
@@ -466,12 +466,12 @@ def roots_of(runs: Sequence[RunSummary]) -> Iterator[RunSummary]:
 def used_in_all(
     runs: Sequence[RunSummary], state_of: Callable[[str], RunState], *, without: str = ""
 ) -> tuple[Usage, Cost | None]:
-    """What the runs of a conversation used; by its log where no session of a run has ended.
+    """Return what the runs of a conversation used; from the log if no session of a run has ended.
 
     Args:
         runs: Oldest first.
         state_of: Reads the log of one of them.
-        without: A run that is left out, with its child runs; "" for none.
+        without: A run to leave out, with its child runs; "" for none.
     """
     found: list[CountedCall] = []
     for run in roots_of(runs):
@@ -483,7 +483,7 @@ def used_in_all(
 
 
 def _turns_in(runs: Iterable[RunSummary]) -> dict[str, list[RunSummary]]:
-    """The runs of each turn, by the first of them."""
+    """Return the runs of each turn, by its first run."""
     found: defaultdict[str, list[RunSummary]] = defaultdict(list)
     for run in runs:
         if run.turn:
@@ -496,21 +496,21 @@ def _calls_in(
     runs: Iterable[RunSummary],
     state_of: Callable[[str], RunState],
 ) -> tuple[tuple[EarlierCall, ...], TaintOrigin | None]:
-    """What the runs of a turn wrote, or may have written, with all that they started; and the
-    first untrusted content that they read.
+    """Return what the runs of a turn and their child runs wrote, or may have written; and the first
+    untrusted content that they read.
     """
     family = {run.run_id for run in turn}
     found: list[EarlierCall] = []
     taint: TaintOrigin | None = None
     for run in runs:
-        # Oldest first, so a run comes after the one that started it.
+        # Oldest first, so a run comes after its parent.
         if run.run_id not in family and run.parent_run_id not in family:
             continue
         family.add(run.run_id)
         state = state_of(run.run_id)
         if taint is None and state.taint is not None:
             taint = state.taint.seen_from(run.run_id)
-        # To hand the request on is no write that anybody has to know of.
+        # A handoff is not a write that a later turn needs to know of.
         handed_over = "" if state.handoff is None else state.handoff.tool_name
         found += [
             EarlierCall(
@@ -522,7 +522,7 @@ def _calls_in(
             )
             for one in state.records
             if one.effect in _DONE
-            # Whoever ended a run that had died may not know its tools.
+            # A process that ended a dead run may not have had its tools.
             and one.declared_effect is not Effect.READ
             and one.tool_name != handed_over
         ]

@@ -1,1 +1,1 @@
-"""What an engine is given: the run, its host, questions to the user, and keyed steps."""
+"""What an engine gets: the run, its host, questions to the user, and keyed steps."""

@@ -1,7 +1,7 @@
-"""The exceptions by which an engine or a script ends a run that has no answer.
+"""The exceptions that an engine or a script raises to end a run without an answer.
 
-They are not errors of upshot: at the run's edge each becomes a status and an error of the result,
-and none reaches the caller.
+They are not errors of upshot. The session turns each into a status and an error of the result, so
+callers never see them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from upshot.errors import Misuse
 
 
 class Signal(Exception):
-    """The root of what engines raise to end a run.
+    """The base class of what engines raise to end a run.
 
     Attributes:
-        said: What the agent said that ended so, whose text is on no board yet; the run keeps it.
-        result: What it was read from, for the facts of its last call; None where code raised it.
-        raised: What a hook raised that ends the run so, for the result's ``raw``.
+        said: Text of the agent that ended the run and is not on a board yet; the run adds it.
+        result: The result it was made from, with facts of its last call; None if raised by code.
+        raised: The exception of a hook that ends the run, for the result's ``raw``.
     """
 
     said: str = ""
@@ -35,10 +35,10 @@ class Signal(Exception):
 
 
 class Interrupted(Signal):
-    """The run followed a request to stop; it ends as interrupted.
+    """The run obeyed a request to stop; it ends as interrupted.
 
     Attributes:
-        interrupt: Who wished it and why.
+        interrupt: The cause and detail of the request.
     """
 
     def __init__(self, cause: str = "", detail: str = "") -> None:
@@ -47,17 +47,17 @@ class Interrupted(Signal):
 
     @property
     def cause(self) -> str:
-        """Who wished it, in a word."""
+        """The cause of the interrupt."""
         return str(self.interrupt.cause)
 
     @property
     def detail(self) -> str:
-        """Why."""
+        """More about the cause, for people."""
         return self.interrupt.detail
 
 
 class Aborted(Signal):
-    """The run cannot go on and was given up; it ends as aborted.
+    """The run cannot continue and gives up; it ends as aborted.
 
     Attributes:
         error: Why.
@@ -69,15 +69,15 @@ class Aborted(Signal):
 
     @property
     def code(self) -> ErrorCode:
-        """That of the error."""
+        """The code of the error."""
         return self.error.code
 
 
 class Failed(Signal):
     """The run ends as failed with this error: ``Failed(error)`` or ``Failed(code, message)``.
 
-    Details are made JSON here: what ends a run is not to be lost over a fact beside it. What has
-    no JSON form is replaced by a text that says what it is.
+    The details are converted to JSON here, so that they cannot hide the failure itself. A value
+    without a JSON form is replaced by a text that describes it.
 
     Attributes:
         error: Why.
@@ -120,26 +120,26 @@ class Failed(Signal):
 
     @property
     def code(self) -> ErrorCode:
-        """That of the error."""
+        """The code of the error."""
         return self.error.code
 
     def __reduce__(self) -> tuple[type[Failed], tuple[AgentError], dict[str, object]]:
-        # Its text alone would be taken for a code.
+        # By default the message alone would be passed, and read as a code.
         return type(self), (self.error,), self.__dict__
 
 
 class Parked(Signal):
-    """The run waits for an answer; it ends this session as input_required.
+    """The run waits for an answer; this session ends as input_required.
 
-    Engines let it through.
+    Engines must not catch it.
 
     Args:
-        pending: What is waited for, one by one or together, such as ``result.pending``; a text
-            says why, for people, and is no question.
+        pending: What it waits for, as separate arguments or iterables such as ``result.pending``. A
+            string is a reason for people, and not a question.
 
     Attributes:
-        pending: What is waited for.
-        reason: Why, "" where nothing was said.
+        pending: What it waits for.
+        reason: Why, "" if no reason was given.
 
     Raises:
         Misuse: It is given something else.
@@ -160,10 +160,10 @@ class Parked(Signal):
 
 
 def signal_of(error: BaseException) -> Signal | None:
-    """What an engine said by raising *error*, None where it said nothing.
+    """Return the signal that *error* is or contains, None if it has none.
 
-    A group of nothing but signals, as a ``TaskGroup`` raises it, is one: what ends a run goes
-    before what parks it, and several that park it wait for everything that one of them waits for.
+    A group that contains only signals, as a ``TaskGroup`` raises it, is one signal: one that ends
+    the run wins over Parked, and several Parked are combined.
     """
     if not isinstance(error, BaseExceptionGroup):
         return error if isinstance(error, Signal) else None
@@ -182,7 +182,7 @@ def signal_of(error: BaseException) -> Signal | None:
 
 
 def _all_pending(given: object) -> list[Pending]:
-    # What a mapping gives are its keys, which are no questions.
+    # Iterating a mapping gives keys, which are not questions.
     is_many = isinstance(given, Iterable) and not isinstance(given, Mapping | bytes)
     items: list[object] = [*cast("Iterable[object]", given)] if is_many else [given]
     for item in items:
@@ -195,7 +195,7 @@ def _all_pending(given: object) -> list[Pending]:
 
 
 def _to_facts(details: object) -> tuple[JsonObject, tuple[str, ...]]:
-    """Details as JSON, and where something in them was replaced."""
+    """Return details as JSON, and the pointers of what was replaced."""
     facts, lost = JsonObject(), list[str]()
     if not isinstance(details, Mapping):
         details = {"details": details}

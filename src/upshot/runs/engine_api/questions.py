@@ -20,24 +20,24 @@ class Questions:
     """The questions of one session.
 
     Args:
-        context: Of the run.
-        answers: What is known, by the key of its question; new ones are put in.
+        context: The run.
+        answers: The known answers by question key; new ones are added.
     """
 
     def __init__(self, context: RunContext, answers: dict[str, Json]) -> None:
         self._user = context.plan.host
         self._recorder = context.recorder
         self._context = context
-        # Rests while a person is asked.
+        # Stops counting while a person is asked.
         self._working = context.budget.working
         self._answers = answers
         self._open: dict[str, tuple[int, PendingQuestion]] = {}
-        # How many questions without a key each attempt has asked.
+        # The number of questions without a key, by attempt.
         self._asked: dict[int, int] = {}
 
     @property
     def open(self) -> list[PendingQuestion]:
-        """Those that were asked in this attempt and that nobody could answer."""
+        """The questions that were asked in this attempt and are not answered."""
         now = self._recorder.attempt
         return [pending for attempt, pending in self._open.values() if attempt == now]
 
@@ -48,13 +48,13 @@ class Questions:
         key: str | None,
         warn: Callable[[str, BaseException], None],
     ) -> Json:
-        """See ``RunHost.ask_user``; *warn* is told what that method of the user's host raised."""
+        """See ``RunHost.ask_user``. *warn* is called with an exception of the user's host."""
         if key is None:
             key = f"question-{self._next()}"
         if key in self._answers:
             return self._answers[key]
         earlier = self._context.state.waits.get(key)
-        # The wait began when the first session asked; a later one does not begin it anew.
+        # The wait started when the first session asked; resuming does not restart it.
         asked_at = self._recorder.now() if earlier is None else earlier.asked_at
         pending = PendingQuestion(id=key, question=question, choices=choices, asked_at=asked_at)
         self._recorder.emit(QuestionAsked(pending=pending))
@@ -71,7 +71,7 @@ class Questions:
     async def _ask_host(
         self, pending: PendingQuestion, warn: Callable[[str, BaseException], None]
     ) -> Json:
-        """What the user's host answers."""
+        """Return the answer of the user's host."""
         asked = method(self._user, "ask_user")
         if asked is None:
             raise self._leave_open(pending)
@@ -83,13 +83,13 @@ class Questions:
             if said is not None and not isinstance(said, Parked):
                 raise
             if said is None:
-                # A host that cannot ask is no reason to fail: the question stays open.
+                # A host that cannot ask does not fail the run: the question stays open.
                 warn("ask_user", error)
             raise self._leave_open(pending, *(said.pending if said else ())) from error
         return answer
 
     def _next(self) -> str:
-        """What tells the next question without a key: attempt, body and number."""
+        """Return the rest of the key of the next question without one: attempt, body and number."""
         attempt, body = self._recorder.attempt, body_of(self._recorder.run_id)
         if body is not None:
             body.questions += 1
@@ -98,6 +98,6 @@ class Questions:
         return f"{attempt}-{self._asked[attempt]}"
 
     def _leave_open(self, pending: PendingQuestion, *others: Pending) -> Parked:
-        """What is raised where nobody can answer now."""
+        """Add to the open questions, and return the signal that parks the run."""
         self._open[pending.id] = self._recorder.attempt, pending
         return Parked(pending, *(one for one in others if one.id != pending.id))

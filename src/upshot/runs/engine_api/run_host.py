@@ -1,4 +1,4 @@
-"""RunHost: events, interrupts, steps, usage for an engine."""
+"""RunHost: the engine's access to events, interrupts, questions, steps and usage."""
 
 from __future__ import annotations
 
@@ -70,10 +70,10 @@ from upshot.state.child_runs import child_of
 
 
 def interrupt_of(asked: object) -> Interrupt:
-    """What somebody's host gave for the wish that a run stop, in our words.
+    """Convert what a user's host returned for a request to stop to an Interrupt.
 
     Args:
-        asked: An Interrupt or an Interrupted; a text, which is the cause; True, for no cause; a
+        asked: An Interrupt or an Interrupted; a string, which is the cause; True, for no cause; a
             mapping, or an object with ``cause`` or ``detail``.
 
     Raises:
@@ -108,12 +108,12 @@ def _text_of(asked: object, name: str) -> str:
 
 
 class StopRequest:
-    """``await host.interrupts()`` asks whether the run shall stop; ``if host.interrupts:`` looks.
+    """``await host.interrupts()`` asks whether the run must stop; ``if host.interrupts:`` looks.
 
-    Looking asks nobody who has to be waited for, such as an async method of the user's host.
+    Looking never waits, so it skips an async method of the user's host.
 
     Args:
-        look: Gives the wish that is known now, None for none.
+        look: Returns the request that is known now, None for none.
         ask: Asks the user's host too.
     """
 
@@ -126,7 +126,7 @@ class StopRequest:
         self._ask = ask
 
     def __call__(self) -> Awaitable[Interrupt | None]:
-        """Ask for the wish, None for none."""
+        """Ask for the request to stop, None for none."""
         return self._ask()
 
     def __await__(self) -> Generator[object, None, Interrupt | None]:
@@ -137,51 +137,51 @@ class StopRequest:
 
     @property
     def cause(self) -> InterruptCause:
-        """Why the run shall stop, "" where it shall not."""
+        """Why the run must stop, "" if it need not."""
         wish = self._look()
         return InterruptCause.NONE if wish is None else wish.cause
 
     @property
     def detail(self) -> str:
-        """What was said about it, "" for nothing."""
+        """More about the cause, "" for nothing."""
         wish = self._look()
         return "" if wish is None else wish.detail
 
 
-# The frame of a run's log, which is folded to resume, and what the run itself tells of a board, of
-# its deciders, of people and of reported usage: from an engine the log would say what never was.
+# Events that only the run itself logs. If an engine could publish them, the log would say what
+# never happened.
 _OURS = (
     *(RunStarted, RunResumed, AttemptStarted, AttemptEnded, Committed, RunSettled),
     *(BoardChanged, Decided, Tainted, UsageReported),
     *(ApprovalRequested, ApprovalAnswered, QuestionAsked, QuestionAnswered),
 )
-# What a foreign engine may tell of its own calls; the log has those that the run made.
+# Calls that a foreign engine may show. They are not logged, because the run did not make them.
 _TOLD = (ModelStarted, ModelRetried, ModelReplied, ToolStarted, ToolSettled, ArtifactStored)
-# A log that holds another kind cannot be gone on with, nor its result be read.
+# A log with an event of another kind could not be resumed, nor its result be read.
 _KNOWN = frozenset[type](get_args(Event)) - {Unknown}
 
 
 class RunHost:
     """The host that an engine gets: never fails a run, logs what must be durable.
 
-    What it does not have itself is that of the user's host, so that an engine that was written for
-    a host reaches its other methods and attributes. They are called as they are: a raise is the
-    engine's, and nothing is logged.
+    Any other attribute comes from the user's host, so that an engine written for a host can use
+    that host's other methods. Those are called directly: an exception reaches the engine, and
+    nothing is logged.
 
     Args:
-        context: Of the run; the user's host in its plan is any object with some of the methods of
+        context: The run. The user's host in its plan is any object with some of the methods of
             ``Host``.
-        run: What the engine sees of it.
+        run: The engine's view of it.
 
     Attributes:
-        overrun: The limit that the engine went on beyond by ways of its own, None for none.
+        overrun: The limit that the engine exceeded with calls of its own, None for none.
     """
 
     overrun: AgentError | None = None
     _running: SharedWork[Json] | None = None
     _audience: Subscriber | None = None
     _usage: Subscriber | None = None
-    # What was warned of already: a host that is asked often shall not warn as often.
+    # Warnings already emitted: a host that is called often must not warn as often.
     _told: frozenset[tuple[str, str]] = frozenset()
 
     def __init__(self, context: RunContext, run: Run) -> None:
@@ -206,12 +206,12 @@ class RunHost:
 
     @cached_property
     def _reports(self) -> dict[int, int]:
-        """How many reports of usage each attempt has had."""
+        """How many times each attempt has reported usage."""
         return {}
 
     @cached_property
     def _answers(self) -> dict[str, Json]:
-        """What is known, by question id."""
+        """The known answers, by question id."""
         recording = self._context.recording
         state = self._context.state if recording is None else recording.past
         return state.answers_given
@@ -222,23 +222,23 @@ class RunHost:
 
     @cached_property
     def _steps(self) -> Steps:
-        """What came of keyed steps in earlier sessions, or in the run that is replayed."""
+        """The keyed steps of earlier sessions, or of the run that is replayed."""
         recording = self._context.recording
         return Steps(self._context.state) if recording is None else recording.steps
 
     @property
     def questions(self) -> list[PendingQuestion]:
-        """Those that were asked in this attempt and that nobody could answer."""
+        """The questions that were asked in this attempt and are not answered."""
         return self._asking.open
 
     def publish(self, event: Event) -> Awaitable[None]:
-        """Log an event of the engine's own and tell watchers; never fails a run.
+        """Log an event of the engine and notify watchers; never fails a run.
 
-        Model and tool calls that the engine made by ways of its own are told and not logged: what
-        counts comes through ``run.call_model``, ``run.tools`` and ``report_usage``.
+        Model and tool calls that the engine made without upshot are shown and not logged. Only
+        ``run.call_model``, ``run.tools`` and ``report_usage`` count.
 
         Returns:
-            Nothing to wait for; it may be awaited or not.
+            An awaitable that is done; awaiting it is optional.
         """
         if isinstance(event, _OURS) or child_of(str(getattr(event, "key", ""))) is not None:
             message = f"an engine cannot publish {event.kind}: the run itself does"
@@ -254,7 +254,7 @@ class RunHost:
         return _Done()
 
     def _publish_known(self, event: Event) -> None:
-        """Log a durable event, unless a field of it has another type and could not be read."""
+        """Log a durable event, unless a field has a wrong type and could not be read back."""
         try:
             check_types(event)
         except Misuse as error:
@@ -262,11 +262,11 @@ class RunHost:
                 RunWarning(code="event_refused", message=str(error), origin=Origin.ENGINE)
             )
             return
-        # A copy, for it is stamped, and the engine may publish the same one twice.
+        # A copy, because it gets stamped and the engine may publish the same object twice.
         self._recorder.emit(msgspec.structs.replace(event, part=0))
 
     def _refuse(self, event: object) -> None:
-        """Tell that what was published is no event, once for each kind of it."""
+        """Warn that a published value is not an event, once for each type."""
         kind = type(event).__name__
         if self._is_news("publish", f"a {kind}"):
             message = (
@@ -279,9 +279,9 @@ class RunHost:
 
     @property
     def interrupts(self) -> StopRequest:
-        """Whether the run shall stop: ``await host.interrupts()`` gives why, None for not.
+        """Whether the run must stop: ``await host.interrupts()`` returns why, or None.
 
-        ``if host.interrupts:`` only looks, and asks no async method of the user's host.
+        ``if host.interrupts:`` only looks, and skips an async method of the user's host.
         """
         return StopRequest(self.look, self._ask_interrupt)
 
@@ -296,16 +296,15 @@ class RunHost:
         return self._context.interrupt
 
     def look(self) -> Interrupt | None:
-        """Why the run shall stop, or its parent; None for not. Asks no async method."""
+        """Return why the run or its parent must stop, or None. Skips async methods."""
         if self._context.interrupt is None and self._user is not None:
             asked = attribute(self._user, "interrupts")
             if callable(asked):
                 try:
-                    # An async method cannot be asked here; the next await of host.interrupts()
-                    # asks it.
+                    # Skip an async method; the next await of host.interrupts() calls it.
                     asked = None if is_async(asked) else answer_at_once(asked)
                 except Exception as error:
-                    # A host looks after a run; it never fails it.
+                    # The user's host never fails a run.
                     self._warn("interrupts", error)
                     asked = None
             self._read_interrupt(asked)
@@ -314,9 +313,9 @@ class RunHost:
         return self._context.interrupt
 
     def writes_in_hand(self) -> tuple[str, ...]:
-        """What is being written here and in child runs, in words; may be asked in any thread.
+        """Return the writes under way here and in child runs, as texts. Callable from any thread.
 
-        A tool or a step in whose body a child run works writes nothing itself meanwhile.
+        A tool call or step that waits for a child run is not listed: it writes nothing itself now.
         """
         from upshot.state.activity import step_title
 
@@ -334,7 +333,7 @@ class RunHost:
         return (*found, *(words for run in inside for words in run.writes_in_hand()))
 
     def _follow_parent(self) -> None:
-        """Stop where the parent run shall."""
+        """Stop if the parent run must stop."""
         context = self._context
         parent = context.parent
         # Only in the same event loop: this may call the parent's host.
@@ -348,7 +347,7 @@ class RunHost:
             if asked:
                 self._context.ask_to_stop(interrupt_of(asked))
         except Exception as error:
-            # A host looks after a run; what cannot be read of it is no request.
+            # The user's host never fails a run; an unreadable value is not a request.
             self._warn("interrupts", error)
 
     async def ask_user(
@@ -357,44 +356,44 @@ class RunHost:
         """Ask a person.
 
         Args:
-            question: What is asked.
-            choices: What may be answered; empty for anything. Another answer of the user's host
-                is no answer, and ``resume`` refuses it.
+            question: The question.
+            choices: The allowed answers; empty for any. If the user's host returns another answer,
+                the question stays open, and ``resume`` refuses other answers.
             key: Names the question, unique in the run, so that its answer is found in every
-                session and attempt whatever else is asked; it is the ``id`` of an ``Answer``.
-                None numbers the questions of an attempt, which is right for an engine that asks
-                them in the same order again.
+                session and attempt whatever else is asked. It is the ``id`` of an ``Answer``. None
+                numbers the questions of an attempt; use it if the engine always asks them in the
+                same order.
 
         Returns:
-            The answer, from the log where an earlier session has it.
+            The answer; from the log if an earlier session has it.
 
         Raises:
-            Parked: Nobody can answer now.
+            Parked: No one can answer now. Do not catch it.
         """
         return await self._asking.ask(question, choices, key, self._warn)
 
     async def wait_for(
         self, id: str, description: str = "", *, expires_at: datetime | None = None
     ) -> Json:
-        """Wait for a result that somebody else delivers, such as a webhook or another system.
+        """Wait for a result that comes from outside, such as a webhook or another system.
 
         Args:
-            id: Names it, unique in the run; it is the ``id`` of the ``Answer`` that ``resume`` is
-                given.
-            description: What is waited for, for people.
-            expires_at: After this moment, aware, it is no longer waited for; None is never.
+            id: Names it, unique in the run. It is the ``id`` of the ``Answer`` passed to
+                ``resume``.
+            description: What the run waits for, for people.
+            expires_at: The time, timezone-aware, after which the wait fails; None for never.
 
         Returns:
-            What was delivered.
+            The delivered value.
 
         Raises:
-            Parked: It is not there yet; let it through.
+            Parked: It has not arrived yet. Do not catch it.
             Failed: It did not come in time, code timeout.
         """
         if id in self._answers:
             return self._answers[id]
         now, asked = self._recorder.now(), self._context.state.waits.get(id)
-        # The wait began when the first session asked; a later one does not begin it anew.
+        # The wait started when the first session asked; resuming does not restart it.
         pending = PendingExternal(
             id=id,
             description=description,
@@ -408,18 +407,18 @@ class RunHost:
 
     @property
     def keeps_checkpoints(self) -> bool:
-        """Whether the user's host takes checkpoints; an engine need not make them else."""
+        """Whether the user's host takes checkpoints; if not, an engine need not make them."""
         return self._user is not None and method(self._user, "checkpoint") is not None
 
     def is_settled(self, key: str) -> bool:
-        """Whether the log has what came of a step."""
+        """Whether the log has the outcome of a step."""
         return key in self._steps.settled
 
     async def checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Name this point of the log; the user's host gets the whole checkpoint.
+        """Log this point under a name; the user's host gets the whole checkpoint.
 
-        What it does not say is filled in: when it was taken, when the run began, the agent, and the
-        attributes of the run. Its payload is as the engine gave it; the log has it as JSON.
+        Missing fields are filled in: the time, the start of the run, the agent, and the attributes
+        of the run. The host gets the payload as the engine made it; the log has it as JSON.
 
         Raises:
             Misuse: It is no Checkpoint, or its payload or attributes have no JSON form.
@@ -431,7 +430,7 @@ class RunHost:
                 "Checkpoint(run.id, step, board.snapshot())"
             )
         saved = self._in_json(checkpoint)
-        # Logged first: a host that fails to keep the checkpoint does not lose the point.
+        # Log first, so that a host that fails to store the checkpoint does not lose the point.
         self._recorder.emit(
             CheckpointSaved(step=saved.step, iteration=saved.iteration, payload=saved.payload)
         )
@@ -440,7 +439,7 @@ class RunHost:
             await self._ask("checkpoint", self._completed(given))
 
     def _in_json(self, point: Checkpoint) -> Checkpoint:
-        """*point* with what JSON holds of its payload and attributes; a warning tells what is lost.
+        """Return *point* with payload and attributes as JSON; warns of what JSON cannot represent.
 
         Raises:
             Misuse: One of them has no JSON form.
@@ -464,13 +463,13 @@ class RunHost:
         )
 
     def report_usage(self, delta: ModelResponse | Usage) -> Awaitable[None]:
-        """Add what a foreign engine used; who uses more after its budget is spent is ended.
+        """Add usage of a foreign engine. Further usage after the budget is spent ends the engine.
 
         Args:
-            delta: What came of a model call, or only what it used.
+            delta: The response of a model call, or only its usage.
 
         Returns:
-            Nothing to wait for; it may be awaited or not.
+            An awaitable that is done; awaiting it is optional.
 
         Raises:
             Misuse: It is neither, or a field of it has the wrong type.
@@ -487,9 +486,9 @@ class RunHost:
         return _Done()
 
     def _log_usage(self, response: ModelResponse) -> bool:
-        """Log what an engine used, unless an earlier session has logged this report of it."""
+        """Log reported usage. Returns False if an earlier session has logged this report."""
         state, attempt = self._context.state, self._recorder.attempt
-        # With the call itself: later sessions count what stands there, and nothing else.
+        # Including the call itself: later sessions count only what is logged.
         usage = counted(response).usage
         logged = {event.number: event.response for event in state.reported[state.reported_before :]}
         while True:
@@ -506,15 +505,14 @@ class RunHost:
                 )
                 self._recorder.emit(UsageReported(number=number, response=kept))
                 return True
-            # Called again from its top, an engine reports the same again; any other report is a
-            # new one.
+            # An engine that runs again from the top repeats its reports; any other report is new.
             if self._run.is_again and (known.usage, known.cost) == (usage, response.cost):
                 return False
 
     def _count_usage(self, response: ModelResponse) -> None:
-        """Count what an engine used by ways of its own; the second time beyond a limit ends it."""
+        """Count usage of a foreign engine, and end the engine if the budget was spent before."""
         context = self._context
-        # Before it is counted: a call may pass the limit, only the one after it ends the run.
+        # Before counting: one report may pass the limit, and only the next one ends the run.
         spent = context.budget.spent_by_children()
         context.budget.add(response)
         if spent is not None and not context.supervisor.stop and not context.supervisor.is_final:
@@ -522,15 +520,15 @@ class RunHost:
             context.supervisor.end("budget")
 
     def usage_listener(self) -> Callable[[Usage], None] | None:
-        """What the user's host is told by what each model call used, from any thread; None for
-        a host that does not ask for it.
+        """Return what to call with the usage of each model call, in any thread; None if the user's
+        host has no ``report_usage``.
         """
         told = self._usage
         return None if told is None else partial(_tell_in, asyncio.get_running_loop(), told.tell)
 
     async def hear_out(self, wait: Wait) -> None:
-        """Wait until the user's host has taken all that it was told so far, and warn of what it
-        raised; no longer than the run has patience.
+        """Wait until the user's host has processed all events so far, within the limits of the run,
+        and warn of what it raised.
         """
         for name, audience in (("publish", self._audience), ("report_usage", self._usage)):
             if audience is None or not audience.is_busy:
@@ -539,11 +537,11 @@ class RunHost:
                 await wait(audience.drain())
             except TimeoutError as error:
                 self._warn(name, error)
-                # What it does not take now it will not take later either.
+                # It will not process the rest later either.
                 audience.close()
 
     async def drain(self, wait: Wait) -> None:
-        """Have the user's host take what is left; what it does not take is dropped."""
+        """Wait for the user's host to process the remaining events, then drop the others."""
         try:
             await self.hear_out(wait)
         finally:
@@ -558,27 +556,27 @@ class RunHost:
         *,
         idempotent: bool = False,
     ) -> Json:
-        """Run *body* now, or hand back what the log says came of it.
+        """Run *body*, or return its logged outcome if it has run before.
 
-        It goes on while anybody waits for it, in a task of its own.
+        It runs in its own task as long as something waits for it.
 
         Args:
             key: Unique in the run, not empty.
             effect: "read", "write" or "destructive".
-            body: Sync or async; gives a JSON value. One that asks a person and parks is called
-                again from its top once people have answered.
-            idempotent: Whether it may run again where nobody knows what came of it.
+            body: Sync or async; returns a JSON value. If it asks a person and parks, it runs again
+                from the top after the answer.
+            idempotent: Whether it may run again if its outcome is unknown.
 
         Returns:
-            The value, now or from the log.
+            The value, new or from the log.
 
         Raises:
-            Exception: What the body raises, now and each time that the key is asked for again. In a
-                later session, which has only the log, it is a Failed that is caught as the same
-                built-in error too (``except ValueError``); of a class of your own ``error.type``
-                has the name and ``error.details["module"]`` its module.
-            Failed: It began in an earlier session and what came of it is unknown.
-            Misuse: The key is no text or empty, or the effect is none.
+            Exception: What the body raised, each time that the key is used. A later session only
+                has the log: there it is a Failed that ``except`` for the same built-in class
+                catches (``except ValueError``). For a class of your own, ``error.type`` has its
+                name and ``error.details["module"]`` its module.
+            Failed: It started in an earlier session and its outcome is unknown.
+            Misuse: The key is not a string or is empty, or the effect is invalid.
         """
         if not isinstance(key, str) or not key:  # pyright: ignore[reportUnnecessaryIsInstance]  # scripts may be untyped
             raise Misuse(f"host.once was given the key {key!r}: give a text, unique in the run")
@@ -593,7 +591,7 @@ class RunHost:
             who = f"the step {key!r}"
             return await self._steps.do(key, word, body, recorder, idempotent=idempotent, who=who)
 
-        # Of two tasks that ask for one key, the second waits for the body of the first.
+        # If two tasks use the same key, the second waits for the body of the first.
         return await self._running.do(key, work)
 
     async def step(
@@ -604,9 +602,9 @@ class RunHost:
         *,
         idempotent: bool = False,
     ) -> Json:
-        """Do what ``once`` does, for an engine whose keys nobody else uses.
+        """Do the same as ``once``, for an engine whose keys are used by nothing else.
 
-        It is done in the caller's own task, which costs half as much and ends with the caller.
+        It runs in the caller's task, which costs half as much, and is cancelled with it.
         """
         known = self._steps.settled.get(key)
         if known is not None:
@@ -614,14 +612,14 @@ class RunHost:
         return await self._steps.do(key, effect, body, self._recorder, idempotent=idempotent)
 
     async def _ask(self, name: str, *arguments: object) -> Any:
-        """Call a method of the user's host, if it has it; one that raises is a warning."""
+        """Call a method of the user's host, if it has it. An exception becomes a warning."""
         asked = method(self._user, name)
         if asked is None:
             return None
         try:
             return await call(asked, *arguments)
         except Exception as error:
-            # A host looks after a run; it never fails it.
+            # The user's host never fails a run.
             self._warn(name, error)
             return None
 
@@ -630,7 +628,7 @@ class RunHost:
         return None if told is None else Subscriber(told, lambda error: self._warn(name, error))
 
     def _warn(self, name: str, error: BaseException) -> None:
-        """Tell what the user's host raised, once for each of its methods and kinds of error."""
+        """Warn of an exception of the user's host, once for each method and exception type."""
         if self._is_news(name, kind_of(error)):
             message = raised(f"host.{name}", error)
             self._recorder.warn(RunWarning(code="host_failed", message=message, origin=Origin.HOST))
@@ -642,15 +640,15 @@ class RunHost:
 
 
 class _Done:
-    """Nothing to wait for."""
+    """An awaitable that is done."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
 
 
 def _tell_in(loop: asyncio.AbstractEventLoop, tell: Callable[[Usage], None], usage: Usage) -> None:
-    """Tell in *loop*, though a run inside may live in the loop of another thread."""
-    # A loop that is closed has nobody left to be told.
+    """Call *tell* in *loop*, also from a child run in another thread's loop."""
+    # If that loop has closed, nothing is left to notify.
     with suppress(RuntimeError):
         if asyncio.get_running_loop() is loop:
             tell(usage)

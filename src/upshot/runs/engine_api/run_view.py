@@ -40,44 +40,44 @@ from upshot.tools.toolbox import Toolbox
 
 T = TypeVar("T")
 
-# What an earlier session left over; an engine that has taken it up empties it.
+# What an earlier session left; an engine that has processed a field empties it.
 _LEFT_OVER = frozenset({"answers", "asked", "reply", "settled", "unsettled"})
 _NO_CHILDREN = frozenset[str]()
 
 
 class _ReadOnly(Misuse, AttributeError):
-    """An engine sets what it can only read."""
+    """Raised when an engine sets a read-only attribute."""
 
 
 class Run:
-    """The run that an engine drives: its facts, and the ways to call models, tools and agents.
+    """The run that an engine drives: its facts, and access to models, tools and child runs.
 
     Attributes:
         id: The run's id.
-        identity: Agent, run, task and context; attributes cannot forge it.
+        identity: Agent, run, task and context. Attributes cannot forge it.
         parent_run_id: The run that started this one, "" for a root run.
-        started_at: When it began, in its first session.
-        depth: How deep it is inside others, 0 for a root run.
-        agent: The agent that it is a run of.
-        request: What was asked.
-        attempt: Which pass of the engine this is, from 1.
+        started_at: When it started, in its first session.
+        depth: Its nesting depth, 0 for a root run.
+        agent: The agent of the run.
+        request: The request.
+        attempt: The number of the attempt, from 1.
         feedback: What the decider that asked for this attempt wants changed.
-        instructions: The agent's, as asked at the start of this attempt; None for none.
-        settings: How the model is asked.
-        retry: How its failed model calls are tried again, None for not at all.
-        is_retry_given: Whether the call said that, so that it holds for nested agents too.
-        output: What the answer shall be.
-        dependencies: The caller's one object for tools and engines.
-        attributes: Free JSON of the caller.
-        budget: The limits from its start on: its own, or what was left of its parents' where
-            that is less. The turns are its own.
-        engine: What drives the run.
-        settled: Outcomes by call id that an earlier session logged and the board does not show.
+        instructions: The agent's instructions for this attempt; None for none.
+        settings: The model settings.
+        retry: How failed model calls are retried, None for no retries.
+        is_retry_given: Whether the call set ``retry``; then it holds for nested agents too.
+        output: The type of the answer.
+        dependencies: The caller's object for tools and engines.
+        attributes: Free JSON from the caller.
+        budget: The limits at its start: its own, or what its parents had left if that was less.
+            The turns are always its own.
+        engine: The engine that drives the run.
+        settled: Outcomes by call id that an earlier session logged and the board lacks.
         unsettled: Calls by id that an earlier session started and that have no outcome.
-        reply: A model reply that an earlier session logged and the board does not show.
-        asked: What the user was asked about calls in it, by call id.
-        answers: What was answered since, by call id.
-        has_looked_back: Whether the engine has looked at ``resume_from``.
+        reply: A model reply that an earlier session logged and the board lacks.
+        asked: What the user was asked about calls in that reply, by call id.
+        answers: The answers so far, by call id.
+        has_looked_back: Whether the engine has read ``resume_from``.
     """
 
     id: str
@@ -118,7 +118,7 @@ class Run:
 
     def __init__(self, context: RunContext, *, is_resumed: bool) -> None:
         plan, state = context.plan, context.state
-        # Engines only read, so nothing is set the usual way: see ``__setattr__``.
+        # Engines only read, so attributes are not set in the usual way: see ``__setattr__``.
         vars(self).update(
             id=plan.run_id,
             identity=context.info,
@@ -136,7 +136,7 @@ class Run:
             engine=plan.engine,
             _context=context,
             _children={},
-            # Children that an earlier session began.
+            # Child runs that an earlier session started.
             _known_children=frozenset(state.children) if is_resumed else _NO_CHILDREN,
         )
 
@@ -150,11 +150,11 @@ class Run:
         raise _ReadOnly(f"run.{name} cannot be deleted: engines only read it")
 
     def depend_on(self, dependencies: object) -> None:
-        """Show the engine what a factory has made."""
+        """Give the engine the dependencies that a factory made."""
         vars(self)["dependencies"] = dependencies
 
     def begin_attempt(self, number: int, feedback: str) -> None:
-        """Show that the engine is called for the attempt *number*, asked for with *feedback*."""
+        """Set the fields for the attempt *number*, which a decider asked for with *feedback*."""
         state = self._context.state
         vars(self).update(
             attempt=number,
@@ -179,7 +179,7 @@ class Run:
                 vars(self).pop(name, None)
 
     def take_up(self) -> None:
-        """Show the engine what the log has of its attempt, which an earlier session began."""
+        """Give the engine what the log has of this attempt, which an earlier session started."""
         state, redaction = self._context.state, self._context.redaction
         vars(self).update(
             settled={key: record.outcome for key, record in state.settled.items()},
@@ -197,7 +197,7 @@ class Run:
 
     @property
     def cut_off(self) -> Sequence[ToolStarted]:
-        """The calls that had no outcome when the session before this one ended."""
+        """The calls that had no outcome when the previous session ended."""
         return () if self._logged is None else self._logged.cut_off
 
     @property
@@ -212,14 +212,14 @@ class Run:
 
     @property
     def has_repeated_ids(self) -> bool:
-        """Whether one id names two calls of the last reply, as earlier versions took it."""
+        """Whether two calls of the last reply have the same id, as logs of earlier versions may."""
         if self._logged is None:
             return False
         ids = [call.id for call in self._context.state.reply_calls]
         return len({*ids}) < len(ids)
 
     def take_left_over(self) -> tuple[dict[str, ToolOutcome], EarlierCalls]:
-        """``settled``, and ``unsettled``, ``asked`` and ``answers``, once: they are empty then."""
+        """Return ``settled``, and ``unsettled``, ``asked`` and ``answers``, and empty them."""
         settled = self.settled
         earlier = EarlierCalls(self.unsettled, self.asked, self.answers)
         if settled or any(earlier):
@@ -227,14 +227,14 @@ class Run:
         return settled, earlier
 
     def instruct(self, instructions: str | None) -> None:
-        """Show what the agent says about itself in this attempt."""
+        """Set the agent's instructions for this attempt."""
         vars(self)["instructions"] = instructions
 
     @property
     def resume_from(self) -> Checkpoint | None:
-        """Where to go on from; None for a fresh start, as any but the first attempt is.
+        """The checkpoint to resume from; None for a fresh start, and after the first attempt.
 
-        In a run that goes on, an engine with ``can_resume`` finds there what it was asked about.
+        In a resumed run, an engine with ``can_resume`` gets the checkpoint it was asked about.
         """
         vars(self)["has_looked_back"] = True
         if self._point is not None:
@@ -243,7 +243,7 @@ class Run:
 
     @property
     def tools(self) -> Toolbox:
-        """The tools on offer, and the way to call them."""
+        """The tools on offer, for calling them."""
         context, tools = self._context, toolbox_of(self._context)
         if context.recording is None:
             tools.known_outcomes = self._known
@@ -260,7 +260,7 @@ class Run:
 
     @property
     def handoff(self) -> HandoffEvent | None:
-        """The hand-off that was made in this attempt, which ends it; None for none."""
+        """The handoff that ends this attempt; None for none."""
         return self._context.state.handoff
 
     @property
@@ -279,32 +279,32 @@ class Run:
 
     @property
     def is_watched(self) -> bool:
-        """Whether anybody watches replies as they come, so that it is worth asking for pieces."""
+        """Whether anything watches replies as they stream, so that pieces are worth making."""
         return self._context.recorder.watched
 
     async def ask_filters(self) -> None:
-        """Ask the async filters of hand-offs which of them are on offer now.
+        """Call the async filters of handoffs, to update which are on offer.
 
-        They are asked when an attempt begins; an engine with turns asks them before each.
+        They are called when an attempt starts. An engine with turns calls them before each turn.
         """
         if self._context.plan.handoffs:
             await self._context.handoffs.ask_filters()
 
     async def call_model(self, request: ModelInput, *, model: Model | None = None) -> ModelResponse:
-        """Ask a model through deciders, log, retry, budget and accounting.
+        """Call a model through deciders, log, retry, budget and accounting.
 
         Args:
             request: What to send: a request, messages or a text.
-            model: Another than the run's own.
+            model: Another model than the run's own.
 
         Returns:
-            What came of it; an error is a value here too.
+            The response; errors are values in it.
 
         Raises:
-            Failed: A budget is spent; let it through.
-            Interrupted: A wish to stop came while somebody watched the reply come, or before
-                another try; let it through.
-            Misuse: The request or the model is none.
+            Failed: A budget is spent. Do not catch it.
+            Interrupted: A request to stop came while the reply streamed to a watcher, or before a
+                retry. Do not catch it.
+            Misuse: The request or the model has a wrong type.
         """
         request = ModelRequest.of(request)
         if model is None:
@@ -323,21 +323,21 @@ class Run:
         return await call_model(self._context, model, request, turn=turn, step=step)
 
     def may_compact(self, error: AgentError) -> bool:
-        """Whether *error* says that a request was too long, and the agent has it made shorter."""
+        """Whether *error* says that a request was too long, and the agent has compaction."""
         return error.code is ErrorCode.CONTEXT_LENGTH and self.agent.compaction is not None
 
     async def compact(self, error: AgentError | None = None) -> bool:
-        """Replace older messages in what the model is sent, if the agent has it so and it is time.
+        """Compact the messages that the model is sent, if the agent has compaction and it is time.
 
         Args:
-            error: With which a request with ``board.sent()`` failed; None before it is sent.
+            error: The error of a request with ``board.sent()``; None before it is sent.
 
         Returns:
-            Whether they were replaced: ``board.sent()`` is another then.
+            Whether messages were replaced; then ``board.sent()`` has changed.
 
         Raises:
-            Failed: A budget is spent; let it through.
-            Interrupted: A wish to stop came; let it through.
+            Failed: A budget is spent. Do not catch it.
+            Interrupted: A request to stop came. Do not catch it.
         """
         compaction, is_again = self.agent.compaction, self._context.state.board.is_again
         if compaction is None or is_again or not (error is None or self.may_compact(error)):
@@ -345,9 +345,9 @@ class Run:
         return await compact(self._context, compaction, is_too_long=error is not None)
 
     def _logged_here(self) -> tuple[LoggedCalls | None, str]:
-        """What may be handed back where this is asked, and the step in whose body that is.
+        """Return the logged calls that may answer calls from here, and the current step.
 
-        The body of a step is run again from its top, whatever engine it is of.
+        The body of a step runs again from the top with any engine.
         """
         body = body_of(self.id)
         if body is not None:
@@ -355,7 +355,7 @@ class Run:
         return (self._logged if self._is_handed_back else None), ""
 
     def _find_call(self, call: ToolCall) -> KnownCall | None:
-        """What the log has of a tool call that is made again."""
+        """Return what the log has of a tool call that is made again."""
         logged, step = self._logged_here()
         if logged is None:
             return None
@@ -371,17 +371,17 @@ class Run:
             )
 
     def hand_back(self, board: Board) -> None:
-        """Give what the log has of this attempt instead of asking anew, from now on.
+        """From now on, answer calls from the log of this attempt if it has them.
 
-        For an engine that is called again from its top when a run goes on: its model calls get
-        the logged replies in the order in which they were made, its tool calls their outcomes by
-        call id and arguments, children without a key their results by what they were asked, and a
-        message that stands on the board already is not appended twice. Nothing changes in a run
-        that is new; it is called there too, so that children get ids that are found again. Calls
-        in the body of a step that runs again get theirs in any engine.
+        For an engine that runs again from the top when a run is resumed. Its model calls get the
+        logged replies in the order in which they were made, its tool calls their outcomes by call
+        id and arguments, and child runs without a key their results by request. Messages that are
+        already on the board are not appended again. In a new run, call it too: nothing changes
+        except that child runs get ids by which they can be found again. Calls in the body of a step
+        that runs again are answered with any engine.
 
         Args:
-            board: That of the attempt.
+            board: The board of the attempt.
         """
         vars(self)["_is_handed_back"] = True
         if self._is_at_top:
@@ -390,12 +390,12 @@ class Run:
 
     @property
     def is_at_top(self) -> bool:
-        """Whether the engine was called again and has asked for nothing to be handed back."""
+        """Whether the engine was called again and has not called ``hand_back``."""
         return self._is_at_top
 
     @property
     def is_again(self) -> bool:
-        """Whether the engine was called again from its top and is handed back what it did."""
+        """Whether the engine runs again from the top and its calls are answered from the log."""
         return self._is_handed_back and self._logged is not None
 
     async def child(
@@ -406,24 +406,24 @@ class Run:
         key: str | None = None,
         **options: Any,
     ) -> AgentResult[T]:
-        """Run another agent inside this run; it shares budget, log and deadline.
+        """Run another agent as a child run; it shares budget, log and deadline.
 
         Args:
-            agent: Who works on it.
-            request: What is asked.
-            key: Names the child, unique in the run, over all its attempts and sessions. One that
-                has ended hands back its result and is not run again; one that was cut off or is
-                parked goes on from its log. None starts another child each time; in the body of a
-                step, and in an engine that is handed back what it did, as a script is, the first,
-                second, ... child that asks an agent the same is the first, second, ... again.
-            options: As for ``run``. Without ``model`` or ``dependencies`` it has those of this run,
-                where the call gave them or the agent has none of its own.
+            agent: The agent.
+            request: Its request.
+            key: Names the child, unique in the run over all attempts and sessions. A child that has
+                ended returns its result and does not run again; if it was interrupted or is
+                parked resumes from its log. None starts a new child each time. But in the body of a
+                step, and in an engine that calls ``hand_back`` such as a script, the nth child with
+                the same agent and request is the nth such child again.
+            options: As for ``run``. Without ``model`` or ``dependencies``, it uses this run's
+                if the call gave them or the agent has none.
 
         Returns:
             The child's AgentResult.
 
         Raises:
-            Misuse: An argument is wrong, or the request of a child with a key names a run_id.
+            Misuse: An argument is wrong, or the request of a child with a key has a run_id.
         """
         start = self._context.plan.child
         if start is None:
@@ -442,17 +442,17 @@ class Run:
         async def work() -> AgentResult[Any]:
             result = _shown(await start(agent, asked, may_have_begun=True, **options))
             if result.status is not Status.INPUT_REQUIRED:
-                # Of a parked one there is more to come once people have answered.
+                # A parked child continues after the answers, so its result is not final.
                 self._children[key] = result
             return result
 
-        # Two who ask for one key at the same time share one run.
+        # Two tasks that use the same key at the same time share one run.
         if (running := self._running) is None:
             running = vars(self)["_running"] = SharedWork[AgentResult[Any]]()
         return await running.do(key, work)
 
     def _lent_model(self, agent: Agent[Any]) -> Model | None:
-        """The model of the run, where the call named one or *agent* has none of its own."""
+        """Return the run's model if the call named it or *agent* has none of its own, else None."""
         model, own = self._context.plan.model, self.agent.model
         has_own = any(getattr(agent, name, None) is not None for name in ("model", "engine"))
         if model is None or not has_own:
@@ -465,7 +465,7 @@ class Run:
         return self.dependencies is not None and (not has_own or hold_inside(self._context))
 
     def _placed(self, agent: Agent[Any], request: Request | str) -> tuple[Request | str, bool]:
-        """What a child without a key is asked, and whether it may have begun before."""
+        """Return the request of a child without a key, and whether it may have started before."""
         body, redaction = body_of(self.id), self._context.redaction
         if body is None and not self._is_handed_back:
             return request, False
@@ -476,13 +476,13 @@ class Run:
         keys = self._keys if body is None else body.places
         if keys is None:
             keys = vars(self)["_keys"] = ChildKeys(self.attempt)
-        # Masked, so that an id does not depend on a secret, nor tell of it.
+        # Masked, so that the id neither depends on a secret nor reveals it.
         shown = asked if redaction is None else redaction.show(asked)
         key = keys.key(getattr(agent, "id", ""), shown)
         return replace(asked, run_id=self._child_id(key)), again
 
     def _child_id(self, key: str) -> str:
-        """The id of a child; one that had ended in a run that this one was forked from is it."""
+        """Return a child's id. One that ended in the run this was forked from keeps its id."""
         state = self._context.state
         if self._known_children and state.started is not None:
             for origin in origins_of(state.started.options):
@@ -498,7 +498,7 @@ def _as_it_is(value: Json) -> Json:
 
 
 def _shown(result: AgentResult[Any]) -> AgentResult[Any]:
-    """A child's result as its parent sees it: what it waits for says who asks."""
+    """Return a child's result for its parent: pending items say which run asks."""
     if not result.pending:
         return result
     return replace(result, pending=pending_in(result.run_id, result.pending))

@@ -1,4 +1,4 @@
-"""Keyed steps that are done once, and work that its waiters share."""
+"""Keyed steps that run once, and work that several tasks wait for."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ T = TypeVar("T")
 
 
 class SharedWork(Generic[T]):
-    """Pieces of work, each in a task of its own while anybody waits for it."""
+    """Pieces of work. Each runs in its own task as long as something waits for it."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, asyncio.Task[T]] = {}
         self._waiting: dict[asyncio.Task[T], int] = {}
 
     async def do(self, key: str, body: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Do *body*, or wait for what is being done under *key*.
+        """Run *body*, or wait for the work already running under *key*.
 
-        Who is cancelled only stops waiting; the last one cancels the work and waits for its end.
-        Who comes while it is being cancelled waits for that too, and has it done anew.
+        A caller that is cancelled only stops waiting; the last one cancels the work and waits for
+        its end. A caller that comes during that waits too, and then starts the work again.
 
         Returns:
             What the work returned.
 
         Raises:
-            BaseException: Whatever it raised, to everybody who waits.
+            BaseException: Whatever it raised, in every caller.
         """
         task = self._tasks.get(key)
         try:
             if task is not None and task not in self._waiting and not task.done():
-                # Its last waiter left it: its cancel is nobody's who comes now.
+                # Its last waiter left and cancelled it; that cancel must not reach this caller.
                 await asyncio.wait({task})
                 return await self.do(key, body) if task.cancelled() else task.result()
             if task is None or task.done():
@@ -63,22 +63,22 @@ class SharedWork(Generic[T]):
             finally:
                 self._let_go(key, task)
         finally:
-            # What it raised leads to this frame, and must not lead back from here.
+            # The exception refers to this frame; break the cycle.
             del task
 
     async def _leave(self, task: asyncio.Task[T]) -> None:
-        """Cancel *task* and wait for its end, where nobody else waits for it."""
+        """Cancel *task* and wait for its end, unless something else waits for it."""
         if self._waiting[task] > 1 or task.done():
             return
         del self._waiting[task]
         task.cancel()
         await asyncio.wait({task})
         if not task.cancelled():
-            # Nobody else need ask how it ended.
+            # Mark the exception as retrieved.
             task.exception()
 
     def _let_go(self, key: str, task: asyncio.Task[T]) -> None:
-        """Count one waiter of *task* less; what nobody waits for and is done is forgotten."""
+        """Remove one waiter of *task*. Forget the task when it has none and is done."""
         left = self._waiting.get(task, 1) - 1
         if left:
             self._waiting[task] = left
@@ -88,27 +88,27 @@ class SharedWork(Generic[T]):
             del self._tasks[key]
 
 
-# In the details of a logged error: where its class is, if that is no built-in.
+# In the details of a logged error: the module of its class, if it is not a built-in.
 _MODULE = "module"
 
 
 class Steps:
-    """Runs keyed steps once, and hands back what the log says of those that are done.
+    """Runs keyed steps once, and returns the logged outcome of settled ones.
 
     Args:
-        state: What the log says of the steps; what is done is folded into it.
+        state: The state folded from the log; new outcomes are folded into it.
 
     Attributes:
         settled: The last settlement by key.
-        on_miss: Called instead of a body whose step is not settled; None runs it.
-        writes_in_hand: The steps whose bodies run and may not run again, by key.
+        on_miss: Called instead of a body whose step is not settled; None runs the body.
+        writes_in_hand: The running steps that may not run again, by key.
     """
 
     _raised: dict[str, Exception] | None = None
 
     def __init__(self, state: RunState) -> None:
         self.settled: dict[str, StepSettled] = state.steps_settled
-        # Only of earlier sessions: a step that began in this one may still be under way.
+        # Only steps of earlier sessions: a step started in this one may still be running.
         self._began: dict[str, Effect] = state.steps_started.copy()
         self.on_miss: Callable[[str], NoReturn] | None = None
         self.writes_in_hand: dict[str, CurrentStep] = {}
@@ -123,25 +123,25 @@ class Steps:
         idempotent: bool,
         who: str = "",
     ) -> Json:
-        """Do *body* and log what came of it.
+        """Run *body* and log its outcome.
 
-        What came of one that may not run again is on disk before anybody hears of it.
+        If it may not run again, its outcome is on disk before it is returned.
 
         Args:
-            key: Of the step, which is not settled.
+            key: The key of the step, which is not settled.
             effect: What it may do.
-            body: Sync or async; gives a JSON value.
-            recorder: The log.
-            idempotent: Whether it may run again where nobody knows what came of it.
-            who: Whose it is if it raises, "" where its caller knows better.
+            body: Sync or async; returns a JSON value.
+            recorder: The recorder of the run.
+            idempotent: Whether it may run again if its outcome is unknown.
+            who: What to blame if it raises, "" if the caller does that.
 
         Raises:
-            Failed: It began in an earlier session and what came of it is unknown.
+            Failed: It started in an earlier session and its outcome is unknown.
             Exception: Whatever *body* raises.
         """
         if self.on_miss is not None:
             self.on_miss(f"a step {key!r}")
-        # What may not run again: it would be unknown if its end were lost with the process.
+        # May not run again: if the process died before the end was logged, it would be unknown.
         is_single = effect is not Effect.READ and not idempotent
         if key in self._began and is_single:
             raise Failed(
@@ -159,13 +159,13 @@ class Steps:
         except Exception as error:
             said = signal_of(error)
             if isinstance(said, Parked) and is_single:
-                # It did not break off: it says itself that there is more to do.
+                # It was not interrupted: it says itself that there is more to do.
                 recorder.emit(_put_off(key, said))
             if said is not None:
                 raise
             if who:
                 blame(error, who, recorder.run_id)
-            # The log must say what came of a step, whatever it raised.
+            # The log must have an outcome for the step, whatever was raised.
             failure = _logged(error)
             recorder.emit(StepSettled(key=key, effect=Effect.UNKNOWN, error=failure))
             self._keep(key, error)
@@ -183,36 +183,36 @@ class Steps:
         return value
 
     def recall(self, settled: StepSettled) -> Json:
-        """What came of a step that is settled.
+        """Return the value of a settled step.
 
         Raises:
-            Exception: The like of what its body raised; see ``raised``.
+            Exception: A copy of what its body raised; see ``raised``.
         """
         if settled.error is not None:
             raise self.raised(settled.key, settled.error)
         return settled.value
 
     def hand_back(self, settled: StepSettled) -> Json:
-        """What ``recall`` gives, with all that an engine had done in a step of its own."""
+        """Do the same as ``recall``, for a whole step of an engine."""
         return self.recall(settled)
 
     def _keep(self, key: str, error: Exception) -> None:
-        """Remember what the body of a step raised, to raise its like when it is asked for again."""
+        """Keep a copy of what a step's body raised, to raise it again."""
         kept = _copy(error)
         if kept is not None:
             self._raised = self._raised or {}
             self._raised[key] = kept
 
     def raised(self, key: str, error: AgentError) -> Exception:
-        """What to raise for a step that failed.
+        """Return the exception to raise for a step that failed.
 
         Args:
-            key: Of the step.
-            error: What the log says that its body raised.
+            key: The key of the step.
+            error: The logged error.
 
         Returns:
-            Its like, where it was raised in this process; else a Failed that is an error of the
-            same built-in class too, where it was of one.
+            A copy of the exception if it was raised in this process. Otherwise a Failed; if the
+            exception was of a built-in class, ``except`` for that class catches it too.
         """
         kept = None if self._raised is None else self._raised.get(key)
         made = None if kept is None else _copy(kept)
@@ -220,24 +220,24 @@ class Steps:
 
 
 async def _begin(key: str, effect: Effect, recorder: Recorder) -> None:
-    """Log the intent of a step, and wait until it is on disk where the step may write."""
+    """Log the start of a step; if it may write, wait until that is on disk."""
     recorder.check_open()
     if recorder.held is not None:
         await recorder.held.wait()
     recorder.emit(StepStarted(key=key, effect=effect))
-    # Intent before effect: after a crash the log has to say that this may have happened.
+    # Intent before effect: after a crash the log must say that this may have happened.
     if effect is not Effect.READ:
         await recorder.barrier()
 
 
 def _put_off(key: str, parked: Parked) -> StepSettled:
-    """What the log keeps of a step that waits for people, and is done anew once they answered."""
+    """Return the logged outcome of a step that waits for people and will run again."""
     error = AgentError(ErrorCode.INPUT_REQUIRED, str(parked), origin=Origin.HOST)
     return StepSettled(key=key, effect=Effect.UNKNOWN, error=error)
 
 
 def _logged(error: Exception) -> AgentError:
-    """What the log keeps of what the body of a step raised."""
+    """Return the logged error for what the body of a step raised."""
     failure, kind = error_of(error, Origin.ENGINE), type(origin_of(error))
     if kind.__module__ == builtins.__name__:
         return failure
@@ -245,20 +245,20 @@ def _logged(error: Exception) -> AgentError:
 
 
 def _copy(error: Exception) -> Exception | None:
-    """Another like *error*, whose traceback holds nothing; None where there can be none."""
+    """Return a copy of *error* without traceback; None if it cannot be copied."""
     try:
         made = copy.copy(error)
     except Exception:
-        # Classes of users may be made of something else than what they hold.
+        # Exceptions of users may need other constructor arguments than they keep.
         return None
     return made if type(made) is type(error) else None
 
 
 def _recalled(error: AgentError) -> Failed:
-    # A class of the user's may have the name of a built-in one.
+    # A class of the user may have the name of a built-in one.
     kind = None if _MODULE in error.details else getattr(builtins, error.type, None)
     if isinstance(kind, type) and issubclass(kind, Exception):
-        # Some, such as UnicodeDecodeError, cannot be made of a message.
+        # Some, such as UnicodeDecodeError, cannot be made from a message alone.
         try:
             return _both(kind)(error)
         except TypeError:
@@ -268,5 +268,5 @@ def _recalled(error: AgentError) -> Failed:
 
 @cache
 def _both(kind: type[Exception]) -> type[Failed]:
-    """A Failed that an ``except`` for *kind* catches."""
+    """Return a subclass of Failed that an ``except`` for *kind* catches."""
     return type(kind.__name__, (Failed, kind), {"__module__": __name__})

@@ -1,4 +1,4 @@
-"""What holds a model call back: quotas, and the pacer's line."""
+"""A model call that may have to wait: for quotas, and for its turn in the pacer's queue."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ from upshot.runs.limits.quotas import Bounds, Reservation, bounds_of, reserve, s
 if TYPE_CHECKING:
     from upshot.runs.run_context import RunContext
 
-# What is on its way to a journal; a task that nobody refers to may vanish.
+# Tasks that settle reservations. The event loop alone does not keep a task alive.
 _posted: set[asyncio.Task[None]] = set()
 
 
 class HeldCall:
-    """A model call of a run that has quotas or a pacer: what each of its tries reserves, and waits.
+    """A model call of a run with quotas or a pacer: what its tries reserve, and their waits.
 
     Args:
-        context: Of the run.
-        model: Which is asked.
-        request: What is to be sent.
-        known: The request to stop that was known before the call, None without one.
+        context: The run.
+        model: The model to call.
+        request: The request to send.
+        known: The request to stop that came before the call, None without one.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class HeldCall:
         self._sent_s = 0.0
 
     async def begin(self, started: ModelStarted) -> ModelRequest:
-        """Log that the call begins, with what its first try is allowed to use.
+        """Log the start of the call, together with the reservation for its first try.
 
         Returns:
-            What is to be sent: the request, with a limit on its reply where a quota needs one.
+            The request to send, with a limit on its reply if a quota needs one.
 
         Raises:
             Failed: A quota does not allow it.
@@ -77,7 +77,7 @@ class HeldCall:
         run_id = context.info.run_id
         new_run = "" if context.state.models else run_id
         await journal.settle_claim(run_id)
-        # Both are in one transaction, so that a call that was begun has been paid for.
+        # One transaction, so that a call whose start is logged also has its reservation.
         with journal.together():
             context.recorder.emit(started)
             deciding = journal.begin_change(self._reserving(bounds, new_run))
@@ -106,7 +106,7 @@ class HeldCall:
     def call_by(
         self, call: Callable[[], Awaitable[ModelResponse]]
     ) -> Callable[[], Awaitable[ModelResponse]]:
-        """*call*, made when it is its turn."""
+        """Return *call*, wrapped so that it waits for its turn."""
 
         async def held() -> ModelResponse:
             if (refused := await self._enter()) is not None:
@@ -120,12 +120,12 @@ class HeldCall:
         return held
 
     def pass_on(self, response: ModelResponse) -> None:
-        """Count the failed *response* of a model of a Fallback with what the try used."""
+        """Count the failed *response* of a Fallback's model to what the try used."""
         self._passed = (*self._passed, response)
 
     @property
     def _journal(self) -> SharedJournal | None:
-        """Where the quotas are, None without any."""
+        """The journal that stores the quotas, None without quotas."""
         plan = self._context.plan
         return needs_shared(plan.journal) if plan.quotas and plan.journal is not None else None
 
@@ -135,10 +135,10 @@ class HeldCall:
         return partial(reserve, quotas=self._context.plan.quotas, bounds=bounds, new_run=new_run)
 
     async def _enter(self) -> ModelResponse | None:
-        """Reserve what a try may use, and wait for its turn; why it shall not be made, or None.
+        """Reserve for a try and wait for its turn. Returns an error if it must not be made.
 
         Raises:
-            Interrupted: The run was asked to stop meanwhile.
+            Interrupted: The run was asked to stop during the wait.
         """
         journal = self._journal
         if journal is not None and self._reserved is None and self._bounds is not None:
@@ -156,7 +156,7 @@ class HeldCall:
         return None if refusal is None else ModelResponse(error=refusal)
 
     async def _wait(self) -> AgentError | None:
-        """Wait for the turn; why it is not waited for, or None."""
+        """Wait for the turn. Returns an error if the wait is refused, else None."""
         context, plan = self._context, self._context.plan
         if plan.pacer is None:
             return None
@@ -172,7 +172,7 @@ class HeldCall:
         )
         try:
             if context.interrupt is not None and context.interrupt is self._known:
-                # Asked for in spite of the wish to stop.
+                # The engine made this call after the request to stop, so ignore that request.
                 await place.wait(clock)
             else:
                 await context.supervisor.pause(0, _Turn(place, clock))
@@ -187,7 +187,7 @@ class HeldCall:
         return place.refusal
 
     def _settle(self, response: ModelResponse) -> ModelResponse:
-        """Tell what came of the try; returns it with how long the try waited for its turn."""
+        """Report the result of a try; returns the response with the time that the try waited."""
         whole = with_earlier(response, self._passed)
         self._post(whole)
         place, self._place = self._place, None
@@ -200,7 +200,7 @@ class HeldCall:
         return replace(response, provider_data={**response.provider_data, "paced_ms": waited_ms})
 
     def _post(self, response: ModelResponse) -> None:
-        """Settle what was reserved, without waiting for it."""
+        """Settle the reservation without waiting for the journal."""
         reserved, self._reserved = self._reserved, None
         journal = self._journal
         if reserved is None or journal is None:
@@ -208,20 +208,20 @@ class HeldCall:
         cost_usd, tokens = used_by(response, reserved)
         change = partial(settle, reserved=reserved, cost_usd=cost_usd, tokens=tokens)
         loop = asyncio.get_running_loop()
-        # Of no run, whose end shall not cancel it.
+        # In an empty context, so that the end of the run does not cancel it.
         task = loop.create_task(_change(journal, change), context=Context())
         _posted.add(task)
         task.add_done_callback(_forget)
 
     def _abandon(self) -> None:
-        """Nobody knows what came of the try, unless that was told: it has used all."""
+        """Drop the place of a try whose outcome is unknown: all reserved counts as used."""
         place, self._place, self._reserved = self._place, None, None
         if place is not None:
             place.abandon()
 
 
 class _Turn:
-    """A clock whose waits end with the turn of a place."""
+    """A clock whose sleep ends when it is the turn of a place."""
 
     def __init__(self, place: Place, clock: Clock) -> None:
         self._place = place
@@ -240,13 +240,13 @@ async def _change(journal: SharedJournal, change: Callable[[SharedValues], None]
 
 def _forget(task: asyncio.Task[None]) -> None:
     _posted.discard(task)
-    # What cannot be written counts whole, which passes no cap.
+    # If this could not be written, the whole reservation counts, so no cap is exceeded.
     if not task.cancelled():
         task.exception()
 
 
 def _counted(context: RunContext) -> tuple[int, int]:
-    """The tokens that went into the run's last request, and its messages; zeros for none."""
+    """Return the input tokens and the message count of the last request; zeros for none."""
     for turn, reply in reversed(context.state.replies.items()):
         started = context.state.models.get(turn)
         tokens = reply.usage.input_tokens

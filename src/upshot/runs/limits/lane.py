@@ -1,6 +1,6 @@
-"""What is known of one provider's limits on one key and model, and who may send when.
+"""What is known of a provider's limits for one key and model, and which request may go when.
 
-Pure: the moments come from outside. All processes change the same lane, one at a time.
+Pure: the time is passed in. All processes change the same lane, one at a time.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from upshot.contract.base.enums import Resource
 from upshot.contract.usage import RateLimitState, Usage
 
 MINUTE_S = 60.0
-# A process that was killed counts as in flight for so long.
+# Seconds that the requests of a killed process count as in flight.
 SHARE_S = 60.0
-# So long may it keep what it was given ahead of its requests.
+# Seconds that a process may keep requests granted in advance.
 SLICE_S = 2.0
 _SLICE = 16
 _MOST_AHEAD = 32
-# Without a word of the provider's a 429 closes the lane for so long.
+# Seconds that a 429 without a Retry-After closes the lane.
 _CLOSED_S = 1.0
-# A window is not one of a minute if it fills at less than this share of that rate.
+# A window that fills at less than this share of limit/minute is not a window of a minute.
 _SLOW = 0.5
-# How much of what requests differ by is kept back, and of a window at most.
+# The tokens to withhold, as a multiple of the spread of requests, and at most of a window.
 _MARGIN, _MOST_MARGIN = 4.0, 0.05
-# From so many units on what is missing tells how fast a window fills.
+# If at least this much of a window is missing, its reset time tells how fast it fills.
 _TELLING = 10
 
 
 class Need(msgspec.Struct, frozen=True):
-    """What one request takes: itself, and tokens.
+    """What one request takes: one request, and tokens.
 
     Attributes:
-        input: Tokens that go in.
-        output: Tokens that come out.
+        input: Input tokens.
+        output: Output tokens.
     """
 
     input: int = 0
     output: int = 0
 
     def of(self, resource: str) -> int:
-        """How much of a resource it takes; 0 of one that is not known."""
+        """Return how much of a resource it takes, 0 if the resource is unknown."""
         match resource:
             case Resource.REQUESTS:
                 return 1
@@ -60,8 +60,8 @@ class Want(msgspec.Struct, frozen=True):
 
     Attributes:
         need: What it takes.
-        ahead_s: How long before its time a place may be taken for it.
-        is_guess: Whether nobody has counted what it takes.
+        ahead_s: How many seconds ahead of time it may be granted its place.
+        is_guess: Whether *need* is only an estimate.
     """
 
     need: Need
@@ -70,17 +70,17 @@ class Want(msgspec.Struct, frozen=True):
 
 
 class Back(msgspec.Struct, frozen=True):
-    """What became of requests that were let go.
+    """The outcome of granted requests.
 
     Attributes:
         need: What was reserved for each.
-        count: How many.
-        used: What it used; None if that is not known, so that all of it counts.
+        count: The number of requests.
+        used: What was used; None if unknown, so that all of it counts.
         is_sent: Whether it was sent.
-        limits: What the reply says of the windows, None for nothing.
-        age_s: Since when, at most, that holds.
-        is_refused: Whether it was refused by a limit.
-        retry_after_s: How long it asks to wait, None for no word of it.
+        limits: The windows that the reply reports, None for none.
+        age_s: The maximum age of *limits*, in seconds.
+        is_refused: Whether a rate limit refused it.
+        retry_after_s: How long the provider asks to wait, None if it does not say.
     """
 
     need: Need
@@ -94,12 +94,12 @@ class Back(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What those who want get.
+    """What the waiting requests are granted.
 
     Attributes:
-        needs: What each of the first ones was given.
+        needs: What was reserved for each of the first ones.
         delays_s: In how many seconds each of them may be sent.
-        waits_s: How long each of the others has to wait at least, None if that is not known.
+        waits_s: The minimum wait of each of the others, None if unknown.
         ahead: How many more requests like the last one may be sent at once.
     """
 
@@ -113,11 +113,11 @@ class Window(msgspec.Struct):
     """A limit, as a bucket that fills evenly.
 
     Attributes:
-        resource: What it counts.
-        limit: The most that it holds.
+        resource: What it limits.
+        limit: Its capacity.
         per_s: How fast it fills.
-        level: What it holds that nobody was given; below 0 if it was given ahead.
-        at_us: When that was so.
+        level: What is left to grant; below 0 if more was granted in advance.
+        at_us: When *level* was computed.
     """
 
     resource: str
@@ -127,25 +127,25 @@ class Window(msgspec.Struct):
     at_us: int
 
     def fill(self, now_us: int) -> None:
-        """Bring the level to this moment."""
+        """Update the level to *now_us*."""
         if now_us > self.at_us:
             level = self.level + (now_us - self.at_us) * self.per_s / 1e6
             self.level, self.at_us = min(self.limit, level), now_us
 
     def wait_s(self, units: float) -> float:
-        """Seconds until so much is there; what is more than all of it waits for all."""
+        """Return seconds until *units* are available; more than the capacity waits until full."""
         missing = min(units, self.limit) - self.level
         return missing / self.per_s if missing > 1e-6 else 0.0
 
 
 class Share(msgspec.Struct):
-    """What one process was given and has not told the end of.
+    """What one process was granted and has not reported back.
 
     Attributes:
-        requests: How many requests.
-        input: Their tokens that go in.
-        output: Their tokens that come out.
-        until_us: After which it is taken for dead.
+        requests: The number of requests.
+        input: Their input tokens.
+        output: Their output tokens.
+        until_us: When the process is considered dead.
     """
 
     requests: int = 0
@@ -154,22 +154,22 @@ class Share(msgspec.Struct):
     until_us: int = 0
 
     def add(self, need: Need, count: int) -> None:
-        """Count *count* requests more, or less."""
+        """Add *count* requests, or remove them if it is negative."""
         self.requests = max(0, self.requests + count)
         self.input = max(0, self.input + count * need.input)
         self.output = max(0, self.output + count * need.output)
 
 
 class Lane(msgspec.Struct):
-    """One key and model.
+    """The limits of one key and model.
 
     Attributes:
-        windows: The limits that are known, by name.
+        windows: The known limits, by name.
         shares: What is under way, by process.
-        closed_until_us: Before that nothing is sent.
-        width: How many may be under way while no limit is known.
+        closed_until_us: Nothing is sent before this time.
+        width: How many requests may be under way while no limit is known.
         last: What the last request used.
-        spread: By how many tokens requests differ from what was reserved for them.
+        spread: The difference in tokens between what requests use and what is reserved.
     """
 
     windows: dict[str, Window] = {}
@@ -180,7 +180,7 @@ class Lane(msgspec.Struct):
     spread: float = 0.0
 
     def limit(self, per_minute: Mapping[str, int], now_us: int) -> None:
-        """Keep limits that the caller knows; what a reply says of them is believed more."""
+        """Add limits that the caller set. Limits reported by a reply override them."""
         for resource, limit in per_minute.items():
             if resource not in self.windows:
                 window = Window(resource, limit, limit / MINUTE_S, limit, now_us)
@@ -189,13 +189,13 @@ class Lane(msgspec.Struct):
     def update(
         self, now_us: int, process: str, backs: Iterable[Back], wants: Sequence[Want]
     ) -> Answer:
-        """Take what came back, then give what there is.
+        """Process returned requests, then grant what is available.
 
         Args:
-            now_us: This moment, in microseconds.
-            process: Whose requests they are.
-            backs: What became of earlier ones.
-            wants: Those that wait, in their order.
+            now_us: The current time, in microseconds.
+            process: The process that makes the change.
+            backs: The outcomes of earlier requests.
+            wants: The waiting requests, in order.
         """
         for window in self.windows.values():
             window.fill(now_us)
@@ -235,11 +235,11 @@ class Lane(msgspec.Struct):
             self.closed_until_us = max(self.closed_until_us, now_us + round(wait_s * 1e6))
             self.width = max(1, self.width // 2)
         elif back.is_sent:
-            # One more for each that came back: after a round there are twice as many.
+            # One more for each reply: the width doubles with each round.
             self.width = min(self.width + 1, 1 << 20)
 
     def _learn(self, said: RateLimitState, age_s: float, now_us: int) -> None:
-        """Correct the windows by what a reply says of them."""
+        """Correct the windows by what a reply reports."""
         for one in said.windows:
             if not one.limit or Need(1, 1).of(one.resource) == 0:
                 continue
@@ -255,7 +255,7 @@ class Lane(msgspec.Struct):
             if missing >= _TELLING and one.resets_in is not None:
                 rate = missing / max(one.resets_in, 1)
                 window.per_s = rate if rate < _SLOW * one.limit / MINUTE_S else window.per_s
-            # What was given and has not arrived yet is in it, so it may be less than this.
+            # The provider has not seen requests granted since, so the level may be lower than this.
             window.level = min(window.level, left + age_s * window.per_s)
 
     def _under_way(self, resource: str) -> int:
@@ -267,7 +267,7 @@ class Lane(msgspec.Struct):
         )
 
     def _give(self, wants: Sequence[Want], share: Share, now_us: int) -> list[float]:
-        """In how many seconds each may be sent, until there is one that has to wait."""
+        """Grant requests until one has to wait; returns in how many seconds each may be sent."""
         delays: list[float] = []
         if now_us < self.closed_until_us:
             return delays
@@ -285,7 +285,7 @@ class Lane(msgspec.Struct):
         return delays
 
     def _give_ahead(self, need: Need, share: Share) -> int:
-        """Give a slice for requests to come, where there is plenty."""
+        """Grant some future requests if there is plenty left."""
         windows = [one for one in self.windows.values() if need.of(one.resource)]
         if not windows or any(one.level < one.limit / 2 for one in windows):
             return 0
@@ -297,7 +297,7 @@ class Lane(msgspec.Struct):
     def _take(self, need: Need, count: int, share: Share) -> None:
         share.add(need, count)
         for window in self.windows.values():
-            # What is more than all of it passes when it is full, and is the provider's to refuse.
+            # A request above the capacity passes when the window is full.
             window.level -= count * min(need.of(window.resource), window.limit)
 
     def _delay_s(self, need: Need) -> float:
@@ -309,7 +309,7 @@ class Lane(msgspec.Struct):
         return max(waits, default=0.0)
 
     def _margin(self, window: Window) -> float:
-        """How much is left in a window of tokens, since requests may be larger than they were."""
+        """Return the tokens to leave in a window, since requests may exceed their estimate."""
         if window.resource == Resource.REQUESTS:
             return 0.0
         return min(_MARGIN * self.spread, _MOST_MARGIN * window.limit)
@@ -330,7 +330,7 @@ class Lane(msgspec.Struct):
 
 
 def need_of(usage: Usage) -> Need | None:
-    """What a reply used; None if it does not say."""
+    """Return what a reply used; None if it does not say."""
     if usage.input_tokens is None and usage.output_tokens is None:
         return None if usage.total_tokens is None else Need(usage.total_tokens)
     return Need(usage.input_tokens or 0, usage.output_tokens or 0)

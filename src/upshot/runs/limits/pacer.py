@@ -1,4 +1,4 @@
-"""Pacer: model calls of all processes wait for their turn in the provider's limits."""
+"""Pacer: model calls of all processes wait for their turn within the provider's limits."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from upshot.journal.shared import MemoryValues, SharedValues, shared_journal
 from upshot.runs.limits.lane import SLICE_S, Answer, Back, Lane, Need, Want, need_of
 
 _SALT = "pace"
-# So long before its time a request takes its place: the urgent ones pass those that may wait.
+# How many seconds ahead a request is granted its place. Urgent ones overtake those that can wait.
 _AHEAD_S, _BATCH_AHEAD_S = 2.0, 0.25
-# So often a process looks whether another one's reply has let it go on.
+# Seconds between checks whether replies of other processes allow more requests.
 _LOOK_S = 0.25
 _MOST_WANTS = 256
 _MOST_SLEEP_S = 1.0
-# What a request takes before the provider has counted any.
+# Estimates, used until the provider reports real numbers.
 _BYTES_A_TOKEN = 4
 _GUESSED_OUTPUT = 256
 
@@ -44,20 +44,20 @@ Change = Callable[[SharedValues], T]
 
 
 class Pacer:
-    """Has model calls wait for their turn, so that the provider need not refuse them.
+    """Makes model calls wait for their turn, so that the provider does not refuse them.
 
-    One pacer may serve any runs, in several threads. All processes whose runs have one journal
-    share what is known of a provider's limits, by model and key; without a journal, the runs of
-    one process do. What is known comes from the rate-limit windows of each reply, and from what
-    was refused. Before the first window is known one request goes first, then the number of those
-    that are under way doubles with every round.
+    One pacer may serve any runs, in several threads. All processes whose runs use the same journal
+    share what is known of a provider's limits, by model and key; without a journal, the runs of one
+    process share it. The limits are learned from the rate-limit windows of each reply and from
+    refusals. Until a window is known, one request goes first, and then the number of requests under
+    way doubles with every round.
 
     Args:
-        limits: Requests and tokens a minute by the name of a model, as "provider:model" or a glob
-            such as "openai:*"; each model has them for itself, and None is no limit. The first
-            name that fits counts. They hold until a reply says otherwise.
-        max_wait_s: The longest wait for a turn, in seconds. One that would be longer is not begun:
-            the call fails with ``rate_limit``, and ``retry_after_s`` says how long it would be.
+        limits: Requests and tokens a minute by model name, as "provider:model" or a glob such as
+            "openai:*". Each model that matches has these limits separately; None is no limit. The
+            first matching name counts. They hold until a reply reports other limits.
+        max_wait_s: The longest wait for a turn, in seconds. If a wait would be longer, the call
+            fails at once with ``rate_limit``; ``retry_after_s`` says how long it would be.
 
     Raises:
         Misuse: An argument is none of these.
@@ -90,18 +90,18 @@ class Pacer:
         priority: int,
         most_s: float,
     ) -> Place:
-        """Get in line for a call of *model*.
+        """Add a call of *model* to the queue.
 
         Args:
-            model: Which.
-            request: What will be sent.
-            journal: Through which processes share; None for this process alone.
-            last: What the run's last call of it used, None for no such call.
-            priority: Those with a larger one go first; below 0 are those that may wait.
-            most_s: The longest wait, where that is less than the pacer's.
+            model: The model.
+            request: The request that will be sent.
+            journal: The journal through which processes share limits; None for this process alone.
+            last: The usage of the run's last call, None without one.
+            priority: Calls with a larger number go first; below 0 for calls that can wait.
+            most_s: The longest wait, if less than the pacer's.
 
         Returns:
-            The place in the line, which has to be waited for, and then settled or left.
+            The place in the queue. Wait for it, then settle, abandon or leave it.
         """
         name, account = name_of(model), str(getattr(model, "account", ""))
         loop = asyncio.get_running_loop()
@@ -139,13 +139,13 @@ class Pacer:
 
 
 class Place:
-    """A request's place in the line.
+    """A request's place in the queue.
 
     Attributes:
-        need: What was reserved for it, or will be.
+        need: What is or will be reserved for it.
         waited_s: How long it waited for its turn.
         is_ready: Whether the wait is over.
-        refusal: Why it shall not be sent, None where it may.
+        refusal: Why it must not be sent, None if it may.
     """
 
     def __init__(self, line: _Line, need: Need, max_wait_s: float, *, is_guess: bool) -> None:
@@ -158,20 +158,20 @@ class Place:
         self._line = line
         self._entered = loop.time()
         self._deadline = self._entered + max_wait_s
-        # In how many seconds it may be sent.
+        # Resolves to the seconds until it may be sent.
         self._turn: asyncio.Future[float] = loop.create_future()
         self._is_reserved = False
 
     @property
     def is_waiting(self) -> bool:
-        """Whether nobody has decided about it."""
+        """Whether it was neither granted nor refused."""
         return not self._turn.done()
 
     async def wait(self, clock: Clock) -> None:
         """Wait for its turn, or its refusal.
 
         Raises:
-            JournalError: What the processes share cannot be read.
+            JournalError: The values that the processes share cannot be read.
         """
         delay_s = await self._turn
         if delay_s > 0:
@@ -180,16 +180,16 @@ class Place:
         self.waited_s = asyncio.get_running_loop().time() - self._entered
 
     def leave(self) -> None:
-        """Give the place back; it was not sent."""
+        """Give the place up without sending the request."""
         self._turn.cancel()
         self._give_back(Back(self.need, used=Need(), is_sent=False))
 
     def settle(self, response: ModelResponse, age_s: float) -> None:
-        """Tell what came of it; returns at once.
+        """Report the reply; returns at once.
 
         Args:
             response: The reply.
-            age_s: How long ago it was sent.
+            age_s: How long ago the request was sent.
         """
         error = response.error
         is_refused = error is not None and error.code == ErrorCode.RATE_LIMIT
@@ -206,17 +206,17 @@ class Place:
         self._give_back(back)
 
     def abandon(self) -> None:
-        """It was sent, and nobody knows what came of it."""
+        """Report that the request was sent and its outcome is unknown."""
         self._give_back(Back(self.need))
 
     def grant(self, need: Need, delay_s: float) -> None:
-        """It may be sent in *delay_s* seconds."""
+        """Allow it to be sent in *delay_s* seconds."""
         self.need = need
         self._is_reserved = True
         self._turn.set_result(delay_s)
 
     def consider(self, wait_s: float | None) -> None:
-        """Refuse it if it would have to wait for too long."""
+        """Refuse it if it would have to wait too long."""
         loop = asyncio.get_running_loop()
         if loop.time() + (wait_s or 0.0) <= self._deadline:
             return
@@ -233,7 +233,7 @@ class Place:
         self._turn.set_result(0.0)
 
     def fail(self, error: Exception) -> None:
-        """Let who waits know why nobody can decide."""
+        """Raise *error* in the task that waits for the place."""
         if self.is_waiting:
             self._turn.set_exception(error)
 
@@ -245,7 +245,7 @@ class Place:
 
 @dataclass
 class _Slice:
-    """Requests that may be sent at once."""
+    """Requests that were granted in advance and may be sent at once."""
 
     need: Need
     count: int
@@ -253,7 +253,7 @@ class _Slice:
 
 @dataclass
 class _Line:
-    """Those of one process who wait for one lane."""
+    """The requests of one process that wait for one lane."""
 
     name: str
     account: str
@@ -270,9 +270,9 @@ class _Line:
     key: str = ""
 
     def enter(self, place: Place, priority: int) -> None:
-        """Let a request in: at once if there is one given ahead, else behind those before it."""
+        """Add a request: grant it at once from a slice, or put it in the queue."""
         for one in self.slices:
-            # What was given ahead is of the size of the one before.
+            # Grants in advance have the size of the request before them.
             if one.count and (
                 place.is_guess or one.need.of(Resource.TOKENS) >= place.need.of(Resource.TOKENS)
             ):
@@ -283,7 +283,7 @@ class _Line:
         self._wake()
 
     def take_back(self, back: Back) -> None:
-        """Note what became of a request."""
+        """Store the outcome of a request, to report it to the lane."""
         self.backs.append(back)
         self._wake()
 
@@ -291,11 +291,11 @@ class _Line:
         self.woken.set()
         if self.task is None:
             loop = asyncio.get_running_loop()
-            # Of no run: it works for all that wait.
+            # In an empty context, because it works for all waiting runs.
             self.task = loop.create_task(self._serve(), context=Context())
 
     async def _serve(self) -> None:
-        """Change the lane while anybody waits, or has given back."""
+        """Change the lane while requests wait or outcomes are to be reported."""
         try:
             while self.waiting or self.backs:
                 self.woken.clear()
@@ -304,7 +304,7 @@ class _Line:
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self.woken.wait(), wait_s)
         except Exception as error:
-            # The promise kept: whoever waits hears why, and the others are not concerned.
+            # Boundary: the waiting calls get the error, and nothing else is affected.
             for _, _, place in self.waiting:
                 place.fail(error)
             if self.waiting and not isinstance(error, JournalError):
@@ -316,7 +316,7 @@ class _Line:
                 self.end()
 
     async def _turn(self) -> float:
-        """Tell the lane what came back and who waits; returns when to look again."""
+        """Report outcomes and waiting requests to the lane; returns when to check again."""
         while self.waiting and not self.waiting[0][2].is_waiting:
             heappop(self.waiting)
         asking = sorted(one for one in self.waiting if one[2].is_waiting)[:_MOST_WANTS]
@@ -335,7 +335,7 @@ class _Line:
             if place.is_waiting:
                 place.grant(need, delay_s)
             else:
-                # It was left meanwhile.
+                # The request was given up in the meantime.
                 self.backs.append(Back(need, used=Need(), is_sent=False))
         left = asking[len(answer.needs) :]
         for (_, _, place), wait_s in zip(left, answer.waits_s, strict=True):
@@ -359,7 +359,7 @@ class _Line:
         return change
 
     def _keep(self, given: _Slice) -> None:
-        """Keep what was given ahead for a moment."""
+        """Keep requests granted in advance for SLICE_S seconds."""
         self.slices.append(given)
 
         def drop() -> None:
@@ -373,7 +373,7 @@ class _Line:
 
 
 def _salt(values: SharedValues) -> str:
-    """What the digests of keys are made with, of this journal alone."""
+    """Return the salt for digests of API keys; each journal has its own."""
     salt = values.read(_SALT)
     if not salt:
         salt = secrets.token_hex(16)
@@ -382,14 +382,14 @@ def _salt(values: SharedValues) -> str:
 
 
 def _guess(request: ModelRequest) -> Need:
-    """What a request may take, while the provider has counted none."""
+    """Estimate what a request takes, until the provider has reported usage."""
     said = sum(len(message.text) for message in request.messages) + len(request.system or "")
     most = None if request.settings is None else request.settings.max_tokens
     return Need(said // _BYTES_A_TOKEN + 1, most or _GUESSED_OUTPUT)
 
 
 def _checked(name: object, pair: object) -> dict[str, int]:
-    """Limits by what they count, of what a caller gave for a model."""
+    """Check limits given by the caller, and return them by resource."""
     if not isinstance(name, str) or ":" not in name:
         raise Misuse(f"limits name models as 'openai:*' or 'openai:gpt-5', got {shown(name)}")
     said = (

@@ -1,7 +1,7 @@
-"""Quotas: caps on money, tokens and runs that hold for all processes on a journal.
+"""Quotas: caps on money, tokens and runs that hold for all processes using a journal.
 
-A reservation is an upper bound, and is taken off before a request is sent. What is told afterwards
-is the difference, so whoever dies in between has used all of it. No crash undoes anything here.
+An upper bound is reserved before a request is sent, and corrected to the real usage afterwards. If
+a process dies in between, the whole reservation counts. A crash never frees a reservation.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ if TYPE_CHECKING:
 QUOTAS_OPTION = "quotas"
 _ZERO = Decimal(0)
 _MTOK = Decimal(1_000_000)
-# What a file costs that is named by its address: nobody knows its size before it is fetched.
+# The tokens reserved for a file given by URL, whose size is unknown until it is fetched.
 _LINKED_TOKENS = 100_000
-# Where the settings say nothing. Models refuse to be asked for more than they can generate.
+# Used if the settings set no limit. Models refuse requests for more than they can generate.
 _MOST_OUTPUT = 8_192
-# Error replies up to this status refused the request, and nobody pays for them.
+# Error statuses of refused requests, which cost nothing.
 _REFUSED = range(400, 500)
 
 
 class BoundQuota(msgspec.Struct, frozen=True):
-    """A quota, and whose use it counts.
+    """A quota together with the run, conversation, agent or tenant that it counts.
 
     Attributes:
         quota: The quota.
-        key: The run, conversation, agent or tenant; "" for all.
-        run_id: The run that was given it, which counts as one; not so its child runs.
+        key: The id of the run, conversation, agent or tenant; "" for all.
+        run_id: The run that the quota was given to. It counts as one run; its child runs do not.
     """
 
     quota: Quota
@@ -57,16 +57,16 @@ class BoundQuota(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """Where its use stands, without the period."""
+        """The name under which its usage is stored, without the period."""
         key = quote(self.key, safe="")
         return f"quota/{quote(self.quota.name, safe='')}/{self.quota.scope}/{key}/"
 
 
 def bind(quotas: Sequence[Quota | BoundQuota], info: RunInfo) -> tuple[BoundQuota, ...]:
-    """*quotas* for a run; those of a run before it stay that one's.
+    """Bind *quotas* to a run. Quotas that are already bound to an earlier run stay unchanged.
 
     Raises:
-        Misuse: The run is of no conversation or tenant, whose use is to be counted.
+        Misuse: A quota is per conversation or tenant, and the run has none.
     """
     return tuple(
         one if isinstance(one, BoundQuota) else BoundQuota(one, _key(one, info), info.run_id)
@@ -93,7 +93,7 @@ def _key(quota: Quota, info: RunInfo) -> str:
 
 
 class Used(msgspec.Struct):
-    """What of a quota is used or reserved."""
+    """What is used or reserved of a quota."""
 
     cost_usd: Decimal = _ZERO
     tokens: int = 0
@@ -101,13 +101,13 @@ class Used(msgspec.Struct):
 
 
 class Reservation(NamedTuple):
-    """What was taken off quotas for one request.
+    """What was reserved from quotas for one request.
 
     Attributes:
-        places: Where.
-        cost_usd: The most that it can cost.
-        tokens: The most tokens that it can use.
-        max_tokens: The most tokens that it may generate, None for no such cap.
+        places: The names of the quotas' stored values.
+        cost_usd: The maximum cost.
+        tokens: The maximum number of tokens.
+        max_tokens: The maximum number of tokens to generate, None for no such cap.
     """
 
     places: tuple[str, ...] = ()
@@ -117,14 +117,14 @@ class Reservation(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What bounds the use of one request.
+    """Upper bounds on the usage of one request.
 
     Attributes:
         model: The model, for messages.
-        input: The most tokens that go in, those of all models that may be asked.
-        prices: Those of these models; None where one has none.
-        models: How many they are.
-        max_tokens: As the settings say.
+        input: The maximum of input tokens for each model that may be called.
+        prices: The prices of these models; None if one has no price.
+        models: The number of these models.
+        max_tokens: The limit in the settings.
     """
 
     model: str
@@ -134,7 +134,7 @@ class Bounds(NamedTuple):
     max_tokens: int | None = None
 
     def rates(self) -> tuple[Decimal, Decimal]:
-        """What the request costs at most without an answer, and each token of it."""
+        """Return the maximum cost of the input, and of each generated token."""
         before, each = _ZERO, _ZERO
         for price in self.prices or ():
             tiers = [price, *(tier for start, tier in price.above.items() if start < self.input)]
@@ -160,16 +160,16 @@ def _output_rate(price: Price) -> Decimal:
 def reserve(
     values: SharedValues, quotas: Sequence[BoundQuota], bounds: Bounds, new_run: str
 ) -> Reservation | AgentError:
-    """Take the bound of a request off all quotas, or off none.
+    """Reserve the upper bound of a request from all quotas, or from none.
 
     Args:
-        values: In a transaction.
-        quotas: What holds for the run.
-        bounds: Of what is to be sent.
-        new_run: The run, if this is its first call, else "".
+        values: The shared values, in a transaction.
+        quotas: The quotas of the run.
+        bounds: The bounds of the request.
+        new_run: The run id, if this is its first call, otherwise "".
     """
     places = {one: one.place + _period(one.quota, values.now_us) for one in quotas}
-    # In one order everywhere, so that no two processes wait for each other.
+    # The same order everywhere, so that no two processes wait for each other.
     folders = {place: one.place for one, place in sorted(places.items(), key=lambda one: one[1])}
     found = {place: _read(values, place, folder) for place, folder in folders.items()}
     if new_run:
@@ -195,9 +195,9 @@ def reserve(
 
 
 def settle(values: SharedValues, reserved: Reservation, cost_usd: Decimal, tokens: int) -> None:
-    """Put what was used in the place of what was reserved."""
+    """Replace a reservation by the real usage."""
     for place in reserved.places:
-        # A period that is over may have been forgotten.
+        # The value of a past period may have been removed.
         if body := values.read(place):
             used = msgspec.json.decode(body, type=Used)
             used.cost_usd += cost_usd - reserved.cost_usd
@@ -206,10 +206,10 @@ def settle(values: SharedValues, reserved: Reservation, cost_usd: Decimal, token
 
 
 def used_by(response: ModelResponse, reserved: Reservation) -> tuple[Decimal, int]:
-    """The money and tokens that a request used; what is not known counts whole."""
+    """Return the cost and tokens that a request used; if unknown, the whole reservation."""
     error, usage = response.error, response.usage
     is_refused = error is not None and (error.was_unsent or error.status_code in _REFUSED)
-    # The models of a Fallback that were called before the one that refused may have used tokens.
+    # Models of a Fallback that were called before the refusing one may have used tokens.
     if is_refused and not tokens_of(usage) and not usage.unmeasured_calls:
         return _ZERO, 0
     if error is not None or usage.unmeasured_calls or not tokens_of(usage):
@@ -222,7 +222,7 @@ def _read(values: SharedValues, place: str, folder: str) -> Used:
     body = values.read(place)
     if body:
         return msgspec.json.decode(body, type=Used)
-    # The first of a new period: those before are over.
+    # The first use in a new period: remove the values of past periods.
     values.forget(folder, place)
     return Used()
 
@@ -230,7 +230,7 @@ def _read(values: SharedValues, place: str, folder: str) -> Used:
 def _most_output(
     quota: Quota, used: Used, bounds: Bounds, before: Decimal, each: Decimal
 ) -> int | None:
-    """The most tokens that a quota lets a request generate, None where it counts none."""
+    """Return the most tokens that a quota allows a request to generate, None if unlimited."""
     most: list[int] = []
     if quota.max_tokens is not None:
         most.append((quota.max_tokens - used.tokens) // bounds.models - bounds.input)
@@ -242,7 +242,7 @@ def _most_output(
 def _refusal(
     quota: Quota, used: Used, bounds: Bounds, output: int | None, now_us: int
 ) -> AgentError | None:
-    """Why a quota allows no such bounds, None if it does."""
+    """Return the error if a quota does not allow these bounds, None if it does."""
     before, each = bounds.rates()
     if quota.max_runs is not None and used.runs > quota.max_runs:
         return _spent(quota, "max_runs", now_us, used=used.runs - 1)
@@ -296,13 +296,13 @@ def _unpriced(quota: Quota, model: str) -> AgentError:
 
 
 def _period(quota: Quota, now_us: int) -> str:
-    """The period of a moment, in UTC; their names are in the order of time."""
+    """Return the name of the current period, in UTC. Names sort by time."""
     now = datetime.fromtimestamp(now_us / 1e6, UTC)
     return {"day": f"{now:%Y-%m-%d}", "month": f"{now:%Y-%m}"}.get(quota.per or "", "always")
 
 
 def _left_s(quota: Quota, now_us: int) -> float | None:
-    """Seconds until the next period, None where there is none."""
+    """Return the seconds until the next period, None if there is none."""
     now = datetime.fromtimestamp(now_us / 1e6, UTC)
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     match quota.per:
@@ -316,13 +316,13 @@ def _left_s(quota: Quota, now_us: int) -> float | None:
 
 
 async def bounds_of(model: Model, request: ModelRequest, counted: tuple[int, int]) -> Bounds:
-    """What bounds the use of a request.
+    """Return upper bounds on the usage of a request.
 
     Args:
-        model: Which is asked.
-        request: What is sent.
-        counted: The tokens that went into an earlier request of the run, and of how many messages
-            that was; zeros for none.
+        model: The model to call.
+        request: The request to send.
+        counted: The input tokens and the number of messages of an earlier request of the run;
+            zeros for none.
     """
     name = name_of(model)
     if (loading := default_prices().load(name)) is not None:
@@ -333,7 +333,7 @@ async def bounds_of(model: Model, request: ModelRequest, counted: tuple[int, int
     sizes = _sizes(request)
     rest = msgspec.json.encode((request.system, request.tools, request.output_schema))
     tokens, messages = counted
-    # Each token has a byte at least, but for what is linked.
+    # Each token has at least one byte, except in linked files.
     most = sizes[-1] + len(rest)
     if messages < len(sizes):
         most = max(most, tokens + sizes[-1] - sizes[messages])
@@ -348,7 +348,7 @@ async def bounds_of(model: Model, request: ModelRequest, counted: tuple[int, int
 
 
 def _max_tokens(model: Model, request: ModelRequest) -> int | None:
-    """The most tokens that a model is asked for, by the settings of the request or its own."""
+    """Return the limit on generated tokens, from the settings of the request or of the model."""
     for settings in (request.settings, getattr(model, "settings", None)):
         if settings is not None and settings.max_tokens is not None:
             return settings.max_tokens
@@ -356,7 +356,7 @@ def _max_tokens(model: Model, request: ModelRequest) -> int | None:
 
 
 def _models_of(model: Model) -> Sequence[Model]:
-    """Those that one call may ask, one after another."""
+    """Return the models that one call may try, one after another."""
     inside: Sequence[Model] | None = getattr(model, "models", None)
     if not isinstance(inside, tuple):
         return (model,)
@@ -364,7 +364,7 @@ def _models_of(model: Model) -> Sequence[Model]:
 
 
 def _sizes(request: ModelRequest) -> list[int]:
-    """The bytes of the first n messages, for each n from 0 on."""
+    """Return the size in bytes of the first n messages, for each n from 0."""
     messages = request.messages
     kept = messages.encoded if isinstance(messages, MessageList) else dict[object, object]()
     sizes = cast("list[int]", kept.setdefault(_sizes, [0]))
@@ -376,7 +376,7 @@ def _sizes(request: ModelRequest) -> list[int]:
 
 
 def quotas_in(options: JsonObject) -> tuple[BoundQuota, ...]:
-    """Those that a log says a run was given."""
+    """Return the quotas in the logged options of a run."""
     found = options.get(QUOTAS_OPTION)
     return msgspec.convert(found, tuple[BoundQuota, ...], strict=False) if found else ()
 
@@ -384,9 +384,9 @@ def quotas_in(options: JsonObject) -> tuple[BoundQuota, ...]:
 def renewed(
     given: Sequence[Quota | BoundQuota], logged: Sequence[BoundQuota]
 ) -> tuple[Quota | BoundQuota, ...]:
-    """The quotas of a run that goes on: those of its log, but what is given of a name anew.
+    """Return the quotas of a resumed run: the logged ones, updated by *given* ones of that name.
 
-    They go on to count what they counted.
+    Updated quotas keep the usage counted so far.
     """
     before = {(one.quota.name, one.quota.scope): one for one in reversed(logged)}
     found: list[Quota | BoundQuota] = []
@@ -404,9 +404,9 @@ def _bare(one: Quota | BoundQuota) -> Quota:
 
 
 def handed_on(quotas: Sequence[Quota | BoundQuota], run_id: str) -> list[Quota | BoundQuota]:
-    """What of the quotas of a run holds for the one that it hands over to: all of them.
+    """Return the quotas for the run that a run hands over to: all of them.
 
-    A quota for a run counts both as one; others are asked anew whose use they count.
+    A quota per run counts both as one run. Other quotas are bound again, to the new run.
     """
     found: list[Quota | BoundQuota] = []
     for one in quotas:

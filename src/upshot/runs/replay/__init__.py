@@ -1,1 +1,1 @@
-"""A run against its record: the log as the outside world, and what differs."""
+"""Replays a run against its record: the log replaces the outside world, and is compared."""

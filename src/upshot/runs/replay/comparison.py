@@ -33,16 +33,14 @@ from upshot.state.request_digests import chained
 from upshot.state.run_state import STOPPED, RunState
 from upshot.tools.artifacts import READER_NAME
 
-# How a run ends that somebody outside has stopped.
-
 
 class Fact(NamedTuple):
-    """What counts of an event, when two runs are compared.
+    """The part of an event that is compared between two runs.
 
     Attributes:
         seq: Its place in the log.
         kind: Its kind.
-        said: What is compared.
+        said: The value to compare.
     """
 
     seq: int
@@ -54,7 +52,7 @@ class Variable(NamedTuple):
     """A variable of the board.
 
     Attributes:
-        seq: Of the event that set it last.
+        seq: The event that set it last.
         value: Its value.
     """
 
@@ -63,10 +61,10 @@ class Variable(NamedTuple):
 
 
 class View(NamedTuple):
-    """The variables of the board at a point where somebody outside has to do with the run.
+    """The variables of the board at a point where the run touches something outside.
 
     Attributes:
-        seq: Of the event that is the point.
+        seq: The event of that point.
         variables: By name.
     """
 
@@ -75,12 +73,12 @@ class View(NamedTuple):
 
 
 class ComparedEvents(NamedTuple):
-    """What counts of a log.
+    """The parts of a log that are compared.
 
     Attributes:
-        said: What an engine asked for, what it wrote, and how it ended, in order.
-        seen: The variables at calls of models and tools, at runs inside, and at the end, by what
-            names the point in every session.
+        said: What the engine requested and wrote, and how it ended, in order.
+        seen: The variables at model calls, tool calls, child runs and the end. The key names the
+            point in the same way in every session.
         events: The log.
     """
 
@@ -89,7 +87,7 @@ class ComparedEvents(NamedTuple):
     events: Sequence[Event]
 
     def messages_sent(self, seq: int) -> list[str]:
-        """The digests of all messages of the model request of event *seq*."""
+        """Return the digests of all messages in the model request of event *seq*."""
         state = RunState()
         for event in self.events:
             state.add(event)
@@ -98,13 +96,13 @@ class ComparedEvents(NamedTuple):
         return state.sent
 
     def messages_of(self, seq: int) -> list[Message | None]:
-        """The messages of the model request of event *seq*; None for one that is not in the log."""
+        """Return the messages of the model request of event *seq*; None for one not in the log."""
         boards = [event.messages for event in self.events if isinstance(event, BoardChanged)]
         known = [message for messages in boards for message in messages]
         found: list[Message | None] = []
         before, at = "", 0
         for digest in self.messages_sent(seq):
-            # Nearly always it is the one that stands after the last.
+            # Nearly always it is the message after the last one found.
             places = [*range(at, len(known)), *range(at)]
             place = next((one for one in places if _is_it(digest, before, known[one])), None)
             found.append(None if place is None else known[place])
@@ -114,7 +112,7 @@ class ComparedEvents(NamedTuple):
 
 
 def _is_it(digest: str, before: str, message: Message) -> bool:
-    """Whether a conversation that ends with *message* has that digest."""
+    """Whether *digest* is that of a conversation which ends with *message*."""
     return digest in (chained(before, message, is_named=named) for named in (False, True))
 
 
@@ -125,18 +123,17 @@ def facts_of(
     is_left_out: Callable[[int], bool] = lambda _: False,
     show: Callable[[Json], Json] = lambda value: value,
 ) -> ComparedEvents:
-    """What counts of a log.
+    """Return the parts of a log that are compared.
 
-    What a session lost that was cut off is left out, and so is the end of a run that somebody
-    outside has stopped.
+    Leaves out what an interrupted session lost, and the end of a run that was stopped from outside.
 
     Args:
         events: The log.
-        is_record: Whether a model call without a reply was lost with its process; in a replay it
-            is what the record does not have.
-        is_left_out: Whether the replay had no part in the event of that number, since it was given
-            the outcome of the step that the event belongs to.
-        show: Makes a value what people see of it.
+        is_record: Whether a model call without a reply was lost with its process. In a replay,
+            it is a call that the record does not have.
+        is_left_out: Whether the replay skipped the event with that number, because it was given
+            the outcome of the whole step that the event belongs to.
+        show: Masks a value for users.
     """
     reader = _Reader(is_left_out, show)
     for event in events:
@@ -146,10 +143,10 @@ def facts_of(
 
 
 class _Reader:
-    """Goes through a log; what an attempt is begun anew with is forgotten.
+    """Reads a log. Forgets what an attempt did before it was started again.
 
     Attributes:
-        seen: As ``ComparedEvents`` has it.
+        seen: As in ``ComparedEvents``.
     """
 
     def __init__(self, is_left_out: Callable[[int], bool], show: Callable[[Json], Json]) -> None:
@@ -158,20 +155,20 @@ class _Reader:
         self._facts: list[Fact] = []
         self.seen: dict[str, View] = {}
         self._asked: dict[int, Fact] = {}
-        # The place of each model call among those of its attempt.
+        # The position of each model call within its attempt.
         self._places: dict[int, int] = {}
         self._variables: dict[str, Variable] = {}
         self._began = self._attempt = 0
         self._last: Event | None = None
 
     def add(self, event: Event) -> None:
-        """Take the next event."""
+        """Read the next event."""
         self._last = event
         match event:
             case AttemptStarted():
                 self._begin(event)
             case RunResumed():
-                # Deciders that were cut off were asked anew; a run goes on after no end but a stop.
+                # Interrupted deciders were asked again; and a run resumes only after a stop.
                 last = self._facts[-1].kind if self._facts else ""
                 ends = (*_STOP, "decided") if last == "run_settled" else ("decided",)
                 while self._facts[self._began :] and self._facts[-1].kind in ends:
@@ -205,10 +202,10 @@ class _Reader:
                 pass
 
     def facts(self, *, is_record: bool) -> list[Fact]:
-        """What was said, once all events were taken."""
+        """Return the facts, after all events were added."""
         last = self._last
         if isinstance(last, RunSettled) and last.result.status is Status.INPUT_REQUIRED:
-            # Waits of earlier sessions are none in a replay, which has the answers.
+            # A replay has the answers, so it does not wait where earlier sessions waited.
             self._see(last, "wait")
         lost = {fact.seq for fact in self._asked.values()} if is_record else set[int]()
         kept = [fact for fact in self._facts if fact.seq not in lost]
@@ -216,7 +213,7 @@ class _Reader:
 
     def _begin(self, event: AttemptStarted) -> None:
         if event.attempt == self._attempt:
-            # It was cut off before its board stood, and begun once more.
+            # The attempt was interrupted before its board was seeded, and started again.
             del self._facts[self._began :]
         self._began, self._attempt = len(self._facts), event.attempt
         self._asked, self._places, self._variables = {}, {}, {}
@@ -248,10 +245,10 @@ def _without_stop(facts: list[Fact]) -> list[Fact]:
 
 
 def _in_call_order(facts: list[Fact]) -> list[Fact]:
-    """Outcomes of one reply in the order of its calls.
+    """Return the facts with the outcomes of one reply in the order of its calls.
 
-    Where one waited for people, the board shows those of others before it; a replay has the
-    answers and waits for nobody.
+    If one call waited for an answer, the board has the outcomes of later calls before it. A replay
+    has the answers and does not wait.
     """
     ordered: list[Fact] = []
     told: list[Fact] = []
@@ -285,7 +282,7 @@ def _said_by(event: Event) -> Iterator[JsonObject]:
         case AttemptStarted():
             yield {"attempt": event.attempt, "feedback": event.feedback}
         case BoardChanged(seeded=False):
-            # One by one: who was parked between two messages wrote them apart.
+            # One by one: a run that parked between two messages logged them separately.
             for message in event.messages:
                 yield _json({"channel": event.channel, "message": message})
         case HandoffEvent():
@@ -308,30 +305,30 @@ def _said_by(event: Event) -> Iterator[JsonObject]:
 
 
 _ASKED = "model_started"
-# What the log says of the end of a run that was stopped.
+# The events that log the end of a stopped run.
 _STOP = ("run_settled", "attempt_ended")
 _MAX_TEXT = 200
 # The parts of a request that the log has digests of.
 _PARTS = ("instructions", "tools", "settings", "messages")
-# What of an agent a model is asked with.
+# The fields of an agent that go into a model request.
 _ASKS_WITH = ("instructions", "tools", "handoffs", "output_schema", "settings")
-# How engines tell that what they go through is not what the run began with.
+# Warnings of engines that their graph or machine has changed since the run started.
 _CHANGED = ("graph_changed", "machine_changed")
 _NOTHING = Fact(0, "", None)
 _NEVER = Variable(0, None)
 
 
 class Difference(Value, frozen=True, kw_only=True):
-    """The first thing that a replayed run did differently.
+    """The first difference between a recorded run and its replay.
 
     Attributes:
-        seq: Of the recorded event, 0 where the record has nothing more.
-        kind: The kind of the recorded event, or of the replayed one where there is none.
-        part: Of a model call, what it was asked otherwise: "model", "instructions", "tools",
-            "settings" (with the output schema) or "messages"; "" else.
-        recorded: What the record says, None where it has nothing more.
-        replayed: What was done, None where nothing more was.
-        asked: What was asked for that the record does not have, "" if nothing was.
+        seq: The recorded event, 0 if the record has nothing more.
+        kind: The kind of the recorded event, or of the replayed one if there is none.
+        part: For a model call, the part that differs: "model", "instructions", "tools",
+            "settings" (with the output schema) or "messages"; otherwise "".
+        recorded: What the record has, None if it has nothing more.
+        replayed: What the replay did, None if it did nothing more.
+        asked: What was requested that the record does not have, "" if nothing was.
     """
 
     seq: int = 0
@@ -345,13 +342,13 @@ class Difference(Value, frozen=True, kw_only=True):
 def missing_call(
     recorded: Iterable[Event], replayed: Iterable[Event], *, is_left_out: Callable[[int], bool]
 ) -> Difference | None:
-    """The first recorded tool call that was not made again, None where all were.
+    """Return the first recorded tool call that was not made again, None if all were.
 
-    Their order is left aside: calls side by side settle as they come.
+    The order does not matter, because parallel calls settle in any order.
 
     Args:
         recorded: The log.
-        replayed: That of the replay.
+        replayed: The log of the replay.
         is_left_out: See ``facts_of``.
     """
     made = Counter(map(_call_of, _settled(replayed)))
@@ -367,10 +364,10 @@ def missing_call(
 
 
 def changed_agent(recorded: Iterable[Event], replayed: Iterable[Event]) -> Difference | None:
-    """The first session that was begun with another agent, None where all had the same.
+    """Return the first session that had another agent than the replay, None if there is none.
 
-    What is compared is what a model is asked with, as far as an agent in names says it, and the
-    graph or machine, as far as its engine tells that it has changed.
+    Compares what goes into a model request, as far as an AgentSpec has it, and the graph or
+    machine, as far as its engine warns that it has changed.
     """
     recorded, replayed = list(recorded), list(replayed)
     now = next((event.agent for event in replayed if isinstance(event, RunStarted)), None)
@@ -395,11 +392,11 @@ def changed_agent(recorded: Iterable[Event], replayed: Iterable[Event]) -> Diffe
 
 
 def changed_tool(recorded: Iterable[Event], versions: Mapping[str, str]) -> Difference | None:
-    """The first call of a model's whose tool is another one now, or is not there any more.
+    """Return the first tool call of a model whose tool has changed or is missing now.
 
     Args:
         recorded: The log.
-        versions: Of the tools that the agent has now, by name.
+        versions: The versions of the agent's tools now, by name.
     """
     asked: set[str] = set()
     for event in recorded:
@@ -420,11 +417,11 @@ def changed_tool(recorded: Iterable[Event], versions: Mapping[str, str]) -> Diff
 
 
 def first_difference(recorded: ComparedEvents, replayed: ComparedEvents) -> Difference | None:
-    """The first place at which two runs part, None where they do not.
+    """Return the first difference between two runs, None if there is none.
 
-    A record that ends before the run did is compared as far as it goes. Variables are compared
-    where somebody outside has to do with the run, and not each time that one is set: who was
-    parked and goes on sets them once more.
+    A record that ends before the run does is compared up to its end. Variables are compared where
+    the run touches something outside, and not when they are set, because a run that parks and
+    resumes sets some of them again.
     """
     said = _first_said(recorded, replayed)
     for point, view in recorded.seen.items():
@@ -454,7 +451,7 @@ def _first_said(recorded: ComparedEvents, replayed: ComparedEvents) -> Differenc
 def _first_part(
     recorded: ComparedEvents, replayed: ComparedEvents, one: Fact, other: Fact
 ) -> Difference:
-    """What of two model calls was asked otherwise, and of messages the first one."""
+    """Return which part of two model requests differs, and for messages the first difference."""
     said, again = _object(one.said), _object(other.said)
     part = next(name for name in ("model", *_PARTS) if said.get(name) != again.get(name))
     was, now = ({"model": side["model"], part: side.get(part)} for side in (said, again))
@@ -470,7 +467,7 @@ def _first_part(
 
 
 def _described(chain: list[str], index: int, events: Sequence[Event]) -> JsonObject:
-    """The message of a request with these digests in short, as far as the log has it."""
+    """Return the role and shortened text of a request's message, if it is in the log."""
     if index >= len(chain):
         return {"role": None, "text": None}
     before = chain[index - 1] if index else ""
@@ -480,12 +477,12 @@ def _described(chain: list[str], index: int, events: Sequence[Event]) -> JsonObj
             calls = ", ".join(f"calls {call.name}" for call in message.tool_calls)
             text = " ".join(filter(None, (message.text, calls)))
             return {"role": str(message.role), "text": text[:_MAX_TEXT]}
-    # Of the engine's own making: it never stood on a board.
+    # The engine made it for this request; it was never on a board.
     return {"role": None, "text": None, "digest": chain[index]}
 
 
 def _first_variable(recorded: View, replayed: View) -> Difference | None:
-    """The variable that was set first of those that are not the same, None where all are."""
+    """Return the differing variable that was set first, None if all are equal."""
     known, found = recorded.variables, replayed.variables
     differing = [
         name
@@ -494,7 +491,7 @@ def _first_variable(recorded: View, replayed: View) -> Difference | None:
     ]
     if not differing:
         return None
-    # What the record does not have comes last.
+    # Variables that the record does not have come last.
     name = min(differing, key=lambda name: (name not in known, known.get(name, _NEVER).seq))
     was, now = (
         {"variable": name, "value": side[name].value} if name in side else None

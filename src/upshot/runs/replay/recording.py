@@ -1,4 +1,4 @@
-"""A log in place of the outside world, for a replay."""
+"""Recording: a log that replaces the outside world in a replay."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ from upshot.tools.call_resumption import KnownCall, KnownOutcomes
 
 
 class _Attempt:
-    """What one attempt was given from outside.
+    """The recorded outcomes of one attempt.
 
     Args:
-        state: Of the run at its beginning; what models were asked and replied is gathered there.
+        state: The state when the attempt starts. Later requests and replies are added to it.
     """
 
     def __init__(self, state: RunState) -> None:
@@ -66,12 +66,12 @@ class _Attempt:
         self.compacted: deque[Compacted] = deque()
 
     def replied(self) -> dict[str, deque[tuple[int, ModelResponse]]]:
-        """The replies in the order in which they were asked for, with the events that asked.
+        """Return the replies in the order of their requests, with the seq of each request.
 
-        By the ``host.once`` in whose body, "" for none.
+        The key is the ``host.once`` whose body made the call, "" for none.
         """
         found: dict[str, deque[tuple[int, ModelResponse]]] = {}
-        # Calls that were made side by side may have been answered in another order than asked.
+        # Replies to parallel calls may have come in another order.
         for turn, asked in self.models.items():
             if turn in self.replies:
                 replies = found.setdefault(asked.step, deque())
@@ -79,7 +79,7 @@ class _Attempt:
         return found
 
     def done_in(self, step: str) -> set[int]:
-        """The model and tool calls in the body of a step, by the numbers of their events."""
+        """Return the seqs of the model and tool calls in the body of a step."""
         asked = {asked.seq for asked in self.models.values() if asked.step == step}
         known = (one for calls in self.calls.values() for one in calls)
         made = [one for one in known if one.record is not None and one.record.step == step]
@@ -87,13 +87,13 @@ class _Attempt:
 
 
 class _Steps(Steps):
-    """Steps of a record.
+    """The steps of a record.
 
     Args:
-        state: What the record says of them.
-        leave_out: Told of each step of an engine's that is handed back whole, by its key.
-        skip: Told of each step whose body is not run again, by its key.
-        end: Told of each step that has no outcome; raises what the attempt ended with in it.
+        state: The state folded from the record.
+        leave_out: Called with the key of each engine step whose result is returned as a whole.
+        skip: Called with the key of each step whose body does not run again.
+        end: Called with the key of each step without an outcome; raises how the attempt ended.
     """
 
     def __init__(
@@ -132,19 +132,19 @@ class _Steps(Steps):
 
 
 class Recording:
-    """Hands out what was recorded, each thing once and in its order.
+    """Returns what was recorded, each item once and in order.
 
     Args:
         events: The log of the run.
-        secrets: Texts for which marks stand in the log, in the order in which the run had them.
+        secrets: The secrets whose marks are in the log, in the order that the run had them.
 
     Attributes:
         past: The fold of the same events.
         steps: Keyed steps and answers.
-        children: Ids of the runs inside it, in the order in which they began.
-        waiting: Calls that wait for somebody's word, as far as they were made.
-        beyond: What was asked for that the record does not have, "" while nothing was.
-        budget: Of the run that is replayed, which is set with it.
+        children: The ids of child runs, in the order in which they started.
+        waiting: The calls reached so far that wait for an answer.
+        beyond: What was requested that the record does not have, "" if nothing was.
+        budget: The budget of the replay; set by the session.
     """
 
     budget: RunBudget
@@ -163,10 +163,10 @@ class Recording:
         self._asked: dict[str, PendingEffect] = {}
         self._attempts: dict[int, _Attempt] = {}
         self._replies: dict[str, deque[tuple[int, ModelResponse]]] = {}
-        # Between which events each step was under way, and those that are not done again.
+        # The first and last event of each step, and the events that the replay skips.
         self._spans: dict[str, tuple[int, int | None]] = {}
         self._left_out: set[int] = set()
-        # What was used that nothing in a replay uses again, by the event that says so.
+        # Usage that a replay does not cause again, by the event that reports it.
         self._used: dict[int, Spent | ModelResponse] = {}
         self._settled: dict[str, int] = {}
         self._line: AttemptLine | None = None
@@ -178,20 +178,20 @@ class Recording:
         if self.past.started is not None:
             self._marks = _marks_of(self.past.started)
 
-    # -- handing out
+    # -- returning recorded outcomes
 
     def begin(self, attempt: int) -> list[BoardChanged | Compacted]:
-        """Turn to *attempt*; returns what its board was started with."""
+        """Switch to *attempt*; returns what its board was seeded with."""
         self._now = self._attempts.get(attempt) or _Attempt(RunState())
         self._line = next((one for one in self.past.lines if one.attempt == attempt), None)
         self._replies = self._now.replied()
         return self._now.seed
 
     def reply(self, model: str, step: str) -> ModelResponse:
-        """The reply to the next model call in the body of a ``host.once``, "" for none.
+        """Return the reply to the next model call in the body of a ``host.once``, "" for none.
 
         Raises:
-            Failed: There is none.
+            Failed: The record has none.
         """
         replies = self._replies.setdefault(step, deque())
         while replies and self.is_left_out(replies[0][0]):
@@ -203,13 +203,12 @@ class Recording:
         return response
 
     def call(self, call: ToolCall) -> KnownCall | None:
-        """What came of *call*; None where it waits for somebody's word.
+        """Return the outcome of *call*; None if it waits for an answer.
 
         Raises:
-            Failed: It was not made, or with other arguments.
+            Failed: The record does not have it, or has it with other arguments.
         """
-        # Providers use ids again, so several calls may have one: they are handed out in their
-        # order.
+        # Providers reuse ids, so several calls may have the same one: return them in order.
         found = self._now.calls.get((call.id, call.name))
         said = self._shown(call.arguments)
         record = found[0].record if found else None
@@ -226,19 +225,19 @@ class Recording:
         return None
 
     def known_outcomes(self) -> KnownOutcomes:
-        """What a Toolbox hands back in place of making calls."""
+        """Return the outcomes that a Toolbox returns in place of making calls."""
         return KnownOutcomes(self.call, pending=lambda: self.waiting)
 
     def summary(self) -> Message | str | None:
-        """What older messages were replaced by the next time, or that they were not."""
+        """Return the next recorded summary of older messages, or a text if there is none."""
         found = self._now.compacted
         return found.popleft().summary if found else "the record does not have it"
 
     def child(self, run_id: str) -> str:
-        """The run that was started inside: the one of that id, else the next one.
+        """Return the id of a child run: *run_id* if the record has it, else the next one.
 
         Raises:
-            Failed: There is none.
+            Failed: The record has none.
         """
         if run_id in self.children:
             self.children.remove(run_id)
@@ -250,7 +249,7 @@ class Recording:
         return run_id
 
     def miss(self, what: str) -> NoReturn:
-        """Note that *what* was asked for and is not in the record.
+        """Record that *what* was requested and is not in the record.
 
         Raises:
             Failed: Always.
@@ -261,11 +260,11 @@ class Recording:
     # -- comparing
 
     def is_left_out(self, seq: int) -> bool:
-        """Whether the event *seq* is of a step whose outcome was handed out as a whole."""
+        """Whether event *seq* belongs to a step whose outcome was returned as a whole."""
         return seq in self._left_out
 
     def show(self, value: Json) -> Json:
-        """*value* with what people see in the place of the marks that stand for secrets."""
+        """Return *value* with the marks for secrets replaced by what users see."""
         if self._marks is None:
             return value
         shown = self._marks.sub(MASK.encode(), msgspec.json.encode(value))
@@ -275,22 +274,22 @@ class Recording:
         return self.show(self._hidden.mask(read_arguments(arguments)))
 
     def _leave_out(self, key: str) -> None:
-        """Pass over what was done in a step; calls of tools and runs are found by their ids."""
+        """Skip the events of a step; tool calls and child runs are still found by their ids."""
         span = self._spans.get(key)
         if span is None:
             return
         start, end = span
-        # A step without an end is the one in which the attempt ended: all that follows is of it.
+        # A step without an end is where the attempt ended: all later events belong to it.
         self._pass_over(range(start + 1, end or self.past.seq + 1))
         self._count_until(end or self.past.seq)
 
     def _skip(self, key: str) -> None:
-        """Pass over what was done in the body of a step."""
+        """Skip the calls that were made in the body of a step."""
         self._pass_over(self._now.done_in(key))
         self._count_until(self._spans.get(key, (0, None))[1] or 0)
 
     def _pass_over(self, seqs: Iterable[int]) -> None:
-        """Leave the events *seqs* out, and count the model calls among them."""
+        """Mark the events *seqs* as skipped, and count the model calls among them."""
         self._left_out.update(seqs)
         for replies in self._replies.values():
             for asked in [one for one in replies if self.is_left_out(one[0])]:
@@ -299,9 +298,9 @@ class Recording:
                 self.budget.add(asked[1])
 
     def _count_until(self, seq: int) -> None:
-        """Count what was used until the event *seq* and nothing in a replay uses again.
+        """Count recorded usage up to event *seq* that a replay does not cause again.
 
-        The budget then refuses a call where it refused it in the run.
+        This way the budget refuses the same call as in the run.
         """
         for at in [one for one in self._used if one <= seq]:
             match self._used.pop(at):
@@ -311,15 +310,15 @@ class Recording:
                     self.budget.add(response)
 
     def _end_in(self, key: str) -> None:
-        """Fail as the attempt did where it ended within a step, which then has no outcome.
+        """Fail as the attempt did if it ended within this step, which then has no outcome.
 
         Raises:
-            Failed: It failed.
-            Aborted: It was aborted.
+            Failed: The attempt failed.
+            Aborted: The attempt was aborted.
         """
         if key not in self._spans:
             return
-        # The record goes no further than its beginning.
+        # The record ends within this step.
         self._leave_out(key)
         line = self._line
         if line is None or line.error is None:
@@ -330,7 +329,7 @@ class Recording:
         elif line.status is Status.ABORTED:
             ending = Aborted(line.error.message, line.error.code)
         if ending is not None:
-            # What a run inside of the step said last is put on the board by the end of the run.
+            # The session puts the last text of a child run in this step on the board at the end.
             ending.said = line.content or ""
             raise ending
 
@@ -372,7 +371,7 @@ class Recording:
         event: QuestionAsked | QuestionAnswered,
         settled: Settlement | None,
     ) -> None:
-        """Hand a call out with what became known of it; as one that waits while nothing did."""
+        """Update a call to what became known of its effect; unknown means that it still waits."""
         self._asked[asked.id] = asked
         calls = now.calls.get((asked.call_id, asked.tool_name)) or deque()
         if not calls or (record := calls[-1].record) is None:
@@ -389,12 +388,11 @@ class Recording:
                 if child not in self.children:
                     self.children.append(child)
             case StepStarted():
-                # Where it is begun again in a later session, what its first try did is of it as
-                # well.
+                # A step started again in a later session includes what its first try did.
                 start, _ = self._spans.get(event.key, (event.seq, None))
                 self._spans[event.key] = start, None
             case StepSettled() if (child := child_of(event.key)) is not None:
-                # Each settlement of a child run says what all of its sessions used.
+                # Each settlement of a child run has the usage of all its sessions.
                 self._used.pop(self._settled.get(child, 0), None)
                 if (spent := self.past.children[child]) is not None:
                     self._settled[child], self._used[event.seq] = event.seq, spent
@@ -412,7 +410,7 @@ def _is_about(pending: Pending, record: ToolRecord) -> bool:
 
 
 def _marks_of(started: RunStarted) -> re.Pattern[bytes] | None:
-    """What finds the marks of a log in JSON, None where it has none."""
+    """Return a pattern that finds the marks of a log in JSON, None if it has none."""
     name = started.options.get(MARKS_OPTION)
     if not isinstance(name, str):
         return None

@@ -1,1 +1,1 @@
-"""Models, hooks and hand-offs of a session."""
+"""Model calls, tools, hooks, handoffs and compaction of a session."""

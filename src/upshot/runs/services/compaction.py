@@ -1,4 +1,4 @@
-"""Replaces older messages in what the model of a run is sent."""
+"""Compaction: replaces older messages by a summary in what the run's model is sent."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ _HEADING = "Earlier messages are left out here. A model summed them up:\n\n"
 async def compact(
     context: RunContext, compaction: Compaction, *, is_too_long: bool = False
 ) -> bool:
-    """Replace older messages of the run's main channel in what its model is sent, if it is time.
+    """Compact the run's main channel if it is time.
 
     Args:
-        context: Of the run.
-        compaction: As its agent says.
-        is_too_long: Whether the request was refused for its length; if not, the last count decides.
+        context: The run.
+        compaction: The agent's settings for it.
+        is_too_long: Whether a request was refused as too long. Otherwise the last token count
+            decides.
 
     Returns:
-        Whether they were replaced. What goes wrong is a warning, and leaves them.
+        Whether messages were replaced. A summary that fails is a warning, and replaces nothing.
 
     Raises:
         Failed: A budget is spent.
@@ -83,7 +84,7 @@ def _has_failed(state: RunState) -> bool:
 
 
 async def _summary(context: RunContext, messages: Sequence[Message]) -> Message | str:
-    """The message that sums up *messages*, or why there is none."""
+    """Return a message with the summary of *messages*, or the reason why there is none."""
     summariser = context.plan.summariser
     if callable(getattr(summariser, "call", None)):
         reply = context.state.summary
@@ -98,7 +99,7 @@ async def _summary(context: RunContext, messages: Sequence[Message]) -> Message 
     except Signal:
         raise
     except Exception as error:
-        # The promise kept: a summary that fails leaves the messages as they are.
+        # Boundary: if the summary fails, the messages stay as they are.
         return raised("summarise", error)
     if isinstance(made, str):
         made = Message(Role.USER, made)
@@ -112,7 +113,7 @@ def _is_blank(message: Message) -> bool:
 
 
 def _fault_of(reply: ModelResponse) -> str:
-    """Why *reply* is no summary, "" if it is one."""
+    """Return why *reply* is not a usable summary, "" if it is one."""
     if reply.error is not None:
         return reply.error.message
     if reply.finish_reason is FinishReason.LENGTH:
@@ -123,7 +124,7 @@ def _fault_of(reply: ModelResponse) -> str:
 
 
 def _marked(context: RunContext, summary: Message) -> Message:
-    """*summary*, marked as untrusted where what it sums up may be."""
+    """Return *summary*, marked as untrusted if the run is tainted."""
     if context.state.taint is None:
         return summary
     parts = [

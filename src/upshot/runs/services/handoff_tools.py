@@ -1,4 +1,4 @@
-"""The tools by which a model hands its request over."""
+"""The tools by which a model hands its request over to another agent."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ _PARAMETERS: JsonObject = {
     },
     "additionalProperties": False,
 }
-# Hand-offs of one reply run one after another, in call order: the first that succeeds counts.
+# Handoffs of one reply run one after another, in call order; the first that succeeds counts.
 _RESOURCE = "upshot:handoff"
 
 
 def handoff_tools(
     handoffs: Iterable[Handoff | Agent[Any] | str], request: Request | None = None
 ) -> tuple[Tool, ...]:
-    """Tools by which a model hands its request over, for engines that do not use ``run.tools``.
+    """Return the tools for handing over, for engines that do not use ``run.tools``.
 
-    Called inside a run, one of them makes the hand-off that run's; the first that succeeds
-    counts, and later ones fail with the code ``superseded``.
+    When one is called inside a run, the run takes that handoff. The first that succeeds counts;
+    later ones fail with the code ``superseded``.
 
     Args:
         handoffs: As on an Agent.
-        request: Where given, those are left out whose filter hides them for it.
+        request: If given, handoffs are left out whose filter hides them for this request.
 
     Raises:
-        Misuse: An item is no hand-off, two have one tool name, or a filter that is to be asked is
-            async.
+        Misuse: An item is not a handoff, two have the same tool name, or a filter that must be
+            called is async.
     """
     found = handoffs_of(Agent[Any]("handoffs", handoffs=tuple(handoffs)))
     if request is not None:
@@ -57,14 +57,14 @@ def handoff_tools(
 
 
 class _Transfer:
-    """The body of a hand-off's tool."""
+    """The body of a handoff tool."""
 
     def __init__(self, handoff: Handoff) -> None:
         self._handoff = handoff
 
     async def hand_over(self, context: ToolContext[object], said: JsonObject) -> JsonObject:
-        """Ask the caller's hook; what the run makes of it follows from the outcome."""
-        # Found by the context, so that tools of any making find it; hooks hand nothing over.
+        """Call the caller's hook. Then the outcome of the tool call makes the run hand over."""
+        # Looked up by context variable, so that it works in any toolbox. Hooks cannot hand over.
         run, handoff = current_run.get(), self._handoff
         around = None if run is None or run.is_hooks else run.context.handoffs
         info = RunInfo(run_id=context.run_id) if around is None else around.info
@@ -74,14 +74,14 @@ class _Transfer:
         if handoff.on_invoke is not None:
             await call(handoff.on_invoke, info, replace(event, run_id=info.run_id))
         if around is not None and context.run_id != info.run_id:
-            # A toolbox of the engine's own settled nothing in the run, so that is done here.
+            # A toolbox made by the engine does not report outcomes to the run, so do it here.
             around.check_open()
             around.take(handoff_event(handoff, context.tool_name, context.call_id, said))
         return {"handed_over_to": handoff.to_agent_id}
 
 
 class _Same:
-    """A hand-off as a key: hooks may have no hash, and one that equals another is not that."""
+    """A handoff as a cache key: equal only with the same hook object, which may have no hash."""
 
     __slots__ = ("_parts", "handoff")
 
@@ -101,12 +101,12 @@ def _tool_of(handoff: Handoff) -> Tool:
     return _made_of(_Same(handoff))
 
 
-# Kept, for its argument check is compiled once a tool.
+# Cached, because making a tool compiles its argument check.
 @functools.lru_cache(maxsize=256)
 def _made_of(same: _Same) -> Tool:
     handoff = same.handoff
-    # One without a hook touches nothing outside: cut off by the end of its process, it is made
-    # again. A second one in a turn is told that it is superseded, and not that it was done already.
+    # Without a hook it touches nothing outside, so it may run again after a crash. A second call
+    # in a turn must be denied as superseded, not as a repetition.
     is_bare = handoff.on_invoke is None
     made = Tool.from_schema(
         tool_name_of(handoff),
@@ -125,11 +125,11 @@ def _made_of(same: _Same) -> Tool:
 
 
 def _ignore(handoff: Handoff, error: Exception) -> None:
-    """There is no run yet that could be warned."""
+    """Ignore the failure, because there is no run yet to warn."""
 
 
 def _before(request: Request) -> tuple[RunInfo, Board]:
-    """Identity and board of a run of *request* that has not begun."""
+    """Return identity and board of a run of *request* that has not started."""
     board = Board()
     board.append(request.to_message())
     for name, value in request.inputs.items():

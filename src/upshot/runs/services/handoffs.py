@@ -1,4 +1,4 @@
-"""Hand-offs of a run: which are on offer, and which one was taken."""
+"""Handoffs of a run: which are offered, and which was accepted."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _BY_PLACE = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_
 
 
 class Handoffs:
-    """The hand-offs of one run: which are on offer, and which one was taken.
+    """The handoffs of one run: which are offered, and which was accepted.
 
     Args:
-        handoffs: Those that the agent may make.
-        info: The run.
-        recorder: Its log, which keeps the one that was taken; filters see the board of its state.
-        dependencies: What the run's tools are given, for filters that ask for it.
+        handoffs: The agent's handoffs.
+        info: The identity of the run.
+        recorder: Logs the accepted handoff; its state has the board that filters get.
+        dependencies: The dependencies of the run, for filters that ask for them.
 
     Attributes:
         info: As given.
@@ -45,9 +45,9 @@ class Handoffs:
         self._by_tool = {tool_name_of(handoff): handoff for handoff in handoffs}
         self._recorder = recorder
         self._dependencies = dependencies
-        # Their filters raised, which is told once.
+        # Handoffs whose filter raised; each is reported once.
         self._broken: list[Handoff] = []
-        # What async filters said when they were asked last; before that they hide.
+        # The last results of async filters by tool name. Until then, the handoff is hidden.
         self._said: dict[str, bool] = {}
 
     def __bool__(self) -> bool:
@@ -55,11 +55,11 @@ class Handoffs:
 
     @property
     def are_filtered(self) -> bool:
-        """Whether any of them may be hidden."""
+        """Whether any of them may be hidden by a filter."""
         return any(handoff.filter is not None for handoff in self._by_tool.values())
 
     async def ask_filters(self) -> None:
-        """Ask the async filters, before a turn; the others are asked whenever somebody looks."""
+        """Call the async filters, before a turn. Sync filters are called at each lookup."""
         for name, handoff in self._by_tool.items():
             if handoff.filter is not None and is_async(handoff.filter):
                 try:
@@ -68,16 +68,16 @@ class Handoffs:
                     )
                     self._said[name] = bool(await call(handoff.filter, *given))
                 except Exception as error:
-                    # A broken filter hides its hand-off: what nobody allowed is not done.
+                    # Fail closed: a broken filter hides its handoff.
                     self._said[name] = False
                     self._hide(handoff, error)
 
     def offered(self) -> Container[str]:
-        """The names of tools that are on offer now; those of other tools always are."""
+        """Return the tool names on offer now. Names of other tools are always included."""
         return _Offer(self._by_tool, self._is_shown)
 
     def judge(self, case: CallState) -> Denial | None:
-        """Deny a hand-off after another; asked when its body is about to start."""
+        """Deny a handoff if one was accepted; called before its body starts."""
         taken = self._recorder.state.handoff
         if taken is None or case.tool_name not in self._by_tool:
             return None
@@ -85,22 +85,22 @@ class Handoffs:
         return Denial(DeniedReason.SUPERSEDED, text)
 
     def note(self, record: ToolRecord) -> None:
-        """Take the hand-off that a settled call made, if it made one."""
+        """Accept the handoff that a settled call made, if it made one."""
         handoff = self._by_tool.get(record.tool_name)
         if handoff is not None and isinstance(record.outcome, ToolExecutionResult):
             said = record.arguments_validated or {}
             self.take(handoff_event(handoff, record.tool_name, record.call_id, said))
 
     def take(self, event: HandoffEvent) -> None:
-        """Log *event* unless a hand-off was taken already."""
+        """Log *event* unless a handoff was accepted before."""
         if self._recorder.state.handoff is None:
             self._recorder.emit(event)
 
     def check_open(self) -> None:
-        """Raise where a hand-off was taken already.
+        """Check that no handoff was accepted yet.
 
         Raises:
-            ToolError: It was.
+            ToolError: One was.
         """
         if self._recorder.state.handoff is not None:
             code = DeniedReason.SUPERSEDED
@@ -121,7 +121,7 @@ class Handoffs:
 
 
 class _Offer(Container[str]):
-    """Names of tools on offer: all but hand-offs that are hidden."""
+    """The names of tools on offer: all except hidden handoffs."""
 
     def __init__(self, by_tool: dict[str, Handoff], shown: Callable[[Handoff], bool]) -> None:
         self._by_tool = by_tool
@@ -133,12 +133,12 @@ class _Offer(Container[str]):
 
 
 def tool_name_of(handoff: Handoff) -> str:
-    """The name of the tool that makes *handoff*."""
+    """Return the name of the tool that makes *handoff*."""
     return handoff.tool_name or handoff_tool_name(handoff.to_agent_id)
 
 
 def handoff_event(handoff: Handoff, tool: str, call_id: str, said: JsonObject) -> HandoffEvent:
-    """The event of *handoff*, made by a call with the arguments *said*."""
+    """Return the event of *handoff*, made by a call with the arguments *said*."""
     return HandoffEvent(
         to_agent_id=handoff.to_agent_id,
         tool_name=tool,
@@ -167,7 +167,7 @@ def is_shown(
         given = _given(handoff.filter, info, board, dependencies)
         return bool(answer_at_once(handoff.filter, *given))
     except Exception as error:
-        # A broken filter hides its hand-off: what nobody allowed is not done.
+        # Fail closed: a broken filter hides its handoff.
         on_failure(handoff, error)
         return False
 
@@ -175,11 +175,11 @@ def is_shown(
 def _given(
     asked: Callable[..., object], info: RunInfo, board: Board, dependencies: object
 ) -> tuple[object, ...]:
-    """What a filter is called with: a third parameter without a default takes the dependencies."""
+    """Return a filter's arguments. Dependencies go to a third parameter without a default."""
     try:
         parameters = inspect.signature(asked).parameters.values()
     except (TypeError, ValueError):
-        # Written in C, it has none that can be read.
+        # Functions written in C may have no readable signature.
         return info, board
     needed = [one for one in parameters if one.kind in _BY_PLACE and one.default is one.empty]
     return (info, board, dependencies) if len(needed) > len((info, board)) else (info, board)

@@ -1,4 +1,4 @@
-"""Observers, deciders and committers, and what verdicts do."""
+"""Observers, deciders and committers, and how verdicts are applied."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from upshot.runs.run_context import ParentLink, RunContext
 
 
 class DiscardOnInterruptCauses(Decider):
-    """Discards a run that was interrupted for one of some causes, even if others would keep it.
+    """Discards a run that was interrupted for a given cause, even if others would keep it.
 
     Args:
-        reason: Kept as ``state["finalize_reason"]``.
-        causes: Such as "user_cancel" or a word of your own; without any, nothing is discarded.
+        reason: Stored as ``state["finalize_reason"]``.
+        causes: Such as "user_cancel" or a text of your own; without any, nothing is discarded.
 
     Raises:
-        Misuse: A cause is no text, such as a list of them.
+        Misuse: A cause is not a string.
     """
 
     def __init__(self, reason: str, *causes: str) -> None:
@@ -60,7 +60,7 @@ class DiscardOnInterruptCauses(Decider):
     def before_finalize(
         self, info: RunInfo, request: Request, result: AnyResult
     ) -> FinalizeDecision | None:
-        """Discard where the cause is one of those; no word otherwise."""
+        """Discard if the cause is one of those; otherwise decide nothing."""
         if result.status is not Status.INTERRUPTED:
             return None
         if str(result.cause) not in self._causes:
@@ -70,23 +70,23 @@ class DiscardOnInterruptCauses(Decider):
 
 logger: logging.Logger = logging.getLogger("upshot.runs")
 
-# Those whose before_model is at work: what they send themselves, in a run inside, is not theirs
-# to judge again.
+# Deciders whose before_model is running. They are not asked about the model calls they make
+# themselves in child runs.
 _asked: ContextVar[tuple[object, ...]] = ContextVar("upshot_asked", default=())
 
 
 class Verdict:
-    """What all deciders together want.
+    """The combined decision of all deciders.
 
     Attributes:
         word: accept, discard, keep_partial or revise; any discard wins, then any revise.
-        reason: The first one that was given, by whomever; the run's state keeps it.
-        why: The first one that was given for the word that holds.
-        feedback: Of the deciders that want a revision, joined.
+        reason: The first reason that any decider gave; the run's state keeps it.
+        why: The first reason given for *word*.
+        feedback: The feedback of all deciders that want a revision, joined.
         state: Their facts, merged in order.
-        error: Set where a decider raised; the run then fails closed.
+        error: Set if a decider raised; the run then fails closed.
         exception: What it raised, for the result's ``raw``.
-        was_cut: Whether that was because the run's end did not wait for it.
+        was_cut: Whether it was cut off because the run was out of time.
     """
 
     word: str = "accept"
@@ -101,7 +101,7 @@ class Verdict:
         self.state: dict[str, Any] = {}
 
     def add(self, decision: FinalizeDecision) -> None:
-        """Count one decider's word."""
+        """Add the decision of one decider."""
         rank = ("accept", "keep_partial", "revise", "discard")
         if rank.index(decision.verdict) > rank.index(self.word):
             self.word, self.why = decision.verdict, decision.reason
@@ -113,12 +113,12 @@ class Verdict:
         self.state.update(decision.state)
 
 
-# Where nobody decides; it is never added to.
+# The verdict without deciders; never added to.
 ACCEPTED = Verdict()
 
 
 async def tell(context: RunContext, name: str, *facts: object) -> None:
-    """Call ``name(info, *facts)`` on every observer that has it; a raise is a warning."""
+    """Call ``name(info, *facts)`` on every observer that has it; an exception is a warning."""
     for observer in context.plan.observers:
         told = method(observer, name)
         if told is None:
@@ -127,23 +127,24 @@ async def tell(context: RunContext, name: str, *facts: object) -> None:
         try:
             await call(told, *own, wait=context.supervisor.wait)
         except Exception as error:
-            # An observer looks on; it never changes what becomes of a run.
+            # An observer never changes the outcome of a run.
             _warn(context, "observer_failed", f"{type(observer).__name__}.{name}", error)
 
 
 async def before_model(
     context: RunContext, request: ModelRequest, *, info: RunInfo | None = None
 ) -> ModelRequest:
-    """What is to be sent, after every decider had its say, and those of the runs round it.
+    """Return the request after every decider of this run and its parents has seen it.
 
-    One that several of these runs have is asked once, as the outermost's.
+    A decider that several of these runs have is asked once, as part of the outermost run.
 
     Args:
-        request: What is to be sent.
-        info: The run inside this one that wants to send it; None is this run itself.
+        context: The run.
+        request: The request to send.
+        info: The child run that wants to send it; None for this run itself.
 
     Raises:
-        Failed: A decider raised, or gave something else.
+        Failed: A decider raised, or returned something else than a request.
     """
     asks, busy, outer = info or context.info, _asked.get(), context.parent
     outside = () if outer is None else _deciders_of(outer)
@@ -157,16 +158,16 @@ async def before_model(
             if not isinstance(changed, ModelRequest | None):
                 raise TypeError(f"it gave {_kind(changed)}, not a ModelRequest")
         except Exception as error:
-            # Deciders fail closed: nothing is sent that a broken one has not seen.
+            # Fail closed: nothing is sent that a broken decider has not approved.
             failed = Failed(_fault(context, f"{type(decider).__name__}.before_model", error))
-            # As of before_finalize: what the decider raised, without the way through the run.
+            # Keep only the decider's own frames, as before_finalize does.
             forget_way(error, __file__, call.__code__.co_filename)
             failed.raised = error
             raise failed from error
         finally:
             _asked.reset(token)
         request = changed or request
-    # The outermost has the last word on what leaves.
+    # The outermost run decides last about what is sent.
     return (
         request
         if outer is None or not outside
@@ -177,10 +178,10 @@ async def before_model(
 async def _ask_parent(
     context: RunContext, outer: ParentLink, info: RunInfo, request: ModelRequest
 ) -> ModelRequest:
-    """Have the deciders of the run round this one asked, in its own loop.
+    """Ask the deciders of the parent run, in its own event loop.
 
     Raises:
-        Failed: A decider raised, or gave something else; or that loop has ended or is held up.
+        Failed: A decider raised or returned something else, or that loop has ended or is blocked.
     """
     if outer.is_near:
         return await before_model(outer.context, request, info=info)
@@ -194,7 +195,7 @@ async def _ask_parent(
 
 
 async def before_finalize(context: RunContext, request: Request, result: AnyResult) -> Verdict:
-    """Ask every decider; one that raises makes the verdict an error."""
+    """Ask every decider. If one raises, the verdict is an error."""
     verdict = Verdict()
     for decider in context.plan.deciders:
         asked = method(decider, "before_finalize")
@@ -212,9 +213,9 @@ async def before_finalize(context: RunContext, request: Request, result: AnyResu
                 facts = cast("JsonObject", to_free_json(decision.state)[0])
                 decision = msgspec.structs.replace(decision, state=facts)
         except Exception as error:
-            # Deciders fail closed: nothing is committed on the word of a broken one.
+            # Fail closed: nothing is committed after a broken decider.
             verdict.error = _fault(context, f"{name}.before_finalize", error)
-            # The frames down to the user's own code lead back to the run, which keeps the verdict.
+            # Our frames refer to the run, which keeps the verdict; break the cycle.
             forget_way(error, __file__, call.__code__.co_filename)
             verdict.exception = error
             verdict.was_cut = isinstance(error, TimeoutError)
@@ -225,13 +226,13 @@ async def before_finalize(context: RunContext, request: Request, result: AnyResu
 
 
 async def commit(context: RunContext, request: Request, result: AnyResult) -> str:
-    """Run the committers, each whatever the others do.
+    """Call all committers, also after one has raised.
 
     Returns:
         Why the run is not committed, "" if it is.
     """
     reason = ""
-    # What a committer stores is committed, unless one of them raises.
+    # Committers store a result that says committed, unless one of them raises.
     result = msgspec.structs.replace(result, committed=True)
     for committer in context.plan.committers:
         name = getattr(committer, "__name__", type(committer).__name__)
@@ -239,14 +240,14 @@ async def commit(context: RunContext, request: Request, result: AnyResult) -> st
             own = map(_own_copy, (context.info, request, result))
             await call(committer, *own, wait=context.supervisor.wait)
         except Exception as error:
-            # The answer is there; only its disposition failed, and that is told.
+            # The answer is valid, only storing it failed: report that.
             _warn(context, ErrorCode.HOOK_FAILED, f"committer {name}", error)
             reason = reason or f"committer {name} raised {kind_of(error)}"
     return reason
 
 
 def _own_copy(fact: object) -> object:
-    """What one hook is shown: the free JSON in it is its own, so that it changes nobody else's."""
+    """Return a copy of *fact* for one hook, so that changing its JSON affects no one else."""
     match fact:
         case RunInfo() if fact.attributes:
             return msgspec.structs.replace(fact, attributes=deepcopy(fact.attributes))
@@ -263,7 +264,7 @@ def _own_copy(fact: object) -> object:
 
 
 def _fault(context: RunContext, who: str, error: Exception) -> AgentError:
-    """What a run fails with in which a decider raised."""
+    """Return the error of a run in which a decider raised."""
     blame(error, who, context.info.run_id)
     return AgentError(
         ErrorCode.HOOK_FAILED,
@@ -283,7 +284,7 @@ def _warn(context: RunContext, code: str, who: str, error: Exception) -> None:
 
 
 def _deciders_of(link: ParentLink | None) -> tuple[object, ...]:
-    """All deciders of a run and of its own parents."""
+    """Return all deciders of a run and its parents."""
     found: list[object] = []
     while link is not None:
         found += link.context.plan.deciders
@@ -292,7 +293,7 @@ def _deciders_of(link: ParentLink | None) -> tuple[object, ...]:
 
 
 def _is_among(decider: object, deciders: Iterable[object]) -> bool:
-    """Whether it is one of them itself; one that is equal is another."""
+    """Whether *decider* is one of them by identity; an equal object is another decider."""
     return any(decider is one for one in deciders)
 
 
@@ -301,11 +302,11 @@ def _kind(given: object) -> str:
 
 
 def wants_revision(verdict: Verdict, result: AgentResult[Any]) -> bool:
-    """Whether the attempt is to be done again; only a completed one can be.
+    """Whether the attempt must be revised; only a completed one can be.
 
     Args:
-        verdict: What deciders want.
-        result: Of the attempt.
+        verdict: The verdict of the deciders.
+        result: The result of the attempt.
     """
     wanted = verdict.word == "revise" and verdict.error is None
     return wanted and result.status is Status.COMPLETED
@@ -314,7 +315,7 @@ def wants_revision(verdict: Verdict, result: AgentResult[Any]) -> bool:
 def note_verdict(
     state: JsonObject, verdict: Verdict, result: AgentResult[Any], *, is_last: bool
 ) -> None:
-    """Put what deciders said into *state*; the reason is that of the last attempt."""
+    """Write the verdict into *state*. The reason is that of the last attempt."""
     state.pop("finalize_reason", None)
     reason = verdict.reason
     if result.handoff is not None and result.success and not (reason and _rejects(verdict)):
@@ -329,17 +330,17 @@ def note_verdict(
 def with_verdict(
     result: AgentResult[Any], verdict: Verdict, state: JsonObject, *, stopped: Ending | None
 ) -> AgentResult[Any]:
-    """*result* after the verdict: a decider that raised fails it, the answer is kept.
+    """Return *result* with the verdict applied. A decider that raised fails it, keeping the answer.
 
     Args:
-        result: Of the attempt.
-        verdict: What deciders want.
+        result: The result of the attempt.
+        verdict: The verdict of the deciders.
         state: Their facts.
-        stopped: How the run was stopped while a decider was waited for, None if it was not.
+        stopped: How the run was stopped while it waited for a decider, None if it was not.
     """
     status, error = Status.FAILED, verdict.error
     if verdict.was_cut and stopped is not None:
-        # Who stopped the run did so, and not the decider that was in the way.
+        # The stop ended the run, not the decider that was running when it came.
         if not result.success:
             error = None
         else:

@@ -1,4 +1,4 @@
-"""Calling models inside a run: deciders, log, retry, budget and accounting in one place."""
+"""Model calls inside a run: deciders, log, retry, budget and accounting in one place."""
 
 from __future__ import annotations
 
@@ -52,19 +52,19 @@ from upshot.tools.execution.batch import SLICE
 
 
 def count_conversation(context: RunContext) -> None:
-    """Have the budget of a run count what the other runs of its conversation use."""
+    """Include the usage of the conversation's other runs in the budget."""
     look = partial(_look_elsewhere, context, asyncio.get_running_loop())
     context.budget.look_elsewhere = look
 
 
 async def _look_elsewhere(context: RunContext, loop: asyncio.AbstractEventLoop) -> None:
-    """Count what the other runs of the conversation used, as the journal has it by now."""
+    """Read what the other runs of the conversation have used so far from the journal."""
     id, own, parent = context.info.context_id, context.budget, context.parent
     if parent is not None and (look := parent.context.budget.look_elsewhere) is not None:
         await look()
     used = getattr(context.plan.journal, "used_elsewhere", None)
     if used is None or asyncio.get_running_loop() is not loop:
-        # A journal belongs to one loop; a child run in another one goes by the last look.
+        # A journal belongs to one event loop. A child run in another loop uses the last numbers.
         return
     outer = context
     while outer.parent is not None and outer.parent.context.info.context_id == id:
@@ -87,51 +87,51 @@ async def call_model(
     turn: int | None = None,
     step: str = "",
 ) -> ModelResponse:
-    """Ask *model*; every model call of a run goes through here, whatever the engine.
+    """Call *model*. Every model call of a run goes through here, with any engine.
 
     Args:
-        context: Of the run.
-        model: Which model to ask.
-        request: What to send.
-        purpose: What for, "" for a turn of the engine's; only these are shown to watchers while
-            they come, and are the run's last reply.
-        turn: Which turn it is, where an earlier session began it and was cut off.
-        step: The key of the ``host.once`` in whose body it is asked, "" for none.
+        context: The run.
+        model: The model to call.
+        request: The request to send.
+        purpose: The purpose of the call, "" for a turn of the engine. Only turns are streamed to
+            watchers and count as the run's last reply.
+        turn: The number of the turn, if an earlier session started it and was interrupted.
+        step: The key of the ``host.once`` whose body makes the call, "" for none.
 
     Returns:
-        What came of it; an error is a value here too.
+        The response; errors are values in it.
 
     Raises:
-        Failed: A budget is spent, so nothing was asked.
-        Interrupted: A request to stop came while the reply was shown, or before another try.
+        Failed: A budget is spent, so no call was made.
+        Interrupted: A request to stop came while the reply streamed, or before a retry.
         Misuse: The run has ended.
     """
     recorder, budget, interrupt = context.recorder, context.budget, context.interrupt
     recorder.check_open()
-    # Of a run that is left to another session nothing is asked any more.
+    # A run that is left to another session starts no more calls.
     first = budget.look_elsewhere if recorder.held is None else recorder.held.wait
     if first is not None:
         await first()
-    # Ahead of the deciders, who need not be asked about what cannot be sent anyway.
+    # Before the deciders, which need not see a request that cannot be sent.
     if (spent := budget.spent()) is not None:
         raise Failed(spent)
     if context.plan.deciders or context.parent is not None:
         request = await before_model(context, request)
-    # Else nobody would look at it.
+    # Only make digests if something reads them.
     name, digests, held = name_of(model), None, None
     if recorder.is_heard or request.settings is not None:
         digests = await _digests(context, request, name, purpose)
     budget.turns += 1
-    # Counted anew in each attempt, while the budget counts those of all.
+    # Turns count from 1 in each attempt; the budget counts the turns of all attempts.
     turn = budget.turns - budget.turns_before if turn is None else turn
     started = ModelStarted(model=name, turn=turn, request=digests, purpose=purpose, step=step)
-    # It may have to wait, or be refused, for other runs' sake.
+    # Quotas and the pacer may delay or refuse it in favour of other runs.
     if (context.plan.pacer or context.plan.quotas) and context.recording is None:
         held = HeldCall(context, model, request, interrupt)
         request = await held.begin(started)
     else:
         recorder.emit(started)
-        # What was done so far must be safe before more money is spent on it.
+        # The log so far must be safe before more money is spent.
         await recorder.barrier()
     if context.plan.journal is not None:
         _find_watchers(context)
@@ -143,20 +143,20 @@ async def call_model(
         allow_filtered=context.plan.agent.allow_filtered,
         is_typed=request.output_schema is not None,
     )
-    # As it is logged: a resumed run counts the logged one.
+    # The same response as in the log, because a resumed run counts the logged one.
     budget.add(response)
     tries = call.failed_tries + 1
     replied = ModelReplied(model=name, turn=turn, tries=tries, response=response, purpose=purpose)
     recorder.emit(replied)
     if context.state.taint is not None and context.toolbox is not None:
-        # The provider's own tools may have read it.
+        # The provider's own tools may have read the untrusted content.
         context.toolbox.distrust(context.state.taint)
     _warn_of_reply(context, request, response, purpose)
     return response
 
 
 def _find_watchers(context: RunContext) -> None:
-    """Show what comes to other processes that watch the run, as far as that is known."""
+    """Start streaming to other processes if the journal knows that they watch the run."""
     recorder, journal = context.recorder, context.plan.journal
     is_shown: Callable[[str], bool] | None = getattr(journal, "is_shown", None)
     if is_shown is not None and not recorder.is_fed and is_shown(recorder.run_id):
@@ -167,7 +167,7 @@ def _find_watchers(context: RunContext) -> None:
 async def _digests(
     context: RunContext, request: ModelRequest, name: str, purpose: str
 ) -> RequestDigests | None:
-    """What the log says of *request* to the model *name*; None where nobody asks for it."""
+    """Return the digests of *request* to the model *name*; None if nothing needs them."""
     settings = request.settings
     is_cached = settings is not None and settings.cache is True
     if not (context.recorder.is_heard or is_cached):
@@ -196,9 +196,9 @@ def _warn_of_lost_cache(
     name: str,
     digests: RequestDigests,
 ) -> None:
-    """Warn where a request that is to be cached does not begin with the one before.
+    """Warn if a request that should be cached does not start like the previous one.
 
-    Other engines than the loop may ask about different things by turns.
+    Only for engines like the loop: others may alternate between different requests.
     """
     state = context.state
     before, compacted = next(reversed(state.models.values()), None), state.board.compacted
@@ -218,15 +218,15 @@ def _warn_of_lost_cache(
         context.recorder.warn(warning)
 
 
-# How long a wait may be for which nothing of a run is kept.
+# The longest wait, in seconds, for which a run is parked.
 _MAX_WAIT_S = 3600.0
-# What of a request stands before its messages.
+# The parts of a request that come before its messages.
 _CACHED = ("instructions", "tools")
 _NOT_CACHED = (
     "caching was asked for, and the provider reads all of the request anew, since something that "
     "it begins with is another than in the one before"
 )
-# The warning of a reply that was cut off, by how it ended.
+# The warning for a reply that was cut off, by finish reason.
 _CUT_REPLIES: Final = {
     FinishReason.LENGTH: (
         "truncated",
@@ -242,7 +242,7 @@ _CUT_REPLIES: Final = {
 def _warn_of_reply(
     context: RunContext, request: ModelRequest, response: ModelResponse, purpose: str
 ) -> None:
-    """Warn of what another provider was not sent, and of an answer of the engine's that is none."""
+    """Warn of parts that another provider was not sent, and of a refused or cut-off answer."""
     provider = str(response.provider_data.get("provider", ""))
     if provider and provider != context.provider:
         context.provider = provider
@@ -260,7 +260,7 @@ def _warn_of_reply(
 
 
 def _warn_of_left_out(context: RunContext, request: ModelRequest, provider: str) -> None:
-    """Warn of what another provider's own tools did, which *provider* was not sent."""
+    """Warn of server tool results of another provider, which *provider* was not sent."""
     owners = {
         part.provider
         for message in request.messages
@@ -276,27 +276,27 @@ def _warn_of_left_out(context: RunContext, request: ModelRequest, provider: str)
 
 
 def _count_unfinished(context: RunContext, told: Usage | None) -> None:
-    """Count a try that was left: what its stream told so far, None or nothing as unmeasured."""
+    """Count an abandoned try: the usage streamed so far, or an unmeasured call without any."""
     if not told:
-        # The provider may have worked, and nobody will know for how much.
+        # The provider may charge for it, but how much is unknown.
         context.budget.add_unfinished()
         return
     so_far = ModelResponse(usage=told, cost=told.cost)
     context.budget.add(so_far)
     if not context.recorder.is_settled:
-        # The log has no reply of this call; later sessions count what stands here.
+        # The log has no reply of this call, so log its usage for later sessions.
         context.recorder.emit(UsageReported(number=0, response=so_far))
 
 
 def _with_told(response: ModelResponse, told: Usage | None) -> ModelResponse:
-    """*response*; what was raised in the middle of a stream does not say what was used."""
+    """Return *response* with the streamed usage, which an exception in the stream lacks."""
     if told is None or response.error is None or response.usage:
         return response
     return msgspec.structs.replace(response, usage=told, cost=told.cost)
 
 
 def _with_shown(response: ModelResponse, whole: str, seen: str) -> ModelResponse:
-    """*response*, which broke off after the text *whole*, with what was *seen* of it."""
+    """Return *response*, which broke off after *whole*, with the text that watchers have *seen*."""
     if response.content not in (None, whole):
         return response
     parts = (*response.reasoning, Text(seen), *response.tool_calls)
@@ -304,13 +304,13 @@ def _with_shown(response: ModelResponse, whole: str, seen: str) -> ModelResponse
 
 
 def _interrupted(context: RunContext) -> Interrupted:
-    """What ends a model call of a run that was asked to stop."""
+    """Return the signal that ends a model call of a run that was asked to stop."""
     asked = context.interrupt or Interrupt()
     return Interrupted(asked.cause, asked.detail)
 
 
 class _Trying(TypedDict):
-    """How failed model calls are tried again, as ``call_with_retry`` takes it."""
+    """How failed model calls are retried, as arguments of ``call_with_retry``."""
 
     retry: Retry | None
     clock: Clock
@@ -320,7 +320,7 @@ class _Trying(TypedDict):
 
 
 def _trying(context: RunContext, before: FailedTries, model: Model) -> _Trying:
-    """How *model* is asked again; one with ``tries_once`` is asked again by who asked for it."""
+    """Return how *model* is retried; the caller of one with ``tries_once`` retries it instead."""
     plan, parking = context.plan, context.supervisor.parking
     retry, clock = plan.retry, context.supervisor.interruptible_clock
     if parking is not None:
@@ -341,16 +341,16 @@ class ModelCall:
     """One model call with its tries, while it is under way.
 
     Args:
-        context: Of the run.
-        model: Which model to ask.
-        request: What to send.
-        started: What the log says of it.
-        interrupt: The request to stop that was known before: whoever calls in spite of it, say
-            for a last word, is let finish.
-        held: What holds its tries back, None where nothing does.
+        context: The run.
+        model: The model to call.
+        request: The request to send.
+        started: Its logged start.
+        interrupt: The request to stop that came before the call, None without one. A call made
+            in spite of it, for example for last words, may finish.
+        held: Makes its tries wait for quotas and the pacer, None without either.
 
     Attributes:
-        failed_tries: How many tries failed and were made again.
+        failed_tries: How many tries failed and were repeated.
     """
 
     def __init__(
@@ -364,7 +364,7 @@ class ModelCall:
         held: HeldCall | None,
     ) -> None:
         self._started, failed = started, context.state.failed_calls
-        # What an earlier session tried that left the run, or died, before there was a reply.
+        # Tries of an earlier session that left the run, or died, before a reply came.
         self._before = failed.of(started.turn, started.model) if failed else NO_TRIES
         self.failed_tries: int = self._before.count
         self._context = context
@@ -377,7 +377,7 @@ class ModelCall:
         self._held = held
 
     async def ask(self) -> ModelResponse:
-        """Call until there is an answer, or an error that no try would mend."""
+        """Call until there is a response, or an error that a retry cannot fix."""
         context, held = self._context, self._held
         try:
             response, _ = await call_with_retry(
@@ -402,8 +402,8 @@ class ModelCall:
         return response
 
     async def _try(self) -> ModelResponse:
-        """Make one try; its pieces are shown as they come if the run is watched."""
-        # A run that is to stop makes no further try. The first one was asked for in spite of it.
+        """Make one try. If the run is watched, the reply streams to watchers."""
+        # A run that was asked to stop is not retried. A first try was made in spite of the request.
         if self._context.interrupt is not None and self.failed_tries:
             raise _interrupted(self._context)
         self._in_flight, self._told = True, None
@@ -413,12 +413,12 @@ class ModelCall:
             return await self._read(model.stream)
         if hasattr(model, "call_each"):
             return await self._read(model.call_each)
-        # Models of users may be plain, and give what is no reply.
+        # Models of users may be sync, and may return something else than a response.
         try:
             made: Any = model.call(self._request)
             response = await made if inspect.isawaitable(made) else made
         except Exception as error:
-            # They may also pass on what their client raises: it is a value here.
+            # They may also raise the exceptions of their client, which become error values here.
             response = reply_or_raise(error)
         if not isinstance(response, ModelResponse):
             raise TypeError(
@@ -430,7 +430,7 @@ class ModelCall:
     async def _read(
         self, ask: Callable[[ModelRequest], AsyncIterator[StreamItem]]
     ) -> ModelResponse:
-        """Read the items of a reply, and show its pieces; returns the whole."""
+        """Read the items of a reply, and pass its pieces to watchers; returns the whole reply."""
         context, response = self._context, UNANSWERED
         ids = StreamedIds(context.state.call_ids)
         async with aclosing(read_stream(partial(ask, self._request))) as items:
@@ -452,17 +452,17 @@ class ModelCall:
         return _with_told(response, self._told)
 
     async def _break_off(self, items: AsyncGenerator[StreamItem]) -> NoReturn:
-        """Follow the request to stop that came while the reply was shown; what was shown stays.
+        """Stop in the middle of a streamed reply. The text shown so far is kept.
 
         Raises:
             Interrupted: Always.
         """
         context = self._context
         try:
-            # Between two pieces nothing is under way but more of the same.
+            # Between two pieces only the stream itself is under way.
             await items.aclose()
         except Exception as error:
-            # The promise kept: a run that is asked to stop stops, however its model cleans up.
+            # Boundary: a run that was asked to stop does so even if its model fails to clean up.
             message = raised(f"the model {self._started.model!r}, left in a reply,", error)
             context.recorder.warn(
                 RunWarning(code="model_failed", message=message, origin=Origin.MODEL)
@@ -473,11 +473,11 @@ class ModelCall:
         raise _interrupted(context)
 
     def _shown_text(self) -> str:
-        """The text that was shown, and that nothing comes after."""
+        """Return the text that watchers have seen; nothing follows it."""
         return self._context.recorder.break_off("".join(self._shown), self)
 
     async def _pass_on(self, failed: ModelRetried) -> None:
-        """Count the reply of a model of a Fallback that failed, before the next one is called."""
+        """Count the failed reply of a Fallback's model, before the next model is called."""
         if self._held is not None:
             self._held.pass_on(failed.response)
         await self._count_failed(failed.response, next_model=failed.next_model)
@@ -492,8 +492,8 @@ class ModelCall:
     async def _count_failed(
         self, response: ModelResponse, *, wait_s: float = 0.0, next_model: str = ""
     ) -> None:
-        """Count and log a failed reply that another one follows; what was shown of it is void."""
-        # Until the next one is asked for nothing is under way that could be charged for.
+        """Count and log a failed reply before the next try. Watchers must drop its text."""
+        # Until the next try starts, nothing is under way that could cost money.
         self._in_flight = False
         self._shown_text()
         self._shown.clear()
@@ -508,5 +508,5 @@ class ModelCall:
                 response=response,
             )
         )
-        # What it used must be safe before the next one spends more.
+        # The log must be safe before the next try spends more.
         await self._context.recorder.barrier()

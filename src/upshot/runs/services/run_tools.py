@@ -1,4 +1,4 @@
-"""The Toolbox of a run: made when it is first needed, its events logged and counted."""
+"""The Toolbox of a run: made when first needed; its events are logged and counted."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from upshot.tools.toolbox import Toolbox
 
 
 def toolbox_of(context: RunContext) -> Toolbox:
-    """The tools of a run, made at the first call."""
+    """Return the tools of a run, made at the first call."""
     tools = context.toolbox
     if tools is None:
         tools = context.toolbox = _make(context)
-        # Both may have come before there was a toolbox that could be told.
+        # An interrupt or a release may have come before the toolbox existed.
         if context.interrupt is not None:
             tools.cancel(running=False)
         tools.hold(context.recorder.held)
@@ -66,7 +66,7 @@ def _make(context: RunContext) -> Toolbox:
         dependencies=context.dependencies,
         emit=log.emit,
         barrier=context.recorder.barrier,
-        # Without a filter nothing is ever hidden, and nothing has to be asked at each call.
+        # Without a filter nothing is ever hidden, so skip the check at each call.
         offered=context.handoffs.offered if is_filtered else None,
         at_start=log.judge if has_judgement else None,
         repair=log.repair if any(tool.repair for tool in plan.tools) else None,
@@ -86,10 +86,10 @@ def _make(context: RunContext) -> Toolbox:
 
 
 def said_in(context: RunContext) -> tuple[Saying, ...]:
-    """What the user said to a run: the request of the root run, what was asked in earlier turns of
+    """Return what the user said to a run: the request of the root run, requests in earlier turns of
     its conversation, and answers to questions.
 
-    What a child run is asked was most often worded by a model.
+    The request of a child run does not count, because most often a model wrote it.
     """
     state, plan = context.state, context.plan
     today = None if state.started_at is None else state.started_at.date()
@@ -99,7 +99,7 @@ def said_in(context: RunContext) -> tuple[Saying, ...]:
     elif context.depth == 0 and _is_of_user(plan):
         said = sayings_of(plan.request.to_message(), "request", today)
         for message in plan.asked:
-            # Nobody says on which day that was.
+            # The date of an earlier turn is unknown here.
             said += sayings_of(message, "an earlier turn", None)
     for id, value in state.typed.items():
         said += sayings_of(value, f"answer {id}", today)
@@ -107,21 +107,21 @@ def said_in(context: RunContext) -> tuple[Saying, ...]:
 
 
 def _is_of_user(plan: Plan) -> bool:
-    """Whether the request is the user's own, which a run that it was handed to has too."""
+    """Whether the request comes from the user; a run it was handed over to has the same request."""
     parent = plan.parent_run_id
     return not parent or plan.run_id == child_id(CHAIN_OPTION, parent)
 
 
 def _earlier_calls(turn: Turn) -> list[tuple[str, JsonObject, str]]:
-    """What turns before it wrote, or want to write, and the conversation's messages do not say."""
+    """Return the writes of earlier turns that the conversation's messages do not contain."""
     return [(one.tool_name, one.arguments, one.state) for one in turn.earlier]
 
 
 class _RunLog:
-    """What a Toolbox is given of its run.
+    """The functions of a run that its Toolbox calls.
 
     Args:
-        context: Of the run.
+        context: The run.
     """
 
     __slots__ = ("_context",)
@@ -130,23 +130,23 @@ class _RunLog:
         self._context = context
 
     def attempt(self) -> int:
-        """Which attempt the run is in."""
+        """Return the number of the run's current attempt."""
         return self._context.recorder.attempt
 
     def step(self) -> str:
-        """The key of the step in whose body a call is made, "" for none."""
+        """Return the key of the step whose body makes a call, "" for none."""
         body = body_of(self._context.plan.run_id)
         return "" if body is None else body.key
 
     def said(self) -> tuple[Saying, ...]:
-        """What the user has said so far."""
+        """Return what the user has said so far."""
         return said_in(self._context)
 
     def judge(self, case: CallState) -> Denial | None:
-        """Deny a body at its start: a further hand-off, or one over a limit shared with others."""
+        """Deny a body before it starts: a second handoff, or a call over a shared limit."""
         context = self._context
         if context.recording is not None:
-            # However an engine calls a tool: nothing outside is touched.
+            # A replay touches nothing outside, however the engine calls a tool.
             return Denial(DeniedReason.POLICY, "a run that is replayed calls no tool")
         is_reader = case.tool_name == READER_NAME
         spent = "" if is_reader else context.budget.tools_spent(case.tool_name)
@@ -155,24 +155,24 @@ class _RunLog:
         return context.handoffs.judge(case)
 
     def spent(self) -> str:
-        """Why no call may be made any more, such as a limit; "" for nothing."""
+        """Return why no more calls may be made, such as a limit; "" if they may."""
         if self._context.recorder.is_settled:
             return "the run has ended"
-        # Turns are the engine's business: a call needs none.
+        # A tool call needs no turn; the engine checks the limit on turns.
         error = self._context.budget.spent_by_children()
         return "" if error is None else error.message
 
     async def repair(self, request: ModelRequest) -> ModelResponse:
-        """Have the run's own model correct arguments; it counts like any call of it.
+        """Ask the run's own model to correct arguments. Counts like any of its calls.
 
         Raises:
-            Misuse: It has none.
+            Misuse: The run has no model.
         """
         plan = self._context.plan
         if plan.model is None:
             raise Misuse("the run has no model that could correct arguments")
         if plan.settings is not None:
-            # Of the settings all but what concerns tools: none are offered here.
+            # Without the settings for tools, because the request offers none.
             settings = msgspec.structs.replace(
                 plan.settings, tool_choice=None, parallel_tool_calls=None
             )
@@ -180,15 +180,15 @@ class _RunLog:
         return await call_model(self._context, plan.model, request, purpose="repair")
 
     def emit(self, event: Event) -> None:
-        """Log what happened to a call, and count it."""
+        """Log an event of a call, and count it."""
         context = self._context
         if isinstance(event, Warned):
-            # An earlier session has told what is told once in a run.
+            # Emitted once a run; an earlier session may have logged it.
             warning = event.warning
             if warning.code == "undeclared_effect" and warning in context.state.warnings:
                 return
         context.recorder.emit(event)
-        # What was paid for already can be read to its end.
+        # Reading a stored output is free: its call was counted.
         if isinstance(event, ToolStarted) and event.call.name != READER_NAME:
             context.budget.count_tool(event.call.name)
         if context.plan.handoffs and isinstance(event, ToolSettled):
@@ -196,11 +196,11 @@ class _RunLog:
 
 
 def take_up(context: RunContext) -> None:
-    """Go on with the budget and the tools where earlier sessions left them."""
+    """Restore the budget and the tools to where earlier sessions left them."""
     plan, state, budget = context.plan, context.state, context.budget
-    # Who has this run inside has counted what it used until now.
+    # The parent run may have counted the usage so far.
     budget.is_known = plan.is_known
-    # The user's host was told in those sessions.
+    # The host got these reports in the earlier sessions.
     tell, budget.tell = budget.tell, None
     restore(budget, state)
     budget.is_known, budget.tell = False, tell
@@ -213,7 +213,7 @@ def take_up(context: RunContext) -> None:
         tools.new_turn()
         if later := tuple(state.records[state.records_before :]):
             tools.restore(later)
-    # A script has a place; it goes on after the replies that the log holds.
+    # A scripted model has a position: move it past the logged replies.
     go_on_after = getattr(plan.model, "go_on_after", None)
     if callable(go_on_after):
         go_on_after(state.responses, conversation=state.board.messages())

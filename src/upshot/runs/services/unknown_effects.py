@@ -1,8 +1,8 @@
-"""Calls whose effect is unknown: a run tells its model, parks and asks, or stops.
+"""Calls with unknown effect: the run tells its model, parks and asks, or stops.
 
-A run that parks so has settled the call in its log, and has not shown its outcome to anybody. What
-became known since stands in the ledger; a session that goes on looks there first, asks ``verify``
-once more, and logs what it finds as the answer. The engine is called only when all is known.
+A run that parks has settled the call in its log and has not shown the outcome to its model. What
+becomes known while it is parked is in the ledger. The next session reads the ledger, calls
+``verify`` once more, and logs what it finds as the answer. The engine runs only when all is known.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ _TIMED_OUT = "It did not finish within its time."
 def judge_unknown(context: RunContext, doubtful: Sequence[Doubtful]) -> None:
     """Ask about calls of unknown effect, or stop, as their tools and the policy say.
 
-    A run without a journal that keeps effects is told: nobody could settle it, or go on with it.
+    Without a journal that has an effect ledger no question is asked, because it could not be
+    settled; the model is told instead.
 
     Raises:
-        Failed: The run is to stop.
-        Parked: Somebody is to say whether the calls took effect.
+        Failed: The run must stop.
+        Parked: A person must say whether the calls took effect.
     """
     plan, asked = context.plan, list[PendingEffect]()
     if context.recording is not None or context.interrupt is not None:
@@ -70,11 +71,11 @@ def _id_of(record: ToolRecord) -> str:
 
 
 def question_about(record: ToolRecord, id: str) -> PendingEffect:
-    """The question whether a call took effect.
+    """Return the question whether a call took effect.
 
     Args:
-        record: Of the call.
-        id: Its effect in the ledger.
+        record: The record of the call.
+        id: The id of its effect in the ledger.
     """
     arguments = record.arguments_validated or {}
     outcome = record.outcome
@@ -100,7 +101,7 @@ def _digest_of(record: ToolRecord) -> str:
 
 
 def _ended_at(record: ToolRecord) -> datetime | None:
-    """When a call ended, None if its process was gone."""
+    """Return when a call ended, None if its process died."""
     outcome, started = record.outcome, record.started_at
     was_gone = isinstance(outcome, ToolFailure) and outcome.code == ErrorCode.INTERRUPTED
     if was_gone or started is None or not isinstance(outcome, ToolFailure | ToolTimeout):
@@ -109,18 +110,18 @@ def _ended_at(record: ToolRecord) -> datetime | None:
 
 
 async def find_settled(context: RunContext) -> None:
-    """Log what is known by now of the effects that a run waits for.
+    """Log what has become known of the effects that a run waits for.
 
-    If one of them is unknown yet, the Toolbox keeps all that the run still waits for.
+    If any is still unknown, the Toolbox gets everything that the run waits for.
     """
     state, ledger = context.state, ledger_of(context.plan.journal)
     tools = context.toolbox
-    # Without one no call was made yet.
+    # Without a toolbox, no call was made yet.
     if ledger is None or tools is None or context.recording is not None:
         return
     asked = {one.id: one for one in state.waits.values() if isinstance(one, PendingEffect)}
     for record in state.settled.values():
-        # The process may have ended before the run could ask.
+        # The process may have died before the run could ask.
         if record.effect is Effect.UNKNOWN and record.call_id not in _calls_of(asked):
             question = await _left_over(context, record, ledger, tools)
             if question is not None:
@@ -136,10 +137,10 @@ async def find_settled(context: RunContext) -> None:
 
 
 def park_again(context: RunContext) -> None:
-    """Park a run that was taken up before all that it asks about is known.
+    """Park a resumed run if some of the effects it asked about are still unknown.
 
     Raises:
-        Parked: It waits still.
+        Parked: It still waits.
     """
     if (tools := context.toolbox) is not None and tools.doubts:
         waits, tools.doubts = tools.doubts, ()
@@ -153,11 +154,11 @@ def _calls_of(asked: Mapping[str, PendingEffect]) -> set[str]:
 async def _left_over(
     context: RunContext, record: ToolRecord, ledger: EffectLedger, tools: Toolbox
 ) -> PendingEffect | None:
-    """Ask about a call that settled at the very end of an earlier session, if that is to be."""
+    """Ask about a call that settled at the very end of an earlier session, if it must be asked."""
     tool = tools.find(record.tool_name)
     if on_unknown_of(tool, record.outcome, context.plan.policy) != "ask" or tool is None:
         return None
-    # What was forked has no row of its own.
+    # Calls of the run that this one was forked from have no row here.
     if await ledger.effect(_id_of(record)) is None:
         return None
     asked_at = context.plan.clock.now()
@@ -167,7 +168,7 @@ async def _left_over(
 
 
 async def _look_up(context: RunContext, question: PendingEffect, tools: Toolbox) -> None:
-    """Log what became known of an effect, if anything did."""
+    """Log what has become known of an effect, if anything has."""
     record = next(
         (
             one
