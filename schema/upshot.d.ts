@@ -25,7 +25,7 @@ export interface AgentCapabilities {
 /** What an agent publishes about itself; address, version and keys belong to its server. */
 export interface AgentCard {
   kind: "agent_card";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * A name to show to users.
@@ -53,7 +53,7 @@ export interface AgentCard {
    */
   default_output_modes?: string[];
   /**
-   * What it can do when served.
+   * What it can do when it is served.
    * @defaultValue `{}`
    */
   capabilities?: AgentCapabilities;
@@ -66,8 +66,8 @@ export interface AgentError {
   /** One line that says what happened and, where possible, what to do. No traceback, no secret. */
   message: string;
   /**
-   * The original exception's class, and then `details["provider_type"]` has the provider's own
-   * word; that word where nothing was raised; "" if none.
+   * The class of the original exception, and then `details["provider_type"]` has the provider's own
+   * word; that word if nothing was raised; "" if none.
    * @defaultValue `""`
    */
   type?: string;
@@ -75,7 +75,7 @@ export interface AgentError {
   status_code?: number | null;
   /** Whether the same request may succeed later. */
   retryable: boolean;
-  /** The least seconds to wait before a retry; null if unknown. */
+  /** The minimum seconds to wait before a retry; null if unknown. */
   retry_after_s?: number | null;
   /**
    * The provider's own code, "" if none.
@@ -85,49 +85,49 @@ export interface AgentError {
   /** Where it arose; an open word. */
   origin: Origin;
   /**
-   * Facts by name, such as dimension, limit and used of a spent budget. `charged` says whether the
-   * failed call may have used tokens, where status and phase do not.
+   * Facts by name, such as dimension, limit and used of an exceeded budget. `charged` says whether
+   * the failed call may have used tokens, if status and phase do not show it.
    * @defaultValue `{}`
    */
   details?: JsonObject;
 }
 
-/** The view itself, plain JSON. */
+/** The execution result, plain JSON. */
 export interface AgentExecutionResult {
   /** The answer as text, structured output as compact JSON; null unless it succeeded. */
   content: string | null;
   /** The whole conversation, in upshot's form, with the seeded messages. */
   messages: Message[];
-  /** Tools that ran, each once, in the order of their first run; absent if none did. */
+  /** Tools that ran, without duplicates, in the order of their first run; absent if none did. */
   toolsUsed?: string[];
-  /** What is known about the run. */
+  /** The known facts about the run. */
   metadata: ExecutionMetadata;
   /** Whether there is no error. */
   success: boolean;
-  /** "code: message"; present only where success is false. */
+  /** "code: message"; present only if success is false. */
   error?: string;
 }
 
 /** The result of a run. It can also be read like a mapping with the keys of the flat contract. */
 export interface AgentResult {
   kind: "agent_result";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /** completed, interrupted, canceled, failed, aborted or input_required. */
   status: Status;
-  /** The typed answer: the board variable `output` if set, else content. */
+  /** The typed answer: the board variable `output` if set, otherwise content. */
   output?: Json;
   /** Text of the last assistant message on the main channel; null if there is none. */
   content?: string | null;
   /**
-   * What the run produced on the main channel, in order, without the seeded messages. Other
-   * channels are artifacts, if they are asked for.
+   * The messages that the run produced on the main channel, in order, without the seeded messages.
+   * Other channels are artifacts, if they are asked for.
    * @defaultValue `[]`
    */
   messages?: Message[];
   /**
-   * What the main channel held before the engine began: the history, the request, and what was
-   * handed over with it.
+   * The messages on the main channel before the engine started: the history, the request, and what
+   * was handed over with it.
    * @defaultValue `[]`
    */
   seeded?: Message[];
@@ -147,13 +147,13 @@ export interface AgentResult {
    */
   effects?: RunEffect[];
   /**
-   * The runs that it started, and those that handed the request over to it. The outcomes and
+   * The runs that it started, and the runs that handed the request over to it. The outcomes and
    * records of their calls are in their own results.
    * @defaultValue `[]`
    */
   child_runs?: ChildRun[];
   /**
-   * What was produced besides the answer.
+   * What the run produced besides the answer.
    * @defaultValue `[]`
    */
   artifacts?: Artifact[];
@@ -169,11 +169,11 @@ export interface AgentResult {
   usage?: Usage;
   /** The cost of these calls, null if none had a price. */
   cost?: Cost | null;
-  /** Of the last model call; null if unknown. */
+  /** The finish reason of the last model call; null if unknown. */
   finish_reason?: FinishReason | null;
   /** What went wrong; present exactly when status is not completed. */
   error?: AgentError | null;
-  /** Of the last reply that carried one. */
+  /** The rate limit of the last reply that carried one. */
   rate_limit?: RateLimitState | null;
   /**
    * provider, model, request_id, raw_headers, finish_raw of the last reply.
@@ -202,7 +202,7 @@ export interface AgentResult {
    * @defaultValue `{}`
    */
   state?: JsonObject;
-  /** The hand-off that ended it, null if there was none. */
+  /** The handoff that ended it, null if there was none. */
   handoff?: HandoffEvent | null;
   /**
    * A summary of each attempt.
@@ -214,7 +214,7 @@ export interface AgentResult {
    * @defaultValue `[]`
    */
   warnings?: RunWarning[];
-  /** What brought untrusted content into the run, first; null for nothing. */
+  /** What first brought untrusted content into the run; null if nothing did. */
   taint?: TaintOrigin | null;
   /**
    * The run.
@@ -237,22 +237,22 @@ export interface AgentResult {
    */
   parent_run_id?: string;
   /**
-   * The agent that worked on it.
+   * The agent of the run.
    * @defaultValue `""`
    */
   agent_id?: string;
-  /** When it began, UTC; null if not measured. */
+  /** When it started, UTC; null if not measured. */
   started_at?: Moment | null;
   /** started_at + duration_ms. */
   ended_at?: Moment | null;
   /**
-   * Milliseconds from started_at until this result; for a resumed run this includes the time in
-   * which it was parked or not running.
+   * Milliseconds from started_at until this result. For a resumed run this includes the time when
+   * it was parked or not running.
    * @defaultValue `0`
    */
   duration_ms?: number;
   /**
-   * Free JSON of the caller and of hooks.
+   * Free JSON from the caller and from hooks.
    * @defaultValue `{}`
    */
   metadata?: JsonObject;
@@ -263,7 +263,7 @@ export interface AgentResult {
 /** An agent as data: tools, model and engine are names, resolved again when it runs. */
 export interface AgentSpec {
   kind: "agent_spec";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The agent's id.
@@ -276,13 +276,13 @@ export interface AgentSpec {
    */
   name?: string;
   /**
-   * "provider:name", "" where none is set.
+   * "provider:name", "" if none is set.
    * @defaultValue `""`
    */
   model?: string;
-  /** The text; null if there is none, or a function makes it. */
+  /** The text; null if there is none, or a function produces it. */
   instructions?: string | null;
-  /** Names of its tools in order; null means none of its own and no restriction. */
+  /** Names of its tools in order; null means that it has none and sets no restriction. */
   tools?: string[] | null;
   /** JSON Schema of its output, null for text. */
   output_schema?: JsonObject | null;
@@ -308,12 +308,12 @@ export interface AgentSpec {
    */
   retry?: Retry | null;
   /**
-   * Whether the model may reply with nothing at all.
+   * Whether the model may reply without text and without a call.
    * @defaultValue `false`
    */
   allow_empty?: boolean;
   /**
-   * Whether an answer that a safety filter cut off is an answer.
+   * Whether an answer that a safety filter cut off counts as an answer.
    * @defaultValue `false`
    */
   allow_filtered?: boolean;
@@ -330,7 +330,7 @@ export interface AgentSpec {
   /**
    * Fields of the agent that cannot be stored and were left out: any of instructions, output_type,
    * handoffs (if one has more than an id), observers, deciders, dependencies and compaction (if a
-   * function makes the summaries). A spec that omits more than observers does not run; to run it
+   * function writes the summaries). A spec that omits more than observers does not run; to run it
    * without those fields, set this to ().
    * @defaultValue `[]`
    */
@@ -350,12 +350,12 @@ export interface Answer {
    */
   by?: string;
   /**
-   * What they saw, for a `PendingEffect`; it is kept with the settlement.
+   * What they saw, for a `PendingEffect`; it is stored with the settlement.
    * @defaultValue `""`
    */
   note?: string;
   /**
-   * That of the `PendingEffect` that was seen, "" for whichever is asked now. Raises:
+   * The digest of the `PendingEffect` that was answered; "" answers the current one. Raises:
    * @defaultValue `""`
    */
   digest?: string;
@@ -371,7 +371,7 @@ export type AnyAnswer =
 /** The user answered a request for approval. */
 export interface ApprovalAnswered {
   kind: "approval_answered";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -386,7 +386,7 @@ export interface ApprovalAnswered {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -396,27 +396,28 @@ export interface ApprovalAnswered {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
   /** Approve, Deny or Edit. */
   answer: AnyAnswer;
   /**
-   * The digest of the question that it answers.
+   * The digest of the question that was answered.
    * @defaultValue `""`
    */
   digest?: string;
 }
 
-/** Who approved or denied a call. */
+/** The user's decision about a call. */
 export interface ApprovalRecord {
   /**
    * "approved", "denied", "edited" or "always".
@@ -428,7 +429,7 @@ export interface ApprovalRecord {
    * @defaultValue `""`
    */
   by?: string;
-  /** When. */
+  /** When it was answered. */
   at?: Moment | null;
   /**
    * SHA-256 of the final arguments and the tool's version.
@@ -441,7 +442,7 @@ export interface ApprovalRecord {
    */
   reason?: string;
   /**
-   * What it applies to: "tool", "arguments", or "" for the one call.
+   * What the decision applies to: "tool", "arguments", or "" for the one call.
    * @defaultValue `""`
    */
   scope?: string;
@@ -450,7 +451,7 @@ export interface ApprovalRecord {
 /** A call waits for approval. */
 export interface ApprovalRequested {
   kind: "approval_requested";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -465,7 +466,7 @@ export interface ApprovalRequested {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -475,14 +476,15 @@ export interface ApprovalRequested {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -492,25 +494,25 @@ export interface ApprovalRequested {
    */
   pending?: PendingApproval;
   /**
-   * The key of the step in whose body the call was made, "" for none.
+   * The key of the step that made the call, "" if none.
    * @defaultValue `""`
    */
   step?: string;
 }
 
-/** Let the call run; `PendingApproval.approve` makes one. */
+/** Permission to run the call; `PendingApproval.approve` creates one. */
 export interface Approve {
   kind: "approve";
   /** The call. */
   call_id: string;
   /**
-   * The digest of the question that it answers. "" is accepted only while the run has asked no more
-   * than one question about a call with this id.
+   * The digest of the question that it answers. "" is accepted only if the run has asked a single
+   * question about a call with this id.
    * @defaultValue `""`
    */
   digest?: string;
   /**
-   * Which later calls may run too: "" for none, "tool" for all of the tool, "arguments" for those
+   * Which later calls may run too: "" for none, "tool" for all of the tool, "arguments" for calls
    * with the same arguments.
    * @defaultValue `""`
    */
@@ -522,12 +524,12 @@ export interface Approve {
   by?: string;
 }
 
-/** What one argument of a tool is to `Policy(taint="values")`. */
+/** What one argument of a tool means to `Policy(taint="values")`. */
 export interface Argument {
   /**
    * "target" chooses what the call acts on; "recipient" who gets something; "ref" names an object;
    * "amount", "day" and "time" are compared as such; "secret" letter by letter; "choice" is
-   * harmless within `choices`; "content" are words that go out; "free" controls nothing.
+   * harmless within `choices`; "content" is text that is sent out; "free" controls nothing.
    * @defaultValue `"target"`
    */
   word?: "amount" | "choice" | "content" | "day" | "free" | "recipient" | "ref" | "secret" | "target" | "time";
@@ -542,26 +544,26 @@ export interface Argument {
    */
   record_kind?: string;
   /**
-   * The field of such a record that says whose it is; "" if that does not matter.
+   * The field of the record that names its owner; "" if the owner does not matter.
    * @defaultValue `""`
    */
   own?: string;
   /**
-   * The values that are harmless; null is every empty one: null, [] and {}.
+   * The harmless values; null stands for every empty value: null, [] and {}.
    * @defaultValue `[]`
    */
   choices?: (string | number | number | boolean | null)[];
   /**
-   * The words by which a user asks for other values. Raises:
+   * The words that users say for other values. Raises:
    * @defaultValue `[]`
    */
   meanings?: Meaning[];
 }
 
-/** What a run produced besides its answer. */
+/** Something that a run produced besides its answer. */
 export interface Artifact {
   kind: "artifact";
-  /** The channel that it comes from, or the tool that made it. */
+  /** The channel that it comes from, or the tool that produced it. */
   name: string;
   /**
    * Its content; a stored large output is a `File` with id, media_type, size_bytes, sha256 and
@@ -579,7 +581,7 @@ export interface Artifact {
 /** A large output was stored. */
 export interface ArtifactStored {
   kind: "artifact_stored";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -594,7 +596,7 @@ export interface ArtifactStored {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -604,14 +606,15 @@ export interface ArtifactStored {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -621,7 +624,7 @@ export interface ArtifactStored {
    */
   call_id?: string;
   /**
-   * The reference to it.
+   * The reference to the stored output.
    * @defaultValue `{"kind": "file"}`
    */
   artifact?: File;
@@ -630,7 +633,7 @@ export interface ArtifactStored {
 /** The engine finished an attempt. */
 export interface AttemptEnded {
   kind: "attempt_ended";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -645,7 +648,7 @@ export interface AttemptEnded {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -655,19 +658,20 @@ export interface AttemptEnded {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
   /**
-   * The attempt in short.
+   * A summary of the attempt.
    * @defaultValue `{"status": "completed"}`
    */
   line?: AttemptLine;
@@ -678,7 +682,7 @@ export interface AttemptEnded {
   state?: JsonObject;
 }
 
-/** A summary of one attempt, including discarded ones. */
+/** A summary of one attempt; discarded attempts have one too. */
 export interface AttemptLine {
   /**
    * Its number, from 1.
@@ -687,7 +691,7 @@ export interface AttemptLine {
   attempt?: number;
   /** How it ended. */
   status: Status;
-  /** Why, null if it completed. */
+  /** Why it failed, null if it completed. */
   error?: AgentError | null;
   /**
    * Tokens of its model calls.
@@ -713,7 +717,7 @@ export interface AttemptLine {
 /** The engine starts on a fresh board. */
 export interface AttemptStarted {
   kind: "attempt_started";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -728,7 +732,7 @@ export interface AttemptStarted {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -738,14 +742,15 @@ export interface AttemptStarted {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -756,15 +761,15 @@ export interface AttemptStarted {
   feedback?: string;
 }
 
-/** Sound, by address, by its bytes, or by the provider's id. */
+/** Sound, by URL, by its bytes, or by the provider's id. */
 export interface Audio {
   kind: "audio";
   /**
-   * Where it can be fetched; "" if it cannot.
+   * The URL to fetch it from, "" if there is none.
    * @defaultValue `""`
    */
   url?: string;
-  /** The bytes (base64 in JSON), null where they are elsewhere. */
+  /** The bytes (base64 in JSON), null if they are stored elsewhere. */
   data?: Base64 | null;
   /**
    * Such as "audio/wav".
@@ -772,7 +777,7 @@ export interface Audio {
    */
   media_type?: string;
   /**
-   * The provider's id of it, "" if none.
+   * The provider's id of the sound, "" if none.
    * @defaultValue `""`
    */
   id?: string;
@@ -789,7 +794,7 @@ export type Base64 = string;
 /** Messages were appended or variables set. */
 export interface BoardChanged {
   kind: "board_changed";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -804,7 +809,7 @@ export interface BoardChanged {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -814,14 +819,15 @@ export interface BoardChanged {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -841,7 +847,7 @@ export interface BoardChanged {
    */
   variables?: JsonObject;
   /**
-   * Whether this is what the board held before the engine started.
+   * Whether this was on the board before the engine started.
    * @defaultValue `false`
    */
   seeded?: boolean;
@@ -851,9 +857,7 @@ export interface BoardChanged {
    * @defaultValue `[]`
    */
   refs?: number[];
-  /**
-   * In a log, instead of the messages that a run began with: where to find them; null elsewhere.
-   */
+  /** In a log, instead of the first messages of a run: a reference to them; null elsewhere. */
   seed?: SeedReference | null;
 }
 
@@ -870,11 +874,11 @@ export interface BoardSnapshot {
    */
   variables?: JsonObject;
   /**
-   * How many messages of each channel the board held before the engine started.
+   * How many messages of each channel were on the board before the engine started.
    * @defaultValue `{}`
    */
   seeded?: { [key: string]: number };
-  /** What replaces its older messages for models; null for nothing. */
+  /** What replaces the older messages in requests to models; null for nothing. */
   compacted?: Compacted | null;
 }
 
@@ -885,19 +889,19 @@ export interface Budget {
   /** The same, without the time spent waiting for the user. */
   working_s?: number | null;
   /**
-   * The most model calls of an engine, and steps of a machine or graph.
+   * The maximum number of model calls of an engine, or steps of a machine or graph.
    * @defaultValue `50`
    */
   max_turns?: number | null;
-  /** The most tool calls in all. */
+  /** The maximum number of tool calls in all. */
   max_tool_calls?: number | null;
-  /** The most calls of one tool. */
+  /** The maximum number of calls of one tool. */
   max_calls_per_tool?: number | null;
-  /** The most denied tool calls; after that every call is denied. */
+  /** The maximum number of denied tool calls; after that every call is denied. */
   max_denials?: number | null;
-  /** The most tokens of all model calls, child runs included. */
+  /** The maximum number of tokens of all model calls, child runs included. */
   max_tokens?: number | null;
-  /** The most money, in US dollars. */
+  /** The maximum cost, in US dollars. */
   max_cost_usd?: Money | null;
   /**
    * How deep child runs may nest; the root run has depth 0.
@@ -905,7 +909,7 @@ export interface Budget {
    */
   max_depth?: number | null;
   /**
-   * Seconds for a tool without a timeout of its own.
+   * Seconds for a tool that sets no timeout.
    * @defaultValue `45`
    */
   tool_timeout_s?: number | null;
@@ -916,15 +920,15 @@ export interface Budget {
    */
   scope?: "conversation" | "run";
   /**
-   * What a cost limit does about a model without a price: "refuse" raises Misuse at the start, and
-   * ends the run before the call after a reply without its usage; "allow" does not count such
+   * What a cost limit does about a model without a price. "refuse" raises Misuse at the start, and
+   * after a reply without usage it ends the run before the next call; "allow" does not count such
    * calls.
    * @defaultValue `"refuse"`
    */
   unpriced?: "allow" | "refuse";
 }
 
-/** A point from which a run can continue. */
+/** A point where a run can continue. */
 export interface Checkpoint {
   kind: "checkpoint";
   /** The id of the run. */
@@ -936,37 +940,37 @@ export interface Checkpoint {
    * @defaultValue `{}`
    */
   board?: BoardSnapshot;
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * How many steps the engine had taken.
    * @defaultValue `0`
    */
   iteration?: number;
-  /** What the engine needs besides. */
+  /** What the engine needs in addition to the board. */
   payload?: Json;
   /**
    * The run's attributes.
    * @defaultValue `{}`
    */
   attributes?: JsonObject;
-  /** When it was taken. */
+  /** When the checkpoint was saved. */
   timestamp?: Moment | null;
   /** When the run first started; kept when it is resumed. */
   original_started_at?: Moment | null;
   /**
-   * The agent that worked on the run; "" if that is not known.
+   * The agent of the run; "" if unknown.
    * @defaultValue `""`
    */
   agent_id?: string;
-  /** The version of the payload's form; checked when it is read. */
+  /** The version of the payload's format; checked when it is read. */
   spec_version: string;
 }
 
 /** The engine saved a checkpoint; its board is rebuilt from the log. */
 export interface CheckpointSaved {
   kind: "checkpoint_saved";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -981,7 +985,7 @@ export interface CheckpointSaved {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -991,14 +995,15 @@ export interface CheckpointSaved {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -1012,11 +1017,11 @@ export interface CheckpointSaved {
    * @defaultValue `0`
    */
   iteration?: number;
-  /** What the engine needs besides the board. */
+  /** What the engine needs in addition to the board. */
   payload?: Json;
 }
 
-/** A run whose calls are part of a result, though their records are in its own result. */
+/** A run whose calls count for a result, though their records are in its own result. */
 export interface ChildRun {
   /**
    * The run.
@@ -1028,14 +1033,14 @@ export interface ChildRun {
    * @defaultValue `[]`
    */
   tools?: string[];
-  /** The worst that it and its own child runs did. */
+  /** The worst effect of the run and its own child runs. */
   effect: Effect;
 }
 
 /** One argument that was changed to fit its schema. */
 export interface Coercion {
   /**
-   * Where, as a JSON pointer.
+   * The argument's path, as a JSON pointer.
    * @defaultValue `""`
    */
   path?: string;
@@ -1044,16 +1049,16 @@ export interface Coercion {
    * @defaultValue `""`
    */
   rule?: string;
-  /** The value as the model gave it. */
+  /** The value from the model. */
   before?: Json;
   /** The value that the tool got. */
   after?: Json;
 }
 
-/** The run was committed or not: whether it counts for the conversation is settled. */
+/** It was decided whether the run counts for the conversation. */
 export interface Committed {
   kind: "committed";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -1068,7 +1073,7 @@ export interface Committed {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -1078,14 +1083,15 @@ export interface Committed {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -1101,10 +1107,10 @@ export interface Committed {
   reason?: string;
 }
 
-/** Older messages were replaced in what models are sent; the board and the log keep them. */
+/** Older messages were replaced in the requests to models; the board and the log keep them. */
 export interface Compacted {
   kind: "compacted";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -1119,7 +1125,7 @@ export interface Compacted {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -1129,33 +1135,31 @@ export interface Compacted {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
   /**
-   * How many messages of the main channel are replaced, those of `kept` among them.
+   * How many messages of the main channel are replaced, including the messages in `kept`.
    * @defaultValue `0`
    */
   end?: number;
   /**
-   * The places of messages before *end* that are sent all the same: system messages, and what was
-   * asked.
+   * The positions of messages before *end* that are still sent: system messages, and the request.
    * @defaultValue `[]`
    */
   kept?: number[];
-  /** Sent after these, in place of the others; null where they were dropped. */
+  /** Sent after these, in place of the other messages; null if they were dropped. */
   summary?: Message | null;
-  /**
-   * The input tokens of the last model call, as its provider counted them; null where none did.
-   */
+  /** The input tokens of the last model call, as its provider counted them; null if it did not. */
   tokens_before?: number | null;
   /**
    * The turn of the last model call before it, 0 before the first.
@@ -1164,7 +1168,7 @@ export interface Compacted {
   turn?: number;
 }
 
-/** What the runs of a conversation come to, up to now. */
+/** The current state of a conversation, combined from its runs. */
 export interface Conversation {
   /**
    * The conversation: the `context_id` of its requests.
@@ -1172,17 +1176,17 @@ export interface Conversation {
    */
   id?: string;
   /**
-   * Those of its committed turns, in the order in which these ended; a summary stands in the place
-   * of those that compaction replaced.
+   * The messages of its committed turns, in the order in which the turns ended; a summary replaces
+   * the messages that compaction removed.
    * @defaultValue `[]`
    */
   messages?: Message[];
   /**
-   * What all its runs used, those that failed and child runs too.
+   * The usage of all its runs, including failed runs and child runs.
    * @defaultValue `{}`
    */
   usage?: Usage;
-  /** The money for that; null where nothing had a price. */
+  /** The money for that; null if nothing had a price. */
   cost?: Cost | null;
   /**
    * What its runs wait for; `run_id` names the run that asks.
@@ -1209,18 +1213,18 @@ export interface ConversationSummary {
    */
   id?: string;
   /**
-   * The beginning of its first request, at most 200 characters.
+   * The start of its first request, 200 characters or fewer.
    * @defaultValue `""`
    */
   title?: string;
-  /** When its last run began. */
+  /** When its last run started. */
   last_at?: Moment | null;
   /**
    * How many turns were committed.
    * @defaultValue `0`
    */
   revision?: number;
-  /** The money for all its runs that settled once; null where nothing had a price. */
+  /** The money for all its runs that settled once; null if nothing had a price. */
   cost?: Cost | null;
   /**
    * How many of its runs wait for answers.
@@ -1255,7 +1259,8 @@ export interface Cost {
   /** The date of the price table, null if unknown. */
   priced_on?: Day | null;
   /**
-   * How many calls are not included: they had no price, or one in another currency.
+   * The number of calls that are not included because they had no price, or one in another
+   * currency.
    * @defaultValue `0`
    */
   unpriced_calls?: number;
@@ -1267,7 +1272,7 @@ export interface Data {
   /** The value. */
   data?: Json;
   /**
-   * "application/json" or a more exact type.
+   * "application/json" or a more specific type.
    * @defaultValue `"application/json"`
    */
   media_type?: string;
@@ -1276,20 +1281,20 @@ export interface Data {
 /** A day: RFC 3339, such as "2026-03-01". */
 export type Day = string;
 
-/** What the runs of one day cost. */
+/** The cost of the runs of one day. */
 export interface DayCost {
   /**
-   * The day in UTC on which they began, such as "2027-01-31".
+   * The day in UTC on which they started, such as "2027-01-31".
    * @defaultValue `""`
    */
   day?: string;
   /**
-   * The money, one sum for each currency; empty where no run of the day had a price.
+   * The money, one sum for each currency; empty if no run of the day had a price.
    * @defaultValue `{}`
    */
   costs?: { [key: string]: Money };
   /**
-   * How many there were. A child run is no part of it, for its cost is in its parent's.
+   * The number of runs, without child runs: their cost is included in their parent's.
    * @defaultValue `0`
    */
   runs?: number;
@@ -1298,7 +1303,7 @@ export interface DayCost {
 /** A decider judged an attempt. */
 export interface Decided {
   kind: "decided";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -1313,7 +1318,7 @@ export interface Decided {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -1323,14 +1328,15 @@ export interface Decided {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -1366,7 +1372,7 @@ export type DeniedReason =
   | "write_denied"
   | (string & {});
 
-/** Do not run the call; final for the same tool and arguments. */
+/** Refusal to run the call; final for the same tool and arguments. */
 export interface Deny {
   kind: "deny";
   /** The call. */
@@ -1377,7 +1383,7 @@ export interface Deny {
    */
   reason?: string;
   /**
-   * The digest of the question that it answers; "" is to any about the call.
+   * The digest of the question that it answers; "" answers any question about the call.
    * @defaultValue `""`
    */
   digest?: string;
@@ -1408,7 +1414,7 @@ export interface Doubt {
    */
   reason?: string;
   /**
-   * Where the value stands: "only in the result of get_page, line 3", or "nowhere".
+   * Where the value was found: "only in the result of get_page, line 3", or "nowhere".
    * @defaultValue `""`
    */
   found?: string;
@@ -1419,7 +1425,7 @@ export interface Doubt {
   said?: string;
 }
 
-/** Run the call with other arguments; they are validated like the original ones. */
+/** Permission to run the call with other arguments, which are validated like the original ones. */
 export interface Edit {
   kind: "edit";
   /** The call. */
@@ -1452,9 +1458,9 @@ export type Effect =
 
 /** The identity of the effect that a call is about to make. */
 export interface EffectClaim {
-  /** SHA-256 over scope, name and key, 32 hex digits; one effect in a journal has one id. */
+  /** SHA-256 over scope, name and key, 32 hex digits; unique for each effect of a journal. */
   id: string;
-  /** The name of the effect: that of the tool, unless it declares another one. */
+  /** The name of the effect; the tool's name, unless it declares another one. */
   name: string;
   /**
    * Canonical JSON of the arguments that identify it; secrets are masked.
@@ -1462,28 +1468,28 @@ export interface EffectClaim {
    */
   key?: string;
   /**
-   * Where the key is unique: "" in the journal, else such as "tenant acme".
+   * Where the key is unique: "" for the whole journal, otherwise such as "tenant acme".
    * @defaultValue `""`
    */
   scope?: string;
   /**
-   * The arguments that must not differ in a second call: canonical JSON, secrets masked, or a
-   * digest of a long one.
+   * The arguments that must not differ in a second call: canonical JSON with secrets masked, or a
+   * digest if it is long.
    * @defaultValue `""`
    */
   others?: string;
-  /** Seconds after its end for which the key is kept; null is for good. */
+  /** Seconds after its end for which the key is kept; null keeps it forever. */
   keep_s?: number | null;
   /**
-   * The tool, where that is not the name of the effect. Raises:
+   * The tool, if that is not the name of the effect. Raises:
    * @defaultValue `""`
    */
   tool?: string;
 }
 
-/** What the ledger of a journal knows of one effect. */
+/** The entry of one effect in the ledger of a journal. */
 export interface EffectEntry {
-  /** Identifies it in the journal. */
+  /** Identifies the effect in the journal. */
   id: string;
   /** The name of the effect, which several tools may share. */
   name: string;
@@ -1493,7 +1499,7 @@ export interface EffectEntry {
    */
   key?: string;
   /**
-   * Where the key is unique: "" in the journal, else such as "tenant acme".
+   * Where the key is unique: "" for the whole journal, otherwise such as "tenant acme".
    * @defaultValue `""`
    */
   scope?: string;
@@ -1503,17 +1509,17 @@ export interface EffectEntry {
    */
   others?: string;
   /**
-   * How far it is.
+   * The state of the effect.
    * @defaultValue `"begun"`
    */
   state?: "applied" | "begun" | "none" | "unknown";
   /**
-   * How many calls were made for it, those that certainly had no effect included.
+   * The number of calls made for it, including calls that certainly had no effect.
    * @defaultValue `1`
    */
   attempts?: number;
   /**
-   * The run of the last call that was made for it.
+   * The run of the last call made for it.
    * @defaultValue `""`
    */
   run_id?: string;
@@ -1523,7 +1529,7 @@ export interface EffectEntry {
    */
   call_id?: string;
   /**
-   * The tool that it called.
+   * The tool of that call.
    * @defaultValue `""`
    */
   tool_name?: string;
@@ -1553,12 +1559,12 @@ export interface EffectEntry {
    */
   idempotency_key?: string;
   /**
-   * The place of `tool_started` in the log of the run; 0 without a log.
+   * The `seq` of `tool_started` in the log of the run; 0 without a log.
    * @defaultValue `0`
    */
   started_seq?: number;
   /**
-   * The place of `tool_settled`, 0 while there is none.
+   * The `seq` of `tool_settled`, 0 until it is logged.
    * @defaultValue `0`
    */
   settled_seq?: number;
@@ -1566,9 +1572,9 @@ export interface EffectEntry {
   started_at?: Moment | null;
   /** When it settled, null while it runs. */
   ended_at?: Moment | null;
-  /** How an unknown effect became known, null if it did not. */
+  /** How an unknown effect was resolved, null if it was not. */
   settled?: Settlement | null;
-  /** The outcome of a call that stands in no log, as JSON; null if it stands in one. */
+  /** The outcome of a call that is in no log, as JSON; null if it is in a log. */
   output?: JsonObject | null;
   /**
    * How often `verify` was asked since the call ended.
@@ -1579,24 +1585,24 @@ export interface EffectEntry {
   check_at?: Moment | null;
 }
 
-/** The call that made an effect, or may have. */
+/** A reference to the call that had an effect, or may have had one. */
 export interface EffectRef {
   /**
-   * The id of the effect in the ledger, "" if it is in none.
+   * The id of the effect in the ledger, "" if it is not in the ledger.
    * @defaultValue `""`
    */
   effect_id?: string;
   /**
-   * Its run.
+   * The run of the call.
    * @defaultValue `""`
    */
   run_id?: string;
   /**
-   * Its id in that run.
+   * The id of the call in that run.
    * @defaultValue `""`
    */
   call_id?: string;
-  /** When it settled, or started if it has not settled; null if unknown. */
+  /** When the call settled, or when it started if it has not settled; null if unknown. */
   at?: Moment | null;
 }
 
@@ -1668,15 +1674,13 @@ export type Event =
   | RunSettled
   | Unknown;
 
-/**
- * What is known about a run; unknown keys are missing. The request's own metadata stand beside.
- */
+/** The known facts about a run, and the request's own metadata; unknown keys are missing. */
 export interface ExecutionMetadata {
   /** Milliseconds. */
   executionTime: number;
   /** RFC 3339 in UTC, to the millisecond. */
   startTime?: string;
-  /** startTime and executionTime. */
+  /** startTime plus executionTime. */
   endTime?: string;
   /** All tokens of all model calls. */
   tokensUsed?: number;
@@ -1684,9 +1688,9 @@ export interface ExecutionMetadata {
   cost?: number;
   /** The model of the last call. */
   model?: string;
-  /** Its provider. */
+  /** The provider of that model. */
   provider?: string;
-  /** The id that the provider gave it. */
+  /** The provider's id of the last call. */
   requestId?: string;
   /** Why the last call stopped. */
   finishReason?: string;
@@ -1696,13 +1700,13 @@ export interface ExecutionMetadata {
   runId?: string;
   /** The agent. */
   agentId?: string;
-  /** Text that came before a failure. */
+  /** Text received before a failure. */
   partialContent?: string;
   /** What went wrong without failing the run, each with code, message and origin. */
   warnings?: JsonObject[];
   /**
    * Each call that changed something outside, or may have done so, in the run and in its child
-   * runs; missing if none did.
+   * runs; missing if there is none.
    */
   effects?: JsonObject[];
   /** What a parked run waits for. */
@@ -1710,20 +1714,20 @@ export interface ExecutionMetadata {
   [key: string]: Json | undefined;
 }
 
-/** A document, by address, by its bytes, or by the id of the stored file. */
+/** A document, by URL, by its bytes, or by the id of the stored file. */
 export interface File {
   kind: "file";
   /**
-   * Its file name, "" if it has none.
+   * The file name, "" if it has none.
    * @defaultValue `""`
    */
   name?: string;
   /**
-   * Where it can be fetched; "" if it cannot.
+   * The URL to fetch it from, "" if there is none.
    * @defaultValue `""`
    */
   url?: string;
-  /** The bytes (base64 in JSON), null where they are elsewhere. */
+  /** The bytes (base64 in JSON), null if they are stored elsewhere. */
   data?: Base64 | null;
   /**
    * Such as "application/pdf".
@@ -1736,7 +1740,7 @@ export interface File {
    */
   id?: string;
   /**
-   * Its size, 0 if unknown.
+   * The size in bytes, 0 if unknown.
    * @defaultValue `0`
    */
   size_bytes?: number;
@@ -1745,7 +1749,7 @@ export interface File {
    * @defaultValue `""`
    */
   sha256?: string;
-  /** How many lines its text has, null if it is not text. */
+  /** The number of lines of text, null if it is not text. */
   lines?: number | null;
   /**
    * What it contains, in at most 200 characters.
@@ -1754,13 +1758,13 @@ export interface File {
   summary?: string;
 }
 
-/** One decider's decision; made by its four constructors. */
+/** One decider's decision; created by its four constructors. */
 export interface FinalizeDecision {
   /** What to do with the attempt. Any discard wins, then any revise. */
   verdict: "accept" | "discard" | "keep_partial" | "revise";
   /**
-   * Why; the first reason given is kept as `state["finalize_reason"]`, that of the winning verdict
-   * in `Committed.reason` and `AttemptLine.revise_reason`.
+   * Why. The first reason given is stored as `state["finalize_reason"]`, the reason of the winning
+   * verdict in `Committed.reason` and `AttemptLine.revise_reason`.
    * @defaultValue `""`
    */
   reason?: string;
@@ -1808,7 +1812,7 @@ export interface GateVerdict {
 /** The model handed the request over. */
 export interface HandoffEvent {
   kind: "handoff";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -1823,7 +1827,7 @@ export interface HandoffEvent {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -1833,24 +1837,25 @@ export interface HandoffEvent {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
   /**
-   * The agent that takes over.
+   * The agent that gets the request.
    * @defaultValue `""`
    */
   to_agent_id?: string;
   /**
-   * The hand-off tool that the model called.
+   * The handoff tool that the model called.
    * @defaultValue `""`
    */
   tool_name?: string;
@@ -1871,15 +1876,15 @@ export interface HandoffEvent {
   note?: string;
 }
 
-/** A picture, by address or by its bytes. */
+/** An image, by URL or by its bytes. */
 export interface Image {
   kind: "image";
   /**
-   * Where it can be fetched; "" if the bytes are given.
+   * The URL to fetch it from; "" if the bytes are given.
    * @defaultValue `""`
    */
   url?: string;
-  /** The bytes (base64 in JSON), null if only the address is known. */
+  /** The bytes (base64 in JSON), null if only the URL is known. */
   data?: Base64 | null;
   /**
    * Such as "image/png".
@@ -1896,7 +1901,7 @@ export interface Image {
 /** Why a run is asked to stop. */
 export interface Interrupt {
   /**
-   * user_cancel, user_input, host_shutdown, deadline, custom, or a word of your own.
+   * user_cancel, user_input, host_shutdown, deadline, custom, or your own word.
    * @defaultValue `""`
    */
   cause?: InterruptCause;
@@ -1928,7 +1933,7 @@ export interface JsonObject {
 /** A slow subscriber missed deltas; durable events are never dropped. */
 export interface Lagged {
   kind: "lagged";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -1943,7 +1948,7 @@ export interface Lagged {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -1953,25 +1958,26 @@ export interface Lagged {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
   /**
-   * How many.
+   * How many deltas.
    * @defaultValue `0`
    */
   missed?: number;
 }
 
-/** The words by which a user asks for a value: `true` by "every month". */
+/** The words that users say for a value, such as "every month" for `true`. */
 export interface Meaning {
   /**
    * The value.
@@ -1979,7 +1985,7 @@ export interface Meaning {
    */
   value?: string | number | number | boolean;
   /**
-   * Any of these asks for it, as whole words and in whichever case.
+   * Any of these asks for the value, as whole words and in any case.
    * @defaultValue `[]`
    */
   words?: string[];
@@ -1988,14 +1994,14 @@ export interface Meaning {
 /** One message of a conversation: `Message("user", "Hello")`. */
 export interface Message {
   kind: "message";
-  /** Who speaks; the output of a tool always has the role tool. */
+  /** The role of the speaker; the output of a tool always has the role tool. */
   role: Role;
   /** Text, or parts in order, including an assistant's tool calls. */
   content: string | Part[];
   /** The call that a tool message answers, null for other roles. */
   tool_call_id?: string | null;
   /**
-   * The tool's name on a tool message, else the speaker's name; "" if none.
+   * The tool's name on a tool message, otherwise the speaker's name; "" if none.
    * @defaultValue `""`
    */
   name?: string;
@@ -2014,7 +2020,7 @@ export interface Message {
 /** A model call ended, with or without an error. */
 export interface ModelReplied {
   kind: "model_replied";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -2029,7 +2035,7 @@ export interface ModelReplied {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -2039,14 +2045,15 @@ export interface ModelReplied {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -2080,14 +2087,14 @@ export interface ModelReplied {
 /** The outcome of one model call: an answer, tool calls, or an error as a value. */
 export interface ModelResponse {
   kind: "model_response";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
-   * Thoughts, text, calls and blocks of the provider's own tools, in the order in which they came.
+   * Thoughts, text, calls and blocks of the provider's own tools, in the order received.
    * @defaultValue `[]`
    */
   parts?: Part[];
-  /** The answer parsed as JSON if a schema was requested, else null. */
+  /** The answer parsed as JSON if a schema was requested, otherwise null. */
   output?: Json;
   /** Why the model refused to answer, null if it did not refuse. */
   refusal?: string | null;
@@ -2098,7 +2105,7 @@ export interface ModelResponse {
   usage?: Usage;
   /** Money, null if the price is unknown. */
   cost?: Cost | null;
-  /** Why it stopped; null if it did not finish, or unknown. */
+  /** Why the model stopped; null if it did not finish, or the reason is unknown. */
   finish_reason?: FinishReason | null;
   /**
    * Whether the provider paused, and continues when the reply is sent back to it.
@@ -2107,7 +2114,7 @@ export interface ModelResponse {
   paused?: boolean;
   /** What went wrong, null if nothing did. */
   error?: AgentError | null;
-  /** The provider's windows, null if it reported none. */
+  /** The provider's rate-limit windows, null if it reported none. */
   rate_limit?: RateLimitState | null;
   /**
    * provider, model, request_id, raw_headers, finish_raw, and further facts.
@@ -2119,14 +2126,14 @@ export interface ModelResponse {
    * @defaultValue `0`
    */
   duration_ms?: number;
-  /** In this process only: `raw`, the reply as it came. */
+  /** In this process only: `raw`, the reply as received. */
   local?: null;
 }
 
-/** A model call failed and is made again; the pieces that it showed are void. */
+/** A model call failed and is retried; the deltas shown so far are void. */
 export interface ModelRetried {
   kind: "model_retried";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -2141,7 +2148,7 @@ export interface ModelRetried {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -2151,14 +2158,15 @@ export interface ModelRetried {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -2183,7 +2191,7 @@ export interface ModelRetried {
    */
   wait_s?: number;
   /**
-   * The model that a `Fallback` calls next, in the same try; "" if the call itself is tried again.
+   * The model that a `Fallback` calls next, in the same try; "" if the same model is tried again.
    * @defaultValue `""`
    */
   next_model?: string;
@@ -2200,25 +2208,25 @@ export interface ModelSettings {
   temperature?: number | null;
   /** From 0 to 1. */
   top_p?: number | null;
-  /** The most tokens to generate, reasoning included. */
+  /** The maximum number of tokens to generate, reasoning included. */
   max_tokens?: number | null;
-  /** Texts at which the model stops. */
+  /** Strings that stop the model. */
   stop?: string[] | null;
   /** For providers that can repeat a sample. */
   seed?: number | null;
   /** "auto", "none", "required", or the name of one tool. */
   tool_choice?: string | null;
-  /** Whether one reply may ask for several calls. */
+  /** Whether one reply may contain several calls. */
   parallel_tool_calls?: boolean | null;
-  /** An effort, or the most tokens for thinking; 0 or "none" turns it off. */
+  /** An effort, or the maximum number of tokens for thinking; 0 or "none" turns it off. */
   reasoning?: "high" | "low" | "medium" | "minimal" | "none" | "xhigh" | number | null;
   /**
-   * Whether to mark the stable prefix for the provider's prompt cache. A request of a loop that
-   * does not begin with the one before gives the warning `cache_lost`.
+   * Whether to mark the stable prefix for the provider's prompt cache. If a request of a loop does
+   * not start with the previous one, the run has the warning `cache_lost`.
    */
   cache?: boolean | null;
   /**
-   * Provider-specific fields, put into the request body as they are.
+   * Provider-specific fields, copied into the request body.
    * @defaultValue `{}`
    */
   extra?: JsonObject;
@@ -2227,7 +2235,7 @@ export interface ModelSettings {
 /** A model is about to be called. */
 export interface ModelStarted {
   kind: "model_started";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -2242,7 +2250,7 @@ export interface ModelStarted {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -2252,14 +2260,15 @@ export interface ModelStarted {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -2273,16 +2282,16 @@ export interface ModelStarted {
    * @defaultValue `0`
    */
   turn?: number;
-  /** Digests of the request; null if an engine reports a call of its own. */
+  /** Digests of the request; null if an engine reports its own call. */
   request?: RequestDigests | null;
   /**
-   * "repair" if the call is to correct a tool call's arguments, "summary" if it is to sum up older
-   * messages; "" for the engine's.
+   * "repair" if the call corrects a tool call's arguments, "summary" if it sums up older messages;
+   * "" for a call of the engine.
    * @defaultValue `""`
    */
   purpose?: string;
   /**
-   * The key of the step in whose body it is called, "" for none.
+   * The key of the step that makes the call, "" if none.
    * @defaultValue `""`
    */
   step?: string;
@@ -2294,7 +2303,7 @@ export type Moment = string;
 /** An amount in the currency named beside it, else in US dollars. */
 export type Money = number;
 
-/** What somebody noted of a run, such as a thumb or a label. */
+/** A note that a user attached to a run, such as a thumb or a label. */
 export interface Note {
   /**
    * The run.
@@ -2302,18 +2311,18 @@ export interface Note {
    */
   run_id?: string;
   /**
-   * What is noted.
+   * The name of the note.
    * @defaultValue `""`
    */
   name?: string;
-  /** What is said of it, as JSON. */
+  /** The content of the note, as JSON. */
   value?: Json;
   /**
-   * Who said so.
+   * Who wrote it.
    * @defaultValue `""`
    */
   by?: string;
-  /** When. */
+  /** When it was written. */
   at?: Moment | null;
 }
 
@@ -2335,18 +2344,18 @@ export interface Outdated {
   /** The answer. */
   answer: AnyAnswer;
   /**
-   * Why it is not taken.
+   * Why it was not accepted.
    * @defaultValue `""`
    */
   reason?: string;
-  /** What was answered before it, null where that is not known. */
+  /** The earlier answer, null if it is not known. */
   decision?: AnyAnswer | null;
   /**
-   * Who answered that, "" if unknown.
+   * Who gave the earlier answer, "" if unknown.
    * @defaultValue `""`
    */
   by?: string;
-  /** When, null if unknown. */
+  /** When it was given, null if unknown. */
   at?: Moment | null;
 }
 
@@ -2394,7 +2403,7 @@ export interface PendingApproval {
   effect?: Effect;
   /**
    * Identifies this question: SHA-256 of the arguments, the tool's version, the reply that asked
-   * for the call and the moment of the question. An answer repeats it.
+   * for the call and the time of the question. An answer repeats it.
    * @defaultValue `""`
    */
   digest?: string;
@@ -2403,7 +2412,7 @@ export interface PendingApproval {
    * @defaultValue `""`
    */
   reason?: string;
-  /** The untrusted content that made approval necessary, null if that is not why. */
+  /** The untrusted content that made approval necessary, null if that is not the reason. */
   taint?: TaintOrigin | null;
   /**
    * What a stranger may have chosen, with `Policy(taint="values")`.
@@ -2417,7 +2426,7 @@ export interface PendingApproval {
   vouched?: Voucher[];
   /** When it was first asked. */
   asked_at?: Moment | null;
-  /** When the request expires and must be repeated; null is never. */
+  /** When the request expires and must be repeated; null means never. */
   expires_at?: Moment | null;
   /**
    * The child run that asks; "" is the run of the result itself.
@@ -2425,7 +2434,7 @@ export interface PendingApproval {
    */
   run_id?: string;
   /**
-   * Who may answer, as the tool's `ask` says: "user" is the user of the run, too.
+   * Who may answer, as the tool's `ask` says: with "user" the run's user may, too.
    * @defaultValue `"staff"`
    */
   audience?: "staff" | "user";
@@ -2471,7 +2480,7 @@ export interface PendingEffect {
    */
   tool_name?: string;
   /**
-   * What it was called with; secrets are masked.
+   * The arguments of the call; secrets are masked.
    * @defaultValue `{}`
    */
   arguments?: JsonObject;
@@ -2481,12 +2490,12 @@ export interface PendingEffect {
    */
   effect?: Effect;
   /**
-   * What the tool said last.
+   * The tool's last error message.
    * @defaultValue `""`
    */
   error?: string;
   /**
-   * The key that it was given to hand to a service.
+   * The key that the tool was given for a service.
    * @defaultValue `""`
    */
   idempotency_key?: string;
@@ -2495,12 +2504,12 @@ export interface PendingEffect {
   /** When it ended, null if its process was gone. */
   ended_at?: Moment | null;
   /**
-   * Names this attempt: an answer that carries another one is about an earlier attempt.
+   * Identifies this attempt: an answer with another digest is about an earlier attempt.
    * @defaultValue `""`
    */
   digest?: string;
   /**
-   * Who may answer, as the tool's `ask` says: "user" is the user of the run, too.
+   * Who may answer, as the tool's `ask` says: with "user" the run's user may, too.
    * @defaultValue `"staff"`
    */
   audience?: "staff" | "user";
@@ -2510,7 +2519,7 @@ export interface PendingEffect {
 export interface PendingExternal {
   kind: "pending_external";
   /**
-   * What an answer names.
+   * The id that an answer names.
    * @defaultValue `""`
    */
   id?: string;
@@ -2519,9 +2528,9 @@ export interface PendingExternal {
    * @defaultValue `""`
    */
   description?: string;
-  /** Since when. */
+  /** When it started to wait. */
   asked_at?: Moment | null;
-  /** When the run stops waiting; null is never. */
+  /** When the run stops waiting; null means never. */
   expires_at?: Moment | null;
   /**
    * The child run that waits; "" is the run of the result itself.
@@ -2534,7 +2543,7 @@ export interface PendingExternal {
 export interface PendingQuestion {
   kind: "pending_question";
   /**
-   * What an answer names.
+   * The id that an answer names.
    * @defaultValue `""`
    */
   id?: string;
@@ -2552,7 +2561,7 @@ export interface PendingQuestion {
   schema?: JsonObject | null;
   /** When it was first asked. */
   asked_at?: Moment | null;
-  /** When the run stops waiting; null is never. */
+  /** When the run stops waiting; null means never. */
   expires_at?: Moment | null;
   /**
    * The child run that asks; "" is the run of the result itself.
@@ -2575,15 +2584,15 @@ export interface Policy {
   deny?: string[];
   /**
    * Tools that match one of these rules need approval, whatever they declare: `["effect:write"]`
-   * has every writing call confirmed.
+   * requires approval for every writing call.
    * @defaultValue `[]`
    */
   ask?: string[];
   /**
-   * What needs approval once untrusted words are in the context, whatever the tool declares. "ask"
-   * (true): calls that may write, and reads that declare the network, for either may carry data
+   * What needs approval once untrusted content is in the context, whatever the tool declares. "ask"
+   * (true): calls that may write, and reads that declare the network, since either may carry data
    * out. "values": the same calls, unless the user asked for such an act and each argument is
-   * vouched for, by what the user said or by what `@tool` declares. "off" (false): nothing.
+   * vouched for by what the user said or by what `@tool` declares. "off" (false): nothing.
    * @defaultValue `"ask"`
    */
   taint?: "ask" | "off" | "values" | boolean;
@@ -2593,33 +2602,33 @@ export interface Policy {
    */
   network?: boolean;
   /**
-   * Seconds after which an unanswered approval expires and must be requested again, unless the tool
-   * sets its own; null is never.
+   * Seconds until an unanswered approval expires and must be requested again, unless the tool sets
+   * its own; null means never.
    */
   approval_expires_s?: number | null;
   /**
-   * With "values", which `content` may go to others than the user: "said" only what stands in the
-   * user's own words; "links" any words, but addresses, links, numbers and accounts only if they
-   * were said; "open" all.
+   * With "values", which `content` may be sent to anyone but the user: "said" only the user's own
+   * words; "links" any words, but addresses, links, numbers and accounts only if the user said
+   * them; "open" everything.
    * @defaultValue `"said"`
    */
   words?: "links" | "open" | "said";
   /**
-   * What the user is called: addresses, names of accounts.
+   * The user's own addresses and account names.
    * @defaultValue `[]`
    */
   user?: string[];
   /**
-   * Hosts that network reads may always reach, as an argument `target(format="url")` names them:
-   * exact, with a port that is not the usual one.
+   * Hosts that network reads may always reach, as named by an argument `target(format="url")`:
+   * exact, including any non-default port.
    * @defaultValue `[]`
    */
   hosts?: string[];
   /**
-   * What a run does when the effect of a call is unknown after `verify`, unless the tool sets its
-   * own: "tell" (the model is told), "ask" (the run parks with a `PendingEffect`), "stop" (it fails
-   * with `effect_unknown`). null is "ask" for tools that declare `destructive`, and "tell" for
-   * others. Raises:
+   * What a run does if the effect of a call is still unknown after `verify`, unless the tool sets
+   * its own: "tell" (inform the model), "ask" (park with a `PendingEffect`), "stop" (fail with
+   * `effect_unknown`). null is "ask" for tools that declare `destructive`, and "tell" for all other
+   * tools. Raises:
    */
   on_unknown?: "ask" | "stop" | "tell" | null;
 }
@@ -2627,7 +2636,7 @@ export interface Policy {
 /** A question was answered. */
 export interface QuestionAnswered {
   kind: "question_answered";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -2642,7 +2651,7 @@ export interface QuestionAnswered {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -2652,14 +2661,15 @@ export interface QuestionAnswered {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -2671,8 +2681,8 @@ export interface QuestionAnswered {
   /** The answer. */
   value?: Json;
   /**
-   * What became known of the effect that a `PendingEffect` asked about, also if that was not by an
-   * answer to it; null for other questions.
+   * How the effect of a `PendingEffect` was resolved, even if not by an answer to the question;
+   * null for other questions.
    */
   settled?: Settlement | null;
 }
@@ -2680,7 +2690,7 @@ export interface QuestionAnswered {
 /** The run asks the user a question, or waits for a result from another system. */
 export interface QuestionAsked {
   kind: "question_asked";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -2695,7 +2705,7 @@ export interface QuestionAsked {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -2705,19 +2715,20 @@ export interface QuestionAsked {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
   /**
-   * What it waits for; logged again by each session that waits for it.
+   * What the run waits for; logged again by each session that waits for it.
    * @defaultValue `{"kind": "pending_question"}`
    */
   pending?: PendingQuestion | PendingExternal | PendingEffect;
@@ -2725,12 +2736,12 @@ export interface QuestionAsked {
 
 /** All rate-limit windows of one reply, and what follows from them. */
 export interface RateLimitState {
-  /** true if a window is exhausted, or the reply was a rate_limit error. */
+  /** Whether a window is exhausted, or the reply was a rate_limit error. */
   limited: boolean;
   /** Whole seconds to wait, rounded up; null if unknown. */
   retry_after?: number | null;
   /**
-   * In the order of the headers.
+   * The windows, in the order of the headers.
    * @defaultValue `[]`
    */
   windows?: RateLimitWindow[];
@@ -2747,11 +2758,11 @@ export interface RateLimitWindow {
    * What is counted: requests, tokens, input_tokens, output_tokens, or the provider's own word.
    */
   resource: Resource;
-  /** The most that the window allows; null if not reported. */
+  /** The maximum that the window allows; null if not reported. */
   limit?: number | null;
-  /** What is left of it; null if not reported. */
+  /** What is left of the limit; null if not reported. */
   remaining?: number | null;
-  /** Whole seconds until it is full again, rounded up; null if not reported. */
+  /** Whole seconds until the window is full again, rounded up; null if not reported. */
   resets_in?: number | null;
   /** The same moment in unix seconds. */
   reset_at?: number | null;
@@ -2766,19 +2777,19 @@ export interface RateLimitWindow {
 export interface Reasoning {
   kind: "reasoning";
   /**
-   * The thought or its summary, "" if only the opaque form was sent.
+   * The thought or its summary, "" if the provider sent only the opaque form.
    * @defaultValue `""`
    */
   text?: string;
-  /** The provider's opaque form or proof of it, to be sent back. */
+  /** The provider's opaque form or proof of the thought; sent back to it. */
   signature?: string | null;
   /**
-   * The provider that signed it; the thought is sent to no other.
+   * The provider that signed the thought, which is sent back only to it.
    * @defaultValue `""`
    */
   provider?: string;
   /**
-   * The provider's id of it, "" if none.
+   * The provider's id of the thought, "" if none.
    * @defaultValue `""`
    */
   id?: string;
@@ -2792,7 +2803,7 @@ export interface Reasoning {
 /** A piece of the model's thoughts. */
 export interface ReasoningDelta {
   kind: "reasoning_delta";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -2807,7 +2818,7 @@ export interface ReasoningDelta {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -2817,14 +2828,15 @@ export interface ReasoningDelta {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -2835,41 +2847,41 @@ export interface ReasoningDelta {
   text?: string;
 }
 
-/** What the results of a tool are made of: `Record("contact", id="email", names=("name",))`. */
+/** The records in the results of a tool: `Record("contact", id="email", names=("name",))`. */
 export interface Record {
   /**
-   * A word of yours, which `ref` repeats.
+   * A word of your choice, which `ref` repeats.
    * @defaultValue `""`
    */
   record_kind?: string;
   /**
-   * The field that identifies it; "" where each text of a list is a record, as in a list of the
-   * names of channels.
+   * The field that identifies it; "" if each text of a list is a record, as in a list of channel
+   * names.
    * @defaultValue `"id"`
    */
   id?: string;
   /**
-   * The fields by which a user calls it.
+   * The fields that users call it by.
    * @defaultValue `[]`
    */
   names?: string[];
   /**
-   * Whether your own system fills *id* and *names* even where the result is untrusted for other
-   * words in it, such as a list of events with what strangers wrote to them. A stranger may still
-   * have chosen a name that the user says. Raises:
+   * Whether your own system fills *id* and *names* even if the result is untrusted because of other
+   * text in it, such as a list of events with text from strangers. A stranger may still have chosen
+   * a name that the user says. Raises:
    * @defaultValue `false`
    */
   trusted?: boolean;
 }
 
-/** Who took the content of a run out of its log, and when. */
+/** Who redacted the content of a run in its log, and when. */
 export interface Redacted {
   /**
-   * The user, "" if that was not said.
+   * The user, "" if not given.
    * @defaultValue `""`
    */
   by?: string;
-  /** When. */
+  /** When it was redacted. */
   at?: Moment | null;
 }
 
@@ -2878,7 +2890,7 @@ export interface Request {
   kind: "request";
   /** The message; a string becomes a user message. */
   message: string | Message;
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * Variables set on the board before the engine starts; null means none.
@@ -2896,14 +2908,14 @@ export interface Request {
    */
   context_id?: string;
   /**
-   * The id for the run; "" generates one.
+   * The id of the run; "" generates one.
    * @defaultValue `""`
    */
   run_id?: string;
   /** What the caller can handle. */
   config?: RequestConfig | null;
   /**
-   * Free JSON of the caller; null means none.
+   * Free JSON from the caller; null means none.
    * @defaultValue `{}`
    */
   metadata?: JsonObject;
@@ -2922,33 +2934,33 @@ export interface RequestConfig {
 /** Digests of the parts of a model request; equal parts have equal digests in every run. */
 export interface RequestDigests {
   /**
-   * Of the instructions, "" for none.
+   * Digest of the instructions, "" if there are none.
    * @defaultValue `""`
    */
   instructions?: string;
   /**
-   * Of the tools on offer, "" for none.
+   * Digest of the offered tools, "" if there are none.
    * @defaultValue `""`
    */
   tools?: string;
   /**
-   * Of the settings and the output schema, "" for neither.
+   * Digest of the settings and the output schema, "" if there are neither.
    * @defaultValue `""`
    */
   settings?: string;
   /**
-   * Of all messages in order: the digest of the last one.
+   * Digest of all messages in order; the digest of the last one covers them.
    * @defaultValue `""`
    */
   messages?: string;
   /**
-   * How many messages there are.
+   * The number of messages.
    * @defaultValue `0`
    */
   count?: number;
   /**
-   * One for each message after those that this request shares with the run's previous model call.
-   * Each covers all messages up to its own.
+   * One digest for each message that this request adds to the ones it shares with the run's
+   * previous model call. Each covers all messages up to its own.
    * @defaultValue `[]`
    */
   added?: string[];
@@ -2965,13 +2977,13 @@ export type Resource =
 /** How failed model calls are retried. */
 export interface Retry {
   /**
-   * The most tries of one call, the first included; at least 1.
+   * The maximum number of tries of one call, the first included; 1 or more.
    * @defaultValue `4`
    */
   max_tries?: number;
   /**
-   * The longest wait between two tries, in seconds; null is 60, and 3,600 in a worker, which keeps
-   * nothing for a run that waits.
+   * The longest wait between two tries, in seconds; null means 60, or 3,600 in a worker, which
+   * needs no resources for a waiting run.
    */
   max_wait_s?: number | null;
   /**
@@ -2981,27 +2993,27 @@ export interface Retry {
   base_s?: number;
 }
 
-/** Who speaks in a message. Closed. */
+/** The role of a message's speaker. Closed. */
 export type Role =
   | "assistant"
   | "system"
   | "tool"
   | "user";
 
-/** How many runs of a journal there are. */
+/** How many runs a journal has. */
 export interface RunCounts {
   /**
-   * How many there are by status; only those that there are.
+   * The number of runs by status, without zeros.
    * @defaultValue `{}`
    */
   statuses?: { [key: string]: number };
   /**
-   * How many failed, by error code.
+   * The number of failed runs by error code.
    * @defaultValue `{}`
    */
   errors?: { [key: string]: number };
   /**
-   * What they cost by the day on which they began, the newest first.
+   * The cost by the day on which the runs started, newest first.
    * @defaultValue `[]`
    */
   cost_by_day?: DayCost[];
@@ -3027,13 +3039,13 @@ export interface RunEffect {
    */
   call_id?: string;
   /**
-   * The key of the step, or of the step in whose body the call was made; "" for none.
+   * The key of the step, or of the step that made the call; "" if none.
    * @defaultValue `""`
    */
   step?: string;
   /**
-   * The runs around `run_id`, from the result's own run down; empty for its own calls and for those
-   * of a run that handed the request over to it.
+   * The runs that `run_id` is nested in, from the result's own run down. Empty for the run's own
+   * calls and for the calls of a run that handed the request over to it.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -3044,7 +3056,7 @@ export interface RunEffect {
 /** The identity of a run; the first argument of every hook. */
 export interface RunInfo {
   /**
-   * The agent that works on it.
+   * The agent of the run.
    * @defaultValue `""`
    */
   agent_id?: string;
@@ -3064,7 +3076,7 @@ export interface RunInfo {
    */
   context_id?: string;
   /**
-   * Free JSON of the caller, as a copy; it cannot override the other fields.
+   * Free JSON from the caller, as a copy; it cannot override the other fields.
    * @defaultValue `{}`
    */
   attributes?: JsonObject;
@@ -3078,7 +3090,7 @@ export interface RunInfo {
 /** The run was asked to stop. */
 export interface RunInterrupted {
   kind: "interrupted";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -3093,7 +3105,7 @@ export interface RunInterrupted {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -3103,14 +3115,15 @@ export interface RunInterrupted {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -3121,10 +3134,10 @@ export interface RunInterrupted {
   interrupt?: Interrupt;
 }
 
-/** The last event of a session that left its run to another one, before an end or a park. */
+/** The last event of a session that released its run before the run ended or parked. */
 export interface RunReleased {
   kind: "run_released";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -3139,7 +3152,7 @@ export interface RunReleased {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -3149,26 +3162,27 @@ export interface RunReleased {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
   /**
-   * "drain" of a worker that ends, "due" of a wait, "outer" of a child run whose parent was
-   * released.
+   * "drain": the worker shuts down; "due": the run waits until a moment; "outer": a child run whose
+   * parent was released.
    * @defaultValue `"drain"`
    */
   reason?: "drain" | "due" | "outer";
   /**
-   * From when on the run is to be taken up again; of a child run, until when its root run waits,
-   * null where that does not.
+   * When the run should be resumed; for a child run, until when its root run waits, null if that
+   * does not wait.
    */
   at?: Moment | null;
 }
@@ -3176,7 +3190,7 @@ export interface RunReleased {
 /** A run that was parked, or whose process died, continues. */
 export interface RunResumed {
   kind: "run_resumed";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -3191,7 +3205,7 @@ export interface RunResumed {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -3201,14 +3215,15 @@ export interface RunResumed {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -3229,7 +3244,7 @@ export interface RunResumed {
 /** The last event of a session that ends or parks the run: the result so far. */
 export interface RunSettled {
   kind: "run_settled";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -3244,7 +3259,7 @@ export interface RunSettled {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -3254,37 +3269,38 @@ export interface RunSettled {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
   /** The result that the caller gets. */
   result: AgentResult;
   /**
-   * In a log: the worst that the run and its child runs have done; "none" elsewhere.
+   * In a log: the worst effect of the run and its child runs; "none" elsewhere.
    * @defaultValue `"none"`
    */
   effect?: Effect;
   /**
-   * In a log: what the run itself waits for and nobody has answered, as it is shown, by what names
-   * the question; empty elsewhere.
+   * In a log: the run's own unanswered questions in the form shown to the user, each under the id
+   * of the question; empty elsewhere.
    * @defaultValue `{}`
    */
   asks?: { [key: string]: Pending };
   /**
-   * In a log: the beginning of its answer, at most 200 characters; "" elsewhere.
+   * In a log: the start of its answer, 200 characters or fewer; "" elsewhere.
    * @defaultValue `""`
    */
   answer?: string;
   /**
-   * In a log: the tools that it called or asks for, each once and at most 20.
+   * In a log: the tools that it called or asks for, without duplicates, 20 or fewer.
    * @defaultValue `[]`
    */
   tools?: string[];
@@ -3295,10 +3311,10 @@ export interface RunSettled {
   took_s?: number;
 }
 
-/** A run began. */
+/** A run started. */
 export interface RunStarted {
   kind: "run_started";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -3313,7 +3329,7 @@ export interface RunStarted {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -3323,14 +3339,15 @@ export interface RunStarted {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -3356,18 +3373,18 @@ export interface RunStarted {
    */
   depth?: number;
   /**
-   * The options of the run that have a JSON form, including the policy. "launch" has what the
+   * The options of the run that JSON can express, including the policy. "launch" has what the
    * command line needs to resume the run; "dependencies" is true if the run was given any. Never an
    * API key.
    * @defaultValue `{}`
    */
   options?: JsonObject;
   /**
-   * Free JSON of the caller.
+   * Free JSON from the caller.
    * @defaultValue `{}`
    */
   attributes?: JsonObject;
-  /** Who took the content of the run out of its log; null while it is there. */
+  /** Who redacted the content of the run in its log; null if it was not redacted. */
   redacted?: Redacted | null;
 }
 
@@ -3379,19 +3396,19 @@ export interface RunSummary {
    */
   run_id?: string;
   /**
-   * The agent that worked on it.
+   * The agent of the run.
    * @defaultValue `""`
    */
   agent_id?: string;
   /**
-   * Of its last session; "running" while no session has settled; "queued" of a run that was
-   * submitted and has not begun.
+   * The status of its last session; "running" until a session has settled; "queued" for a run that
+   * was submitted and has not started.
    * @defaultValue `"running"`
    */
   status?: string;
-  /** When it began. */
+  /** When it started. */
   started_at?: Moment | null;
-  /** Time of the last event. */
+  /** The time of the last event. */
   updated_at?: Moment | null;
   /**
    * How many durable events it has.
@@ -3399,7 +3416,7 @@ export interface RunSummary {
    */
   events?: number;
   /**
-   * The text of the request, at most 200 characters.
+   * The text of the request, 200 characters or fewer.
    * @defaultValue `""`
    */
   request?: string;
@@ -3414,13 +3431,13 @@ export interface RunSummary {
    */
   context_id?: string;
   /**
-   * The first run of the turn of the conversation that it is, which is the run itself unless it was
-   * handed over; "" if it is none.
+   * The first run of its turn of the conversation: the run itself, unless it was handed over; "" if
+   * it is not a turn.
    * @defaultValue `""`
    */
   turn?: string;
   /**
-   * Whether its request may be handed on to a further run of the turn.
+   * Whether its request may be handed over to a further run of the turn.
    * @defaultValue `false`
    */
   is_chained?: boolean;
@@ -3430,15 +3447,15 @@ export interface RunSummary {
    */
   revision?: number;
   /**
-   * What its sessions used, child runs included; that of a session is known at its end.
+   * The usage of its sessions, child runs included; a session counts once it has ended.
    * @defaultValue `{}`
    */
   usage?: Usage;
-  /** The money for that; null where nothing had a price. */
+  /** The money for that; null if nothing had a price. */
   cost?: Cost | null;
   /**
-   * The worst that its sessions and its child runs did: "none", "applied", or "unknown" where
-   * nobody knows; that of a session is known at its end.
+   * The worst effect of its sessions and its child runs: "none", "applied" or "unknown"; a session
+   * counts once it has ended.
    * @defaultValue `"none"`
    */
   effect?: Effect;
@@ -3448,7 +3465,7 @@ export interface RunSummary {
    */
   error_code?: string;
   /**
-   * Whose it is: `user` of the run's attributes, "" where they have none.
+   * Its user: `user` of the run's attributes, "" if they have none.
    * @defaultValue `""`
    */
   owner?: string;
@@ -3458,18 +3475,18 @@ export interface RunSummary {
    */
   tenant?: string;
   /**
-   * The beginning of its answer, at most 200 characters; "" while it waits.
+   * The start of its answer, 200 characters or fewer; "" while it waits.
    * @defaultValue `""`
    */
   answer?: string;
   /**
-   * Seconds in which its sessions worked, without the time between them; that of a session is known
-   * at its end.
+   * Seconds in which its sessions worked, without the time between them; a session counts once it
+   * has ended.
    * @defaultValue `0.0`
    */
   took_s?: number;
   /**
-   * The tools that it called or waits to call, at most 20; those of a session are known at its end.
+   * The tools that it called or waits to call, 20 or fewer; a session counts once it has ended.
    * @defaultValue `[]`
    */
   tools?: string[];
@@ -3493,7 +3510,7 @@ export interface SeedReference {
    */
   conversation?: string;
   /**
-   * How many changes the conversation had had by then.
+   * How many changes the conversation had had at that point.
    * @defaultValue `0`
    */
   revision?: number;
@@ -3504,34 +3521,34 @@ export interface SeedReference {
   digest?: string;
 }
 
-/** What a provider's own tool did, such as a web search: its call, its result, or both. */
+/** The output of a provider's own tool, such as a web search: its call, its result, or both. */
 export interface ServerToolBlock {
   kind: "server_tool_block";
   /**
-   * The block as the provider sent it, and as it is sent back.
+   * The block as the provider sent it; sent back unchanged.
    * @defaultValue `{}`
    */
   raw?: JsonObject;
   /**
-   * The provider that sent it; the block is sent to no other.
+   * The provider that sent the block, which is sent back only to it.
    * @defaultValue `""`
    */
   provider?: string;
 }
 
-/** How an unknown effect became known. */
+/** How an unknown effect was resolved. */
 export interface Settlement {
   /** What is known now: applied or none. */
   effect: Effect;
   /**
-   * Who found out: "verify", or the name of a user or a service.
+   * "verify", or the name of the user or service that found out.
    * @defaultValue `""`
    */
   by?: string;
-  /** When; null if unknown. */
+  /** When it was found out; null if unknown. */
   at?: Moment | null;
   /**
-   * What they saw, "" if nothing was said.
+   * What they saw, "" if there is no note.
    * @defaultValue `""`
    */
   note?: string;
@@ -3550,7 +3567,7 @@ export interface Skill {
    */
   name?: string;
   /**
-   * For users and models.
+   * What the skill is, for users and models.
    * @defaultValue `""`
    */
   description?: string;
@@ -3565,12 +3582,12 @@ export interface Skill {
    */
   examples?: string[];
   /**
-   * Media types it accepts; empty means those of the card.
+   * Media types it accepts; empty means the default of the card.
    * @defaultValue `[]`
    */
   input_modes?: string[];
   /**
-   * Media types it produces; empty means those of the card.
+   * Media types it produces; empty means the default of the card.
    * @defaultValue `[]`
    */
   output_modes?: string[];
@@ -3654,7 +3671,7 @@ export type Status =
 /** A step ended. */
 export interface StepSettled {
   kind: "step_settled";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -3669,7 +3686,7 @@ export interface StepSettled {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -3679,14 +3696,15 @@ export interface StepSettled {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -3696,7 +3714,7 @@ export interface StepSettled {
    */
   key?: string;
   /**
-   * The effect that it had.
+   * The effect that the step had.
    * @defaultValue `"applied"`
    */
   effect?: Effect;
@@ -3706,10 +3724,10 @@ export interface StepSettled {
   error?: AgentError | null;
 }
 
-/** A step of an engine began: a node, a state, a `host.once`. */
+/** A step of an engine started: a node, a state, a `host.once`. */
 export interface StepStarted {
   kind: "step_started";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -3724,7 +3742,7 @@ export interface StepStarted {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -3734,24 +3752,25 @@ export interface StepStarted {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
   /**
-   * Unique in the run.
+   * The step's key, unique in the run.
    * @defaultValue `""`
    */
   key?: string;
   /**
-   * The effect that it may have.
+   * The effect that the step may have.
    * @defaultValue `"write"`
    */
   effect?: Effect;
@@ -3780,7 +3799,7 @@ export interface TaintOrigin {
 /** Untrusted content reached the run other than through its own tool calls. */
 export interface Tainted {
   kind: "tainted";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -3795,7 +3814,7 @@ export interface Tainted {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -3805,25 +3824,26 @@ export interface Tainted {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
   /**
-   * Where it came from.
+   * Where the content came from.
    * @defaultValue `{}`
    */
   origin?: TaintOrigin;
 }
 
-/** An answer that stands: whoever goes on with the run takes it. */
+/** An accepted answer: the session that continues the run uses it. */
 export interface Taken {
   /** The answer. */
   answer: AnyAnswer;
@@ -3835,7 +3855,7 @@ export interface Text {
   /** The text itself. */
   text: string;
   /**
-   * "untrusted" if the text comes from an untrusted source, else "".
+   * "untrusted" if the text comes from an untrusted source, otherwise "".
    * @defaultValue `""`
    */
   trust?: string;
@@ -3844,10 +3864,10 @@ export interface Text {
    * @defaultValue `[]`
    */
   citations?: JsonObject[];
-  /** The provider's opaque proof of the reasoning behind it, to be sent back. */
+  /** The provider's opaque proof of the reasoning behind the text; sent back to it. */
   signature?: string | null;
   /**
-   * The provider of citations and signature; they are sent to no other.
+   * The provider of citations and signature, which are sent back only to it.
    * @defaultValue `""`
    */
   provider?: string;
@@ -3856,7 +3876,7 @@ export interface Text {
 /** A piece of the visible text. */
 export interface TextDelta {
   kind: "text_delta";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -3871,7 +3891,7 @@ export interface TextDelta {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -3881,14 +3901,15 @@ export interface TextDelta {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -3908,7 +3929,7 @@ export interface ToolArtifactReference {
   tool_name: string;
   /** The equal call whose outcome this repeats; null if this call itself ran. */
   repeats?: EffectRef | null;
-  /** How its unknown effect became known later, null if it did not. */
+  /** How its unknown effect was resolved later, null if it was not. */
   settled?: Settlement | null;
   /**
    * The id for `read_artifact`.
@@ -3916,12 +3937,12 @@ export interface ToolArtifactReference {
    */
   artifact_id?: string;
   /**
-   * What it contains, in at most 200 characters.
+   * What the output contains, in at most 200 characters.
    * @defaultValue `""`
    */
   summary?: string;
   /**
-   * Its size in UTF-8.
+   * The size of the output in UTF-8.
    * @defaultValue `0`
    */
   size_bytes?: number;
@@ -3932,7 +3953,7 @@ export interface ToolArtifactReference {
    * @defaultValue `false`
    */
   was_coerced?: boolean;
-  /** The effect it had: applied, unless the tool only reads. */
+  /** The effect of the call: applied, unless the tool only reads. */
   effect: Effect;
   /** A word for the outcome, null if there is none. */
   code?: ErrorCode | null;
@@ -3942,32 +3963,32 @@ export interface ToolArtifactReference {
 export interface ToolCall {
   kind: "tool_call";
   /**
-   * Names the call, and no other of its run; the outcome repeats it. It is the provider's id if
-   * that was not used before.
+   * Identifies the call; unique in its run. The outcome repeats it. It is the provider's id, unless
+   * that was used before.
    */
   id: string;
   /** The tool's name as the model wrote it. */
   name: string;
   /**
-   * JSON text as it came, or a mapping. null means no arguments. Any other JSON, and an object with
-   * NaN or infinities, is kept as text, which a gate refuses.
+   * JSON text as received, or a mapping. null means no arguments. Any other JSON, and an object
+   * with NaN or infinities, is kept as text, which a gate refuses.
    * @defaultValue `{}`
    */
   arguments?: string | JsonObject;
   /** The provider's opaque proof of the reasoning behind the call. */
   signature?: string | null;
   /**
-   * The provider that signed it; the signature is sent to no other.
+   * The provider that signed the call; the signature is sent back only to it.
    * @defaultValue `""`
    */
   provider?: string;
   /**
-   * The provider's id if `id` is another one, else "".
+   * The provider's id if it differs from `id`, otherwise "".
    * @defaultValue `""`
    */
   given_id?: string;
   /**
-   * Whether the reply was cut off in this call, or by a filter; then it is never made. Raises:
+   * Whether the reply ended inside this call, or a filter cut it; it is never run then. Raises:
    * @defaultValue `false`
    */
   cut?: boolean;
@@ -3976,7 +3997,7 @@ export interface ToolCall {
 /** A piece of a tool call that is being written. */
 export interface ToolCallDelta {
   kind: "tool_call_delta";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -3991,7 +4012,7 @@ export interface ToolCallDelta {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -4001,14 +4022,15 @@ export interface ToolCallDelta {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -4018,7 +4040,7 @@ export interface ToolCallDelta {
    */
   index?: number;
   /**
-   * Its id, "" until it is known.
+   * The call's id, "" until it is known.
    * @defaultValue `""`
    */
   call_id?: string;
@@ -4041,7 +4063,7 @@ export interface ToolDenied {
   call_id: string;
   /** The tool as the model named it. */
   tool_name: string;
-  /** The earlier call because of which it was denied, null if there is none. */
+  /** The earlier call that caused the denial, null if there is none. */
   repeats?: EffectRef | null;
   /** null. */
   settled?: Settlement | null;
@@ -4072,9 +4094,9 @@ export interface ToolExecutionResult {
   tool_name: string;
   /** The equal call whose outcome this repeats; null if this call itself ran. */
   repeats?: EffectRef | null;
-  /** How its unknown effect became known later, null if it did not. */
+  /** How its unknown effect was resolved later, null if it was not. */
   settled?: Settlement | null;
-  /** What it returned; anything but a mapping is under "result". */
+  /** What the tool returned; anything but a mapping is under "result". */
   output: JsonObject;
   /** How long the tool ran. */
   elapsed_ms: number;
@@ -4083,7 +4105,7 @@ export interface ToolExecutionResult {
    * @defaultValue `false`
    */
   was_coerced?: boolean;
-  /** The effect it had: applied, unless the tool only reads. */
+  /** The effect of the call: applied, unless the tool only reads. */
   effect: Effect;
   /** A word for the outcome, null if there is none. */
   code?: ErrorCode | null;
@@ -4098,7 +4120,7 @@ export interface ToolFailure {
   tool_name: string;
   /** The equal call whose outcome this repeats; null if this call itself ran. */
   repeats?: EffectRef | null;
-  /** How its unknown effect became known, null if it did not. */
+  /** How its unknown effect was resolved, null if it was not. */
   settled?: Settlement | null;
   /** One line that says what went wrong; no traceback. */
   error: string;
@@ -4108,12 +4130,13 @@ export interface ToolFailure {
   elapsed_ms: number;
   /** Seconds to wait before a retry, null if the tool gave none. */
   retry_after_s?: number | null;
-  /** The effect it had before it failed. */
+  /** The effect that the call had before it failed. */
   effect: Effect;
   /** The tool's own word, or interrupted, cancelled, unserializable_output. */
   code?: ErrorCode | null;
   /**
-   * false if the work may go on: in an abandoned thread, or in a process that may only stand still.
+   * false if the work may continue, in an abandoned thread or in a process that may only be
+   * suspended.
    * @defaultValue `true`
    */
   stopped?: boolean;
@@ -4127,10 +4150,10 @@ export type ToolOutcome =
   | ToolDenied
   | ToolArtifactReference;
 
-/** A tool reports its progress. */
+/** A tool reported its progress. */
 export interface ToolProgress {
   kind: "tool_progress";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -4145,7 +4168,7 @@ export interface ToolProgress {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -4155,14 +4178,15 @@ export interface ToolProgress {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -4188,7 +4212,7 @@ export interface ToolProgress {
 /** All facts of one settled tool call. */
 export interface ToolRecord {
   kind: "tool_record";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run that it belongs to.
@@ -4196,7 +4220,7 @@ export interface ToolRecord {
    */
   run_id?: string;
   /**
-   * That run's parent, "" for a root run.
+   * The parent of that run, "" for a root run.
    * @defaultValue `""`
    */
   parent_run_id?: string;
@@ -4221,13 +4245,13 @@ export interface ToolRecord {
    */
   tool_version?: string;
   /**
-   * As the model wrote them.
+   * The arguments as the model wrote them.
    * @defaultValue `{}`
    */
   arguments_given?: string | JsonObject;
-  /** After coercion and defaults; null if they were refused. */
+  /** The arguments after coercion and defaults; null if they were refused. */
   arguments_validated?: JsonObject | null;
-  /** As the tool got them, after an edit; null if it did not start. */
+  /** The arguments that the tool got, after an edit; null if it did not start. */
   arguments_executed?: JsonObject | null;
   /**
    * The arguments that were changed to fit the schema.
@@ -4235,12 +4259,12 @@ export interface ToolRecord {
    */
   coercions?: Coercion[];
   /**
-   * Paths of output values that JSON cannot hold and that were replaced.
+   * Paths of output values that JSON cannot express and that were replaced.
    * @defaultValue `[]`
    */
   lossy?: string[];
   /**
-   * The gate that decided, "" if all passed the call.
+   * The gate that decided, "" if all gates passed the call.
    * @defaultValue `""`
    */
   gate?: string;
@@ -4296,35 +4320,35 @@ export interface ToolRecord {
    */
   redactions?: number;
   /**
-   * The key by which the tool can recognise a repeated call.
+   * The tool's key for recognising a repeated call.
    * @defaultValue `""`
    */
   idempotency_key?: string;
   /** When the tool started, null if it did not. */
   started_at?: Moment | null;
   /**
-   * "untrusted" if the outcome may contain text from untrusted sources; "trusted" if the tool
-   * declares that; else "".
+   * "untrusted" if the outcome may contain text from untrusted sources, "trusted" if the tool
+   * declares that its results are, otherwise "".
    * @defaultValue `""`
    */
   trust?: string;
   /**
-   * The key of the step in whose body the call was made, "" for none.
+   * The key of the step that made the call, "" if none.
    * @defaultValue `""`
    */
   step?: string;
   /**
-   * What vouched for its values, where a policy judged them.
+   * What vouched for its values, if a policy judged them.
    * @defaultValue `[]`
    */
   vouched?: Voucher[];
   /**
-   * Names a write, however it is spelt, where a policy judges values; else "".
+   * If a policy judges values, a name for this write, independent of spelling; otherwise "".
    * @defaultValue `""`
    */
   act?: string;
   /**
-   * The id of the effect that it claimed, "" for none.
+   * The id of the effect that the call claimed, "" if none.
    * @defaultValue `""`
    */
   effect_id?: string;
@@ -4332,10 +4356,10 @@ export interface ToolRecord {
   outcome: ToolOutcome;
 }
 
-/** A call has its outcome. */
+/** A call settled: its outcome is final. */
 export interface ToolSettled {
   kind: "tool_settled";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -4350,7 +4374,7 @@ export interface ToolSettled {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -4360,14 +4384,15 @@ export interface ToolSettled {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -4377,10 +4402,10 @@ export interface ToolSettled {
 
 /** A tool as a model sees it. */
 export interface ToolSpec {
-  /** The name by which the model calls it. */
+  /** The name that the model calls it by. */
   name: string;
   /**
-   * What it does, for the model.
+   * What the tool does, for the model.
    * @defaultValue `""`
    */
   description?: string;
@@ -4389,14 +4414,14 @@ export interface ToolSpec {
    * @defaultValue `{}`
    */
   parameters?: JsonObject;
-  /** Whether the provider should enforce the schema; null is its default. */
+  /** Whether the provider should enforce the schema; null is the provider's default. */
   strict?: boolean | null;
 }
 
 /** All gates passed the call; the tool is about to run. */
 export interface ToolStarted {
   kind: "tool_started";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -4411,7 +4436,7 @@ export interface ToolStarted {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -4421,14 +4446,15 @@ export interface ToolStarted {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -4463,12 +4489,12 @@ export interface ToolStarted {
    */
   tool_version?: string;
   /**
-   * The key by which the tool can recognise a repeated call.
+   * The tool's key for recognising a repeated call.
    * @defaultValue `""`
    */
   idempotency_key?: string;
   /**
-   * The key of the step in whose body the call was made, "" for none.
+   * The key of the step that made the call, "" if none.
    * @defaultValue `""`
    */
   step?: string;
@@ -4485,7 +4511,7 @@ export interface ToolTimeout {
   tool_name: string;
   /** The equal call whose outcome this repeats; null if this call itself ran. */
   repeats?: EffectRef | null;
-  /** How its unknown effect became known, null if it did not. */
+  /** How its unknown effect was resolved, null if it was not. */
   settled?: Settlement | null;
   /**
    * Its deadline, in unix seconds.
@@ -4506,7 +4532,7 @@ export interface ToolTimeout {
    * @defaultValue `true`
    */
   stopped?: boolean;
-  /** none if the tool never started, else unknown if it may write. */
+  /** none if the tool never started, otherwise unknown if it may write. */
   effect: Effect;
   /** A word for the outcome, null if there is none. */
   code?: ErrorCode | null;
@@ -4554,7 +4580,7 @@ export interface Usage {
 /** Usage of model calls that have no reply in the log. */
 export interface UsageReported {
   kind: "usage_reported";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -4569,7 +4595,7 @@ export interface UsageReported {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -4579,14 +4605,15 @@ export interface UsageReported {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];
@@ -4623,7 +4650,7 @@ export interface Voucher {
    */
   rule?: string;
   /**
-   * Where it stands: "request", "answer <id>", or "call <id> <JSON pointer>".
+   * Where the value was found: "request", "answer <id>", or "call <id> <JSON pointer>".
    * @defaultValue `""`
    */
   source?: string;
@@ -4632,7 +4659,7 @@ export interface Voucher {
 /** Something went wrong without failing the run. */
 export interface Warned {
   kind: "warning";
-  /** The version of the schema it was written with; always written. */
+  /** The version of the schema that it was written with; always written. */
   schema_version: number;
   /**
    * The run.
@@ -4647,7 +4674,7 @@ export interface Warned {
   /** When it happened, UTC. */
   time?: Moment | null;
   /**
-   * Position in the run's log, from 1; a delta has that of the durable event before it.
+   * Position in the run's log, from 1; a delta repeats the `seq` of the durable event before it.
    * @defaultValue `0`
    */
   seq?: number;
@@ -4657,14 +4684,15 @@ export interface Warned {
    */
   part?: number;
   /**
-   * In a log, the fields to take as they are although they look omitted, that is, as if they had to
-   * be derived from earlier events; empty elsewhere.
+   * In a log, the fields whose values are meant as written, although they look omitted and would
+   * otherwise be derived from earlier events; empty elsewhere.
    * @defaultValue `[]`
    */
   literal?: string[];
   /**
-   * For an event of a child run, as a watcher of an outer run gets it: the ids of the runs that the
-   * child is nested in, the watched one first. Empty on a run's own events, and in logs.
+   * For an event of a child run, as a subscriber of an outer run gets it: the ids of the runs that
+   * the child is nested in, starting with the subscribed one. Empty on a run's own events, and in
+   * logs.
    * @defaultValue `[]`
    */
   path?: string[];

@@ -195,7 +195,7 @@ def test_descriptions_are_those_of_the_docstrings_in_anybodys_words() -> None:
     form = SCHEMA["$defs"]["AgentError"]
     assert form["description"] == "What went wrong in a run, a model call or a hook; never raised."
     said = form["properties"]["retry_after_s"]["description"]
-    assert said == "The least seconds to wait before a retry; null if unknown."
+    assert said == "The minimum seconds to wait before a retry; null if unknown."
 
 
 def test_every_field_is_described() -> None:

@@ -1,6 +1,6 @@
 """The values that all layers exchange: frozen structs without I/O, clock or randomness.
 
-- ``agent``, ``agent_spec``: an agent, its stored form, its card, and hand-offs.
+- ``agent``, ``agent_spec``: an agent, its stored form, its card, and handoffs.
 - ``message``, ``tool_calls``, ``model_calls``: what models and tools exchange, the outcomes and
   records of tool calls, and requests and replies.
 - ``result``, ``error``, ``usage``: the result of a run, what went wrong, and what it used.
@@ -13,22 +13,22 @@
 
 The life of a value: a caller may pass a list for a tuple, a string for an enum member or a float
 for money; ``__post_init__`` converts or refuses it, once. From then on the value is immutable and
-is shared freely between tasks and with the log. ``encode`` leaves out fields that have their
-default, and ``decode`` reads what any version wrote: it ignores unknown fields, and keeps an
-unknown part or event as ``Unknown``, which is written back unchanged.
+can be shared between tasks and with the log. ``encode`` leaves out fields that have their default.
+``decode`` reads what any version wrote: it ignores unknown fields, and keeps an unknown part or
+event as ``Unknown``, which is written back unchanged.
 
-What holds throughout:
+Invariants:
 
 - What goes wrong in a run is a value (``AgentError``, a ``ToolOutcome``); ``Misuse`` is raised only
   for a mistake of the caller, where the mistake is made.
 - An unknown figure is None, never 0. Money is ``Decimal``, moments are in UTC.
 - A value that leaves the process is JSON; objects that cannot leave it are in a ``Local``.
-- Nothing here imports another layer. Each name is loaded at its first use, so that
-  ``import upshot`` stays fast.
+- Nothing here imports another layer. Each name is loaded at its first use, so ``import upshot`` is
+  fast.
 
 Traps: ``content`` and ``tool_calls`` of a reply are views of its ``parts``, so replace the parts.
-``Usage.cost`` is a view of the enclosing value's cost, and is not written. The docstrings'
-``Attributes`` are published as descriptions in the schema.
+``Usage.cost`` is a view of the enclosing value's cost, and is not written. The ``Attributes`` in
+docstrings are published as descriptions in the schema.
 """
 
 from upshot.lazy import lazy_imports

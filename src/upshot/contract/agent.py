@@ -24,14 +24,14 @@ from upshot.contract.settings import Budget, Compaction, ModelSettings, Retry
 from upshot.errors import Misuse
 
 if TYPE_CHECKING:
-    # Only annotations name the protocols, and nothing reads those: importing Agent stays cheap.
+    # Only annotations use the protocols, and nothing evaluates those: importing Agent stays cheap.
     from typing_extensions import TypeVar
 
     from upshot.contract.protocols import Decider, Engine, Model, Observer, Run, Tool
     from upshot.contract.tool_context import ToolContext
 
     T = TypeVar("T", default=str)
-    # Any: an agent whose tools need nothing may be given anything.
+    # Any: an agent whose tools need no dependencies may be given any.
     Deps = TypeVar("Deps", default=Any)
 else:
     from typing import TypeVar
@@ -72,7 +72,7 @@ _ALLOWED = {
 }
 
 Instructions: TypeAlias = "str | Callable[[Run], str | Awaitable[str]]"
-# It tells what dependencies a tool needs.
+# The parameter of ToolContext is the type of dependencies that a tool needs.
 DependentTool: TypeAlias = "Callable[Concatenate[ToolContext[Deps], ...], object]"
 # A plain function may take any parameters; the tool layer reads its signature.
 ToolItem: TypeAlias = "DependentTool[Deps] | Tool | str | Callable[..., object] | Iterable[Tool]"
@@ -85,12 +85,12 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
     """An agent as plain data; the engine that runs it decides what it does.
 
     Attributes:
-        id: Its name in logs, results and hand-offs; not empty.
+        id: Its name in logs, results and handoffs; not empty.
         model: "provider:name" or a ``Model``; None if the run provides one.
         name: A name to show to users; None is the id.
         instructions: A text, or a function of the run that is called once per attempt.
-        tools: Tools, functions, tool sets or names. None means no tools of its own and no
-            restriction; a sequence is the allow-list.
+        tools: Tools, functions, tool sets or names. None means that the agent has no tools and sets
+            no restriction; a sequence is the allow-list.
         output_type: A msgspec, pydantic or dataclass type, a JSON Schema, or None for text.
         handoffs: Agents that it may hand over to: a Handoff, an Agent or an id.
         observers: Notified of what happens, in this order.
@@ -100,23 +100,24 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
         budget: Its limits; None is the default budget.
         settings: Settings of its model calls.
         retry: How failed model calls are retried; None means never.
-        allow_empty: Whether the model may reply with nothing at all, no text and no call. False
-            takes such a reply as a failure, ``empty_reply``.
-        allow_filtered: Whether an answer that a safety filter of the provider cut off is an answer,
-            with a warning. False takes it as a failure, ``content_filter``, and makes none of its
-            calls.
-        compaction: When and how older messages are replaced in what the model is sent; None never.
-        artifacts: Channels whose messages become artifacts of its results, besides those that a
-            call names.
-        dependencies: Makes the ``dependencies`` of a run from its RunInfo, once a session, where
-            the call gives none: a function, plain or async, or one that returns an async context
-            manager, such as a function under ``@asynccontextmanager``, which is left when the
-            session ends. If it raises, the run fails before a model is asked.
+        allow_empty: Whether the model may reply without text and without a call. If False, such a
+            reply is a failure, ``empty_reply``.
+        allow_filtered: Whether an answer that the provider's safety filter cut off counts as an
+            answer, with a warning. If False, it is a failure, ``content_filter``, and its calls are
+            not made.
+        compaction: When and how older messages are replaced in requests to the model; None means
+            never.
+        artifacts: Channels whose messages become artifacts of its results, in addition to the
+            channels that a call names.
+        dependencies: Creates the ``dependencies`` of a run from its RunInfo, once per session,
+            unless the call passes them. A function, plain or async, or one that returns an async
+            context manager, such as a function under ``@asynccontextmanager``; the session exits it
+            at its end. If it raises, the run fails before any model call.
 
     Raises:
         Misuse: The id is empty, a field has the wrong type, an item of tools cannot be a tool, an
-            item of handoffs is not a Handoff, an Agent or an id, or two tools or two hand-offs
-            share a name.
+            item of handoffs is not a Handoff, an Agent or an id, or two tools or two handoffs share
+            a name.
     """
 
     id: str
@@ -155,7 +156,7 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
     if not TYPE_CHECKING:
 
         def __class_getitem__(cls, types):
-            # ``Agent[str]``: a TypeVar has a default only from Python 3.13 on.
+            # ``Agent[str]``: TypeVar defaults need Python 3.13.
             return super().__class_getitem__(types if isinstance(types, tuple) else (types, Any))
 
     def __repr__(self) -> str:
@@ -172,10 +173,10 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
         return replace(self, **cast("dict[str, Any]", changes))
 
     def spec(self) -> AgentSpec:
-        """Return this agent as plain data, the form in which it can be stored and sent.
+        """Return this agent as plain data that can be stored and sent.
 
-        Tools, models and engines become their names. A field that has no such form is left out
-        and listed in ``omitted``.
+        Tools, models and engines become their names. A field that cannot be stored is left out and
+        listed in ``omitted``.
         """
         tools = None if self.tools is None else tuple(_tool_names(self.tools))
         return AgentSpec(
@@ -207,7 +208,7 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
         if any(
             isinstance(one, Handoff) and one != Handoff(one.to_agent_id) for one in self.handoffs
         ):
-            # Its filter may be there for safety, and the spec can hold only the id.
+            # Its filter may matter for safety, and the spec can store only the id.
             yield "handoffs"
         if self.observers:
             yield "observers"
@@ -221,7 +222,7 @@ class Agent(Generic[T, Deps], metaclass=ArgumentsMeta):
 
 
 def handoffs_of(agent: Agent[Any]) -> tuple[Handoff, ...]:
-    """The hand-offs of *agent*, each converted to a ``Handoff``."""
+    """Return the handoffs of *agent*, each converted to a ``Handoff``."""
     return tuple(map(_to_handoff, agent.handoffs))
 
 
@@ -248,10 +249,10 @@ def _check_handoffs(agent: Agent[Any]) -> None:
 
 
 def _read_tools(items: Iterable[object], taken: dict[str, object]) -> tuple[object, ...]:
-    """Return *items* with iterators read to their end; *taken* collects the tools by name.
+    """Return *items* with iterators exhausted; *taken* collects the tools by name.
 
     Raises:
-        Misuse: An item cannot be a tool, or two have one name.
+        Misuse: An item cannot be a tool, or two have the same name.
     """
     found: list[object] = []
     for item in items:

@@ -1,4 +1,4 @@
-"""The parts of an agent that can be stored: spec, card, identity of a run, and hand-offs."""
+"""The parts of an agent that can be stored: spec, card, identity of a run, and handoffs."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Skill(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     Attributes:
         id: Unique among the agent's skills.
         name: A name to show to users.
-        description: For users and models.
+        description: What the skill is, for users and models.
         tags: Keywords for searches.
         examples: Requests that it serves.
-        input_modes: Media types it accepts; empty means those of the card.
-        output_modes: Media types it produces; empty means those of the card.
+        input_modes: Media types it accepts; empty means the default of the card.
+        output_modes: Media types it produces; empty means the default of the card.
     """
 
     id: str = ""
@@ -72,7 +72,7 @@ class AgentCard(Root, frozen=True, kw_only=True, metaclass=KeywordMeta):
         skills: What it can do.
         default_input_modes: Media types it accepts.
         default_output_modes: Media types it produces.
-        capabilities: What it can do when served.
+        capabilities: What it can do when it is served.
     """
 
     name: str = ""
@@ -91,11 +91,11 @@ class RunInfo(Value, frozen=True):
     """The identity of a run; the first argument of every hook.
 
     Attributes:
-        agent_id: The agent that works on it.
+        agent_id: The agent of the run.
         run_id: The run.
         task_id: The caller's task, "" if none.
         context_id: The conversation, "" if none.
-        attributes: Free JSON of the caller, as a copy; it cannot override the other fields.
+        attributes: Free JSON from the caller, as a copy; it cannot override the other fields.
         resumed: Whether this is a later session of the run.
     """
 
@@ -121,8 +121,8 @@ class HandoffEvent(RunEvent, frozen=True, kw_only=True, tag="handoff"):
     """The model handed the request over.
 
     Attributes:
-        to_agent_id: The agent that takes over.
-        tool_name: The hand-off tool that the model called.
+        to_agent_id: The agent that gets the request.
+        tool_name: The handoff tool that the model called.
         call_id: The id of that call.
         reason: Why, in the model's words.
         note: What the next agent should know, in the model's words.
@@ -137,16 +137,16 @@ class HandoffEvent(RunEvent, frozen=True, kw_only=True, tag="handoff"):
 
 @dataclass(frozen=True)
 class Handoff(metaclass=ArgumentsMeta):
-    """An agent that a request may be handed to.
+    """An agent that a request may be handed over to.
 
     Attributes:
-        to_agent_id: Its id.
+        to_agent_id: The agent's id.
         description: When to hand over, for the model.
         tool_name: The tool's name; None derives one from the id.
-        filter: Called with the run's identity and its board, and with the dependencies of the run
-            if it has a third parameter without a default; False hides the hand-off. Sync or async.
-        on_invoke: Called with the identity and the event, sync or async, before the
-            hand-off takes effect; an exception fails the call, and there is no hand-off.
+        filter: Called with the run's identity and its board, and also with the run's dependencies
+            if it has a third parameter without a default; False hides the handoff. Sync or async.
+        on_invoke: Called with the identity and the event, sync or async, before the handoff takes
+            effect. An exception fails the call, and there is no handoff.
         history: Whether the next agent gets the messages so far.
 
     Raises:
@@ -174,7 +174,7 @@ class Handoff(metaclass=ArgumentsMeta):
 
 
 def _shown(given: object) -> str:
-    """What was given instead of an id, and what to give, for the message."""
+    """Return what was given instead of an id, and what to give, for the message."""
     id = getattr(given, "id", None)
     if isinstance(id, str):
         return f"the {type(given).__name__} itself: Handoff({id!r})"
@@ -182,9 +182,9 @@ def _shown(given: object) -> str:
 
 
 def handoff_tool_name(agent_id: str) -> str:
-    """The name of the tool that hands over to *agent_id*.
+    """Return the name of the tool that hands over to *agent_id*.
 
-    The id in lower case, with ``_`` for every character outside [a-z0-9_]; an empty id gives
+    It is the id in lower case, with ``_`` for every character outside [a-z0-9_]; an empty id gives
     ``transfer_to_unknown``.
     """
     return "transfer_to_" + (re.sub(r"[^a-z0-9_]", "_", agent_id.lower()) or "unknown")
@@ -196,9 +196,9 @@ class AgentSpec(Root, frozen=True, kw_only=True, metaclass=CheckedMeta):
     Attributes:
         id: The agent's id.
         name: A name to show to users, "" for the id.
-        model: "provider:name", "" where none is set.
-        instructions: The text; None if there is none, or a function makes it.
-        tools: Names of its tools in order; None means none of its own and no restriction.
+        model: "provider:name", "" if none is set.
+        instructions: The text; None if there is none, or a function produces it.
+        tools: Names of its tools in order; None means that it has none and sets no restriction.
         output_schema: JSON Schema of its output, None for text.
         handoffs: Ids of the agents that it may hand over to.
         engine: The engine's class name, "" for the default.
@@ -206,15 +206,15 @@ class AgentSpec(Root, frozen=True, kw_only=True, metaclass=CheckedMeta):
         budget: Its limits.
         settings: Settings of its model calls.
         retry: How failed model calls are retried; None means never.
-        allow_empty: Whether the model may reply with nothing at all.
-        allow_filtered: Whether an answer that a safety filter cut off is an answer.
+        allow_empty: Whether the model may reply without text and without a call.
+        allow_filtered: Whether an answer that a safety filter cut off counts as an answer.
         compaction: ``at_tokens``, ``keep_last`` and ``summarise`` (the name of a model, or null)
             as in ``Compaction``; None for none.
         artifacts: Channels whose messages become artifacts of its results.
-        omitted: Fields of the agent that cannot be stored and were left out: any of
-            instructions, output_type, handoffs (if one has more than an id), observers, deciders,
-            dependencies and compaction (if a function makes the summaries). A spec that omits more
-            than observers does not run; to run it without those fields, set this to ().
+        omitted: Fields of the agent that cannot be stored and were left out: any of instructions,
+            output_type, handoffs (if one has more than an id), observers, deciders, dependencies
+            and compaction (if a function writes the summaries). A spec that omits more than
+            observers does not run; to run it without those fields, set this to ().
     """
 
     id: str = ""

@@ -63,16 +63,16 @@ def encode(value: object) -> bytes:
         become null, lone surrogates U+FFFD.
 
     Raises:
-        Misuse: The value contains itself, or something that has no JSON form.
+        Misuse: The value contains itself, or something that JSON cannot express.
     """
     if isinstance(value, Agent):
         value = cast("Agent[object]", value).spec()
     elif getattr(value, "local", None) is not None and isinstance(value, Root):
-        # Written as if it were absent, so that a value is written alike before and after decoding.
+        # Omitted, so that a value is written the same before and after decoding.
         value = copy(value)
         force_setattr(value, "local", None)
     if isinstance(value, Root) and value.schema_version > SCHEMA_VERSION:
-        # Fields of a newer version that were ignored are not there: it is a document of this one.
+        # The fields of the newer version were ignored, so it is a document of this version.
         value = copy(value)
         force_setattr(value, "schema_version", SCHEMA_VERSION)
     try:
@@ -95,8 +95,7 @@ def decode(data: bytes | str, type: Any = None) -> object:
 
     Args:
         data: What ``encode`` wrote, in this version or another.
-        type: The expected type or union, or its ``decoder_of``; None accepts any kind that stands
-            alone.
+        type: The expected type or union, or its ``decoder_of``; None accepts any standalone kind.
 
     Returns:
         The value. Unknown fields are ignored; an unknown part or event is kept as ``Unknown``.
@@ -119,7 +118,7 @@ def decode(data: bytes | str, type: Any = None) -> object:
 
 @cache
 def decoder_of(type: Any) -> msgspec.json.Decoder[Any]:
-    """The cached decoder of *type*, which ``decode`` also takes.
+    """Return the cached decoder of *type*, which ``decode`` also accepts.
 
     Looking up a large union takes half as long as decoding a small value.
     """
@@ -129,7 +128,7 @@ def decoder_of(type: Any) -> msgspec.json.Decoder[Any]:
 
 @cache
 def _known_kinds() -> frozenset[object]:
-    """The ``kind`` of every value that can stand alone."""
+    """Return the ``kind`` of every standalone value."""
     return frozenset(getattr(kind, "__origin__", kind).__struct_config__.tag for kind in STANDALONE)
 
 
@@ -137,7 +136,7 @@ def _decode_other(type: Any, value: object) -> object:
     if type is Local:
         return Local()
     if hasattr(type, "model_validate"):
-        # A pydantic model as output type, recognized by its method: pydantic is not imported.
+        # A pydantic model as output type, recognized by its method to avoid importing pydantic.
         return type.model_validate(value)
     raise NotImplementedError(f"{type.__name__} has no JSON form")
 
@@ -158,7 +157,7 @@ def _decode_unknown(
             raise Misuse(f"this version cannot read a value of kind {name!r}") from error
         kind = found["kind"]
         tree = {"$": _PLAIN.decode(data)} if tree is None else tree
-        # Each round settles one place of the type for good, so the loop ends.
+        # Each round resolves one place of the type, so the loop ends.
         if not _wrap_all(tree, [*_STEP.finditer(".$" + found["path"])], kind):
             break
         try:
@@ -169,7 +168,7 @@ def _decode_unknown(
 
 
 def _wrap_all(tree: Any, path: list[re.Match[str]], kind: str) -> bool:
-    """Wrap the unknown kinds at *path* and at all similar places; False if there was none.
+    """Wrap the unknown kinds at *path* and at all similar places; returns whether there were any.
 
     The error names only the first one; decoding again after each would take quadratic time.
     """
@@ -191,7 +190,7 @@ def _wrap_all(tree: Any, path: list[re.Match[str]], kind: str) -> bool:
 
 
 def _at(holder: Any, step: re.Match[str]) -> Any:
-    """The value at *step*, None if the path does not say which item."""
+    """Return the value at *step*, or None if the path does not say which item."""
     if step["key"] is not None:
         fields = cast("dict[str, Any]", holder) if isinstance(holder, dict) else {}
         return fields.get(step["key"])
@@ -201,7 +200,7 @@ def _at(holder: Any, step: re.Match[str]) -> Any:
 
 
 def _names(holder: Any, step: re.Match[str]) -> Iterator[Any]:
-    """The keys or indexes of *holder* that *step*, or a similar path, may name."""
+    """Return the keys or indexes of *holder* that *step*, or a similar path, may name."""
     if step["key"] is not None:
         return iter((step["key"],) if isinstance(holder, dict) and step["key"] in holder else ())
     if isinstance(holder, list):
@@ -225,7 +224,7 @@ def _unfold(value: Any, plain: Any) -> Any:
         pairs = zip(cast("list[Any]", value), cast("list[Any]", plain), strict=True)
         return [_unfold(item, form) for item, form in pairs]
     elif isinstance(value, dict) and isinstance(plain, dict):
-        # A written key may differ from the key in memory; its position does not.
+        # A written key may differ from the key in memory, but its position does not.
         items = cast("dict[Any, Any]", value).values()
         forms = cast("dict[str, Any]", plain).items()
         return {name: _unfold(item, form) for item, (name, form) in zip(items, forms, strict=True)}

@@ -1,4 +1,4 @@
-"""Conversations: what the runs of one conversation come to."""
+"""Conversations: the combined messages, usage and state of their runs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from upshot.contract.usage import Cost, Usage
 
 
 class Conversation(Value, frozen=True, kw_only=True):
-    """What the runs of a conversation come to, up to now.
+    """The current state of a conversation, combined from its runs.
 
     Attributes:
         id: The conversation: the ``context_id`` of its requests.
-        messages: Those of its committed turns, in the order in which these ended; a summary stands
-            in the place of those that compaction replaced.
-        usage: What all its runs used, those that failed and child runs too.
-        cost: The money for that; None where nothing had a price.
+        messages: The messages of its committed turns, in the order in which the turns ended; a
+            summary replaces the messages that compaction removed.
+        usage: The usage of all its runs, including failed runs and child runs.
+        cost: The money for that; None if nothing had a price.
         pending: What its runs wait for; ``run_id`` names the run that asks.
         runs: All its runs, oldest first.
         revision: How many turns were committed.
@@ -37,10 +37,10 @@ class ConversationSummary(Value, frozen=True, kw_only=True):
 
     Attributes:
         id: The conversation.
-        title: The beginning of its first request, at most 200 characters.
-        last_at: When its last run began.
+        title: The start of its first request, 200 characters or fewer.
+        last_at: When its last run started.
         revision: How many turns were committed.
-        cost: The money for all its runs that settled once; None where nothing had a price.
+        cost: The money for all its runs that settled once; None if nothing had a price.
         waiting: How many of its runs wait for answers.
     """
 

@@ -1,4 +1,4 @@
-"""Effects by identity: what a call claims, and what the ledger knows of it."""
+"""Effects by identity: what a call claims, and what the ledger stores about it."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     from upshot.contract.events import ToolStarted
 
 EffectState: TypeAlias = Literal["begun", "applied", "none", "unknown"]
-"""How far an effect is: its call runs, it was made, it certainly was not, or it may have been."""
+"""State of an effect: its call is running, it happened, it certainly did not, or it may have."""
 
 
 class EffectClaim(Value, frozen=True, kw_only=True):
     """The identity of the effect that a call is about to make.
 
     Attributes:
-        id: SHA-256 over scope, name and key, 32 hex digits; one effect in a journal has one id.
-        name: The name of the effect: that of the tool, unless it declares another one.
+        id: SHA-256 over scope, name and key, 32 hex digits; unique for each effect of a journal.
+        name: The name of the effect; the tool's name, unless it declares another one.
         key: Canonical JSON of the arguments that identify it; secrets are masked.
-        scope: Where the key is unique: "" in the journal, else such as "tenant acme".
-        others: The arguments that must not differ in a second call: canonical JSON, secrets
-            masked, or a digest of a long one.
-        keep_s: Seconds after its end for which the key is kept; None is for good.
-        tool: The tool, where that is not the name of the effect.
+        scope: Where the key is unique: "" for the whole journal, otherwise such as "tenant acme".
+        others: The arguments that must not differ in a second call: canonical JSON with secrets
+            masked, or a digest if it is long.
+        keep_s: Seconds after its end for which the key is kept; None keeps it forever.
+        tool: The tool, if that is not the name of the effect.
 
     Raises:
         Misuse: The id is not 32 lower-case hex digits.
@@ -58,30 +58,30 @@ class EffectClaim(Value, frozen=True, kw_only=True):
 
 
 class EffectEntry(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
-    """What the ledger of a journal knows of one effect.
+    """The entry of one effect in the ledger of a journal.
 
     Attributes:
-        id: Identifies it in the journal.
+        id: Identifies the effect in the journal.
         name: The name of the effect, which several tools may share.
         key: Canonical JSON of the arguments that identify it; "" if its tool declares no identity.
-        scope: Where the key is unique: "" in the journal, else such as "tenant acme".
+        scope: Where the key is unique: "" for the whole journal, otherwise such as "tenant acme".
         others: The arguments that must not differ in a second call, as in ``EffectClaim``.
-        state: How far it is.
-        attempts: How many calls were made for it, those that certainly had no effect included.
-        run_id: The run of the last call that was made for it.
+        state: The state of the effect.
+        attempts: The number of calls made for it, including calls that certainly had no effect.
+        run_id: The run of the last call made for it.
         call_id: That call.
-        tool_name: The tool that it called.
+        tool_name: The tool of that call.
         agent_id: The agent of the run.
         user: The user of the run, "" if unknown.
         tenant: The tenant of the run, "" if it has none.
         approved_by: Who approved the call, "" if it needed no approval.
         idempotency_key: The key that the tool was given.
-        started_seq: The place of ``tool_started`` in the log of the run; 0 without a log.
-        settled_seq: The place of ``tool_settled``, 0 while there is none.
+        started_seq: The ``seq`` of ``tool_started`` in the log of the run; 0 without a log.
+        settled_seq: The ``seq`` of ``tool_settled``, 0 until it is logged.
         started_at: When the call started.
         ended_at: When it settled, None while it runs.
-        settled: How an unknown effect became known, None if it did not.
-        output: The outcome of a call that stands in no log, as JSON; None if it stands in one.
+        settled: How an unknown effect was resolved, None if it was not.
+        output: The outcome of a call that is in no log, as JSON; None if it is in a log.
         checks: How often ``verify`` was asked since the call ended.
         check_at: When it is asked next, None for never.
     """
@@ -116,23 +116,23 @@ class EffectEntry(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
 
     @property
     def ref(self) -> EffectRef:
-        """The call that made it, or may have."""
+        """The call that made the effect, or may have."""
         return EffectRef(
             effect_id=self.id, run_id=self.run_id, call_id=self.call_id, at=self.started_at
         )
 
     def is_of(self, run_id: str, call_id: str) -> bool:
-        """Whether the last call that was made for it is this one."""
+        """Return whether this is the last call made for the effect."""
         return (self.run_id, self.call_id) == (run_id, call_id)
 
     def is_free(self, now: datetime, keep_s: float | None) -> bool:
-        """Whether a call may make it: it was not made, or its key was kept for long enough."""
+        """Return whether a call may make it: it did not happen, or its key was kept long enough."""
         if self.state == "none" or keep_s is None or self.ended_at is None:
             return self.state == "none"
         return (now - self.ended_at).total_seconds() >= keep_s
 
     def __str__(self) -> str:
-        """Its name with what identifies it, such as ``refund {"order_id":"7"}``."""
+        """Return the name and what identifies the effect, such as ``refund {"order_id":"7"}``."""
         return f"{self.name} {self.key}" if self.key else f"{self.name} (call {self.call_id})"
 
 
@@ -144,7 +144,7 @@ def id_without_key(run_id: str, call_id: str) -> str:
 
 
 def to_digest(id: str) -> bytes | None:
-    """The 16 bytes of an effect's id; None if *id* is not the id of an effect."""
+    """Return the 16 bytes of an effect's id, or None if *id* is not the id of an effect."""
     try:
         digest = bytes.fromhex(id)
     except ValueError:
@@ -157,9 +157,9 @@ _LONGEST_WAIT_S = 900.0
 
 
 def next_check(entry: EffectEntry, now: datetime) -> datetime | None:
-    """When ``verify`` is asked again about an unknown effect, after a check that found nothing.
+    """Return when to ask ``verify`` again about an unknown effect after a check found nothing.
 
-    The wait doubles from 1 s to 15 min. After 24 h an effect is for a person to settle: None.
+    The wait doubles from 1 s to 15 min. After 24 h a person has to settle the effect: None.
     """
     since = entry.ended_at or entry.started_at or now
     at = now + timedelta(seconds=min(2.0 ** min(entry.checks, 10), _LONGEST_WAIT_S))
@@ -170,9 +170,9 @@ class EffectCheck(Value, frozen=True, kw_only=True):
     """The result of asking ``verify`` about an effect.
 
     Attributes:
-        effect: The effect as it stands now.
+        effect: The current entry of the effect.
         said: What was found out, in words.
-        seen: What the tool that a ``Lookup`` names gave; None without one.
+        seen: The output of the tool that a ``Lookup`` names; None without one.
     """
 
     effect: EffectEntry
@@ -181,18 +181,19 @@ class EffectCheck(Value, frozen=True, kw_only=True):
 
 
 class EffectFilters(TypedDict, total=False):
-    """Which effects are wanted; a filter that is not given matches every one.
+    """Filters for a list of effects; a filter that is not given matches every effect.
 
     Attributes:
-        state: Only those in this state; what a dead process had begun is "unknown".
-        tool: Only those of this tool, or of this effect name.
-        key: Only those with this key: the canonical JSON, or the value of its only argument.
-        run_id: Only those of this run.
-        user: Only those of this user; with *tenant* the user of that tenant, else of none.
-        tenant: Only those of this tenant.
-        since: Only those that started at this moment or later, timezone-aware.
-        limit: At most so many, from 1; None is all.
-        after: Only those that come after this one: the id of the last of the page before.
+        state: Only effects in this state; "begun" by a process that died counts as "unknown".
+        tool: Only effects of this tool, or with this effect name.
+        key: Only effects with this key: the canonical JSON, or the value of its only argument.
+        run_id: Only effects of this run.
+        user: Only effects of this user; a user of *tenant* if given, otherwise one without a
+            tenant.
+        tenant: Only effects of this tenant.
+        since: Only effects that started at this moment or later, timezone-aware.
+        limit: The maximum number of effects, from 1; None returns all.
+        after: Only effects after this one: the id of the last effect of the previous page.
     """
 
     state: EffectState | None
@@ -207,29 +208,29 @@ class EffectFilters(TypedDict, total=False):
 
 
 class EffectLedger(Protocol):
-    """The effects that a journal knows, by identity; a journal plays this role too.
+    """The effects in a journal, by identity; a journal also plays this role.
 
-    A claim is written in the transaction of ``tool_started``, its end in that of
-    ``tool_settled``, so the ledger needs no commit of its own.
+    A claim is written in the transaction of ``tool_started``, and its end in the transaction of
+    ``tool_settled``, so the ledger needs no extra commit.
     """
 
     def refused_claim(self, run_id: str, call_id: str) -> EffectEntry | None:
-        """Return the entry that kept a call from its claim, once; None if the call has it.
+        """Return the entry that blocked a call's claim, once; None if the call has the claim.
 
-        To be asked once the call's ``tool_started`` is durable.
+        Call it after the call's ``tool_started`` is durable.
         """
         ...
 
     async def claim_effect(self, started: ToolStarted) -> EffectEntry | None:
-        """Claim again for a call that was refused; returns the entry in the way, None if it has it.
+        """Retry a refused claim; returns the entry in the way, None if the call has the claim now.
 
-        An effect that certainly was not made, or whose key was kept long enough, can be claimed.
-        One that was begun by a run on which nobody works any more is unknown.
+        An effect that certainly did not happen, or whose key was kept long enough, can be claimed.
+        An effect whose call is in a run without a live session is unknown.
         """
         ...
 
     async def wait_for_effect(self, entry: EffectEntry, *, timeout_s: float) -> None:
-        """Wait until an entry may have changed, at most *timeout_s* seconds."""
+        """Wait until an entry may have changed, *timeout_s* seconds or less."""
         ...
 
     async def effect(self, id: str) -> EffectEntry | None:
@@ -245,29 +246,29 @@ class EffectLedger(Protocol):
         ...
 
     async def effect_outcome(self, entry: EffectEntry) -> ToolOutcome | None:
-        """Return the outcome of the call of an entry; None if it is not known any more."""
+        """Return the outcome of an entry's call; None if it is not available."""
         ...
 
     async def take_checks(
         self, names: Collection[str], *, limit: int, for_s: float
     ) -> Sequence[EffectEntry]:
-        """Take unknown effects about which ``verify`` is to be asked now, the longest due first.
+        """Claim unknown effects that ``verify`` should check now, the longest due first.
 
-        No other process is given them for *for_s* seconds. Each counts as one more check.
+        No other process gets them for *for_s* seconds. Each counts as one more check.
 
         Args:
-            names: Only those of these tools.
-            limit: At most so many.
-            for_s: After so many seconds they are due again, if ``note_check`` does not say when.
+            names: Only effects of these tools.
+            limit: The maximum number of effects.
+            for_s: After this many seconds they are due again, unless ``note_check`` says when.
         """
         ...
 
     async def note_check(self, id: str, at: datetime | None) -> None:
-        """Note when ``verify`` is asked next about an unknown effect, None for never."""
+        """Store when to ask ``verify`` next about an unknown effect, None for never."""
         ...
 
     async def settle_effect(self, id: str, settlement: Settlement) -> EffectEntry:
-        """Settle an unknown effect; returns the entry as it stands: the first answer counts.
+        """Settle an unknown effect and return its entry; the first settlement counts.
 
         Raises:
             Misuse: There is no such effect, or it is not unknown and was never settled.
@@ -279,7 +280,7 @@ _METHODS = [name for name in vars(EffectLedger) if not name.startswith("_")]
 
 
 def ledger_of(journal: object) -> EffectLedger | None:
-    """Return *journal* as a ledger of effects, None if it keeps none."""
+    """Return *journal* as a ledger of effects, None if it does not store effects."""
     return cast("EffectLedger", journal) if _keeps_effects(type(journal)) else None
 
 

@@ -17,7 +17,7 @@ _RETRYABLE_STATUS = frozenset((408, 409, 425, 429))
 _RETRYABLE_CODES = frozenset(
     (ErrorCode.RATE_LIMIT, ErrorCode.TIMEOUT, ErrorCode.SERVER_ERROR, ErrorCode.EMPTY_REPLY)
 )
-# These fail again, whatever the status says.
+# These fail again, whatever the status.
 _NEVER_RETRYABLE = frozenset(
     (ErrorCode.CONTEXT_LENGTH, ErrorCode.CONTENT_FILTER, ErrorCode.REFUSAL, ErrorCode.INTERNAL)
 )
@@ -30,15 +30,15 @@ class AgentError(Value, frozen=True, kw_only=False, metaclass=CheckedMeta):
         code: The kind of failure; an open word.
         message: One line that says what happened and, where possible, what to do.
             No traceback, no secret.
-        type: The original exception's class, and then ``details["provider_type"]`` has the
-            provider's own word; that word where nothing was raised; "" if none.
+        type: The class of the original exception, and then ``details["provider_type"]`` has the
+            provider's own word; that word if nothing was raised; "" if none.
         status_code: The HTTP status, None if there was none.
         retryable: Whether the same request may succeed later.
-        retry_after_s: The least seconds to wait before a retry; None if unknown.
+        retry_after_s: The minimum seconds to wait before a retry; None if unknown.
         provider_code: The provider's own code, "" if none.
         origin: Where it arose; an open word.
-        details: Facts by name, such as dimension, limit and used of a spent budget. ``charged``
-            says whether the failed call may have used tokens, where status and phase do not.
+        details: Facts by name, such as dimension, limit and used of an exceeded budget. ``charged``
+            says whether the failed call may have used tokens, if status and phase do not show it.
     """
 
     code: ErrorCodeField = word(written(ErrorCode.INTERNAL))
@@ -70,12 +70,12 @@ class AgentError(Value, frozen=True, kw_only=False, metaclass=CheckedMeta):
 
     @property
     def was_unsent(self) -> bool:
-        """Whether it is certain that the request was not sent, and so cost nothing."""
+        """Whether the request certainly was not sent, and so cost nothing."""
         return self.details.get("phase") == "unsent"
 
     @property
     def was_free(self) -> bool:
-        """Whether it is certain that the call used nothing: it was not sent, or was refused."""
+        """Whether the call certainly used nothing: it was not sent, or was refused."""
         charged = self.details.get("charged")
         if charged is not None:
             return charged is False
@@ -83,7 +83,7 @@ class AgentError(Value, frozen=True, kw_only=False, metaclass=CheckedMeta):
 
 
 def is_retryable(code: str, status: int | None) -> bool:
-    """Whether the same request may succeed later, judged by code and status.
+    """Return whether the same request may succeed later, judged by code and status.
 
     Args:
         code: The kind of failure, "" if unknown.

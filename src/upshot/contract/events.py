@@ -1,4 +1,4 @@
-"""The events of a run, and their union; those of model calls are in ``model_calls``.
+"""The events of a run, and their union; the events of model calls are in ``model_calls``.
 
 A durable event is stored in the run's log; its ``seq`` counts from 1 without gaps. A delta (text,
 reasoning, tool call, progress) has the ``seq`` of the durable event before it and ``part`` 1, 2,
@@ -51,8 +51,8 @@ class ToolStarted(RunEvent, frozen=True, kw_only=True, gc=False):
         effect: The effect that the tool declares.
         idempotent: Whether the tool declares that running it again is safe.
         tool_version: Digest of the tool's schema and description.
-        idempotency_key: The key by which the tool can recognise a repeated call.
-        step: The key of the step in whose body the call was made, "" for none.
+        idempotency_key: The tool's key for recognising a repeated call.
+        step: The key of the step that made the call, "" if none.
         claim: The identity of its effect, None if its tool declares none.
     """
 
@@ -73,7 +73,7 @@ class ToolStarted(RunEvent, frozen=True, kw_only=True, gc=False):
 
 
 class ToolProgress(RunEvent, frozen=True, kw_only=True):
-    """A tool reports its progress.
+    """A tool reported its progress.
 
     Attributes:
         call_id: The call.
@@ -89,7 +89,7 @@ class ToolProgress(RunEvent, frozen=True, kw_only=True):
 
 
 class ToolSettled(RunEvent, frozen=True, kw_only=True, gc=False):
-    """A call has its outcome.
+    """A call settled: its outcome is final.
 
     Attributes:
         record: All facts of the call.
@@ -108,7 +108,7 @@ class ArtifactStored(RunEvent, frozen=True, kw_only=True):
 
     Attributes:
         call_id: The call that it came from.
-        artifact: The reference to it.
+        artifact: The reference to the stored output.
     """
 
     call_id: str = ""
@@ -120,7 +120,7 @@ class ApprovalRequested(RunEvent, frozen=True, kw_only=True):
 
     Attributes:
         pending: The request for approval.
-        step: The key of the step in whose body the call was made, "" for none.
+        step: The key of the step that made the call, "" if none.
     """
 
     pending: PendingApproval = PendingApproval()
@@ -137,7 +137,7 @@ class ApprovalAnswered(RunEvent, frozen=True, kw_only=True):
 
     Attributes:
         answer: Approve, Deny or Edit.
-        digest: The digest of the question that it answers.
+        digest: The digest of the question that was answered.
     """
 
     answer: AnyAnswer
@@ -150,15 +150,15 @@ class ApprovalAnswered(RunEvent, frozen=True, kw_only=True):
 
 
 REDACTED = "(redacted)"
-"""What stands for a text that was taken out of a log."""
+"""Stands for a text that was redacted from a log."""
 
 
 class Redacted(Value, frozen=True, kw_only=True):
-    """Who took the content of a run out of its log, and when.
+    """Who redacted the content of a run in its log, and when.
 
     Attributes:
-        by: The user, "" if that was not said.
-        at: When.
+        by: The user, "" if not given.
+        at: When it was redacted.
     """
 
     by: str = ""
@@ -166,18 +166,18 @@ class Redacted(Value, frozen=True, kw_only=True):
 
 
 class RunStarted(RunEvent, frozen=True, kw_only=True, gc=False):
-    """A run began.
+    """A run started.
 
     Attributes:
         agent: The agent's spec.
         request: The request.
         parent_run_id: The run that started it, "" for a root run.
         depth: 0 for a root run.
-        options: The options of the run that have a JSON form, including the policy. "launch" has
+        options: The options of the run that JSON can express, including the policy. "launch" has
             what the command line needs to resume the run; "dependencies" is true if the run was
             given any. Never an API key.
-        attributes: Free JSON of the caller.
-        redacted: Who took the content of the run out of its log; None while it is there.
+        attributes: Free JSON from the caller.
+        redacted: Who redacted the content of the run in its log; None if it was not redacted.
     """
 
     agent: AgentSpec = AgentSpec()
@@ -217,7 +217,7 @@ class QuestionAsked(RunEvent, frozen=True, kw_only=True):
     """The run asks the user a question, or waits for a result from another system.
 
     Attributes:
-        pending: What it waits for; logged again by each session that waits for it.
+        pending: What the run waits for; logged again by each session that waits for it.
     """
 
     pending: PendingQuestion | PendingExternal | PendingEffect = PendingQuestion()
@@ -229,8 +229,8 @@ class QuestionAnswered(RunEvent, frozen=True, kw_only=True):
     Attributes:
         id: The question's id.
         value: The answer.
-        settled: What became known of the effect that a ``PendingEffect`` asked about, also if that
-            was not by an answer to it; None for other questions.
+        settled: How the effect of a ``PendingEffect`` was resolved, even if not by an answer to the
+            question; None for other questions.
     """
 
     id: str = ""
@@ -241,10 +241,10 @@ class QuestionAnswered(RunEvent, frozen=True, kw_only=True):
 class Tainted(RunEvent, frozen=True, kw_only=True):
     """Untrusted content reached the run other than through its own tool calls.
 
-    Whether a call of its own brought untrusted content is in the call's record (``trust``).
+    If one of the run's calls brought untrusted content, the call's record says so (``trust``).
 
     Attributes:
-        origin: Where it came from.
+        origin: Where the content came from.
     """
 
     origin: TaintOrigin = TaintOrigin()
@@ -255,7 +255,7 @@ class SeedReference(Value, frozen=True, kw_only=True):
 
     Attributes:
         conversation: The conversation.
-        revision: How many changes the conversation had had by then.
+        revision: How many changes the conversation had had at that point.
         digest: The messages' ``digest_of_messages``; messages with another digest are refused.
     """
 
@@ -271,11 +271,10 @@ class BoardChanged(RunEvent, frozen=True, kw_only=True, gc=False):
         channel: The channel of the messages.
         messages: The messages that were appended, in order.
         variables: The variables that were set.
-        seeded: Whether this is what the board held before the engine started.
+        seeded: Whether this was on the board before the engine started.
         refs: In a log, instead of the messages: the ``seq`` of the events whose replies and
             outcomes were appended; empty elsewhere.
-        seed: In a log, instead of the messages that a run began with: where to find them; None
-            elsewhere.
+        seed: In a log, instead of the first messages of a run: a reference to them; None elsewhere.
     """
 
     channel: str = MAIN_CHANNEL
@@ -287,11 +286,11 @@ class BoardChanged(RunEvent, frozen=True, kw_only=True, gc=False):
 
 
 class StepStarted(RunEvent, frozen=True, kw_only=True):
-    """A step of an engine began: a node, a state, a ``host.once``.
+    """A step of an engine started: a node, a state, a ``host.once``.
 
     Attributes:
-        key: Unique in the run.
-        effect: The effect that it may have.
+        key: The step's key, unique in the run.
+        effect: The effect that the step may have.
     """
 
     key: str = ""
@@ -303,7 +302,7 @@ class StepSettled(RunEvent, frozen=True, kw_only=True):
 
     Attributes:
         key: The step.
-        effect: The effect that it had.
+        effect: The effect that the step had.
         value: Its return value.
         error: Why it failed, None if it did not.
     """
@@ -317,8 +316,8 @@ class StepSettled(RunEvent, frozen=True, kw_only=True):
 class UsageReported(RunEvent, frozen=True, kw_only=True):
     """Usage of model calls that have no reply in the log.
 
-    Either an engine reported it for calls that it made itself, or the run stopped reading a
-    streamed reply that had already reported it.
+    Either an engine reported it for its own calls, or the run stopped reading a streamed reply
+    that had already reported it.
 
     Attributes:
         number: The number of the engine's report in the attempt, from 1; 0 for a reply that the
@@ -346,7 +345,7 @@ class CheckpointSaved(RunEvent, frozen=True, kw_only=True):
     Attributes:
         step: The engine's name for the point.
         iteration: How many steps the engine had taken.
-        payload: What the engine needs besides the board.
+        payload: What the engine needs in addition to the board.
     """
 
     step: str = ""
@@ -370,7 +369,7 @@ class AttemptEnded(RunEvent, frozen=True, kw_only=True, gc=False):
     """The engine finished an attempt.
 
     Attributes:
-        line: The attempt in short.
+        line: A summary of the attempt.
         state: The facts that deciders have set so far.
     """
 
@@ -379,7 +378,7 @@ class AttemptEnded(RunEvent, frozen=True, kw_only=True, gc=False):
 
 
 class Committed(RunEvent, frozen=True, kw_only=True):
-    """The run was committed or not: whether it counts for the conversation is settled.
+    """It was decided whether the run counts for the conversation.
 
     Attributes:
         committed: Whether its messages count.
@@ -404,22 +403,22 @@ class Lagged(RunEvent, frozen=True, kw_only=True):
     """A slow subscriber missed deltas; durable events are never dropped.
 
     Attributes:
-        missed: How many.
+        missed: How many deltas.
     """
 
     missed: int = 0
 
 
 class RunReleased(RunEvent, frozen=True, kw_only=True):
-    """The last event of a session that left its run to another one, before an end or a park.
+    """The last event of a session that released its run before the run ended or parked.
 
-    The log goes on from it as it does where a process died.
+    Another session continues it; the log looks as it does after a process died.
 
     Attributes:
-        reason: "drain" of a worker that ends, "due" of a wait, "outer" of a child run whose parent
-            was released.
-        at: From when on the run is to be taken up again; of a child run, until when its root run
-            waits, None where that does not.
+        reason: "drain": the worker shuts down; "due": the run waits until a moment; "outer": a
+            child run whose parent was released.
+        at: When the run should be resumed; for a child run, until when its root run waits, None if
+            that does not wait.
     """
 
     reason: ReleaseReason = "drain"
@@ -427,7 +426,7 @@ class RunReleased(RunEvent, frozen=True, kw_only=True):
 
     @property
     def due_at(self) -> Moment | None:
-        """From when on somebody has to take the run up; None for a child run, which nobody has."""
+        """When to resume the run; None for a child run, which resumes with its parent."""
         return None if self.reason == "outer" else self.at
 
 
@@ -436,11 +435,11 @@ class RunSettled(RunEvent, frozen=True, kw_only=True):
 
     Attributes:
         result: The result that the caller gets.
-        asks: In a log: what the run itself waits for and nobody has answered, as it is shown, by
-            what names the question; empty elsewhere.
-        effect: In a log: the worst that the run and its child runs have done; "none" elsewhere.
-        answer: In a log: the beginning of its answer, at most 200 characters; "" elsewhere.
-        tools: In a log: the tools that it called or asks for, each once and at most 20.
+        asks: In a log: the run's own unanswered questions in the form shown to the user, each under
+            the id of the question; empty elsewhere.
+        effect: In a log: the worst effect of the run and its child runs; "none" elsewhere.
+        answer: In a log: the start of its answer, 200 characters or fewer; "" elsewhere.
+        tools: In a log: the tools that it called or asks for, without duplicates, 20 or fewer.
         took_s: In a log: how many seconds its sessions took together; 0 elsewhere.
     """
 

@@ -1,9 +1,8 @@
 """Messages, their parts, conversations and artifacts.
 
-A model's reply is a sequence of parts, in the order in which they came: thoughts, text, tool calls,
-and blocks of the provider's own tools. ``ModelResponse.parts`` and the content of the ``Message``
-made from it hold the same parts; ``content``, ``text``, ``tool_calls`` and ``reasoning`` are views
-of them.
+A model's reply is a sequence of parts in the order received: thoughts, text, tool calls, and blocks
+of the provider's own tools. ``ModelResponse.parts`` and the content of the ``Message`` made from it
+hold the same parts; ``content``, ``text``, ``tool_calls`` and ``reasoning`` are views of them.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ if TYPE_CHECKING:
 
 
 MAIN_CHANNEL = "main"
-# The kind of an Unknown while it is encoded and decoded. It never gets into stored JSON, and no
-# later version would choose it as a kind.
+# The kind of an Unknown while it is encoded and decoded. It never reaches stored JSON, and no later
+# version will use it as a kind.
 UNKNOWN_TAG = "?"
 
 
@@ -47,10 +46,10 @@ class Text(Tagged, frozen=True, kw_only=False, metaclass=CheckedMeta):
 
     Attributes:
         text: The text itself.
-        trust: "untrusted" if the text comes from an untrusted source, else "".
+        trust: "untrusted" if the text comes from an untrusted source, otherwise "".
         citations: The sources that the provider cites, in its own form.
-        signature: The provider's opaque proof of the reasoning behind it, to be sent back.
-        provider: The provider of citations and signature; they are sent to no other.
+        signature: The provider's opaque proof of the reasoning behind the text; sent back to it.
+        provider: The provider of citations and signature, which are sent back only to it.
     """
 
     text: str = written("")
@@ -60,7 +59,7 @@ class Text(Tagged, frozen=True, kw_only=False, metaclass=CheckedMeta):
     provider: str = ""
 
     def __post_init__(self) -> None:
-        # Tested here to save the call: nearly every text is ASCII.
+        # Checked here to save the call: nearly every text is ASCII.
         if not (type(self.text) is str and self.text.isascii()):
             check_types(self, "text")
             clean_fields(self, "text")
@@ -70,11 +69,11 @@ class Text(Tagged, frozen=True, kw_only=False, metaclass=CheckedMeta):
 
 
 class Image(Tagged, frozen=True, kw_only=True):
-    """A picture, by address or by its bytes.
+    """An image, by URL or by its bytes.
 
     Attributes:
-        url: Where it can be fetched; "" if the bytes are given.
-        data: The bytes (base64 in JSON), None if only the address is known.
+        url: The URL to fetch it from; "" if the bytes are given.
+        data: The bytes (base64 in JSON), None if only the URL is known.
         media_type: Such as "image/png".
         detail: How closely the model should look: "low", "high", "auto" or "".
     """
@@ -89,17 +88,17 @@ class Image(Tagged, frozen=True, kw_only=True):
 
 
 class File(Tagged, frozen=True, kw_only=True):
-    """A document, by address, by its bytes, or by the id of the stored file.
+    """A document, by URL, by its bytes, or by the id of the stored file.
 
     Attributes:
-        name: Its file name, "" if it has none.
-        url: Where it can be fetched; "" if it cannot.
-        data: The bytes (base64 in JSON), None where they are elsewhere.
+        name: The file name, "" if it has none.
+        url: The URL to fetch it from, "" if there is none.
+        data: The bytes (base64 in JSON), None if they are stored elsewhere.
         media_type: Such as "application/pdf".
         id: The id of the stored file, in the run's artifact store or at the provider.
-        size_bytes: Its size, 0 if unknown.
+        size_bytes: The size in bytes, 0 if unknown.
         sha256: Hex digest of the bytes, "" if unknown.
-        lines: How many lines its text has, None if it is not text.
+        lines: The number of lines of text, None if it is not text.
         summary: What it contains, in at most 200 characters.
     """
 
@@ -118,13 +117,13 @@ class File(Tagged, frozen=True, kw_only=True):
 
 
 class Audio(Tagged, frozen=True, kw_only=True):
-    """Sound, by address, by its bytes, or by the provider's id.
+    """Sound, by URL, by its bytes, or by the provider's id.
 
     Attributes:
-        url: Where it can be fetched; "" if it cannot.
-        data: The bytes (base64 in JSON), None where they are elsewhere.
+        url: The URL to fetch it from, "" if there is none.
+        data: The bytes (base64 in JSON), None if they are stored elsewhere.
         media_type: Such as "audio/wav".
-        id: The provider's id of it, "" if none.
+        id: The provider's id of the sound, "" if none.
         transcript: The spoken words, "" if unknown.
     """
 
@@ -143,7 +142,7 @@ class Data(Tagged, frozen=True, kw_only=False, metaclass=CheckedMeta):
 
     Attributes:
         data: The value.
-        media_type: "application/json" or a more exact type.
+        media_type: "application/json" or a more specific type.
     """
 
     data: Json = None
@@ -157,10 +156,10 @@ class Reasoning(Tagged, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """What a model thought before it answered.
 
     Attributes:
-        text: The thought or its summary, "" if only the opaque form was sent.
-        signature: The provider's opaque form or proof of it, to be sent back.
-        provider: The provider that signed it; the thought is sent to no other.
-        id: The provider's id of it, "" if none.
+        text: The thought or its summary, "" if the provider sent only the opaque form.
+        signature: The provider's opaque form or proof of the thought; sent back to it.
+        provider: The provider that signed the thought, which is sent back only to it.
+        id: The provider's id of the thought, "" if none.
         redacted: Whether the provider withheld the text and sent only the signature.
     """
 
@@ -175,11 +174,11 @@ class Reasoning(Tagged, frozen=True, kw_only=True, metaclass=CheckedMeta):
 
 
 class ServerToolBlock(Tagged, frozen=True, kw_only=False):
-    """What a provider's own tool did, such as a web search: its call, its result, or both.
+    """The output of a provider's own tool, such as a web search: its call, its result, or both.
 
     Attributes:
-        raw: The block as the provider sent it, and as it is sent back.
-        provider: The provider that sent it; the block is sent to no other.
+        raw: The block as the provider sent it; sent back unchanged.
+        provider: The provider that sent the block, which is sent back only to it.
     """
 
     raw: JsonObject = {}
@@ -196,7 +195,7 @@ class _UnknownMeta(msgspec.StructMeta):
     if not TYPE_CHECKING:
 
         def __call__(cls, kind=None, raw=None):
-            """Make it; a given kind is set in *raw* too."""
+            """Create the part; a given kind is also set in *raw*."""
             whole = {} if raw is None else raw
             if not isinstance(whole, dict):
                 raise Misuse(f"Unknown takes the JSON object as it came, got {kind_of(raw)}")
@@ -207,7 +206,7 @@ class Unknown(Tagged, frozen=True, kw_only=True, tag=UNKNOWN_TAG, metaclass=_Unk
     """A part or an event of a kind that this version does not know, kept unchanged.
 
     Attributes:
-        raw: The whole JSON object with its kind; it is written back unchanged.
+        raw: The whole JSON object, including its kind; written back unchanged.
     """
 
     raw: JsonObject = {}
@@ -218,17 +217,17 @@ class Unknown(Tagged, frozen=True, kw_only=True, tag=UNKNOWN_TAG, metaclass=_Unk
 
     @property
     def kind(self) -> str:
-        """The unknown word."""
+        """The unknown kind."""
         return str(self.raw["kind"])
 
     @property
     def run_id(self) -> str:
-        """The id of the run if it is an event, else ""."""
+        """The id of the run if this is an event, otherwise ""."""
         return str(self.raw.get("run_id", ""))
 
     @property
     def seq(self) -> int:
-        """Its position in the run's log if it is an event, else 0."""
+        """The position in the run's log if this is an event, otherwise 0."""
         seq = self.raw.get("seq", 0)
         return seq if isinstance(seq, int) else 0
 
@@ -239,14 +238,14 @@ Part: TypeAlias = (
 
 
 def with_views(known: Signature, *names: str) -> Signature:
-    """*known* with the views *names* added as keywords, for help() and editors."""
+    """Return *known* with the views *names* added as keywords, for help() and editors."""
     from inspect import Parameter
 
     views = [Parameter(name, Parameter.KEYWORD_ONLY, default=()) for name in names]
     return known.replace(parameters=[*known.parameters.values(), *views])
 
 
-# Looked up once: messages are made often.
+# Looked up once: messages are created often.
 _make = msgspec.StructMeta.__call__
 
 
@@ -257,7 +256,7 @@ class _MessageMeta(msgspec.StructMeta):
     if not TYPE_CHECKING:
 
         def __call__(cls, *args, tool_calls=(), **fields):
-            """Make the message."""
+            """Create the message."""
             message = _make(cls, *args, **fields)
             if fields:
                 check_given(message, fields)
@@ -280,7 +279,7 @@ CUT = "cut"
 
 
 TAINTED = "tainted"
-"""Set in the metadata of a message that was made after untrusted words had reached its run."""
+"""Set in the metadata of a message produced after untrusted content had reached its run."""
 
 
 class Message(_Said, frozen=True, kw_only=True, gc=False, metaclass=_MessageMeta):
@@ -289,10 +288,10 @@ class Message(_Said, frozen=True, kw_only=True, gc=False, metaclass=_MessageMeta
     ``Message("assistant", text, tool_calls=calls)`` puts the calls after the text.
 
     Attributes:
-        role: Who speaks; the output of a tool always has the role tool.
+        role: The role of the speaker; the output of a tool always has the role tool.
         content: Text, or parts in order, including an assistant's tool calls.
         tool_call_id: The call that a tool message answers, None for other roles.
-        name: The tool's name on a tool message, else the speaker's name; "" if none.
+        name: The tool's name on a tool message, otherwise the speaker's name; "" if none.
         paused: Whether the provider paused this reply and continues it when it is sent back.
         metadata: Free JSON; never sent to a model.
     """
@@ -331,7 +330,7 @@ class Message(_Said, frozen=True, kw_only=True, gc=False, metaclass=_MessageMeta
 
     @property
     def text(self) -> str:
-        """All its text, joined without a separator."""
+        """All text, joined without a separator."""
         content = self.content
         if isinstance(content, str):
             return content
@@ -339,7 +338,7 @@ class Message(_Said, frozen=True, kw_only=True, gc=False, metaclass=_MessageMeta
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Its content as parts; a non-empty text is one part."""
+        """The content as parts; a non-empty string is one part."""
         if not isinstance(self.content, str):
             return self.content
         return (Text(self.content),) if self.content else ()
@@ -350,7 +349,7 @@ class Message(_Said, frozen=True, kw_only=True, gc=False, metaclass=_MessageMeta
         content = self.content
         if type(content) is str:
             return ()
-        # Called often: before Python 3.12 a comprehension costs a call, a loop does not.
+        # Called often: before Python 3.12 a comprehension costs a function call, a loop does not.
         calls: list[ToolCall] = []
         for part in content:
             if type(part) is ToolCall:
@@ -367,7 +366,7 @@ def _checked_calls(calls: object) -> Sequence[ToolCall]:
 
 
 def _settled_content(content: object) -> object:
-    """Content other than text as parts; None, which other libraries use, is no content."""
+    """Return non-text content as parts. None, which other libraries use, means no content."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -380,7 +379,11 @@ def _settled_content(content: object) -> object:
 
 
 def check_parts(parts: tuple[object, ...]) -> None:
-    """Check that *parts* are those of a message, or raise ``Misuse``."""
+    """Check that *parts* can be the parts of a message.
+
+    Raises:
+        Misuse: A part is not a ``Tagged`` object.
+    """
     for part in parts:
         if not isinstance(part, Tagged):
             hint = f": give Text({part!r})" if isinstance(part, str) else ""
@@ -392,13 +395,13 @@ def check_parts(parts: tuple[object, ...]) -> None:
 class MessageList(Formed, Sequence[Message]):
     """An append-only sequence of messages, with a place for their encoded form.
 
-    It behaves like any sequence, and equals a list or tuple of the same messages. An encoder keeps
-    its bytes in ``encoded`` and next time encodes only the messages added since, so that a run of
-    n turns encodes n messages rather than n squared.
+    It behaves like any sequence and equals a list or tuple of the same messages. An encoder caches
+    its bytes in ``encoded`` and next time encodes only the messages added since. A run of n turns
+    therefore encodes n messages rather than n squared.
 
     Attributes:
-        encoded: What encoders keep of it, each under a key of its own.
-        items: The list behind it, in which a view has later messages too; only to be read.
+        encoded: The caches of encoders, each under its own key.
+        items: The underlying list; read only. In a view it also has later messages.
     """
 
     __slots__ = ("encoded", "items")
@@ -416,21 +419,21 @@ class MessageList(Formed, Sequence[Message]):
         self.items.extend(messages)
 
     def copy(self) -> MessageList:
-        """An independent copy of the messages, without what was encoded."""
+        """Return an independent copy of the messages, without the caches."""
         return MessageList(self)
 
     def __reduce__(self) -> tuple[type[MessageList], tuple[list[Message]]]:
-        # Only the messages of this view are pickled: no later ones, and nothing that was encoded.
+        # Pickle only the messages of this view, without later ones and without caches.
         return MessageList, (self[:],)
 
     def json_form(self) -> list[Message]:
-        """The messages as a list."""
+        """Return the messages as a list."""
         return self[:]
 
     def in_order(self, messages: Iterable[Message]) -> MessageList:
-        """An independent conversation of *messages*, which are these in another order.
+        """Return a separate list of *messages*, which are these messages in another order.
 
-        Whole numbers in ``encoded``, which are positions, are kept; encoders are not.
+        Integers in ``encoded``, which are positions, are copied; the caches of encoders are not.
         """
         other = MessageList(messages)
         places = {key: made for key, made in self.encoded.items() if isinstance(made, int)}
@@ -438,12 +441,12 @@ class MessageList(Formed, Sequence[Message]):
         return other
 
     def so_far(self, count: int | None = None) -> MessageList:
-        """A view of the messages as they are now, which does not grow with this conversation.
+        """Return a view of the current messages, which does not grow with this list.
 
-        Nothing is copied; both share what encoders keep.
+        Nothing is copied; both share the caches of encoders.
 
         Args:
-            count: How many of the messages; None is all.
+            count: How many of the messages; None means all.
         """
         return _SoFar(self, len(self) if count is None else count)
 
@@ -479,7 +482,7 @@ class MessageList(Formed, Sequence[Message]):
 
 
 class _SoFar(MessageList):
-    """A view of the first messages of a growing conversation; appending detaches it."""
+    """A view of the first messages of a growing list; appending detaches it."""
 
     __slots__ = ("_count",)
 
@@ -516,10 +519,10 @@ class _Bundle(Tagged, frozen=True, kw_only=False, metaclass=CheckedMeta):
 
 
 class Artifact(_Bundle, frozen=True, kw_only=True):
-    """What a run produced besides its answer.
+    """Something that a run produced besides its answer.
 
     Attributes:
-        name: The channel that it comes from, or the tool that made it.
+        name: The channel that it comes from, or the tool that produced it.
         parts: Its content; a stored large output is a ``File`` with id, media_type,
             size_bytes, sha256 and summary.
         metadata: Free JSON.
@@ -533,14 +536,14 @@ class Artifact(_Bundle, frozen=True, kw_only=True):
 
 
 def mark_tainted(message: Message) -> Message:
-    """*message* as one that was made after untrusted words."""
+    """Return *message* marked as produced after untrusted content."""
     if message.metadata.get(TAINTED):
         return message
     return msgspec.structs.replace(message, metadata={**message.metadata, TAINTED: True})
 
 
 def without_mark(message: Message) -> Message:
-    """*message* as it is where nothing untrusted was before it."""
+    """Return *message* without the mark of ``mark_tainted``."""
     metadata = message.metadata
     if TAINTED not in metadata:
         return message
@@ -548,13 +551,14 @@ def without_mark(message: Message) -> Message:
     return msgspec.structs.replace(message, metadata=left)
 
 
-# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+# Looked up once: in Python 3.11 looking up an enum member is slow.
 _TOOL = Role.TOOL
 
 
 def any_untrusted(messages: Iterable[Message]) -> bool:
-    """Whether any of *messages* may hold untrusted content: a tool's, what the caller marked so, or
-    anything that was made after such content.
+    """Return whether any of *messages* may contain untrusted content.
+
+    That is tool output, text that the caller marked as untrusted, and anything produced after it.
     """
     for message in messages:
         if message.metadata and message.metadata.get(TAINTED):
@@ -562,7 +566,7 @@ def any_untrusted(messages: Iterable[Message]) -> bool:
         content = message.content
         if message.role is _TOOL:
             text = content if type(content) is str else message.text
-            # Every other tool message is JSON.
+            # Tool output from trusted tools is JSON.
             if text.startswith(FENCE_OPENING):
                 return True
         elif type(content) is not str:

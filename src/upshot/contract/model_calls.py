@@ -48,25 +48,25 @@ from upshot.contract.tool_calls import ToolCall, ToolSpec
 from upshot.contract.usage import NO_USAGE, Cost, RateLimitState, Usage, measured
 from upshot.errors import Misuse, RunFailed
 
-# Looked up once, as is each member of an enum that a run asks for at every step: a class of Python
-# 3.11 is slow to give a member of its own.
+# Looked up once, like every enum member that a run needs at each step: in Python 3.11 looking up an
+# enum member is slow.
 _make = msgspec.StructMeta.__call__
 _ASSISTANT = Role.ASSISTANT
 
 
-# It looks at its text itself.
+# Text checks its own text.
 _make_text = unchecked(Text())
 _LOOKED_UP = frozenset({"server_tools", "web_searches", "cites"})
 
 
 class _ResponseMeta(msgspec.StructMeta):
-    """Metaclass that also accepts the views, and makes parts of them."""
+    """Metaclass that also accepts the views and turns them into parts."""
 
     # A type checker reads __init__ below. Decoding bypasses this.
     if not TYPE_CHECKING:
 
         def __call__(cls, *, content=None, tool_calls=(), reasoning=(), **fields):
-            """Make the reply."""
+            """Create the reply."""
             if content or tool_calls or reasoning:
                 if fields.get("parts"):
                     raise Misuse(
@@ -92,19 +92,18 @@ class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
     ``ModelResponse(content="Hello")``. They become parts in the order thoughts, text, calls.
 
     Attributes:
-        parts: Thoughts, text, calls and blocks of the provider's own tools, in the order in which
-            they came.
-        output: The answer parsed as JSON if a schema was requested, else None.
+        parts: Thoughts, text, calls and blocks of the provider's own tools, in the order received.
+        output: The answer parsed as JSON if a schema was requested, otherwise None.
         refusal: Why the model refused to answer, None if it did not refuse.
         usage: Tokens; falsy if the provider reported none.
         cost: Money, None if the price is unknown.
-        finish_reason: Why it stopped; None if it did not finish, or unknown.
+        finish_reason: Why the model stopped; None if it did not finish, or the reason is unknown.
         paused: Whether the provider paused, and continues when the reply is sent back to it.
         error: What went wrong, None if nothing did.
-        rate_limit: The provider's windows, None if it reported none.
+        rate_limit: The provider's rate-limit windows, None if it reported none.
         provider_data: provider, model, request_id, raw_headers, finish_raw, and further facts.
         duration_ms: From the request to the last byte, 0 if it was not measured.
-        local: In this process only: ``raw``, the reply as it came.
+        local: In this process only: ``raw``, the reply as received.
     """
 
     parts: tuple[Part, ...] = ()
@@ -164,7 +163,7 @@ class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in order."""
-        # Called often: before Python 3.12 a comprehension costs a call, a loop does not.
+        # Called often: before Python 3.12 a comprehension costs a function call, a loop does not.
         calls: list[ToolCall] = []
         for part in self.parts:
             if type(part) is ToolCall:
@@ -178,7 +177,7 @@ class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
 
     @property
     def looked_up(self) -> str:
-        """The provider's own tool whose findings the answer is made of, "" for none."""
+        """The provider's own search tool that the answer relies on, "" if none."""
         data = self.provider_data
         if _LOOKED_UP.isdisjoint(data):
             return ""
@@ -189,7 +188,7 @@ class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
 
     @property
     def success(self) -> bool:
-        """Whether there is no error."""
+        """Whether the call ended without an error."""
         return self.error is None
 
     @property
@@ -199,7 +198,7 @@ class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
 
     @property
     def raw(self) -> object:
-        """The reply as it came, in this process only; None if it was not kept."""
+        """The reply as received, in this process only; None if it was not kept."""
         return self.local.get("raw") if self.local is not None else None
 
     def unwrap(self) -> str:
@@ -213,10 +212,10 @@ class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
         return self.content or ""
 
     def to_message(self) -> Message:
-        """Make the assistant message that this reply adds to the conversation, with all parts."""
+        """Return the assistant message that this reply adds to the conversation, with all parts."""
         parts: str | tuple[Part, ...] = self.parts
         if len(parts) == 1 and type(only := parts[0]) is Text:
-            # The usual answer is a plain text, which a message holds as a string.
+            # The usual answer is plain text, which a message stores as a string.
             parts = parts if only.trust or only.citations or only.signature else only.text
         if self.paused:
             return Message(_ASSISTANT, parts, paused=True)
@@ -226,17 +225,17 @@ class ModelResponse(Root, frozen=True, kw_only=True, metaclass=_ResponseMeta):
 class RequestDigests(Value, frozen=True, kw_only=True):
     """Digests of the parts of a model request; equal parts have equal digests in every run.
 
-    They are taken from the text as the log holds it, after the deciders and before it is encoded
-    for a provider. Secrets, the run's id and the names of its artifacts do not count.
+    They cover the text as logged, after the deciders and before it is encoded for a provider.
+    Secrets, the run's id and the names of its artifacts do not affect them.
 
     Attributes:
-        instructions: Of the instructions, "" for none.
-        tools: Of the tools on offer, "" for none.
-        settings: Of the settings and the output schema, "" for neither.
-        messages: Of all messages in order: the digest of the last one.
-        count: How many messages there are.
-        added: One for each message after those that this request shares with the run's previous
-            model call. Each covers all messages up to its own.
+        instructions: Digest of the instructions, "" if there are none.
+        tools: Digest of the offered tools, "" if there are none.
+        settings: Digest of the settings and the output schema, "" if there are neither.
+        messages: Digest of all messages in order; the digest of the last one covers them.
+        count: The number of messages.
+        added: One digest for each message that this request adds to the ones it shares with the
+            run's previous model call. Each covers all messages up to its own.
     """
 
     instructions: str = ""
@@ -253,10 +252,10 @@ class ModelStarted(RunEvent, frozen=True, kw_only=True):
     Attributes:
         model: "provider:name".
         turn: The turn of the attempt, from 1.
-        request: Digests of the request; None if an engine reports a call of its own.
-        purpose: "repair" if the call is to correct a tool call's arguments, "summary" if it is
-            to sum up older messages; "" for the engine's.
-        step: The key of the step in whose body it is called, "" for none.
+        request: Digests of the request; None if an engine reports its own call.
+        purpose: "repair" if the call corrects a tool call's arguments, "summary" if it sums up
+            older messages; "" for a call of the engine.
+        step: The key of the step that makes the call, "" if none.
     """
 
     model: str = ""
@@ -267,15 +266,15 @@ class ModelStarted(RunEvent, frozen=True, kw_only=True):
 
 
 class ModelRetried(RunEvent, frozen=True, kw_only=True):
-    """A model call failed and is made again; the pieces that it showed are void.
+    """A model call failed and is retried; the deltas shown so far are void.
 
     Attributes:
         model: "provider:name".
         turn: The turn of the attempt.
         tries: How many tries have failed.
         wait_s: Seconds until the next try.
-        next_model: The model that a ``Fallback`` calls next, in the same try; "" if the call
-            itself is tried again.
+        next_model: The model that a ``Fallback`` calls next, in the same try; "" if the same model
+            is tried again.
         response: The failed reply, with usage and rate limits.
     """
 
@@ -288,7 +287,7 @@ class ModelRetried(RunEvent, frozen=True, kw_only=True):
 
     @property
     def error(self) -> AgentError | None:
-        """Why it failed."""
+        """Why the call failed."""
         return self.response.error
 
 
@@ -317,7 +316,7 @@ class ToolCallDelta(RunEvent, frozen=True, kw_only=True):
 
     Attributes:
         index: The position of the call in the reply, from 0.
-        call_id: Its id, "" until it is known.
+        call_id: The call's id, "" until it is known.
         name: The tool's name, "" until it is known.
         arguments: The piece of the JSON text.
     """
@@ -381,9 +380,9 @@ class Request(_Asked, frozen=True, kw_only=True):
         inputs: Variables set on the board before the engine starts; None means none.
         task_id: The caller's task, "" if none.
         context_id: The conversation that this run belongs to, "" if none.
-        run_id: The id for the run; "" generates one.
+        run_id: The id of the run; "" generates one.
         config: What the caller can handle.
-        metadata: Free JSON of the caller; None means none.
+        metadata: Free JSON from the caller; None means none.
     """
 
     inputs: JsonObject = {}
@@ -425,12 +424,12 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """One request to a model.
 
     Attributes:
-        messages: The conversation so far. A ``MessageList`` lets an encoder keep
-            its bytes from turn to turn; a string is one user message.
+        messages: The conversation so far; a string is one user message. With a ``MessageList`` an
+            encoder can cache its bytes from turn to turn.
         system: Instructions, apart from the messages; None for none.
         tools: The tools offered to the model, in order.
-        output_schema: JSON Schema that the answer must follow, None for free text.
-        settings: Settings of the call; None leaves all to the provider.
+        output_schema: JSON Schema for the answer, None for free text.
+        settings: Settings of the call; None leaves everything to the provider.
 
     Raises:
         Misuse: The messages are not ``Message`` objects.
@@ -460,7 +459,7 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
     @staticmethod
     def of(asked: ModelInput) -> ModelRequest:
-        """Make a request from a string or messages; a request is returned as it is."""
+        """Create a request from a string or messages; a request is returned as it is."""
         return asked if isinstance(asked, ModelRequest) else ModelRequest(cast("Any", asked))
 
 
@@ -468,18 +467,18 @@ ModelInput: TypeAlias = str | Sequence[Message] | ModelRequest
 
 
 def name_of(model: object) -> str:
-    """The name of a model, for logs and prices; the name of its class if it has none."""
+    """Return the name of *model*, for logs and prices, or of its class if it has no name."""
     name = getattr(model, "name", None)
     return str(name) if name else type(model).__name__
 
 
 class CountedCall(NamedTuple):
-    """One model call, or all those of a child run, as far as they count.
+    """What one model call, or all model calls of a child run, add to the totals.
 
     Attributes:
-        usage: Their tokens.
-        cost: Their money, None where none had a price.
-        unpriced: How many prices are missing; those of refused calls are not.
+        usage: The tokens.
+        cost: The money, None if no call had a price.
+        unpriced: The number of missing prices; refused calls need none.
     """
 
     usage: Usage
@@ -488,23 +487,23 @@ class CountedCall(NamedTuple):
 
 
 UNFINISHED = CountedCall(Usage(api_calls=1, unmeasured_calls=1), None, 1)
-"""A model call that was cut off before it answered."""
+"""A model call that was cut off before it was answered."""
 
 
 def counted(response: ModelResponse) -> CountedCall:
-    """How a model call counts, well or not; it is at least one."""
+    """Return what a model call, failed or not, adds to the totals; it is at least one call."""
     usage, error = response.usage, response.error
     cost = response.cost
     if not usage.input_tokens and usage and not usage.is_measured:
-        # All zeros are unknown, and so is what nothing costs.
+        # All zeros mean that the usage is unknown; then a cost of zero is unknown too.
         usage = measured(usage)
         cost = cost if cost is not None and cost.total else None
     is_told = bool(usage.unmeasured_calls or usage)
     if error is None and usage.api_calls and is_told:
-        # Most calls come to this.
+        # The usual case.
         return CountedCall(usage, cost, 1)
     if error is not None and not usage and error.was_free:
-        # Not sent or turned away, it used nothing: the sums are whole without it.
+        # Not sent or refused, so it used nothing, and the totals are complete without it.
         return CountedCall(Usage(api_calls=max(1, usage.api_calls)), response.cost, 0)
     if not (usage.api_calls and is_told):
         missing = 0 if is_told else 1
@@ -513,21 +512,21 @@ def counted(response: ModelResponse) -> CountedCall:
 
 
 def counted_run(usage: Usage, cost: Cost | None) -> CountedCall:
-    """How the calls of a run count of which only the sum is known.
+    """Return what the calls of a run add to the totals if only their sum is known.
 
-    Without a price none of them had one. Where no tokens are known either, all but the unmeasured
-    ones were refused and used nothing.
+    Without a cost, no call had a price. If the tokens are unknown too, only the unmeasured calls
+    lack a price: the others were refused and used nothing.
     """
     return CountedCall(usage, cost, usage.api_calls if usage else usage.unmeasured_calls)
 
 
 def costs_of(call: CountedCall) -> list[Cost | None]:
-    """The money for *call*, None for each price that is missing."""
+    """Return the costs of *call*: None for each missing price."""
     return [None] * call.unpriced if call.cost is None else [call.cost]
 
 
 def sum_of(calls: Iterable[CountedCall]) -> tuple[Usage, Cost | None]:
-    """Tokens and money of *calls*; None where none had a price."""
+    """Return the tokens and the money of *calls*; the money is None if no call had a price."""
     usage, costs = NO_USAGE, list[Cost | None]()
     for call in calls:
         usage = usage + call.usage
@@ -536,7 +535,7 @@ def sum_of(calls: Iterable[CountedCall]) -> tuple[Usage, Cost | None]:
 
 
 def with_earlier(response: ModelResponse, passed: Sequence[ModelResponse]) -> ModelResponse:
-    """*response* with the usage, cost and duration of the failed replies *passed* added."""
+    """Return *response* with the usage, cost and duration of the failed replies *passed* added."""
     if not passed:
         return response
     replies = (*passed, response)

@@ -37,7 +37,7 @@ class TaintOrigin(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     run_id: str = ""
 
     def seen_from(self, run_id: str) -> TaintOrigin:
-        """The same as another run records it: content that *run_id* itself read gets its id."""
+        """Return this origin as another run records it, with *run_id* if it has no run id."""
         return self if self.run_id else replace(self, run_id=run_id)
 
     def __str__(self) -> str:
@@ -45,7 +45,7 @@ class TaintOrigin(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
 
 
 EARLIER = TaintOrigin(source="an earlier run")
-"""Untrusted content that a run has in its history."""
+"""Untrusted content in a run's history."""
 
 
 Audience: TypeAlias = Literal["staff", "user"]
@@ -60,15 +60,15 @@ class PendingApproval(Tagged, frozen=True, kw_only=True, metaclass=CheckedMeta):
         arguments: The validated arguments; secrets are masked.
         effect: The effect that the tool declares.
         digest: Identifies this question: SHA-256 of the arguments, the tool's version, the reply
-            that asked for the call and the moment of the question. An answer repeats it.
+            that asked for the call and the time of the question. An answer repeats it.
         reason: Why approval is needed, "" if a rule requires it.
-        taint: The untrusted content that made approval necessary, None if that is not why.
+        taint: The untrusted content that made approval necessary, None if that is not the reason.
         doubts: What a stranger may have chosen, with ``Policy(taint="values")``.
         vouched: What vouches for the other values.
         asked_at: When it was first asked.
-        expires_at: When the request expires and must be repeated; None is never.
+        expires_at: When the request expires and must be repeated; None means never.
         run_id: The child run that asks; "" is the run of the result itself.
-        audience: Who may answer, as the tool's ``ask`` says: "user" is the user of the run, too.
+        audience: Who may answer, as the tool's ``ask`` says: with "user" the run's user may, too.
     """
 
     call_id: str = ""
@@ -92,22 +92,22 @@ class PendingApproval(Tagged, frozen=True, kw_only=True, metaclass=CheckedMeta):
 
     @property
     def id(self) -> str:
-        """What an answer names."""
+        """The id that an answer names."""
         return self.call_id
 
     def approve(self, *, always: Always = "", by: str = "") -> Approve:
-        """A yes to this question, and to no other about the same call."""
+        """Return an approval of this question, but not of other questions about the same call."""
         return Approve(self.call_id, digest=self.digest, always=always, by=by)
 
     def deny(self, reason: str = "", *, by: str = "") -> Deny:
-        """A no to this question."""
+        """Return a denial of this question."""
         return Deny(self.call_id, reason, digest=self.digest, by=by)
 
     def edit(self, arguments: JsonObject, *, by: str = "") -> Edit:
-        """A yes to the call with other arguments, all of them.
+        """Return an approval of the call with other arguments; *arguments* replaces all of them.
 
         Raises:
-            Misuse: JSON cannot hold the arguments.
+            Misuse: JSON cannot express the arguments.
         """
         return Edit(self.call_id, arguments, digest=self.digest, by=by)
 
@@ -116,12 +116,12 @@ class PendingQuestion(Tagged, frozen=True, kw_only=True):
     """A question to the user.
 
     Attributes:
-        id: What an answer names.
+        id: The id that an answer names.
         question: The text.
         choices: The answers to choose from; empty means free text.
         schema: JSON Schema of the answer, None for any value.
         asked_at: When it was first asked.
-        expires_at: When the run stops waiting; None is never.
+        expires_at: When the run stops waiting; None means never.
         run_id: The child run that asks; "" is the run of the result itself.
     """
 
@@ -140,7 +140,7 @@ class PendingQuestion(Tagged, frozen=True, kw_only=True):
 
     @property
     def audience(self) -> Audience:
-        """Who may answer: the user of the run, too."""
+        """Who may answer: the user of the run may, too."""
         return "user"
 
 
@@ -148,10 +148,10 @@ class PendingExternal(Tagged, frozen=True, kw_only=True):
     """A result that another system will deliver.
 
     Attributes:
-        id: What an answer names.
+        id: The id that an answer names.
         description: What the run waits for.
-        asked_at: Since when.
-        expires_at: When the run stops waiting; None is never.
+        asked_at: When it started to wait.
+        expires_at: When the run stops waiting; None means never.
         run_id: The child run that waits; "" is the run of the result itself.
     """
 
@@ -174,8 +174,8 @@ class PendingExternal(Tagged, frozen=True, kw_only=True):
 class PendingEffect(PendingQuestion, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """A call that may have taken effect: did it happen?
 
-    Its answer settles the effect, as ``App.settle`` does: "yes" or True if it happened, "no" or
-    False if not. The run goes on by itself when ``verify`` finds out first.
+    The answer settles the effect, as ``App.settle`` does: "yes" or True if it happened, "no" or
+    False if not. If ``verify`` finds out first, the run continues without an answer.
 
     Attributes:
         id: The id of the effect in the ledger; an answer names it.
@@ -187,14 +187,14 @@ class PendingEffect(PendingQuestion, frozen=True, kw_only=True, metaclass=Checke
         run_id: The child run that asks; "" is the run of the result itself.
         call_id: The call.
         tool_name: The tool.
-        arguments: What it was called with; secrets are masked.
+        arguments: The arguments of the call; secrets are masked.
         effect: The effect that the tool declares.
-        error: What the tool said last.
-        idempotency_key: The key that it was given to hand to a service.
+        error: The tool's last error message.
+        idempotency_key: The key that the tool was given for a service.
         started_at: When the call started.
         ended_at: When it ended, None if its process was gone.
-        audience: Who may answer, as the tool's ``ask`` says: "user" is the user of the run, too.
-        digest: Names this attempt: an answer that carries another one is about an earlier attempt.
+        audience: Who may answer, as the tool's ``ask`` says: with "user" the run's user may, too.
+        digest: Identifies this attempt: an answer with another digest is about an earlier attempt.
     """
 
     choices: tuple[str, ...] = ("yes", "no")
@@ -207,7 +207,7 @@ class PendingEffect(PendingQuestion, frozen=True, kw_only=True, metaclass=Checke
     started_at: Moment | None = None
     ended_at: Moment | None = None
     digest: str = ""
-    # Of any other question it follows from its kind.
+    # For other questions it follows from the kind.
     audience: Audience = "staff"  # pyright: ignore[reportIncompatibleMethodOverride]  # both are read only
 
     def __post_init__(self) -> None:
@@ -216,11 +216,11 @@ class PendingEffect(PendingQuestion, frozen=True, kw_only=True, metaclass=Checke
         check_types(self)
 
     def happened(self, *, by: str = "", note: str = "") -> Answer:
-        """The answer that the call took effect; *note* is what was seen."""
+        """Return the answer that the call took effect; *note* is what was seen."""
         return Answer(self.id, "yes", by=by, note=note, digest=self.digest)
 
     def did_not_happen(self, *, by: str = "", note: str = "") -> Answer:
-        """The answer that the call took no effect; its key is free then."""
+        """Return the answer that the call took no effect, which frees its key."""
         return Answer(self.id, "no", by=by, note=note, digest=self.digest)
 
 
@@ -235,14 +235,14 @@ class _ForCall(Tagged, frozen=True, kw_only=False):
 
 
 class Approve(_ForCall, frozen=True, kw_only=True):
-    """Let the call run; ``PendingApproval.approve`` makes one.
+    """Permission to run the call; ``PendingApproval.approve`` creates one.
 
     Attributes:
         call_id: The call.
-        digest: The digest of the question that it answers. "" is accepted only while the run has
-            asked no more than one question about a call with this id.
-        always: Which later calls may run too: "" for none, "tool" for all of the tool,
-            "arguments" for those with the same arguments.
+        digest: The digest of the question that it answers. "" is accepted only if the run has asked
+            a single question about a call with this id.
+        always: Which later calls may run too: "" for none, "tool" for all of the tool, "arguments"
+            for calls with the same arguments.
         by: Who answered, "" if unknown.
 
     Raises:
@@ -262,12 +262,12 @@ class _Refusal(_ForCall, frozen=True, kw_only=False):
 
 
 class Deny(_Refusal, frozen=True, kw_only=True):
-    """Do not run the call; final for the same tool and arguments.
+    """Refusal to run the call; final for the same tool and arguments.
 
     Attributes:
         call_id: The call.
         reason: The reason given to the model.
-        digest: The digest of the question that it answers; "" is to any about the call.
+        digest: The digest of the question that it answers; "" answers any question about the call.
         by: Who answered, "" if unknown.
 
     Raises:
@@ -286,7 +286,7 @@ class _Change(_ForCall, frozen=True, kw_only=False):
 
 
 class Edit(_Change, frozen=True, kw_only=True):
-    """Run the call with other arguments; they are validated like the original ones.
+    """Permission to run the call with other arguments, which are validated like the original ones.
 
     Attributes:
         call_id: The call.
@@ -295,7 +295,7 @@ class Edit(_Change, frozen=True, kw_only=True):
         by: Who answered, "" if unknown.
 
     Raises:
-        Misuse: A field has the wrong type, or JSON cannot hold the arguments.
+        Misuse: A field has the wrong type, or JSON cannot express the arguments.
     """
 
     digest: str = ""
@@ -318,11 +318,11 @@ class Answer(_Reply, frozen=True, kw_only=True):
         id: The id of the question or of the awaited result.
         value: The answer.
         by: Who answered, "" if unknown.
-        note: What they saw, for a ``PendingEffect``; it is kept with the settlement.
-        digest: That of the ``PendingEffect`` that was seen, "" for whichever is asked now.
+        note: What they saw, for a ``PendingEffect``; it is stored with the settlement.
+        digest: The digest of the ``PendingEffect`` that was answered; "" answers the current one.
 
     Raises:
-        Misuse: A field has the wrong type, or JSON cannot hold the value.
+        Misuse: A field has the wrong type, or JSON cannot express the value.
     """
 
     by: str = ""
@@ -340,7 +340,7 @@ AnyAnswer: TypeAlias = Approve | Deny | Edit | Answer
 def answers_question(
     answer: Approve | Deny | Edit, question: PendingApproval, *, times_asked: int
 ) -> bool:
-    """Whether *answer* is to *question*, and not to another question about the same call id.
+    """Return whether *answer* is to *question*, and not to another question about the same call id.
 
     Args:
         answer: An answer that names the call of *question*.
@@ -348,8 +348,8 @@ def answers_question(
         times_asked: How many questions were asked about calls with this id.
 
     Returns:
-        Whether it repeats the digest of *question*. Without a digest a no counts for any, and a yes
-        only if no more than one question was asked.
+        Whether *answer* repeats the digest of *question*. Without a digest, a denial counts for any
+        question, and an approval only if there was a single question.
     """
     if answer.digest:
         return answer.digest == question.digest
@@ -357,7 +357,7 @@ def answers_question(
 
 
 class Taken(Value, frozen=True, kw_only=True):
-    """An answer that stands: whoever goes on with the run takes it.
+    """An accepted answer: the session that continues the run uses it.
 
     Attributes:
         answer: The answer.
@@ -374,10 +374,10 @@ class Outdated(Value, frozen=True, kw_only=True):
 
     Attributes:
         answer: The answer.
-        reason: Why it is not taken.
-        decision: What was answered before it, None where that is not known.
-        by: Who answered that, "" if unknown.
-        at: When, None if unknown.
+        reason: Why it was not accepted.
+        decision: The earlier answer, None if it is not known.
+        by: Who gave the earlier answer, "" if unknown.
+        at: When it was given, None if unknown.
     """
 
     answer: AnyAnswer

@@ -1,7 +1,7 @@
 """The protocols between the layers: model, tool, board, run, host, engine, journal and the rest.
 
-Any layer may depend on a protocol, and none on the layer that implements it. ``Observer`` and
-``Decider`` are base classes, because every method of them is optional.
+Any layer may depend on a protocol, but none on the layer that implements it. ``Observer`` and
+``Decider`` are base classes, because all their methods are optional.
 """
 
 from __future__ import annotations
@@ -39,21 +39,22 @@ StreamItem: TypeAlias = (
 )
 """An item of a model's stream.
 
-A ``Usage`` is what the provider says the call has used so far. A ``ModelRetried`` says that a model
-failed and the next one is called: the deltas before it are void, and its reply counts by itself.
+A ``Usage`` is the provider's count of what the call has used so far. A ``ModelRetried`` means that
+a model failed and the next one is called: the deltas before it are void, and its reply is counted
+separately.
 """
 AnyResult: TypeAlias = AgentResult[Json]
 
 
 class Clock(Protocol):
-    """Time, so that tests can pass their own."""
+    """A source of time, so that tests can pass their own."""
 
     def now(self) -> datetime:
-        """The current time, aware, in UTC."""
+        """Return the current time, aware, in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that never go back."""
+        """Return seconds that never go backwards."""
         ...
 
     def sleep(self, delay_s: float) -> Awaitable[None]:
@@ -73,7 +74,7 @@ class Model(Protocol):
         """Call the model once.
 
         Returns:
-            The reply. Never raises for what a provider does; cancellation by the caller's own
+            The reply. Never raises for a provider's failure; cancellation from the caller's own
             scope passes through.
         """
         ...
@@ -81,7 +82,7 @@ class Model(Protocol):
     def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
         """Call the model once and yield deltas; the last item is the whole ModelResponse.
 
-        Whenever the provider reports what the call has used so far, a ``Usage`` is yielded, so
+        Each time the provider reports what the call has used so far, a ``Usage`` is yielded, so
         that a run that stops reading early can still count it.
         """
         ...
@@ -92,17 +93,17 @@ class Tool(Protocol):
 
     @property
     def name(self) -> str:
-        """The name by which the model calls it."""
+        """The name that the model calls it by."""
         ...
 
     @property
     def description(self) -> str:
-        """What it does, for the model."""
+        """What the tool does, for the model."""
         ...
 
     @property
     def parameters(self) -> JsonObject:
-        """JSON Schema of its arguments."""
+        """JSON Schema of the arguments."""
         ...
 
 
@@ -114,11 +115,11 @@ class Board(Protocol):
         ...
 
     def messages(self, channel: str = MAIN_CHANNEL) -> Sequence[Message]:
-        """The messages of a channel as they are now, in order."""
+        """Return the current messages of a channel, in order."""
         ...
 
     def get(self, name: str, default: Json = None) -> Json:
-        """The value of the variable *name*."""
+        """Return the value of the variable *name*, or *default*."""
         ...
 
     def set(self, name: str, value: Json) -> None:
@@ -126,15 +127,15 @@ class Board(Protocol):
         ...
 
     def snapshot(self) -> BoardSnapshot:
-        """The board as it is now."""
+        """Return a snapshot of the current board."""
         ...
 
 
 class ToolRunner(Protocol):
-    """The tools of a run: runs the tool calls of a reply."""
+    """The tools of a run; runs the tool calls of a reply."""
 
     def schemas(self) -> Sequence[ToolSpec]:
-        """The tools to offer to the model, in order."""
+        """Return the tools to offer to the model, in order."""
         ...
 
     async def dispatch(self, calls: Sequence[ToolCall], *, turn: int = 0) -> list[ToolOutcome]:
@@ -167,7 +168,7 @@ class Run(Protocol):
 
     @property
     def attempt(self) -> int:
-        """Which pass of the engine this is, from 1."""
+        """The number of this attempt, from 1."""
         ...
 
     @property
@@ -177,7 +178,7 @@ class Run(Protocol):
 
     @property
     def attributes(self) -> Mapping[str, Json]:
-        """Free JSON of the caller."""
+        """Free JSON from the caller."""
         ...
 
     @property
@@ -197,7 +198,7 @@ class Run(Protocol):
 
     @property
     def tools(self) -> ToolRunner:
-        """The tools, and the way to call them."""
+        """The tools, and the means to call them."""
         ...
 
     async def call_model(
@@ -208,14 +209,14 @@ class Run(Protocol):
 
 
 class Host(Protocol):
-    """The surroundings of an engine. A host of the user's may leave out any method."""
+    """What an engine may use around it. A host that the user provides may leave out any method."""
 
     def publish(self, event: Event) -> Awaitable[None] | None:
         """Publish an event to subscribers; never fails a run."""
         ...
 
     def interrupts(self) -> Awaitable[Interrupt | None] | Interrupt | None:
-        """The pending request to stop, falsy if there is none."""
+        """Return the pending request to stop, falsy if there is none."""
         ...
 
     def ask_user(self, question: str) -> Awaitable[Json] | Json:
@@ -229,8 +230,8 @@ class Host(Protocol):
     def report_usage(self, delta: ModelResponse | Usage) -> Awaitable[None] | None:
         """Report the usage of model calls that an engine made itself.
 
-        A host of the user's gets the Usage, with its ``cost``, of every model call of the run and
-        its child runs.
+        A host that the user provides gets the Usage, with its ``cost``, of every model call of the
+        run and its child runs.
         """
         ...
 
@@ -247,20 +248,20 @@ class Engine(Protocol):
         """Work until there is an answer.
 
         Args:
-            run: The ``Run``. The parameters are declared Never so that an engine may annotate
-                them with the protocols or with upshot's own classes; the objects are both.
+            run: The ``Run``. The parameters are declared Never so that an engine may annotate them
+                with the protocols or with upshot's own classes; the objects satisfy both.
             host: The ``Host``.
             board: The ``Board``.
 
         Returns:
-            The board that holds the answer; None means the given one; any other value becomes
-            the output.
+            The board with the answer; None means the given board; any other value becomes the
+            output.
 
         Raises:
             Interrupted: The engine followed a request to stop.
             Aborted: To end the run as aborted.
             Failed: To end the run as failed.
-            Parked: To park the run until answers come.
+            Parked: To park the run until it is answered.
         """
         ...
 
@@ -270,31 +271,31 @@ class RunSummary(Value, frozen=True, kw_only=True):
 
     Attributes:
         run_id: The run.
-        agent_id: The agent that worked on it.
-        status: Of its last session; "running" while no session has settled; "queued" of a run that
-            was submitted and has not begun.
-        started_at: When it began.
-        updated_at: Time of the last event.
+        agent_id: The agent of the run.
+        status: The status of its last session; "running" until a session has settled; "queued" for
+            a run that was submitted and has not started.
+        started_at: When it started.
+        updated_at: The time of the last event.
         events: How many durable events it has.
-        request: The text of the request, at most 200 characters.
+        request: The text of the request, 200 characters or fewer.
         parent_run_id: The run that started it, "" for a root run.
         context_id: The conversation that it belongs to, "" if none.
-        turn: The first run of the turn of the conversation that it is, which is the run itself
-            unless it was handed over; "" if it is none.
-        is_chained: Whether its request may be handed on to a further run of the turn.
+        turn: The first run of its turn of the conversation: the run itself, unless it was handed
+            over; "" if it is not a turn.
+        is_chained: Whether its request may be handed over to a further run of the turn.
         revision: How many turns of the conversation were committed with it; 0 if it was not.
-        usage: What its sessions used, child runs included; that of a session is known at its end.
-        cost: The money for that; None where nothing had a price.
-        effect: The worst that its sessions and its child runs did: "none", "applied", or "unknown"
-            where nobody knows; that of a session is known at its end.
+        usage: The usage of its sessions, child runs included; a session counts once it has ended.
+        cost: The money for that; None if nothing had a price.
+        effect: The worst effect of its sessions and its child runs: "none", "applied" or "unknown";
+            a session counts once it has ended.
         error_code: Why its last session did not complete, "" if it did.
-        owner: Whose it is: ``user`` of the run's attributes, "" where they have none.
+        owner: Its user: ``user`` of the run's attributes, "" if they have none.
         tenant: ``tenant`` of the attributes.
-        answer: The beginning of its answer, at most 200 characters; "" while it waits.
-        took_s: Seconds in which its sessions worked, without the time between them; that of a
-            session is known at its end.
-        tools: The tools that it called or waits to call, at most 20; those of a session are known
-            at its end.
+        answer: The start of its answer, 200 characters or fewer; "" while it waits.
+        took_s: Seconds in which its sessions worked, without the time between them; a session
+            counts once it has ended.
+        tools: The tools that it called or waits to call, 20 or fewer; a session counts once it has
+            ended.
     """
 
     run_id: str = ""
@@ -321,17 +322,17 @@ class RunSummary(Value, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> bool:
-        """Whether nothing is left to resume."""
+        """Whether the run has ended, so that there is nothing to resume."""
         return self.status not in ("running", "queued", Status.INPUT_REQUIRED)
 
 
 class DayCost(Value, frozen=True, kw_only=True):
-    """What the runs of one day cost.
+    """The cost of the runs of one day.
 
     Attributes:
-        day: The day in UTC on which they began, such as "2027-01-31".
-        costs: The money, one sum for each currency; empty where no run of the day had a price.
-        runs: How many there were. A child run is no part of it, for its cost is in its parent's.
+        day: The day in UTC on which they started, such as "2027-01-31".
+        costs: The money, one sum for each currency; empty if no run of the day had a price.
+        runs: The number of runs, without child runs: their cost is included in their parent's.
     """
 
     day: str = ""
@@ -340,12 +341,12 @@ class DayCost(Value, frozen=True, kw_only=True):
 
 
 class RunCounts(Value, frozen=True, kw_only=True):
-    """How many runs of a journal there are.
+    """How many runs a journal has.
 
     Attributes:
-        statuses: How many there are by status; only those that there are.
-        errors: How many failed, by error code.
-        cost_by_day: What they cost by the day on which they began, the newest first.
+        statuses: The number of runs by status, without zeros.
+        errors: The number of failed runs by error code.
+        cost_by_day: The cost by the day on which the runs started, newest first.
     """
 
     statuses: dict[str, int] = {}
@@ -354,14 +355,14 @@ class RunCounts(Value, frozen=True, kw_only=True):
 
 
 class Note(Value, frozen=True, kw_only=True):
-    """What somebody noted of a run, such as a thumb or a label.
+    """A note that a user attached to a run, such as a thumb or a label.
 
     Attributes:
         run_id: The run.
-        name: What is noted.
-        value: What is said of it, as JSON.
-        by: Who said so.
-        at: When.
+        name: The name of the note.
+        value: The content of the note, as JSON.
+        by: Who wrote it.
+        at: When it was written.
     """
 
     run_id: str = ""
@@ -375,26 +376,26 @@ class RunFilters(TypedDict, total=False):
     """Which runs of a journal to list; a filter that is not given matches every run.
 
     Attributes:
-        limit: The most runs to return, from 1; None returns all.
-        before: Only runs that come after this one in the list: the last of the previous page.
+        limit: The maximum number of runs, from 1; None returns all.
+        before: Only runs that come after this one in the list: the last run of the previous page.
         context_id: Only runs of this conversation.
         parent_run_id: Only child runs of this run; "" gives root runs.
         run_id: Only this run.
-        prefix: Only runs whose id begins with this.
+        prefix: Only runs whose id starts with this.
         agent_id: Only runs of this agent.
-        effect: Only runs of which this is the worst that they did: "none", "applied" or "unknown".
+        effect: Only runs with this worst effect: "none", "applied" or "unknown".
         error_code: Only runs that failed with this code.
-        owner: Only runs of this user: ``user`` of their attributes. A user is named by both: with
-            a *tenant* it is that of the tenant, without one the user who is of no tenant.
+        owner: Only runs of this user: ``user`` of their attributes. With *tenant*, it is a user of
+            that tenant, otherwise a user without a tenant.
         tenant: Only runs of this ``tenant`` of their attributes.
         tool: Only runs that called this tool, or wait to.
-        text: Only runs with this text in what is listed of request or answer, in any case.
-        since: Only runs that began, or were submitted, at this moment or later; timezone-aware.
-        until: Only runs that began, or were submitted, before this moment.
+        text: Only runs whose listed request or answer contains this text, in any case.
+        since: Only runs that started, or were submitted, at this moment or later; timezone-aware.
+        until: Only runs that started, or were submitted, before this moment.
         currency: Only runs that cost money in this currency, such as "EUR".
-        sort: In place of the newest first, the largest first, of those that have any: "cost" (one
-            currency after the other), "tokens", "took" (from a tenth of a second), or "effect",
-            where what nobody knows is the largest.
+        sort: Sort by the largest first instead of the newest first, and omit runs without a value:
+            "cost" (one currency after the other), "tokens", "took" (from a tenth of a second), or
+            "effect", where unknown is the largest.
     """
 
     limit: int | None
@@ -424,7 +425,7 @@ class Journal(Protocol):
     """
 
     async def claim(self, run_id: str) -> int:
-        """Take the lease of a run: returns the new epoch; appends with an older one now fail."""
+        """Claim a run; returns the new epoch. From now on, appends with an older one fail."""
         ...
 
     def append(self, event: Event, *, epoch: int | None = None) -> None:
@@ -436,7 +437,7 @@ class Journal(Protocol):
 
         Raises:
             JournalError: The epoch is old, or the journal is closed.
-            Misuse: The event has a value that could not be read back; it is not stored.
+            Misuse: The event has a value that could not be decoded again; it is not stored.
         """
         ...
 
@@ -445,8 +446,8 @@ class Journal(Protocol):
 
         Args:
             run_id: The run.
-            seq: The number of the last one.
-            epoch: The epoch under which the caller appended it; None means any.
+            seq: The number of the last event.
+            epoch: The epoch that the caller appended it under; None means any.
 
         Raises:
             JournalError: They could not be written, or another process appended the event *seq*.
@@ -454,7 +455,7 @@ class Journal(Protocol):
         ...
 
     def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
-        """The run's durable events with a seq above *after*, in order; 0 gives all.
+        """Return the run's durable events with a seq above *after*, in order; 0 gives all.
 
         Raises:
             JournalError: An event is corrupt, or cannot be read.
@@ -464,18 +465,18 @@ class Journal(Protocol):
     async def runs(
         self, status: str | None = None, **filters: Unpack[RunFilters]
     ) -> Sequence[RunSummary]:
-        """The runs, newest first by the time they started.
+        """Return the runs, newest first by the time they started.
 
         Args:
-            status: Only runs with this status. A journal through which processes share runs takes a
-                phase too: "queued" (submitted), "running" (worked on, as far as is known), "due"
-                (to be taken up again), "parked" (waits for answers, or for a time), "died" (its
-                process did), "ended".
+            status: Only runs with this status. A journal that processes share also accepts a phase:
+                "queued" (submitted), "running" (worked on, as far as is known), "due" (should be
+                resumed), "parked" (waits for answers, or until a moment), "died" (its process did),
+                "ended".
             filters: Which of them; see :class:`RunFilters`.
 
         Raises:
             Misuse: *limit* is not a positive whole number, there is no run *before*, no such effect
-                or order, or a moment without a time zone.
+                or order, or a moment has no time zone.
         """
         ...
 
@@ -488,12 +489,12 @@ class Journal(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Write what is queued and release everything."""
+        """Write what is queued and release all resources."""
         ...
 
 
 class ArtifactStore(Protocol):
-    """Keeps outputs that are too large for a message."""
+    """Stores outputs that are too large for a message."""
 
     async def put(self, run_id: str, call_id: str, data: bytes, media_type: str) -> File:
         """Store *data*.
@@ -501,11 +502,11 @@ class ArtifactStore(Protocol):
         Args:
             run_id: The run.
             call_id: The tool call that produced it.
-            data: The bytes; a text is in UTF-8.
+            data: The bytes; text is in UTF-8.
             media_type: Their type, such as "text/plain".
 
         Returns:
-            The reference to it: id, media_type, size_bytes, sha256, lines.
+            The reference: id, media_type, size_bytes, sha256, lines.
 
         Raises:
             OSError: It could not be stored.
@@ -527,7 +528,7 @@ class ArtifactStore(Protocol):
             id: The id in the reference.
             run_id: The run that reads it.
             offset: The first character, from 0.
-            limit: The most characters to return; None leaves it to the store.
+            limit: The maximum number of characters; None leaves it to the store.
             pattern: Text to search for, as in ``read_page``; None reads the page as it is.
 
         Returns:
@@ -540,18 +541,18 @@ class ArtifactStore(Protocol):
 
 
 class Observer:
-    """Is notified of what happens in a run; the methods do nothing until you override them.
+    """Notified of what happens in a run; the methods do nothing until you override them.
 
-    Any object with some of these methods is accepted too; each may be sync or async. If one
-    raises, the error is logged and listed in the result's warnings, and the next observer still
-    runs. *info* is the identity of the run.
+    Any object with some of these methods is accepted too; each may be sync or async. If one raises,
+    the error is logged and listed in the result's warnings, and the next observer still runs.
+    *info* is the identity of the run.
     """
 
     def on_run_start(self, info: RunInfo, request: Request) -> Awaitable[None] | None:
-        """A session of the run begins; ``info.resumed`` is True for all but the first."""
+        """A session of the run starts; ``info.resumed`` is True for all but the first."""
 
     def on_attempt_start(self, info: RunInfo, attempt: int) -> Awaitable[None] | None:
-        """An attempt begins; *attempt* is its number, from 1."""
+        """An attempt starts; *attempt* is its number, from 1."""
 
     def on_interrupt(self, info: RunInfo, interrupt: Interrupt) -> Awaitable[None] | None:
         """The run was asked to stop; *interrupt* says why."""
@@ -563,8 +564,8 @@ class Observer:
 
         Args:
             info: The run.
-            previous: The result of the attempt that is to be revised.
-            next_attempt: The number of the attempt that begins now, from 2.
+            previous: The result of the attempt that will be revised.
+            next_attempt: The number of the attempt that starts now, from 2.
         """
 
     def on_attempt_end(self, info: RunInfo, result: AnyResult) -> Awaitable[None] | None:
@@ -590,10 +591,10 @@ class Decider:
 
         Args:
             info: The run that calls the model.
-            request: The request, as earlier deciders have left it.
+            request: The request, as earlier deciders changed it.
 
         Returns:
-            The request to send instead, made with ``msgspec.structs.replace``; None keeps it.
+            The request to send instead, created with ``msgspec.structs.replace``; None keeps it.
         """
 
     def before_finalize(
@@ -607,19 +608,19 @@ class Decider:
             result: The result of the attempt.
 
         Returns:
-            The decision; None accepts it.
+            The decision; None accepts the attempt.
         """
 
 
 class InstantJournal(Journal, Protocol):
-    """A journal that is safe at append and begins a new run without waiting."""
+    """A journal that is safe at append and can claim a new run without waiting."""
 
     def begin(self, run_id: str) -> int:
-        """Take the lease of a new run in the running event loop; returns the epoch."""
+        """Claim a new run without waiting, in the running event loop; returns the epoch."""
         ...
 
     def release(self, run_id: str, epoch: int) -> None:
-        """Release the run, unless it has been taken again since."""
+        """Release the run, unless it has been claimed again since."""
         ...
 
 
@@ -628,36 +629,36 @@ class Lapsing(Protocol):
 
     @property
     def safe_until(self) -> float:
-        """From when on nothing may be started under it, in seconds since the machine's start."""
+        """From when on nothing may start under it, in seconds since the machine's boot."""
         ...
 
 
 class LeasingJournal(Journal, Protocol):
-    """A journal whose runs belong to a process for as long as that renews its lease.
+    """A journal where a process owns a run as long as it renews its lease.
 
     Attributes:
-        on_lost: Called where another process has taken a run, by run.
+        on_lost: Callbacks by run, called when another process has claimed the run.
     """
 
     on_lost: dict[str, Callable[[], None]]
 
     @property
     def lease(self) -> Lapsing:
-        """That of this process on all runs that it holds."""
+        """The lease of this process on all runs that it has claimed."""
         ...
 
     async def renew_lease(self, run_id: str) -> None:
-        """Renew the lease before something is started in a run that this process holds."""
+        """Renew the lease before something starts in a run that this process has claimed."""
         ...
 
 
 def as_leasing(journal: Journal) -> LeasingJournal | None:
-    """*journal*, if it has leases."""
+    """Return *journal* if it has leases, otherwise None."""
     return cast("LeasingJournal", journal) if hasattr(journal, "renew_lease") else None
 
 
 def as_instant(where: object) -> InstantJournal | None:
-    """*where* if it is an open InstantJournal, else None."""
+    """Return *where* if it is an open InstantJournal, otherwise None."""
     is_open = not isinstance(where, type) and hasattr(where, "begin")
     if is_open and getattr(where, "is_safe_at_append", False) is True:
         return cast("InstantJournal", where)
@@ -665,7 +666,7 @@ def as_instant(where: object) -> InstantJournal | None:
 
 
 def is_safe_at_append(journal: Journal) -> bool:
-    """Whether an event is safe as soon as *journal* has appended it, so that no wait is needed."""
+    """Return whether an event is safe as soon as *journal* has appended it, without a wait."""
     return getattr(journal, "is_safe_at_append", False) is True
 
 
@@ -678,10 +679,10 @@ def until_safe(journal: Journal, run_id: str, seq: int, *, epoch: int | None) ->
 
 @cache
 def takes_epoch(kind: type) -> bool:
-    """Whether ``durable`` of that class of journal takes an epoch; a user's journal may not."""
+    """Return whether ``durable`` of this journal class takes an epoch; a user's journal may not."""
     try:
         parameters = inspect.signature(cast("Any", kind).durable).parameters.values()
     except (AttributeError, TypeError, ValueError):
-        # Its signature cannot be inspected, such as that of a proxy.
+        # The signature cannot be inspected, for example of a proxy.
         return False
     return any(one.name == "epoch" or one.kind is one.VAR_KEYWORD for one in parameters)

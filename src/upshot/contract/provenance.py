@@ -1,4 +1,4 @@
-"""What a tool says of its arguments and results, and what a policy finds in a call."""
+"""What a tool declares about its arguments and results, and a policy's findings about a call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Format: TypeAlias = Literal["", "email", "url", "account"]
 Word: TypeAlias = Literal[
     "target", "recipient", "ref", "amount", "day", "time", "secret", "choice", "content", "free"
 ]
-"""What an argument is to a policy."""
+"""What an argument means to a policy."""
 
 Scalar: TypeAlias = str | int | float | bool
 
@@ -24,11 +24,11 @@ WORDS: tuple[str, ...] = get_args(Word)
 
 
 class Meaning(Value, frozen=True, kw_only=True):
-    """The words by which a user asks for a value: ``True`` by "every month".
+    """The words that users say for a value, such as "every month" for ``True``.
 
     Attributes:
         value: The value.
-        words: Any of these asks for it, as whole words and in whichever case.
+        words: Any of these asks for the value, as whole words and in any case.
     """
 
     value: Scalar = ""
@@ -40,21 +40,21 @@ class Meaning(Value, frozen=True, kw_only=True):
 
 
 class Argument(Value, frozen=True, kw_only=True):
-    """What one argument of a tool is to ``Policy(taint="values")``.
+    """What one argument of a tool means to ``Policy(taint="values")``.
 
     Attributes:
         word: "target" chooses what the call acts on; "recipient" who gets something; "ref" names an
             object; "amount", "day" and "time" are compared as such; "secret" letter by letter;
-            "choice" is harmless within ``choices``; "content" are words that go out; "free"
+            "choice" is harmless within ``choices``; "content" is text that is sent out; "free"
             controls nothing.
         format: How a target is compared: "email", "url", "account", or "" for any text.
         record_kind: The kind of ``Record`` that a ref names.
-        own: The field of such a record that says whose it is; "" if that does not matter.
-        choices: The values that are harmless; None is every empty one: null, [] and {}.
-        meanings: The words by which a user asks for other values.
+        own: The field of the record that names its owner; "" if the owner does not matter.
+        choices: The harmless values; None stands for every empty value: null, [] and {}.
+        meanings: The words that users say for other values.
 
     Raises:
-        Misuse: A field has the wrong type, or says something of another word.
+        Misuse: A field has the wrong type, or belongs to another word.
     """
 
     word: Word = "target"
@@ -76,7 +76,7 @@ ArgumentWord: TypeAlias = Argument | Word
 
 
 def target(*, format: Format = "") -> Argument:
-    """An argument that chooses what the call acts on; what is not declared is one.
+    """Declare an argument that chooses what the call acts on; an undeclared argument is one.
 
     Args:
         format: "email", "url" or "account" to compare it as such, "" for any text.
@@ -85,12 +85,12 @@ def target(*, format: Format = "") -> Argument:
 
 
 def ref(kind: str, *, own: str = "") -> Argument:
-    """An argument that names an object, by its id or name.
+    """Declare an argument that names an object, by its id or name.
 
     Args:
-        kind: That of the ``Record`` that such objects are.
-        own: The field of the record that must hold one of ``Policy.user``, so that an object of the
-            same name that belongs to others is not meant; "" if it does not matter whose it is.
+        kind: The kind of the ``Record`` for such objects.
+        own: The field of the record that must contain one of ``Policy.user``, so that an object
+            with the same name but another owner does not match; "" if the owner does not matter.
     """
     return Argument(word="ref", record_kind=kind, own=own)
 
@@ -101,17 +101,17 @@ def choice(
     words: Mapping[Scalar, str | Iterable[str]] | None = None,
     of: ArgumentWord = "choice",
 ) -> Argument:
-    """An argument with harmless values; any other must be the user's.
+    """Declare an argument with harmless values; any other value must come from the user.
 
     Args:
-        values: The harmless ones, such as those that a model fills in where the user said nothing.
-            None is every empty value: null, [] and {}.
-        words: For values that a user asks for in other words, these words:
+        values: The harmless values, such as the defaults that a model fills in if the user said
+            nothing. None stands for every empty value: null, [] and {}.
+        words: For values that users ask for in other words, these words:
             ``{"rw": ("edit", "write"), True: "every month"}``.
-        of: What the argument is otherwise: ``choice({"Payment"}, of="content")``.
+        of: What the argument means otherwise: ``choice({"Payment"}, of="content")``.
 
     Raises:
-        Misuse: *values* or *words* has another form, or there is no such word as *of*.
+        Misuse: *values* or *words* has another form, or *of* is not such a word.
     """
     if isinstance(values, str):
         raise Misuse(f"choice({values!r}): give a set of values, such as choice({{{values!r}}})")
@@ -141,18 +141,18 @@ class _OfKind(Value, frozen=True, kw_only=False):
 
 
 class Record(_OfKind, frozen=True, kw_only=True):
-    """What the results of a tool are made of: ``Record("contact", id="email", names=("name",))``.
+    """The records in the results of a tool: ``Record("contact", id="email", names=("name",))``.
 
-    Every JSON object in a result that has the field *id* is such a record, however deep it stands;
-    what is inside a text is none.
+    Every JSON object in a result that has the field *id* is such a record, however deeply nested.
+    Objects inside a text do not count.
 
     Attributes:
-        record_kind: A word of yours, which ``ref`` repeats.
-        id: The field that identifies it; "" where each text of a list is a record, as in a list of
-            the names of channels.
-        names: The fields by which a user calls it.
-        trusted: Whether your own system fills *id* and *names* even where the result is untrusted
-            for other words in it, such as a list of events with what strangers wrote to them. A
+        record_kind: A word of your choice, which ``ref`` repeats.
+        id: The field that identifies it; "" if each text of a list is a record, as in a list of
+            channel names.
+        names: The fields that users call it by.
+        trusted: Whether your own system fills *id* and *names* even if the result is untrusted
+            because of other text in it, such as a list of events with text from strangers. A
             stranger may still have chosen a name that the user says.
 
     Raises:
@@ -169,14 +169,14 @@ class Record(_OfKind, frozen=True, kw_only=True):
 
 
 class ToolDeclaration(Value, frozen=True, kw_only=True):
-    """What a tool says of itself to a policy.
+    """What a tool declares about itself to a policy.
 
     Attributes:
-        arguments: What each argument is; those left out are targets.
-        records: What its results are made of.
+        arguments: What each argument means; an argument without an entry is a target.
+        records: The records in its results.
         trust: "trusted", "untrusted" or "".
         private: Whether its results are private.
-        asked_by: Words by which a user asks for it; empty for the first word of its name.
+        asked_by: Words that users ask for it with; empty for the first word of its name.
     """
 
     arguments: dict[str, Argument] = {}
@@ -187,7 +187,7 @@ class ToolDeclaration(Value, frozen=True, kw_only=True):
 
     @property
     def declares(self) -> bool:
-        """Whether it says more than that the results are untrusted."""
+        """Whether it declares more than that the results are untrusted."""
         return self not in _SAY_NOTHING
 
 
@@ -202,7 +202,7 @@ class Doubt(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
         value: The value as it would be used.
         word: What the argument was declared to be, such as "ref file".
         reason: Why nothing vouches for it.
-        found: Where the value stands: "only in the result of get_page, line 3", or "nowhere".
+        found: Where the value was found: "only in the result of get_page, line 3", or "nowhere".
         said: What the user said of that kind, "" for nothing.
     """
 
@@ -223,10 +223,10 @@ class Voucher(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
     Attributes:
         path: The argument, as a JSON pointer.
         digest: The first 16 hex digits of the SHA-256 of the value.
-        rule: "said" by the user; the schema's "default"; the "user" themselves; a trusted
-            "record"; "made" by a write of the run; a known "host"; a harmless "choice"; "free";
-            "links" or "open" by ``Policy.words``.
-        source: Where it stands: "request", "answer <id>", or "call <id> <JSON pointer>".
+        rule: "said" by the user; the schema's "default"; the "user" themselves; a trusted "record";
+            "made" by a write of the run; a known "host"; a harmless "choice"; "free"; "links" or
+            "open" by ``Policy.words``.
+        source: Where the value was found: "request", "answer <id>", or "call <id> <JSON pointer>".
     """
 
     path: str = ""
@@ -236,21 +236,21 @@ class Voucher(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
 
 
 def read_arguments(arguments: object, known: Iterable[str], whose: str) -> dict[str, Argument]:
-    """What a tool declares of its arguments.
+    """Read a tool's declarations of its arguments.
 
     Args:
         arguments: A mapping from names to words or ``Argument``.
-        known: The names that the tool has.
-        whose: Begins the message.
+        known: The names of the tool's arguments.
+        whose: The start of an error message.
 
     Raises:
-        Misuse: It is no such mapping, or names what is not there.
+        Misuse: It is not such a mapping, or names an argument that the tool does not have.
     """
     if not isinstance(arguments, Mapping):
         raise Misuse(f'{whose}arguments is {arguments!r:.60}: give {{"to": "recipient", ...}}')
     names, read = list(known), dict[str, Argument]()
     for name, word in cast("Mapping[object, object]", arguments).items():
-        # "attachments.id" is a field of what "attachments" holds.
+        # "attachments.id" is a field inside "attachments".
         if str(name).partition(".")[0] not in names:
             near = nearest(str(name), names)
             hint = (

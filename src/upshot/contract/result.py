@@ -65,7 +65,7 @@ _FLAT_FACTS = (
 
 
 def to_flat_form(result: AgentResult[Any]) -> JsonObject:
-    """Convert *result* to plain dicts: money as floats, unknown facts missing."""
+    """Convert *result* to plain dicts: money as floats, without unknown facts."""
     form: JsonObject = {}
     output = plain(result.output)
     if has_own_output(output, result.content):
@@ -78,7 +78,7 @@ def to_flat_form(result: AgentResult[Any]) -> JsonObject:
         if value or (value is result.usage and value.api_calls):
             form[key] = plain(value)
     if result.effects:
-        # The form has no key of its own for them.
+        # The form has no separate key for effects.
         form["metadata"] = plain({**result.metadata, "effects": result.effects})
     if (limits := limited_by(result.error, result.rate_limit)) is not None:
         form["rate_limit"] = plain(limits)
@@ -86,7 +86,7 @@ def to_flat_form(result: AgentResult[Any]) -> JsonObject:
 
 
 def limited_by(error: AgentError | None, limits: RateLimitState | None) -> RateLimitState | None:
-    """*limits*, marked as limited if *error* is a rate_limit: some 429s come without headers."""
+    """Return *limits*, marked as limited if *error* is a rate_limit: some 429s have no headers."""
     if error is None or error.code != ErrorCode.RATE_LIMIT:
         return limits
     return msgspec.structs.replace(limits or RateLimitState(), limited=True)
@@ -122,7 +122,7 @@ _SEQUENCES = (
 )
 
 
-# Types that need no conversion; a decoder gives lists, and callers write words as strings.
+# These types need no conversion; a decoder gives lists, and callers write words as strings.
 _FINE = frozenset[type]({Status, FinishReason, InterruptCause, NoneType, tuple})
 _COMPLETED = Status.COMPLETED
 _UNKNOWN = Effect.UNKNOWN
@@ -132,12 +132,12 @@ _judged_of = attrgetter(*_SEQUENCES, *(name for name, _ in _WORDS))
 
 
 class AttemptLine(Value, frozen=True, kw_only=True, gc=False):
-    """A summary of one attempt, including discarded ones.
+    """A summary of one attempt; discarded attempts have one too.
 
     Attributes:
         attempt: Its number, from 1.
         status: How it ended.
-        error: Why, None if it completed.
+        error: Why it failed, None if it completed.
         usage: Tokens of its model calls.
         cost: Cost of its model calls.
         content: Its answer, kept even if it was discarded.
@@ -163,9 +163,9 @@ class RunEffect(Value, frozen=True, kw_only=True, gc=False):
         state: "applied" or "unknown".
         run_id: The run that made the call; its result has the record.
         call_id: The model's id of the call, "" for a step.
-        step: The key of the step, or of the step in whose body the call was made; "" for none.
-        path: The runs around ``run_id``, from the result's own run down; empty for its own calls
-            and for those of a run that handed the request over to it.
+        step: The key of the step, or of the step that made the call; "" if none.
+        path: The runs that ``run_id`` is nested in, from the result's own run down. Empty for the
+            run's own calls and for the calls of a run that handed the request over to it.
         key: The id of the effect in the ledger; None if the tool declares no identity.
     """
 
@@ -179,12 +179,12 @@ class RunEffect(Value, frozen=True, kw_only=True, gc=False):
 
 
 class ChildRun(Value, frozen=True, kw_only=True, gc=False):
-    """A run whose calls are part of a result, though their records are in its own result.
+    """A run whose calls count for a result, though their records are in its own result.
 
     Attributes:
         run_id: The run.
         tools: Names of the tools that ran in it and in its own child runs.
-        effect: The worst that it and its own child runs did.
+        effect: The worst effect of the run and its own child runs.
     """
 
     run_id: str = ""
@@ -193,7 +193,7 @@ class ChildRun(Value, frozen=True, kw_only=True, gc=False):
 
 
 def warning_of_unknown(effects: Iterable[RunEffect]) -> RunWarning | None:
-    """The warning that names each effect of which nobody knows; None if there are none."""
+    """Return a warning that names each unknown effect, or None if no effect is unknown."""
     unknown = [one for one in effects if one.state is _UNKNOWN]
     if not unknown:
         return None
@@ -215,45 +215,45 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
 
     Attributes:
         status: completed, interrupted, canceled, failed, aborted or input_required.
-        output: The typed answer: the board variable ``output`` if set, else content.
+        output: The typed answer: the board variable ``output`` if set, otherwise content.
         content: Text of the last assistant message on the main channel; None if there is none.
-        messages: What the run produced on the main channel, in order, without the seeded
-            messages. Other channels are artifacts, if they are asked for.
-        seeded: What the main channel held before the engine began: the history, the request, and
-            what was handed over with it.
+        messages: The messages that the run produced on the main channel, in order, without the
+            seeded messages. Other channels are artifacts, if they are asked for.
+        seeded: The messages on the main channel before the engine started: the history, the
+            request, and what was handed over with it.
         tool_outcomes: One for every settled call, in the order of the calls within each reply.
         tool_records: The same calls with all their facts, in the same order.
         effects: Each call that changed something outside, or may have done so, in this run and in
             ``child_runs``.
-        child_runs: The runs that it started, and those that handed the request over to it. The
+        child_runs: The runs that it started, and the runs that handed the request over to it. The
             outcomes and records of their calls are in their own results.
-        artifacts: What was produced besides the answer.
+        artifacts: What the run produced besides the answer.
         pending: What a parked run waits for.
         usage: Tokens of all model calls, of all attempts and child runs.
         cost: The cost of these calls, None if none had a price.
-        finish_reason: Of the last model call; None if unknown.
+        finish_reason: The finish reason of the last model call; None if unknown.
         error: What went wrong; present exactly when status is not completed.
-        rate_limit: Of the last reply that carried one.
+        rate_limit: The rate limit of the last reply that carried one.
         provider_data: provider, model, request_id, raw_headers, finish_raw of the last reply.
         cause: The cause of an interrupt.
         detail: The detail of an interrupt.
         committed: Whether its messages count for the conversation.
         attempts: How many attempts it took.
         state: Facts set by deciders, such as finalize_reason and handoff.
-        handoff: The hand-off that ended it, None if there was none.
+        handoff: The handoff that ended it, None if there was none.
         attempt_log: A summary of each attempt.
         warnings: What went wrong without failing the run.
-        taint: What brought untrusted content into the run, first; None for nothing.
+        taint: What first brought untrusted content into the run; None if nothing did.
         run_id: The run.
         task_id: The caller's task, "" if none.
         context_id: The conversation, "" if none.
         parent_run_id: The run that started it, "" for a root run.
-        agent_id: The agent that worked on it.
-        started_at: When it began, UTC; None if not measured.
+        agent_id: The agent of the run.
+        started_at: When it started, UTC; None if not measured.
         ended_at: started_at + duration_ms.
-        duration_ms: Milliseconds from started_at until this result; for a resumed run this
-            includes the time in which it was parked or not running.
-        metadata: Free JSON of the caller and of hooks.
+        duration_ms: Milliseconds from started_at until this result. For a resumed run this includes
+            the time when it was parked or not running.
+        metadata: Free JSON from the caller and from hooks.
         local: In this process only: ``raw``, ``last_board``.
     """
 
@@ -339,9 +339,9 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
 
     @property
     def tools_used(self) -> tuple[str, ...]:
-        """Names of the tools that ran; not of denied calls.
+        """Names of the tools that ran, without denied calls.
 
-        First those of the run itself, in the order of their first run, then those of its
+        First the tools of the run itself, in the order of their first run, then the tools of its
         ``child_runs``.
         """
         inside = [name for one in self.child_runs for name in one.tools]
@@ -350,7 +350,7 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
     def _own_tools(self) -> tuple[str, ...]:
         ran = [r for r in self.tool_records if not isinstance(r.outcome, ToolDenied)]
         if self.tool_records and all(r.started_at is not None for r in ran):
-            # Concurrent calls settle in another order than they start.
+            # Concurrent calls may settle in another order than they start.
             ran.sort(key=lambda record: cast("datetime", record.started_at))
             return tuple(dict.fromkeys(record.tool_name for record in ran))
         names = (o.tool_name for o in self.tool_outcomes if not isinstance(o, ToolDenied))
@@ -358,12 +358,12 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
 
     @property
     def raw(self) -> object:
-        """The native result that this was made from, in this process only; else None."""
+        """The native result that this was converted from, in this process only; otherwise None."""
         return self.local.get("raw") if self.local is not None else None
 
     @property
     def last_board(self) -> object:
-        """The board as the engine left it, in this process only; None if it is gone."""
+        """The board as the engine left it, in this process only; None if it is not available."""
         return self.local.get("last_board") if self.local is not None else None
 
     def __repr__(self) -> str:
@@ -372,17 +372,17 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         return portray_result(self)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows; see ``contract.forms.html_form``."""
+        """Return what a notebook shows; see ``contract.forms.html_form``."""
         from upshot.contract.forms.html_form import to_html
 
         return to_html(self)
 
     def all_messages(self) -> tuple[Message, ...]:
-        """All messages of the main channel, the seeded ones first."""
+        """Return all messages of the main channel, the seeded ones first."""
         return (*self.seeded, *self.messages)
 
     def unwrap(self) -> T:
-        """Return the output, or the text if there is no other output.
+        """Return the output, or the text if there is no output.
 
         Raises:
             RunFailed: The run did not complete; it carries this result.
@@ -394,12 +394,12 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
             raise RunFailed(self)
         value: object = self.output
         if value is None and not self.run_id:
-            # A result made by hand may have a text alone; for a real run, None is the output.
+            # A hand-built result may have only a text; for a real run, None is the output.
             value = self.content
         return value  # pyright: ignore[reportReturnType]  # T is str without an output type, and may include None
 
     def output_payload(self) -> JsonObject:
-        """The output if it is a JSON object, else ``{"content": ...}``, else empty."""
+        """Return the output if it is a JSON object, otherwise ``{"content": ...}`` or ``{}``."""
         output: object = self.output
         if output is not None and not isinstance(output, dict | str):
             output = plain(output)
@@ -411,11 +411,11 @@ class AgentResult(Root, Generic[T], frozen=True, kw_only=True):
         return to_flat_form(self)[key]
 
     def get(self, key: str, default: object = None) -> Any:
-        """Return the value of *key* in the flat contract dict."""
+        """Return the value of *key* in the flat contract dict, or *default*."""
         return to_flat_form(self).get(key, default)
 
     def keys(self) -> KeysView[str]:
-        """The keys of the flat contract dict."""
+        """Return the keys of the flat contract dict."""
         return to_flat_form(self).keys()
 
     def __iter__(self) -> Iterator[str]:

@@ -28,18 +28,18 @@ SPEC_VERSION = "upshot.checkpoint/1"
 
 
 class Compacted(RunEvent, frozen=True, kw_only=True):
-    """Older messages were replaced in what models are sent; the board and the log keep them.
+    """Older messages were replaced in the requests to models; the board and the log keep them.
 
-    It counts until the next one, which replaces what this one left too. How many tokens are sent
-    now stands in the next reply of the model.
+    It applies until the next one, which also replaces the messages that this one left. The next
+    reply says how many tokens are sent now.
 
     Attributes:
-        end: How many messages of the main channel are replaced, those of ``kept`` among them.
-        kept: The places of messages before *end* that are sent all the same: system messages, and
-            what was asked.
-        summary: Sent after these, in place of the others; None where they were dropped.
+        end: How many messages of the main channel are replaced, including the messages in ``kept``.
+        kept: The positions of messages before *end* that are still sent: system messages, and the
+            request.
+        summary: Sent after these, in place of the other messages; None if they were dropped.
         tokens_before: The input tokens of the last model call, as its provider counted them; None
-            where none did.
+            if it did not.
         turn: The turn of the last model call before it, 0 before the first.
     """
 
@@ -50,7 +50,7 @@ class Compacted(RunEvent, frozen=True, kw_only=True):
     turn: int = 0
 
     def sent(self, messages: Sequence[Message]) -> list[Message]:
-        """What a model is sent of *messages*, those of the main channel."""
+        """Return what a model is sent instead of *messages*, the messages of the main channel."""
         summary = () if self.summary is None else (self.summary,)
         return [*map(messages.__getitem__, self.kept), *summary, *messages[self.end :]]
 
@@ -61,8 +61,8 @@ class BoardSnapshot(Value, frozen=True, kw_only=True):
     Attributes:
         channels: Messages in order, by channel name.
         variables: JSON values by name.
-        seeded: How many messages of each channel the board held before the engine started.
-        compacted: What replaces its older messages for models; None for nothing.
+        seeded: How many messages of each channel were on the board before the engine started.
+        compacted: What replaces the older messages in requests to models; None for nothing.
     """
 
     channels: dict[str, tuple[Message, ...]] = {}
@@ -78,19 +78,19 @@ class _Point(Root, frozen=True, kw_only=False):
 
 
 class Checkpoint(_Point, frozen=True, kw_only=True):
-    """A point from which a run can continue.
+    """A point where a run can continue.
 
     Attributes:
         exec_id: The id of the run.
         step: The engine's name for the point.
         board: The board at that point; a Board is replaced by its snapshot.
         iteration: How many steps the engine had taken.
-        payload: What the engine needs besides.
+        payload: What the engine needs in addition to the board.
         attributes: The run's attributes.
-        timestamp: When it was taken.
+        timestamp: When the checkpoint was saved.
         original_started_at: When the run first started; kept when it is resumed.
-        agent_id: The agent that worked on the run; "" if that is not known.
-        spec_version: The version of the payload's form; checked when it is read.
+        agent_id: The agent of the run; "" if unknown.
+        spec_version: The version of the payload's format; checked when it is read.
     """
 
     iteration: int = 0
@@ -122,12 +122,12 @@ Verdict: TypeAlias = Literal["accept", "discard", "keep_partial", "revise"]
 
 
 class FinalizeDecision(Value, frozen=True, kw_only=True):
-    """One decider's decision; made by its four constructors.
+    """One decider's decision; created by its four constructors.
 
     Attributes:
         verdict: What to do with the attempt. Any discard wins, then any revise.
-        reason: Why; the first reason given is kept as ``state["finalize_reason"]``, that of the
-            winning verdict in ``Committed.reason`` and ``AttemptLine.revise_reason``.
+        reason: Why. The first reason given is stored as ``state["finalize_reason"]``, the reason of
+            the winning verdict in ``Committed.reason`` and ``AttemptLine.revise_reason``.
         feedback: Instructions for the next attempt, for revise.
         state: Facts to merge into the result's ``state``.
     """
@@ -191,7 +191,7 @@ class Interrupt(Value, frozen=True, kw_only=False):
     """Why a run is asked to stop.
 
     Attributes:
-        cause: user_cancel, user_input, host_shutdown, deadline, custom, or a word of your own.
+        cause: user_cancel, user_input, host_shutdown, deadline, custom, or your own word.
         detail: A free explanation.
     """
 
@@ -199,7 +199,7 @@ class Interrupt(Value, frozen=True, kw_only=False):
     detail: str = ""
 
     def __post_init__(self) -> None:
-        # A request to stop must not fail over a wrong type: other values are converted to text.
+        # A request to stop must not fail on a wrong type: other values are converted to text.
         cause, detail = cast("tuple[object, object]", (self.cause, self.detail))
         if type(cause) is not InterruptCause:
             set_field(self, "cause", InterruptCause(_text(cause)))

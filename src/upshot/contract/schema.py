@@ -1,9 +1,9 @@
-"""The contract in other languages: a JSON Schema, and TypeScript made from it.
+"""The contract in other languages: a JSON Schema, and TypeScript generated from it.
 
-msgspec writes the schema of the structs. It differs in a few places from what ``encode`` writes,
+msgspec generates the schema of the structs. It differs in a few places from what ``encode`` writes,
 and ``write_json_schema`` corrects those: money is a number, an open enum accepts any text, and a
 field is required if it is always written rather than if a reader needs it. It also takes the
-description of each field from the docstrings, and gives names to the unions.
+description of each field from the docstrings, and names the unions.
 """
 
 from __future__ import annotations
@@ -81,19 +81,20 @@ _CONSTANT = re.compile(rf"\b({'|'.join(_CONSTANTS)})\b")
 
 
 def contract_schema() -> JsonObject:
-    """The JSON Schema (draft 2020-12) of every value that ``encode`` writes.
+    """Return the JSON Schema (draft 2020-12) of every value that ``encode`` writes.
 
     Returns:
-        A new object. A whole document is a value that stands alone, as ``decode`` accepts it
-        without a type; ``$defs`` has every type by its name, such as ``#/$defs/AgentResult``. It
-        describes what is written: a field that is never left out is required, even if a reader
-        has a default for it. Unknown fields, parts and events are valid.
+        A new object. A whole document is a standalone value, as ``decode`` accepts it without a
+        type; ``$defs`` has every type by its name, such as ``#/$defs/AgentResult``. It describes
+        what is
+        written: a field that is never left out is required, even if a reader has a default for it.
+        Unknown fields, parts and events are valid.
     """
     return write_json_schema(_public_structs(), _UNIONS, "Standalone", _TITLE)
 
 
 def execution_result_schema() -> JsonObject:
-    """The JSON Schema (draft 2020-12) of an execution result, as a new object."""
+    """Return the JSON Schema (draft 2020-12) of an execution result, as a new object."""
     types = (AgentExecutionResult, ExecutionMetadata, Message, *get_args(Part))
     unions = {"Part": _UNIONS["Part"]}
     form = write_json_schema(types, unions, "AgentExecutionResult", "upshot execution result")
@@ -105,7 +106,7 @@ def execution_result_schema() -> JsonObject:
 
 
 def contract_typescript() -> str:
-    """The text of a TypeScript declaration file with every type that ``encode`` writes.
+    """Return the text of a TypeScript declaration file with every type that ``encode`` writes.
 
     Returns:
         One declaration per type, including the execution result; it compiles in strict mode. A
@@ -122,9 +123,9 @@ def write_json_schema(
 ) -> _Form:
     """Write a JSON Schema, draft 2020-12, of *types* and the types of their fields.
 
-    *unions* get definitions of their own, each with a line of description; *root* is the
-    definition that a whole document must match. Additional fields are valid, since readers ignore
-    them. Raises TypeError if a field's type has no JSON form.
+    *unions* get separate definitions, each with a line of description; *root* is the definition
+    that a whole document must match. Additional fields are valid, since readers ignore them.
+    Raises TypeError if JSON cannot express a field's type.
     """
     classes = {kind.__name__: kind for kind in types}
     wanted = [*classes.values(), *(union for union, _ in unions.values())]
@@ -134,7 +135,7 @@ def write_json_schema(
         )
     except NotImplementedError as error:
         raise TypeError(f"{error} has no form in JSON that is known here") from error
-    # Encoded once, since defaults may be tuples; a parametrized class is named like the class.
+    # Encoded once, since defaults may be tuples; a parametrized class gets the name of the class.
     text = msgspec.json.encode(found).replace(b"AgentResult_Any_", b"AgentResult")
     components: dict[str, _Form] = msgspec.json.decode(text)
     members = {
@@ -156,7 +157,7 @@ def write_json_schema(
 
 
 def _public_structs() -> Iterator[type[msgspec.Struct]]:
-    """Every struct that the package exports, so that a new one needs no change here."""
+    """Return every struct that the package exports, so that a new one needs no change here."""
     package = sys.modules["upshot.contract"]
     for name in package.__all__:
         value: object = getattr(package, name)
@@ -167,7 +168,7 @@ def _public_structs() -> Iterator[type[msgspec.Struct]]:
 
 
 def _origin(kind: Any) -> type[Any]:
-    """The class of *kind*, which may be parametrized."""
+    """Return the class of *kind*, which may be parametrized."""
     return getattr(kind, "__origin__", kind)
 
 
@@ -192,12 +193,12 @@ def _definition(
     held: dict[str, _Form] = component["properties"]
     if "enum" in held.get("kind", {}):
         held = {**held, "kind": {"const": held["kind"]["enum"][0]}}
-    # msgspec sorts the keys of a typed dict; the docstring has them in a better order.
+    # msgspec sorts the keys of a typed dict; the docstring has a better order.
     order = [*held] if kind is None or hasattr(kind, "__struct_fields__") else [*texts]
     properties = {field: _field(held[field], texts.get(field, ""), members) for field in order}
     required = component["required"]
     if kind is None or hasattr(kind, "__struct_fields__"):
-        # A field without a default in the schema has none, or one that is always written.
+        # A field without a default in the schema has no default, or is always written.
         required = [field for field in order if "default" not in held[field]]
     form = {**head, "type": "object", "properties": properties}
     return {**form, "required": required} if required else form
@@ -216,7 +217,7 @@ def _field(form: _Form, text: str, members: Mapping[str, list[str]]) -> _Form:
 
 
 def _form(form: _Form, members: Mapping[str, list[str]]) -> _Form:
-    """The schema of what ``encode`` writes where msgspec has *form*."""
+    """Return the schema of what ``encode`` writes for msgspec's *form*."""
     named = _MSGSPEC_FORMS.get(form.get("format", "")) or _MSGSPEC_FORMS.get(
         form.get("contentEncoding", "")
     )
@@ -263,7 +264,7 @@ def _ref(name: str) -> _Form:
 
 
 def _attribute_texts(kind: type) -> dict[str, str]:
-    """The descriptions of attributes in the docstrings of *kind* and its bases."""
+    """Return the descriptions of attributes in the docstrings of *kind* and its bases."""
     texts: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if base not in (object, dict, msgspec.Struct):
@@ -280,7 +281,7 @@ def _attributes_section(docstring: str) -> Iterator[tuple[str, str]]:
 
 
 def _for_any_language(text: str) -> str:
-    """*text* with Python's constants and double backticks as other languages write them."""
+    """Return *text* with Python's constants and double backticks written as in other languages."""
     text = _CONSTANT.sub(lambda found: _CONSTANTS[found[0]], text)
     return text.replace("``", "`")
 
@@ -339,9 +340,9 @@ def _lines(form: _Form) -> Iterator[str]:
 
 
 def _options(form: _Form) -> list[str]:
-    """The alternatives of *form*; none if it is a single type."""
+    """Return the alternatives of *form*; empty if it is a single type."""
     if "examples" in form:
-        # The last one accepts any string, in a way that lets editors still suggest the others.
+        # The last one accepts any string but keeps editors suggesting the others.
         return [*map(_quoted, form["examples"]), "(string & {})"]
     if "enum" in form:
         return [*map(_quoted, form["enum"])]

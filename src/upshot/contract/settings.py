@@ -27,7 +27,7 @@ from upshot.contract.usage import to_money
 from upshot.errors import Misuse
 
 if TYPE_CHECKING:
-    # Only annotations name them, and messages are made of what stands here.
+    # Only annotations use these, and messages build on this module.
     from upshot.contract.message import Message
     from upshot.contract.protocols import Model
 
@@ -38,19 +38,19 @@ class Budget(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     Attributes:
         deadline_s: Seconds from the start until the run fails with timeout.
         working_s: The same, without the time spent waiting for the user.
-        max_turns: The most model calls of an engine, and steps of a machine or graph.
-        max_tool_calls: The most tool calls in all.
-        max_calls_per_tool: The most calls of one tool.
-        max_denials: The most denied tool calls; after that every call is denied.
-        max_tokens: The most tokens of all model calls, child runs included.
-        max_cost_usd: The most money, in US dollars.
+        max_turns: The maximum number of model calls of an engine, or steps of a machine or graph.
+        max_tool_calls: The maximum number of tool calls in all.
+        max_calls_per_tool: The maximum number of calls of one tool.
+        max_denials: The maximum number of denied tool calls; after that every call is denied.
+        max_tokens: The maximum number of tokens of all model calls, child runs included.
+        max_cost_usd: The maximum cost, in US dollars.
         max_depth: How deep child runs may nest; the root run has depth 0.
-        tool_timeout_s: Seconds for a tool without a timeout of its own.
+        tool_timeout_s: Seconds for a tool that sets no timeout.
         scope: What ``max_cost_usd`` and ``max_tokens`` count: "run" is this run and its child runs,
             "conversation" all runs of its conversation, as the journal has them before each call.
-        unpriced: What a cost limit does about a model without a price: "refuse" raises Misuse
-            at the start, and ends the run before the call after a reply without its usage;
-            "allow" does not count such calls.
+        unpriced: What a cost limit does about a model without a price. "refuse" raises Misuse at
+            the start, and after a reply without usage it ends the run before the next call; "allow"
+            does not count such calls.
     """
 
     deadline_s: float | None = None
@@ -76,28 +76,29 @@ class Budget(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
         check_types(self)
         for name in self.__struct_fields__:
             limit = getattr(self, name)
-            # Not below zero, and no NaN either.
+            # Not below zero, and not NaN.
             if isinstance(limit, int | float | Decimal) and not limit >= 0:
                 raise Misuse(f"{name} is {limit}: give 0 or more, or None for no limit")
 
 
 class Quota(Value, frozen=True, metaclass=CheckedMeta):
-    """A cap that all runs of a journal share which are given it; None means no limit.
+    """A limit shared by all runs of a journal that are given it; None means no limit.
 
-    A call is begun only if the most that it can use is left, so no cap is passed.
+    A call starts only if the most that it can use is left, so a quota is never exceeded.
 
     Attributes:
-        name: Names it in the journal and in errors; quotas of one name and scope count together.
-        scope: Whose use is counted: that of "all" runs; of one "run" with its child runs and those
-            that it hands over to; of one "conversation", "agent" or "tenant".
-        attribute: Which attribute of a run names its tenant.
-        max_cost_usd: The most money, in US dollars.
-        max_tokens: The most tokens, in and out.
-        max_runs: The most runs; a run counts with its first model call, and child runs do not.
-        per: Where it begins anew: with each "day" or "month", in UTC; None is never.
+        name: Its name in the journal and in errors; quotas of one name and scope count together.
+        scope: Whose use is counted: "all" runs, one "run" with its child runs and the runs that it
+            hands over to, or one "conversation", "agent" or "tenant".
+        attribute: The attribute of a run that names its tenant.
+        max_cost_usd: The maximum cost, in US dollars.
+        max_tokens: The maximum number of tokens, input and output.
+        max_runs: The maximum number of runs; a run counts from its first model call, and child runs
+            do not count.
+        per: When the count is reset: each "day" or "month", in UTC; None means never.
 
     Raises:
-        Misuse: A field is none of these, or there is no limit.
+        Misuse: A field has another value, or there is no limit.
     """
 
     name: str
@@ -143,14 +144,14 @@ _NETWORK = ("on", "off")
 
 
 TaintRule: TypeAlias = Literal["off", "ask", "values"]
-"""What untrusted words change; see ``Policy.taint``."""
+"""What needs approval once untrusted content is in the context; see ``Policy.taint``."""
 WordsRule: TypeAlias = Literal["said", "links", "open"]
-"""Which words may go out; see ``Policy.words``."""
+"""Which text may be sent to others; see ``Policy.words``."""
 
 
 OnUnknown: TypeAlias = Literal["tell", "ask", "stop"]
-"""What a run does when nobody knows whether a call took effect: go on and tell the model, park and
-ask, or fail."""
+"""What a run does if it is unknown whether a call took effect: continue and inform the model
+("tell"), park and ask, or fail ("stop")."""
 
 
 class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
@@ -165,26 +166,28 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
             Toolbox's own ``read_artifact`` needs no rule.
         deny: Tools that match one of these rules may not be called, even if ``allow`` matches.
         ask: Tools that match one of these rules need approval, whatever they declare:
-            ``["effect:write"]`` has every writing call confirmed.
-        taint: What needs approval once untrusted words are in the context, whatever the tool
-            declares. "ask" (True): calls that may write, and reads that declare the network, for
+            ``["effect:write"]`` requires approval for every writing call.
+        taint: What needs approval once untrusted content is in the context, whatever the tool
+            declares. "ask" (True): calls that may write, and reads that declare the network, since
             either may carry data out. "values": the same calls, unless the user asked for such an
-            act and each argument is vouched for, by what the user said or by what ``@tool``
+            act and each argument is vouched for by what the user said or by what ``@tool``
             declares. "off" (False): nothing.
-        words: With "values", which ``content`` may go to others than the user: "said" only what
-            stands in the user's own words; "links" any words, but addresses, links, numbers and
-            accounts only if they were said; "open" all.
-        user: What the user is called: addresses, names of accounts.
-        hosts: Hosts that network reads may always reach, as an argument ``target(format="url")``
-            names them: exact, with a port that is not the usual one.
+        words: With "values", which ``content`` may be sent to anyone but the user: "said" only the
+            user's own words; "links" any words, but addresses, links, numbers and accounts only if
+            the user said them; "open" everything.
+        user: The user's own addresses and account names.
+        hosts: Hosts that network reads may always reach, as named by an argument
+            ``target(format="url")``: exact, including any non-default port.
         network: Whether tools that declare the network may be called.
-        approval_expires_s: Seconds after which an unanswered approval expires and must be
-            requested again, unless the tool sets its own; None is never.
-        on_unknown: What a run does when the effect of a call is unknown after ``verify``, unless
-            the tool sets its own: "tell" (the model is told), "ask" (the run parks with a
-            ``PendingEffect``), "stop" (it fails with ``effect_unknown``). None is "ask" for tools
-            that declare ``destructive``, and "tell" for others.
+        approval_expires_s: Seconds until an unanswered approval expires and must be requested
+            again, unless the tool sets its own; None means never.
+        on_unknown: What a run does if the effect of a call is still unknown after ``verify``,
+            unless the tool sets its own: "tell" (inform the model), "ask" (park with a
+            ``PendingEffect``), "stop" (fail with ``effect_unknown``). None is "ask" for tools that
+            declare ``destructive``, and "tell" for all other tools.
 
+    Raises:
+        Misuse: A rule has none of these forms, or a field has the wrong type.
     Raises:
         Misuse: A rule has none of these forms, or a field has the wrong type.
     """
@@ -219,7 +222,7 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
             raise Misuse(f"approval_expires_s is {expires_s}: give seconds, or None for never")
 
     def refusal(self, tool_name: str, *, effect: Effect, network: bool, own: bool = False) -> str:
-        """The reason why a tool may not be called, "" if it may.
+        """Return the reason why a tool may not be called, "" if it may.
 
         Args:
             tool_name: The tool.
@@ -238,7 +241,7 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
         return f"the policy does not allow {tool_name}"
 
     def question(self, tool_name: str, *, effect: Effect, network: bool) -> str:
-        """The reason why the user is asked about a tool, "" if no rule wants it.
+        """Return the reason why the user is asked about a tool, "" if no rule requires it.
 
         Args:
             tool_name: The tool, as for ``refusal``.
@@ -250,7 +253,7 @@ class Policy(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
 
 
 def _first(rules: tuple[str, ...], tool_name: str, *, effect: Effect, network: bool) -> str:
-    """The first rule that a tool matches, "" for none."""
+    """Return the first rule that a tool matches, "" for none."""
     known = (f"effect:{effect}", f"network:{_NETWORK[not network]}")
     for rule in rules:
         # The name of a tool cannot contain a colon.
@@ -290,15 +293,16 @@ class ModelSettings(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     Attributes:
         temperature: Usually from 0 to 2.
         top_p: From 0 to 1.
-        max_tokens: The most tokens to generate, reasoning included.
-        stop: Texts at which the model stops.
+        max_tokens: The maximum number of tokens to generate, reasoning included.
+        stop: Strings that stop the model.
         seed: For providers that can repeat a sample.
         tool_choice: "auto", "none", "required", or the name of one tool.
-        parallel_tool_calls: Whether one reply may ask for several calls.
-        reasoning: An effort, or the most tokens for thinking; 0 or "none" turns it off.
-        cache: Whether to mark the stable prefix for the provider's prompt cache. A request of a
-            loop that does not begin with the one before gives the warning ``cache_lost``.
-        extra: Provider-specific fields, put into the request body as they are.
+        parallel_tool_calls: Whether one reply may contain several calls.
+        reasoning: An effort, or the maximum number of tokens for thinking; 0 or "none" turns it
+            off.
+        cache: Whether to mark the stable prefix for the provider's prompt cache. If a request of a
+            loop does not start with the previous one, the run has the warning ``cache_lost``.
+        extra: Provider-specific fields, copied into the request body.
     """
 
     temperature: float | None = None
@@ -324,7 +328,7 @@ class ModelSettings(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
                 raise Misuse(f"{name} is {number}: give a number")
 
     def merge(self, over: ModelSettings | None) -> ModelSettings:
-        """These settings with every field that *over* sets; ``extra`` is merged by key."""
+        """Return these settings with the fields that *over* sets; ``extra`` is merged by key."""
         if over is None:
             return self
         changes = {
@@ -342,15 +346,15 @@ _MAX_WAIT_S = 60.0
 class Retry(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     """How failed model calls are retried.
 
-    Only retryable errors are retried. A provider's Retry-After is the least wait, and jitter only
+    Only retryable errors are retried. A provider's Retry-After is the minimum wait, and jitter only
     makes it longer. If the wait would exceed ``max_wait_s`` or reach past the run's deadline, there
-    is no retry: the error is returned with its retry_after_s. Who goes on with a run counts the
-    tries that were made before, and waits for the rest of a wait.
+    is no retry: the error is returned with its retry_after_s. A session that continues a run counts
+    the earlier tries, and waits for the rest of a wait.
 
     Attributes:
-        max_tries: The most tries of one call, the first included; at least 1.
-        max_wait_s: The longest wait between two tries, in seconds; None is 60, and 3,600 in a
-            worker, which keeps nothing for a run that waits.
+        max_tries: The maximum number of tries of one call, the first included; 1 or more.
+        max_wait_s: The longest wait between two tries, in seconds; None means 60, or 3,600 in a
+            worker, which needs no resources for a waiting run.
         base_s: The first wait in seconds; it doubles with every try.
     """
 
@@ -364,7 +368,7 @@ class Retry(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
             raise Misuse(
                 f"max_tries is {self.max_tries}: give at least 1, or retry=None for no retry"
             )
-        # Not below zero, and no NaN either.
+        # Not below zero, and not NaN.
         if not (self.most_s >= 0 and self.base_s >= 0):
             raise Misuse("max_wait_s and base_s are seconds: give 0 or more")
 
@@ -376,16 +380,16 @@ class Retry(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
     def wait_s(
         self, tries: int, *, floor_s: float | None = None, draw: Callable[[], float]
     ) -> float | None:
-        """The wait after *tries* failed tries.
+        """Return the wait after *tries* failed tries.
 
         Args:
-            tries: How many tries have failed, at least 1.
-            floor_s: The least wait in seconds that the provider asks for; None for none.
+            tries: How many tries have failed, 1 or more.
+            floor_s: The minimum wait in seconds that the provider asks for; None for none.
             draw: Returns a random number in [0, 1) for the jitter, which is up to half the backoff.
 
         Returns:
-            Seconds, from *floor_s* to ``max_wait_s``; None if *floor_s* is greater, so that
-            there is no further try.
+            Seconds, from *floor_s* to ``max_wait_s``; None if *floor_s* is greater, so that there
+            is no further try.
         """
         most_s = self.most_s
         # Without a limit on the exponent, the product with a float would overflow.
@@ -393,7 +397,7 @@ class Retry(Value, frozen=True, kw_only=True, metaclass=KeywordMeta):
         least_s = max(floor_s or 0.0, 0.0)
         if least_s > most_s:
             return None
-        # Jitter only makes it longer: before the floor, the provider would refuse again.
+        # Jitter only lengthens the wait: before the minimum, the provider would refuse again.
         return min(max(least_s, backoff_s) + draw() * backoff_s / 2, most_s)
 
 
@@ -407,25 +411,26 @@ _SUMMARISER = Allowed("'provider:name', a Model, or a function of the messages",
 
 @dataclass(frozen=True, kw_only=True)
 class Compaction(metaclass=ArgumentsMeta):
-    """When and how older messages are replaced in what an agent's model is sent.
+    """When and how older messages are replaced in the requests to an agent's model.
 
-    Looked at before each model call of the loop engine. The cut is where a user speaks, or in what
-    the run itself has produced where a reply begins: then what was asked is still sent. No call is
-    parted from its outcome. A model call that fails with ``context_length`` is made once more after
-    older messages were replaced. Where that fails, the run goes on with all of them and has the
-    warning ``compaction_failed``; it is tried again only after ``context_length``.
+    The loop engine checks it before each model call. The cut falls before a user's message, or
+    before a reply among the messages that the run itself produced; then the request is still sent.
+    A call and its outcome always stay together. If a model call fails with ``context_length``,
+    older messages are replaced and the call is made once more. If the replacement itself fails, the
+    run continues with all messages and the warning ``compaction_failed``; the next attempt at it is
+    after another ``context_length``.
 
     Attributes:
-        at_tokens: From how many input tokens on, at least 1, as the provider counted those of the
-            last call; while it has counted none, nothing is replaced.
-        keep_last: How many of the last messages are sent as they are, at least 1. More are where
-            the cut cannot be there.
-        summarise: What replaces the older ones: "provider:name" or a Model, which is asked for a
-            summary by a model call of the run; a function, sync or async, that is given them and
-            returns a text or a ``Message`` of the user's role; or None, by which they are dropped.
+        at_tokens: The number of input tokens from which messages are replaced, 1 or more, as the
+            provider counted them for the last call. Without such a count nothing is replaced.
+        keep_last: How many of the last messages are sent unchanged, 1 or more; more if the cut
+            cannot fall there.
+        summarise: What replaces the older messages: "provider:name" or a Model, which the run calls
+            for a summary; a function, sync or async, that gets them and returns a text or a
+            ``Message`` with the user's role; or None, which drops them.
 
     Raises:
-        Misuse: A field is none of these.
+        Misuse: A field has another value.
     """
 
     at_tokens: int
@@ -441,7 +446,7 @@ class Compaction(metaclass=ArgumentsMeta):
             check_argument("summarise", self.summarise, _SUMMARISER)
 
     def to_json(self) -> JsonObject:
-        """As plain data: a model by its name, and a function left out."""
+        """Return it as plain data: a model by its name, and without a function."""
         named = self.summarise if isinstance(self.summarise, str) else None
         if named is None and self.has_model:
             named = str(getattr(self.summarise, "name", ""))

@@ -1,4 +1,4 @@
-"""ToolContext: what a tool is told of the call that it carries out."""
+"""ToolContext: what a tool knows about the call that it carries out."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ else:
 
 Progress: TypeAlias = Callable[[str, Json], None]
 
-# Held for a few steps only, when a token is set or first waited for.
+# Locked only briefly, when a token is set or first waited for.
 _MAKING = threading.Lock()
 
 
 class CancelToken:
-    """Tells a body that it was given up; safe to look at from any thread.
+    """Tells a tool's body that its call was abandoned; can be checked from any thread.
 
-    It is true once it is set, so ``if context.cancelled: return`` works.
+    It is truthy once it is set, so ``if context.cancelled: return`` works.
     """
 
-    # Not an asyncio.Event: plain tools look at it from their threads. Every call has a token
-    # and hardly any body waits for it, so that an event is made by the first that does.
+    # Not an asyncio.Event: plain tools check it from their threads. Every call has a token but
+    # hardly any body waits for it, so the first that waits creates the event.
     __slots__ = ("_event", "_is_set")
 
     def __init__(self) -> None:
@@ -43,14 +43,16 @@ class CancelToken:
         return self._is_set
 
     def is_set(self) -> bool:
-        """Whether the work shall stop."""
+        """Return whether the work should stop."""
         return self._is_set
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Block the calling thread until it is set, or for *timeout_s* seconds.
 
+        For plain tools only: it would block an event loop.
+
         Returns:
-            Whether it is set. For plain tools only: it would stop an event loop.
+            Whether it is set.
         """
         with _MAKING:
             if self._event is None:
@@ -75,15 +77,15 @@ class ToolContext(msgspec.Struct, Generic[Deps], frozen=True, eq=False):
         call_id: The model's id of the call.
         tool_name: The tool.
         turn: The label that the caller of ``dispatch`` gave.
-        attempt: Which pass of the engine this is, from 1; 0 outside a run.
-        deadline: When the body's time is over, unix seconds; None for no limit.
-        idempotency_key: The same for the same call of the same run, also after a retry or a
-            resume; hand it to a service that recognises repetitions.
-        cancelled: Set when the call was given up.
-        dependencies: The caller's one object.
+        attempt: The attempt of the engine, from 1; 0 outside a run.
+        deadline: When the body must be done, in unix seconds; None for no limit.
+        idempotency_key: The same for the same call of the same run, even after a retry or a resume;
+            pass it to a service that recognises repetitions.
+        cancelled: Set when the call is abandoned.
+        dependencies: The caller's dependencies object.
         task_id: The caller's task, "" if none.
         context_id: The conversation, "" if none.
-        attributes: Free JSON of the caller, a copy.
+        attributes: Free JSON from the caller, as a copy.
     """
 
     run_id: str
@@ -101,11 +103,11 @@ class ToolContext(msgspec.Struct, Generic[Deps], frozen=True, eq=False):
     _tell: Progress
 
     def progress(self, text: str, data: Json = None) -> None:
-        """Tell watchers how far the work is; safe from any thread, never fails.
+        """Report how far the work is to subscribers; safe from any thread, never fails.
 
         Args:
-            text: For the user.
-            data: For programs.
+            text: Text for the user.
+            data: Data for programs.
         """
         if not self.cancelled:
             self._tell(text, data)
@@ -114,13 +116,13 @@ class ToolContext(msgspec.Struct, Generic[Deps], frozen=True, eq=False):
 def make_context(
     facts: JsonObject, *, cancelled: CancelToken, tell: Progress, dependencies: object = None
 ) -> ToolContext[object]:
-    """The context of a call.
+    """Return the context of a call.
 
     Args:
-        facts: All other fields, by name; as JSON, for they may come from another process.
-        cancelled: Set when the call is given up.
-        tell: Takes what the body tells of its progress.
-        dependencies: The caller's one object.
+        facts: All other fields, by name; as JSON, since they may come from another process.
+        cancelled: Set when the call is abandoned.
+        tell: Receives the body's progress reports.
+        dependencies: The caller's dependencies object.
     """
     known = cast("dict[str, Any]", facts)
     return ToolContext(cancelled=cancelled, dependencies=dependencies, _tell=tell, **known)

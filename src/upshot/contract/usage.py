@@ -16,7 +16,7 @@ from upshot.contract.base.enums import Resource, ResourceField, word
 from upshot.contract.base.structs import CheckedMeta, Value, freeze, set_field, written
 from upshot.errors import Misuse
 
-# A reset more than some thirty years away is not a real one.
+# A reset more than about thirty years away is not a real one.
 _MAX_WAIT_S = 1e9
 
 
@@ -27,9 +27,9 @@ class RateLimitWindow(Value, frozen=True, kw_only=True, gc=False, metaclass=Chec
         name: Such as "requests_per_minute", "tokens_per_day" or "requests".
         resource: What is counted: requests, tokens, input_tokens, output_tokens,
             or the provider's own word.
-        limit: The most that the window allows; None if not reported.
-        remaining: What is left of it; None if not reported.
-        resets_in: Whole seconds until it is full again, rounded up; None if not reported.
+        limit: The maximum that the window allows; None if not reported.
+        remaining: What is left of the limit; None if not reported.
+        resets_in: Whole seconds until the window is full again, rounded up; None if not reported.
         reset_at: The same moment in unix seconds.
         estimated: Whether the reset was estimated from the window's length.
     """
@@ -48,7 +48,7 @@ class RateLimitWindow(Value, frozen=True, kw_only=True, gc=False, metaclass=Chec
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing is left of it."""
+        """Whether nothing is left of the window."""
         return self.remaining is not None and self.remaining <= 0
 
 
@@ -56,9 +56,9 @@ class RateLimitState(Value, frozen=True, kw_only=True, gc=False, metaclass=Check
     """All rate-limit windows of one reply, and what follows from them.
 
     Attributes:
-        limited: True if a window is exhausted, or the reply was a rate_limit error.
+        limited: Whether a window is exhausted, or the reply was a rate_limit error.
         retry_after: Whole seconds to wait, rounded up; None if unknown.
-        windows: In the order of the headers.
+        windows: The windows, in the order of the headers.
     """
 
     limited: bool = written(False)
@@ -70,15 +70,15 @@ class RateLimitState(Value, frozen=True, kw_only=True, gc=False, metaclass=Check
             freeze(self, "windows")
 
     def window(self, name: str) -> RateLimitWindow | None:
-        """The window called *name*, None if there is none."""
+        """Return the window called *name*, None if there is none."""
         return next((window for window in self.windows if window.name == name), None)
 
 
 def complete_rate_limit(state: RateLimitState, *, now: float | None = None) -> RateLimitState:
-    """Fill in the fields of *state* that follow from the others.
+    """Return *state* with the fields that follow from the others filled in.
 
-    It is limited if a window is exhausted; without ``retry_after`` the wait is the longest of the
-    exhausted windows; and if *now* (unix seconds) is known, each reset gets both of its forms.
+    The state is limited if a window is exhausted. Without ``retry_after`` the wait is the longest
+    of the exhausted windows. If *now* (unix seconds) is known, each reset gets both of its forms.
     """
     windows = state.windows
     if now is not None:
@@ -111,7 +111,7 @@ _COUNTS = (
     "input_audio_tokens",
     "output_audio_tokens",
 )
-# The fields of a usage in which no count is known.
+# The counts of a usage without any known count.
 _UNKNOWN = (None,) * len(_COUNTS)
 _counts_of = attrgetter(*_COUNTS)
 _PARTS = ("input", "output", "cache_read", "cache_write", "other")
@@ -137,8 +137,8 @@ class Cost(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
         estimated: False if the provider itself reported the amount.
         source: The source of the price, such as "genai-prices" or "reported".
         priced_on: The date of the price table, None if unknown.
-        unpriced_calls: How many calls are not included: they had no price, or one in another
-            currency.
+        unpriced_calls: The number of calls that are not included because they had no price, or one
+            in another currency.
     """
 
     input: Decimal | None = None
@@ -190,8 +190,8 @@ class Cost(Value, frozen=True, kw_only=True, metaclass=CheckedMeta):
             costs: One per call; None for a call without a price.
 
         Returns:
-            The sum of the calls that were priced in the currency of the first one, with the
-            number of others in ``unpriced_calls``; None if no call was priced.
+            The sum of the calls that were priced in the currency of the first one, with the number
+            of other calls in ``unpriced_calls``; None if no call was priced.
         """
         total: Cost | None = None
         unpriced = 0
@@ -243,12 +243,12 @@ class Usage(Value, frozen=True, kw_only=True, dict=True):
                 set_field(self, "total_tokens", parts)
 
     def __bool__(self) -> bool:
-        # The first count of most calls is known.
+        # For most calls the first count is known.
         return self.input_tokens is not None or _counts_of(self) != _UNKNOWN
 
     @property
     def is_measured(self) -> bool:
-        """Whether the prompt, the reply or both together have tokens: no call has none."""
+        """Whether the prompt, the reply or the total has tokens; every real call uses some."""
         return bool(self.input_tokens or self.output_tokens or self.total_tokens)
 
     def __add__(self, other: Usage) -> Usage:
@@ -268,7 +268,7 @@ class Usage(Value, frozen=True, kw_only=True, dict=True):
 
     @property
     def cost(self) -> Cost | None:
-        """The cost of these tokens, if the result or reply that holds this usage has one."""
+        """The cost of these tokens, if the result or reply that this usage belongs to has one."""
         return vars(self).get("cost_seen")
 
     @property
@@ -278,7 +278,7 @@ class Usage(Value, frozen=True, kw_only=True, dict=True):
         return None if cost is None or cost.total is None else float(cost.total)
 
     def with_cost(self, cost: Cost | None) -> Usage:
-        """A copy of this usage whose ``cost`` is *cost*."""
+        """Return a copy of this usage whose ``cost`` is *cost*."""
         if self.cost is cost:
             return self
         usage = msgspec.structs.replace(self)
@@ -289,7 +289,7 @@ class Usage(Value, frozen=True, kw_only=True, dict=True):
 
 
 def measured(usage: Usage | None) -> Usage:
-    """The usage of one call; unknown if it was not reported, or is all zeros."""
+    """Return the usage of one call; unknown if it was not reported, or is all zeros."""
     if usage is not None and usage.is_measured:
         return usage
     calls = 1 if usage is None else max(1, usage.api_calls)
@@ -301,13 +301,13 @@ NO_USAGE = Usage()
 
 
 def to_money(amount: Decimal | float | str) -> Decimal:
-    """Convert *amount* to an exact one; a float counts with 15 digits, for the rest of it is noise.
+    """Convert *amount* to an exact Decimal; a float is rounded to 15 digits to drop its noise.
 
     Raises:
         Misuse: It is not a finite number, or it is absurdly large or finely divided.
     """
     try:
-        # Any 15 digits survive as a float, and what sums of floats have behind them nobody billed.
+        # A float keeps any 15 digits; later digits are rounding noise of sums, which no one billed.
         money = Decimal(f"{amount:.15g}") if isinstance(amount, float) else Decimal(str(amount))
     except ArithmeticError:
         raise Misuse(f"{amount!r} is not an amount of money: give a number") from None

@@ -452,26 +452,27 @@ class App:
         Args:
             status: As for ``runs``.
             agent_id: Only runs of this agent.
-            before: Only runs that come after this one in the list: the last of the previous page.
+            before: Only runs that come after this one in the list: the last run of the previous
+                page.
             context_id: Only runs of this conversation.
             currency: Only runs that cost money in this currency, such as "EUR".
-            effect: Only runs of which this is the worst that they did: "none", "applied" or
-                "unknown".
+            effect: Only runs with this worst effect: "none", "applied" or "unknown".
             error_code: Only runs that failed with this code.
-            limit: The most runs to return, from 1; None returns all.
-            owner: Only runs of this user: ``user`` of their attributes. A user is named by both:
-                with a *tenant* it is that of the tenant, without one the user who is of no tenant.
+            limit: The maximum number of runs, from 1; None returns all.
+            owner: Only runs of this user: ``user`` of their attributes. With *tenant*, it is a user
+                of that tenant, otherwise a user without a tenant.
             parent_run_id: Only child runs of this run; "" gives root runs.
-            prefix: Only runs whose id begins with this.
+            prefix: Only runs whose id starts with this.
             run_id: Only this run.
-            since: Only runs that began, or were submitted, at this moment or later; timezone-aware.
-            sort: In place of the newest first, the largest first, of those that have any: "cost"
-                (one currency after the other), "tokens", "took" (from a tenth of a second), or
-                "effect", where what nobody knows is the largest.
+            since: Only runs that started, or were submitted, at this moment or later; timezone-
+                aware.
+            sort: Sort by the largest first instead of the newest first, and omit runs without a
+                value: "cost" (one currency after the other), "tokens", "took" (from a tenth of a
+                second), or "effect", where unknown is the largest.
             tenant: Only runs of this ``tenant`` of their attributes.
-            text: Only runs with this text in what is listed of request or answer, in any case.
+            text: Only runs whose listed request or answer contains this text, in any case.
             tool: Only runs that called this tool, or wait to.
-            until: Only runs that began, or were submitted, before this moment.
+            until: Only runs that started, or were submitted, before this moment.
 
         Raises:
             Misuse: As for ``runs``.

@@ -1,8 +1,8 @@
 """Checks of arguments, and the messages that say what is wrong with them.
 
-Every message has one form: what the argument must be, and what was given. ``Allowed`` describes
-one argument; ``check_arguments`` compares the arguments of a function with a table of them.
-``nearest`` and ``did_you_mean`` find the name that a mistyped one stands for.
+Every message has one form: what the argument must be, and what was given. ``Allowed`` describes one
+argument; ``check_arguments`` checks the arguments of a function against a table of them.
+``nearest`` and ``did_you_mean`` find the name that was probably meant by a mistyped one.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from upshot.errors import Misuse
 
 
 def kind_of(value: object) -> str:
-    """The name of the type of *value*, "None" for None."""
+    """Return the name of the type of *value*, "None" for None."""
     return "None" if value is None else type(value).__name__
 
 
 def shown(value: object) -> str:
-    """How a message shows *value*: a number as it is, a class by its name, else the type.
+    """Return *value* as a message shows it: a number as it is, a class by its name, or the type.
 
-    Texts are not shown: they may be secrets.
+    Strings are not shown, since they may be secrets.
     """
     if isinstance(value, type):
         return f"the class {value.__name__} (give an object of it)"
     if not isinstance(value, int | float):
         return kind_of(value)
-    # Python refuses to print an integer of thousands of digits.
+    # Python refuses to print an integer with thousands of digits.
     if isinstance(value, int) and value.bit_length() > 256:
         return "a number of too many digits"
     return f"{value!r:.60}"
 
 
 def shown_address(url: str) -> str:
-    """How a message shows an address: without a password or a key in it."""
+    """Return a URL as a message shows it: without credentials, query and fragment."""
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -50,7 +50,7 @@ def shown_address(url: str) -> str:
 
 
 def nearest(word: str, known: Iterable[str], *, count: int = 1, cutoff: float = 0.6) -> list[str]:
-    """The names in *known* that are at least *cutoff* similar to *word*, the nearest first."""
+    """Return the names in *known* that are similar to *word* by *cutoff*, nearest first."""
     from difflib import get_close_matches
 
     # Letter case is the most common mistake.
@@ -68,11 +68,11 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
 
 
 def expected(word: str, known: Iterable[str], what: str) -> str:
-    """What is expected instead of *word*: the nearest names, else those there are.
+    """Say what is expected instead of *word*: the nearest names, or all if none is near.
 
     Args:
-        word: What was found.
-        known: All names that would do.
+        word: What was given.
+        known: All accepted names.
         what: What they are, such as "a state".
     """
     names = list(known)
@@ -86,16 +86,16 @@ def expected(word: str, known: Iterable[str], what: str) -> str:
 
 
 class Allowed(NamedTuple):
-    """What an argument may be: an object of one of the types, or with the methods.
+    """Describes what an argument may be: an object of one of the types, or with the methods.
 
     Attributes:
         words: What it must be, for the message: "a Budget".
         types: The accepted types.
         but: Types that are refused although *types* includes them.
         methods: An object with all of these methods is accepted; a class is not.
-        items: What each item must be; the argument is then any iterable but a text or a mapping.
-        fits: Tests a value where types and methods are not enough.
-        hint: Says what to give in place of a wrong value.
+        items: What each item must be; the argument is then any iterable except a string or mapping.
+        fits: Tests a value if types and methods are not enough.
+        hint: Returns what to give instead of a wrong value.
     """
 
     words: str
@@ -107,7 +107,7 @@ class Allowed(NamedTuple):
     hint: Callable[[object], str] | None = None
 
     def takes(self, value: object) -> bool:
-        """Whether *value* is accepted; its items are not looked at."""
+        """Return whether *value* is accepted; its items are not checked."""
         if self.items is not None:
             return isinstance(value, Iterable) and not isinstance(value, str | bytes | Mapping)
         if isinstance(value, self.types) and not isinstance(value, self.but):
@@ -116,13 +116,13 @@ class Allowed(NamedTuple):
             return self.fits(value)
         if self.methods == ("__call__",):
             return callable(value)
-        # A class has the methods too, but they need an object.
+        # A class has the methods too, but they need an instance.
         able = all(callable(getattr(value, name, None)) for name in self.methods)
         return bool(self.methods) and able and not isinstance(value, type)
 
 
 def whole_number(least: int) -> Allowed:
-    """Accepts whole numbers of at least *least*."""
+    """Accept whole numbers from *least* on."""
     return Allowed(
         f"a whole number of at least {least}", fits=functools.partial(is_whole, least=least)
     )
@@ -140,7 +140,7 @@ def check_argument(name: str, value: object, allowed: Allowed) -> None:
         allowed: What it may be. Items are checked unless iterating would use them up.
 
     Raises:
-        Misuse: It is something else; the message says what it must be and what was got.
+        Misuse: It is something different; the message says what it must be and what was given.
     """
     if not allowed.takes(value):
         hint = allowed.hint(value) if allowed.hint is not None else ""
@@ -154,7 +154,7 @@ def check_argument(name: str, value: object, allowed: Allowed) -> None:
 def check_arguments(
     given: Mapping[str, object], table: Mapping[str, Allowed], of: str = ""
 ) -> None:
-    """Check arguments against a table; None always passes, it means "not given".
+    """Check arguments against a table. None always passes, since it means "not given".
 
     Args:
         given: The arguments by name.
@@ -162,7 +162,7 @@ def check_arguments(
         of: Whose arguments they are, for the message: " of agent 'a'".
 
     Raises:
-        Misuse: An argument is something else.
+        Misuse: An argument does not match its row.
     """
     for name, value in given.items():
         if value is not None and name in table:
@@ -180,21 +180,21 @@ _ENGINES = {
 
 
 def engine_hint(value: object) -> str:
-    """What to give in place of *value*, which is not an engine; "" if there is no hint."""
+    """Return what to give instead of *value*, which is not an engine; "" if there is no hint."""
     if not isinstance(value, type) and callable(getattr(value, "call", None)):
         return "a model is given as model="
-    # The engines belong to a higher layer, so a graph or machine is recognized by its class name.
+    # The engines are in a higher layer, so a graph or machine is recognized by its class name.
     wanted = _ENGINES.get(value.__name__ if isinstance(value, type) else type(value).__name__)
     return f"give {wanted}" if wanted else ""
 
 
 def json_fault(error: Exception) -> str:
-    """What is wrong with a JSON text, such as "invalid character (byte 0)"; bytes count from 0."""
+    """Return the fault in a JSON text, such as "invalid character (byte 0)"; bytes count from 0."""
     return str(error).removeprefix("JSON is malformed: ")
 
 
 def is_whole(value: object, least: int) -> bool:
-    """Whether *value* is a whole number of at least *least*."""
+    """Return whether *value* is a whole number, *least* or more."""
     if isinstance(value, int):
         return not isinstance(value, bool) and value >= least
     if not isinstance(value, SupportsIndex):
@@ -202,12 +202,12 @@ def is_whole(value: object, least: int) -> bool:
     try:
         return operator.index(value) >= least
     except TypeError:
-        # A class has the method only for its instances, an array only if it holds one number.
+        # A class has the method only for its instances, an array only if it contains one number.
         return False
 
 
 def is_amount(value: object, *, above: float | None = None, is_endless: bool = True) -> bool:
-    """Whether *value* is an amount: a real number, but not a boolean and not NaN.
+    """Return whether *value* is an amount: a real number, but not a boolean and not NaN.
 
     Args:
         value: What was given.
@@ -272,10 +272,10 @@ def check_amount(
 
 
 def name_of_function(function: Callable[..., object]) -> str:
-    """Return the name of a function that is to be a tool.
+    """Return the name of a function that will become a tool.
 
     Raises:
-        Misuse: It has none, such as a lambda.
+        Misuse: It has no name, such as a lambda.
     """
     name = getattr(function, "__name__", "")
     if not name or name == "<lambda>":
@@ -287,7 +287,7 @@ def check_tool_item(item: object) -> None:
     """Check an item of a list of tools.
 
     Raises:
-        Misuse: It is no function, Tool, tool set or name.
+        Misuse: It is not a function, Tool, tool set or name.
     """
     if isinstance(item, Mapping):
         raise Misuse(
@@ -299,19 +299,19 @@ def check_tool_item(item: object) -> None:
 
 
 def _name_in(description: Mapping[str, object]) -> str:
-    # A provider's form of a tool has its name one level down.
+    # In a provider's form of a tool the name is one level down.
     inner = description.get("function", description)
     name = cast("Mapping[str, object]", inner).get("name") if isinstance(inner, Mapping) else None
     return f"{name!r:.60}" if name else f"{description!r:.60}"
 
 
 def two_tools(name: str) -> Misuse:
-    """The mistake of giving two different tools one name."""
+    """Return the error for two different tools with the same name."""
     return Misuse(f"two tools are called {name!r}: give one of them another name")
 
 
 def check_function(function: object, name: str) -> None:
-    """Check a callable that is to be a tool.
+    """Check a callable that will become a tool.
 
     Raises:
         Misuse: It is a class or a generator.
@@ -336,7 +336,7 @@ def _or_none(none: str) -> str:
 
 
 def has_own_output(output: object, content: str | None) -> bool:
-    """Whether *output*, the answer as a value, differs from *content*, its text; never raises."""
+    """Return whether *output*, the answer as a value, differs from its text; never raises."""
     if isinstance(output, str):
         return output != content
     # Not compared: comparing arrays gives an array without a truth value, and other types raise.

@@ -1,12 +1,12 @@
-"""Closed and open enums of the contract, and the types of the fields that hold them.
+"""Closed and open enums of the contract, and the types of their fields.
 
 A closed enum refuses an unknown word. An open enum accepts it as a pseudo-member that equals its
 string and is written back unchanged, so that a word added later does not break older readers.
 
-A field typed ``EffectField`` and the like may be set to the plain text and reads as the member. At
-run time, and to msgspec, the type is the enum. To a type checker it is a descriptor, since
-``dataclass_transform`` takes the type of a parameter from what the descriptor can be set to. Such
-a field does not match the attribute of a protocol, so fields that are mostly read, such as the
+A field typed ``EffectField`` and the like can be set to plain text and reads as the member. At run
+time, and to msgspec, the type is the enum. To a type checker it is a descriptor, since
+``dataclass_transform`` derives the type of a parameter from the values that the descriptor accepts.
+Such a field does not match the attribute of a protocol, so fields that are mostly read, such as the
 status of a result, have the enum itself as their type.
 """
 
@@ -32,20 +32,20 @@ class ClosedWord(StrEnum):
 
 
 class OpenWord(StrEnum):
-    """An enum that accepts unknown words as they are."""
+    """An enum that accepts unknown words unchanged."""
 
     @classmethod
     def _missing_(cls, value: object) -> Self | None:
         if not isinstance(value, str):
             return None
-        # Not kept in the enum: words come from peers, and it must not grow with them.
+        # Not added to the enum: words come from peers, and it must not grow with them.
         word = str.__new__(cls, value)
         word._name_ = value
         word._value_ = value
         return word
 
     def __reduce_ex__(self, protocol: object) -> tuple[type[Self], tuple[str]]:
-        # Python up to 3.11.3 pickles by name, and an unknown word is not found by its name.
+        # Python up to 3.11.3 pickles by name, and an unknown word cannot be looked up by name.
         return type(self), (self._value_,)
 
     def __repr__(self) -> str:
@@ -57,7 +57,7 @@ class Status(ClosedWord):
     """How a run ended, or that it is parked. Closed.
 
     Attributes:
-        COMPLETED: There is an answer, or a hand-off.
+        COMPLETED: There is an answer, or a handoff.
         INTERRUPTED: It stopped at a safe point because it was asked to.
         CANCELED: It was cancelled, by ``live.cancel()``, its block or its caller's task.
         FAILED: Something went wrong; the error says what.
@@ -78,10 +78,10 @@ class FinishReason(ClosedWord):
 
     Attributes:
         STOP: It was done, or reached a stop sequence.
-        LENGTH: The token limit was reached; the answer is cut off.
-        TOOL_USE: It wants tools to be called.
+        LENGTH: It reached the token limit; the answer is cut off.
+        TOOL_USE: It wants to call tools.
         ERROR: The provider failed.
-        CONTENT_FILTER: A filter of the provider held the answer back, or cut it off.
+        CONTENT_FILTER: A filter of the provider withheld the answer, or cut it off.
         REFUSAL: The model refused; the content is its refusal.
         ABORTED: The reply broke off.
     """
@@ -104,7 +104,7 @@ class Effect(ClosedWord):
         DESTRUCTIVE: It may change something irreversibly; the user is asked first.
         NONE: Nothing outside was changed.
         APPLIED: The change was made.
-        UNKNOWN: It is not known whether the change was made, as after a write that timed out.
+        UNKNOWN: It is unknown whether the change was made, as after a write that timed out.
     """
 
     READ = "read"
@@ -120,12 +120,12 @@ EFFECTS = (Effect.NONE, Effect.APPLIED, Effect.UNKNOWN)
 
 
 def worst_effect(effects: Iterable[Effect]) -> Effect:
-    """The worst of *effects*: unknown, then applied, then none; none if there are none."""
+    """Return the worst of *effects*: unknown, then applied, then none; none if empty."""
     return max(effects, key=EFFECTS.index, default=Effect.NONE)
 
 
 class Role(ClosedWord):
-    """Who speaks in a message. Closed.
+    """The role of a message's speaker. Closed.
 
     Attributes:
         SYSTEM: The instructions.
@@ -179,8 +179,8 @@ class Origin(OpenWord):
         MODEL: In the model or its provider.
         TOOL: In a tool.
         DECIDER: In a decider.
-        ENGINE: In the engine or what it runs: scripts, nodes, states.
-        LIMIT: A budget is spent.
+        ENGINE: In the engine or in its scripts, nodes or states.
+        LIMIT: A budget is exhausted.
         HOST: In the host of the run: the host object, ``prepare``, an interrupt.
         CALLER: In how upshot was called.
         OBSERVER: In an observer or another subscriber.
@@ -211,19 +211,19 @@ class DeniedReason(OpenWord):
     """Which gate refused a tool call. Open.
 
     Attributes:
-        DUPLICATE: An idempotent call that succeeded already.
-        BLOCKED: The tool, or this call, failed for good earlier in the turn.
+        DUPLICATE: An idempotent call that has already succeeded.
+        BLOCKED: The tool, or this call, failed permanently earlier in the turn.
         PRE_HOOK: The hook ``on_pre_tool_use`` refused the call.
         VALIDATION: The arguments do not fit the schema.
         DEADLINE: Too little time was left.
         WRITE_DENIED: The call was not approved.
         CANCELLED: The run is being stopped.
         BUDGET: A limit on tool calls was reached.
-        UNKNOWN_TOOL: There is no tool of that name.
+        UNKNOWN_TOOL: There is no tool with that name.
         POLICY: A rule forbids it.
-        RATE_LIMITED: The tool's own rate is used up.
+        RATE_LIMITED: The tool's own rate limit is used up.
         CIRCUIT_OPEN: The tool has failed too often and is not called for a while.
-        SUPERSEDED: This attempt has made a hand-off already; only the first one counts.
+        SUPERSEDED: This attempt has already made a handoff; only the first one counts.
         EFFECT_UNKNOWN: An equal call may have taken effect; it is not known yet.
         CONFLICT: The same effect was claimed with other arguments.
         DENY_CONDITION: The tool's own ``deny=`` forbids it.
@@ -263,7 +263,7 @@ if TYPE_CHECKING:
     G_contra = TypeVar("G_contra", contravariant=True)
 
     class WordField(Generic[W_co, G_contra]):
-        """Reads as the first type and may be set to the second."""
+        """Reads as the first type and can be set to the second."""
 
         def __get__(self, owner: object, kind: type | None = None) -> W_co: ...
         def __set__(self, owner: object, given: G_contra) -> None: ...
@@ -302,5 +302,5 @@ else:
     ResourceField = Resource
 
     def word(default: object) -> object:
-        """The default of such a field, as it is or as ``written`` made it."""
+        """Return the default of such a field, plain or from ``written``."""
         return default

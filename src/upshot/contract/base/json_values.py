@@ -1,4 +1,4 @@
-"""Free JSON: converts values from outside to JSON, and lists what JSON could not hold."""
+"""Free JSON: converts values from outside to JSON, and lists what JSON could not express."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _SORTED_JSON = msgspec.json.Encoder(order="sorted")
 
 
 class UnserializableError(TypeError):
-    """A value has no JSON form.
+    """A value that JSON cannot express.
 
     Attributes:
         path: Its place in the value, as a JSON pointer; "" is the value itself.
-        reason: Why it has no JSON form.
+        reason: Why JSON cannot express it.
     """
 
     def __init__(self, path: str, reason: str) -> None:
@@ -44,7 +44,7 @@ class UnserializableError(TypeError):
 
 
 def clean_text(text: str) -> str:
-    """*text* with every lone surrogate replaced by U+FFFD; the same object if there is none."""
+    """Return *text* with lone surrogates replaced by U+FFFD; the same object if there are none."""
     if text.isascii():
         return text
     try:
@@ -55,7 +55,7 @@ def clean_text(text: str) -> str:
 
 
 def without_nul(text: str) -> str:
-    """*text* with every NUL replaced by U+FFFD, for columns that are only shown."""
+    """Return *text* with every NUL replaced by U+FFFD, for columns that are only shown."""
     return text.replace("\0", "\ufffd")
 
 
@@ -63,7 +63,7 @@ def to_json(value: object) -> bytes:
     """Encode *value* as compact JSON; NaN and infinities as null, lone surrogates as U+FFFD.
 
     Raises:
-        TypeError: Something in it has no JSON form.
+        TypeError: JSON cannot express something in it.
         ValueError: An integer is too long.
         RecursionError: It contains itself.
     """
@@ -74,25 +74,25 @@ def to_json(value: object) -> bytes:
 
 
 def pointer_step(name: str) -> str:
-    """*name* as a step of a JSON pointer (RFC 6901)."""
+    """Return *name* as a step of a JSON pointer (RFC 6901)."""
     return name.replace("~", "~0").replace("/", "~1")
 
 
 def steps_of(pointer: str) -> list[str]:
-    """The steps of a JSON pointer, as the names and numbers that they stand for."""
+    """Return the steps of a JSON pointer, unescaped."""
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
 def canonical_json(value: Json) -> bytes:
-    """Compact JSON of *value*, keys sorted, integral floats as integers; for digests."""
+    """Return compact JSON of *value* for digests: keys sorted, integral floats as integers."""
     return _SORTED_JSON.encode(_with_integers(value))
 
 
 def to_plain(value: object) -> Any:
-    """*value* as dicts, lists and scalars, as it would be encoded; money stays exact.
+    """Return *value* as dicts, lists and scalars, as it would be encoded; money stays exact.
 
     Raises:
-        TypeError: Something in it has no JSON form.
+        TypeError: JSON cannot express something in it.
         RecursionError: It contains itself.
     """
     return msgspec.to_builtins(
@@ -108,10 +108,10 @@ def to_free_json(value: object) -> tuple[Json, tuple[str, ...]]:
     infinities become null, lone surrogates U+FFFD. If two keys become equal, the later wins.
 
     Returns:
-        The JSON value, and JSON pointers to what was replaced; "/" alone is the value itself.
+        The JSON value, and JSON pointers to the replaced values; "/" alone is the value itself.
 
     Raises:
-        UnserializableError: Something in it has no JSON form, or it is nested deeper than
+        UnserializableError: JSON cannot express something in it, or it is nested deeper than
             ``MAX_DEPTH`` or contains itself.
     """
     lossy: list[str] = []
@@ -122,7 +122,7 @@ def to_free_json(value: object) -> tuple[Json, tuple[str, ...]]:
 
 
 def is_plain(value: Any) -> bool:
-    """Whether *value* is a scalar that needs no conversion, like most of a large value."""
+    """Return whether *value* is a scalar that needs no conversion, like most of a large value."""
     if type(value) is str:
         return value.isascii()
     if type(value) is int:
@@ -143,10 +143,10 @@ def clean_fields(value: msgspec.Struct, *names: str) -> None:
 
 
 def force_json(value: msgspec.Struct, name: str) -> None:
-    """Convert a field to JSON, replacing what JSON cannot hold; only for ``__post_init__``.
+    """Convert a field to JSON, replacing what JSON cannot express; only for ``__post_init__``.
 
     Raises:
-        Misuse: The value has no JSON form at all.
+        Misuse: JSON cannot express the value at all.
     """
     given: object = getattr(value, name)
     if is_plain(given):
@@ -162,7 +162,7 @@ def settle_json(value: msgspec.Struct, *names: str) -> None:
     """Convert these fields to JSON, or refuse them; only for use in ``__post_init__``.
 
     Raises:
-        Misuse: JSON cannot hold a value; the message names the place.
+        Misuse: JSON cannot express a value; the message names the place.
     """
     for name in names:
         given: object = getattr(value, name)
@@ -179,7 +179,7 @@ def settle_json(value: msgspec.Struct, *names: str) -> None:
             set_field(value, name, plain)
 
 
-# Made once: making a union of classes takes longer than asking for it.
+# Created once: creating a tuple of classes takes longer than checking against it.
 _NUMBERS = (int, float, Decimal)
 MAY_HOLD_FLOATS = (float, dict, list)
 
@@ -238,8 +238,8 @@ def _number(value: float | Decimal, path: str, lossy: list[str]) -> int | float 
         return int(value)
     # A signaling NaN raises on comparison.
     finite = value.is_finite() if isinstance(value, Decimal) else True
-    # The size is tested first: writing out 1E+999999999 would take all memory. And not by
-    # value % 1, which rounds to the precision of the ambient context.
+    # The size is tested first: writing out 1E+999999999 would take all memory. Not with value % 1,
+    # which rounds to the precision of the ambient context.
     if (
         isinstance(value, Decimal)
         and finite
@@ -293,7 +293,7 @@ def _simplify(value: Any, path: str) -> object:
     except TypeError:
         name = type(value).__name__
         raise UnserializableError(path, f"{name} has no JSON form; return plain values") from None
-    # A model's own serializers may raise anything: what they cannot write has no JSON form.
+    # The model's own serializers may raise anything: what they cannot write, JSON cannot express.
     except Exception as error:
         raise UnserializableError(path, f"{type(value).__name__}: {error}") from error
 
@@ -301,7 +301,7 @@ def _simplify(value: Any, path: str) -> object:
 def _with_integers(value: Json) -> Json:
     if isinstance(value, float):
         return int(value) if value.is_integer() else value
-    # Most items are texts, and a call for each of them would be most of the work.
+    # Most items are strings, and calling this for each of them would be most of the work.
     if isinstance(value, dict):
         return {
             name: _with_integers(item) if isinstance(item, MAY_HOLD_FLOATS) else item
@@ -315,7 +315,7 @@ def _with_integers(value: Json) -> Json:
 
 
 def _clean(plain: Any) -> Any:
-    """A plain value with every text cleaned."""
+    """Return a plain value with every text cleaned."""
     if isinstance(plain, str):
         return clean_text(plain)
     if isinstance(plain, dict):

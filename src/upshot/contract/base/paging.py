@@ -1,4 +1,4 @@
-"""Reads a stored text page by page, or only the lines that contain some text."""
+"""Reads a stored text page by page, or only the lines that contain a pattern."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from upshot.contract.base.structs import JsonObject
 PAGE_CHARS = 8_000
 _LINE_CHARS = 1_000
 _MAX_PATTERN_CHARS = 1_000
-# The most characters searched in one call; the caller continues at next_offset.
+# The maximum number of characters searched in one call; the caller continues at next_offset.
 _SEARCH_CHARS = 500_000
 
 
@@ -20,8 +20,8 @@ def read_page(
 
     Args:
         text: The whole text.
-        offset: Where to begin, in characters from 0; past the end gives an empty page.
-        limit: The most characters to return, from 1; None is ``PAGE_CHARS``.
+        offset: Where to start, in characters from 0; past the end gives an empty page.
+        limit: The maximum number of characters, from 1; None means ``PAGE_CHARS``.
         pattern: Text to search for. Only lines that contain it are returned, each as
             ``number: line`` with numbers from 1; a very long line is cut to the part around the
             match. Case is ignored, ``*`` matches any characters within a line, and every other
@@ -30,7 +30,7 @@ def read_page(
 
     Returns:
         ``{"text": str, "next_offset": int | None}``: the offset to continue at, in characters of
-        *text* also for a search; None at the end.
+        *text*, also for a search; None at the end.
 
     Raises:
         ValueError: *offset* is negative, *limit* is below 1, or *pattern* is too long.
@@ -69,7 +69,7 @@ def _read_matches(text: str, pattern: str, offset: int, limit: int) -> JsonObjec
 
 
 def _matches(text: str, pieces: list[str]) -> Iterator[tuple[int, int, int]]:
-    """For each line with *pieces* in order: where it begins and ends, and the match's end in it."""
+    """Yield the start, end and relative match end of each line with *pieces* in order."""
     at = 0
     while at < len(text):
         hit = text.find(pieces[0], at) if pieces else at
@@ -90,8 +90,8 @@ def _matches(text: str, pieces: list[str]) -> Iterator[tuple[int, int, int]]:
 
 
 def _fold(text: str) -> str:
-    """*text* in lower case, character by character."""
-    # The only letter whose lower case is two characters; positions in the text must not shift.
+    """Return *text* in lower case, character by character."""
+    # The only letter that has two characters in lower case; positions in the text must not shift.
     return text.replace("\u0130", "i").lower()
 
 

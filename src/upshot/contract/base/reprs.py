@@ -1,4 +1,4 @@
-"""The repr of values: one line, without fields that have their default."""
+"""The repr of values: one line, without fields that equal their default."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FACTORY = type(cast("object", _Probe.__struct_defaults__[0]))
 
 
 class _Brief(Repr):
-    """Cuts long texts and collections, nested ones too."""
+    """Truncates long texts and collections, nested ones too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,13 +35,13 @@ class _Brief(Repr):
     def repr1(self, x: object, level: int) -> str:
         if isinstance(x, type | FunctionType):
             return x.__qualname__
-        # A struct with a repr of its own keeps it.
+        # A struct with its own repr keeps it.
         if isinstance(x, msgspec.Struct) and "__repr__" not in vars(type(x)):
             return self.draw(x, level)
         return repr(x) if isinstance(x, msgspec.Struct) else super().repr1(x, level)
 
     def draw(self, value: object, level: int, without: Iterable[str] = ()) -> str:
-        """*value* without these fields."""
+        """Return the repr of *value* without these fields."""
         if level <= 0:
             return f"{type(value).__name__}(...)"
         told = _telling_fields(value)
@@ -53,18 +53,18 @@ _BRIEF = _Brief()
 
 
 def portray(value: msgspec.Struct) -> str:
-    """The repr of *value* without fields that have their default."""
+    """Return the repr of *value* without fields that equal their default."""
     said = ", ".join(f"{name}={field!r}" for name, field in _telling_fields(value))
     return f"{type(value).__name__}({said})"
 
 
 def portray_briefly(value: object, *, without: Iterable[str] = ()) -> str:
-    """The repr of a struct or dataclass without these fields, long texts and collections cut."""
+    """Return the repr of a struct or dataclass without these fields, with long values truncated."""
     return _BRIEF.draw(value, _BRIEF.maxlevel, frozenset(without))
 
 
 def portray_result(result: Any) -> str:
-    """The repr of an AgentResult: status, the beginning of the answer, and what the run used."""
+    """Return the repr of an AgentResult: status, the start of the answer, and what the run used."""
     return f"{type(result).__name__}({', '.join(filter(None, _facts_of(result)))})"
 
 
@@ -104,7 +104,7 @@ def _cut(shown: object) -> str:
 
 
 def _telling_fields(value: object) -> Iterator[tuple[str, object]]:
-    """The fields that do not have their default."""
+    """Yield the fields that do not equal their default."""
     names, defaults = _fields_of(type(value))
     for name in names:
         field = cast("object", getattr(value, name))
@@ -120,15 +120,15 @@ def _is_usual(field: object, usual: object) -> bool:
         return False
     try:
         return bool(field == usual)
-    # The promise kept: a repr never raises, even if a foreign object in the value, such as an
-    # array, does not compare to a truth value.
+    # A repr must never raise, even if a foreign object in the value, such as an array, does not
+    # compare to a truth value.
     except Exception:
         return False
 
 
 @cache
 def _fields_of(kind: type) -> tuple[tuple[str, ...], dict[str, object]]:
-    """The names of all fields, and their defaults where there are any."""
+    """Return the names of all fields, and their defaults if any."""
     if is_dataclass(kind):
         known = {one.name: one.default for one in fields(kind) if one.default is not MISSING}
         return tuple(one.name for one in fields(kind)), known
@@ -137,7 +137,7 @@ def _fields_of(kind: type) -> tuple[tuple[str, ...], dict[str, object]]:
 
 
 def _defaults_of(kind: type[msgspec.Struct]) -> dict[str, object]:
-    # Not by msgspec.structs.fields, which resolves annotations: a repr must not fail on one.
+    # Not with msgspec.structs.fields, which resolves annotations: a repr must not fail on one.
     defaults = kind.__struct_defaults__
     names = kind.__struct_fields__[len(kind.__struct_fields__) - len(defaults) :]
     return {

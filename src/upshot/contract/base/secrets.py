@@ -19,7 +19,7 @@ from upshot.errors import Misuse
 V = TypeVar("V")
 
 MASK = "***"
-# Ids and digests are ours or the provider's, and a short secret may be in one by chance.
+# Ids and digests are ours or the provider's, and may contain a short secret by chance.
 _PLAIN = frozenset(
     {
         "artifact_id",
@@ -34,14 +34,14 @@ _PLAIN = frozenset(
         "tool_version",
     }
 )
-# A model may name a tool by any text, so that these are masked where the secret is no chance.
+# A model may give a tool any name, so these are masked if the secret is too long for chance.
 _NAMES = frozenset({"name", "tool_name"})
 
 
-# What stands for a secret in a log: what its marks begin with, which secret, in which spelling.
+# The mark of a secret in a log: the log's prefix, the number of the secret, and of its spelling.
 _MARK = "<secret {}.{}.{}>"
 MARKS_OPTION = "secrets"
-"""Where run_started keeps what the marks of its log begin with."""
+"""The option of run_started with the prefix of the marks in its log."""
 
 
 def _mask(number: int, form: int) -> str:
@@ -50,12 +50,12 @@ def _mask(number: int, form: int) -> str:
 
 
 def marks_of(name: str) -> Callable[[int, int], str]:
-    """What makes the marks that begin with *name*, of a secret's number and its spelling's."""
+    """Return a function from the numbers of a secret and a spelling to the mark in log *name*."""
     return lambda number, form: _MARK.format(name, number, form)
 
 
 def hide_marks(text: str, options: Mapping[str, Json]) -> str:
-    """*text* of a log with the options *options*, ``***`` in the place of each mark."""
+    """Return *text* from a log with the options *options*, each mark replaced by ``***``."""
     name = options.get(MARKS_OPTION)
     if not isinstance(name, str):
         return text
@@ -63,13 +63,13 @@ def hide_marks(text: str, options: Mapping[str, Json]) -> str:
 
 
 FORMS = 12
-"""How many usual spellings a text has; any other spelling is counted as one of them."""
+"""The number of usual spellings of a text; any other spelling counts as one of them."""
 
 # Plain, and escaped as JSON text one to three times; then as in a URL and in a form; and as base64
-# in two alphabets, where it may begin at any of three bits.
+# in two alphabets, where it may start at any of three bit offsets.
 _PERCENT = 4
 _MIN_CREDENTIAL_CHARS = 6
-# A shorter one would turn up by chance in the base64 of anything.
+# A shorter one would appear by chance in any base64.
 _MIN_BASE64_BYTES = 8
 _MIN_IN_NAME_CHARS = 8
 _URL_SAFE = str.maketrans("+/", "-_")
@@ -87,10 +87,10 @@ class Secrets:
 
     Args:
         texts: The secrets.
-        mark: Makes the replacement of a secret from its number and the number of its spelling,
-            below ``FORMS``; None always uses ``MASK``.
-        names: Whether names in structs are masked, where the secret has 8 characters or more: what
-            finds tools by their names needs them as they are.
+        mark: Returns the replacement of a secret from its number and the number of its
+            spelling, below ``FORMS``; None always uses ``MASK``.
+        names: Whether names in structs are masked if the secret has 8 characters or more. False
+            if tools are looked up by these names.
 
     Attributes:
         masked: How many places were masked so far.
@@ -132,7 +132,7 @@ class Secrets:
         return self._pattern is not None
 
     def lifted(self) -> Secrets:
-        """An object that replaces the marks by the registered strings."""
+        """Return an object that replaces the marks by the registered strings."""
         lifting = Secrets((), names=self._masks_names)
         lifting._marks = self._lifts
         if self._pattern is not None:
@@ -140,10 +140,10 @@ class Secrets:
         return lifting
 
     def open_end(self, text: str) -> int:
-        """How many characters at the end of *text* may be the beginning of a secret."""
+        """Return how many characters at the end of *text* may be the start of a secret."""
         if self._pattern is None:
             return 0
-        # A whole secret is not cut in two for the sake of another that may begin in it.
+        # A whole secret is not split because another may start inside it.
         whole_to = max((found.end() for found in self._searched(text).finditer(text)), default=0)
         longest = _LONGEST_ESCAPE * max(map(len, self._marks))
         for start in range(max(whole_to, len(text) - longest), len(text)):
@@ -155,7 +155,7 @@ class Secrets:
         return 0
 
     def mask_text(self, text: str) -> str:
-        """*text* with every secret replaced by ``MASK``."""
+        """Return *text* with every secret replaced by its mark."""
         if self._pattern is None:
             return text
         text, count = self._searched(text).subn(self._replace, text)
@@ -163,7 +163,7 @@ class Secrets:
         return text
 
     def _searched(self, text: str) -> re.Pattern[str]:
-        """The pattern that finds secrets in *text*; without escapes the small one is enough."""
+        """Return the pattern for secrets in *text*; without escapes the small one is enough."""
         has_escapes = self._texts and ("\\" in text or "%" in text)
         return self._with_escapes if has_escapes else cast("re.Pattern[str]", self._pattern)
 
@@ -172,7 +172,7 @@ class Secrets:
         spelled = ["(" + "".join(_units(text)) + ")" for text, _ in self._texts]
         heads = "".join({re.escape(form[0]) for form in self._marks if form})
         known = cast("re.Pattern[str]", self._pattern).pattern
-        # Looking ahead lets the search pass over most places at once.
+        # The lookahead makes the search skip most positions quickly.
         return re.compile(rf"(?=[{heads}\\%])(?:{'|'.join(spelled)}|{known})")
 
     def _replace(self, found: re.Match[str]) -> str:
@@ -183,10 +183,10 @@ class Secrets:
         return self._mark(number, _form_of(found[0], text))
 
     def mask(self, value: V) -> V:
-        """*value*, JSON or a struct of the contract, with every secret in it replaced.
+        """Return *value*, JSON or a struct of the contract, with every secret in it replaced.
 
-        Numbers inside free JSON are texts here, so that a numeric secret is masked too. Ids
-        and digests of structs are left as they are.
+        Numbers inside free JSON are treated as text, so that a numeric secret is masked too. Ids
+        and digests of structs are left unchanged.
         """
         if self._pattern is None:
             return value
@@ -223,7 +223,7 @@ class Secrets:
             # An open enum accepts any word.
             return word if masked == word else type(word)(masked)
         except ValueError:
-            # A word of a closed enum is upshot's own and holds no secret.
+            # A word of a closed enum is upshot's own and cannot be a secret.
             return word
 
     def _mask_struct(self, value: msgspec.Struct) -> msgspec.Struct:
@@ -242,10 +242,10 @@ class Secrets:
 def credentials_in(
     *, url: str = "", headers: Mapping[str, str], words: Iterable[str] = ()
 ) -> Secrets:
-    """The credentials that were sent to a peer, which no error may repeat.
+    """Return the credentials that were sent to a peer, which no error may repeat.
 
     Args:
-        url: An address; its user, its password and the values of its query are masked.
+        url: A URL; its user, its password and the values of its query are masked.
         headers: Their values are masked, with and without a first word such as Bearer.
         words: Further credentials.
 
@@ -261,7 +261,7 @@ def credentials_in(
 
 
 def _forms(text: str) -> Iterator[tuple[int, str]]:
-    """The usual spellings of *text*, with their numbers: 0 to ``FORMS`` - 1."""
+    """Yield the usual spellings of *text*, with their numbers: 0 to ``FORMS`` - 1."""
     yield 0, text
     form = clean_text(text)
     for depth in range(_PERCENT):
@@ -280,7 +280,7 @@ def _forms(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _form_of(spelled: str, text: str) -> int:
-    """The number of the usual spelling that *spelled* counts as."""
+    """Return the number of the usual spelling that *spelled* counts as."""
     if "%" in spelled and "%" not in text:
         return _PERCENT
     for depth in range(1, _PERCENT):
@@ -295,7 +295,7 @@ def _form_of(spelled: str, text: str) -> int:
 
 @lru_cache(maxsize=1024)
 def _units(text: str) -> tuple[str, ...]:
-    """A pattern for each character of *text* with the backslashes before it, in any spelling."""
+    """Return a pattern for each character of *text* and its backslashes, in any spelling."""
     return tuple(map(_unit, re.findall(r"\\*[^\\]|\\+", text)))
 
 
@@ -319,7 +319,7 @@ def _unit(characters: str) -> str:
         ways.append(rf"\\{{1,7}}{char}")
     if char == " ":
         ways.append(r"\+")
-    # Last, for "%" is the beginning of "%25".
+    # Last, since "%" is the start of "%25".
     ways.append(re.escape(char))
     return f"{run}(?:{'|'.join(ways)})"
 
@@ -329,7 +329,7 @@ def _any_case(digits: str) -> str:
 
 
 def _may_begin(secret: str, text: str, start: int) -> bool:
-    """Whether *text* from *start* on may be the beginning of *secret*, in any spelling."""
+    """Return whether *text* from *start* on may be the start of *secret*, in any spelling."""
     for unit in _units(secret):
         if start == len(text):
             return True

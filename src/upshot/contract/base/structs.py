@@ -32,14 +32,14 @@ from upshot.errors import Misuse
 class KeywordMeta(msgspec.StructMeta):
     """Metaclass of structs: for an unknown keyword the error names the nearest field.
 
-    Decoding bypasses it, and ignores unknown fields.
+    Decoding bypasses it and ignores unknown fields.
     """
 
     # A type checker reads the fields themselves and reports misspelt ones already.
     if not TYPE_CHECKING:
 
         def __call__(cls, *args, **fields):
-            """Make the struct, or raise ``Misuse``."""
+            """Create the struct, or raise ``Misuse``."""
             if args:
                 first = next(one for one in cls.__struct_fields__ if one != "schema_version")
                 raise Misuse(f"{cls.__name__} takes keywords only, such as {first}=")
@@ -50,12 +50,12 @@ class KeywordMeta(msgspec.StructMeta):
 
 
 class ArgumentsMeta(type):
-    """Metaclass: raises ``Misuse`` that says what is wrong with the arguments."""
+    """Metaclass that raises ``Misuse`` if the arguments of the constructor are wrong."""
 
     if not TYPE_CHECKING:
 
         def __call__(cls, *args, **fields):
-            """Make the object, or raise ``Misuse``."""
+            """Create the object, or raise ``Misuse``."""
             try:
                 return super().__call__(*args, **fields)
             except TypeError as error:
@@ -67,7 +67,7 @@ class ArgumentsMeta(type):
 
         @property
         def __signature__(cls):
-            """The parameters of ``__init__``, for help and editors, not those of ``__call__``."""
+            """The parameters of ``__init__`` rather than ``__call__``, for help and editors."""
             from inspect import signature
 
             known = signature(cls.__init__)
@@ -75,7 +75,7 @@ class ArgumentsMeta(type):
 
 
 def _misfit(kind: type, args: tuple[object, ...], fields: dict[str, object]) -> str:
-    """What is wrong with the arguments of a call, "" if nothing is."""
+    """Return what is wrong with the arguments of a call, "" if nothing is."""
     from inspect import signature
 
     known = signature(kind.__init__)
@@ -94,7 +94,7 @@ def _no_field(kind: type, name: str, names: Iterable[str]) -> str:
     names = tuple(names)
     module = sys.modules[kind.__module__]
     for field, annotation in kind.__annotations__.items():
-        # As text: not every name in it is there at run time.
+        # As text: not every name in it exists at run time.
         for word in re.findall(r"\w+", str(annotation)):
             if name in getattr(getattr(module, word, None), "__struct_fields__", ()):
                 return f"{kind.__name__} has no field {name!r}: give {field}={word}({name}=...)"
@@ -109,11 +109,11 @@ _SCALARS = (bool, int, str, float, NoneType)
 if TYPE_CHECKING:
     Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 else:
-    # msgspec resolves annotations at run time and knows no recursive alias.
+    # msgspec resolves annotations at run time and does not support recursive aliases.
     Json = Any
 JsonObject: TypeAlias = dict[str, Json]
 Moment = Annotated[datetime, msgspec.Meta(tz=True)]
-"""A moment with its time zone; structs keep it in UTC."""
+"""A moment with its time zone; structs convert it to UTC."""
 
 D = TypeVar("D")
 S = TypeVar("S", bound=msgspec.Struct)
@@ -121,18 +121,18 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 @cache
 def to_snake(name: str) -> str:
-    """The ``kind`` of a class in JSON: ``ToolCall`` becomes ``tool_call``."""
+    """Return the ``kind`` of a class in JSON: ``ToolCall`` becomes ``tool_call``."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
 
 
 def written(default: D) -> D:
-    """A default that is written to JSON all the same, because an absent field means unknown."""
+    """Mark a default as always written to JSON, because an absent field means unknown."""
     # A factory in C: it is called for every event and result.
     return msgspec.field(default_factory=repeat(default).__next__)
 
 
 def empty_object() -> JsonObject:
-    """Make an empty object; msgspec omits empty fields only if the factory is the builtin dict."""
+    """Return an empty object; msgspec omits empty fields only if the factory is ``dict``."""
     return {}
 
 
@@ -154,7 +154,7 @@ def check_types(value: msgspec.Struct, *names: str) -> None:
 
     Args:
         value: The struct; msgspec itself checks types only when it decodes.
-        names: The fields to check; without any, all.
+        names: The fields to check; all if none is given.
 
     Raises:
         Misuse: A field has the wrong type; the message names the field and its type.
@@ -166,7 +166,7 @@ def check_types(value: msgspec.Struct, *names: str) -> None:
     for (name, hint), given in zip(hints.items(), values, strict=False):
         try:
             found: object = msgspec.convert(given, hint)
-            # msgspec converts a dict to a struct and a string to a moment: here that is an error.
+            # msgspec converts a dict to a struct and a string to a moment; here that is an error.
             if isinstance(found, _MADE) and not isinstance(given, type(found)):
                 kinds = type(found).__name__, type(given).__name__
                 raise msgspec.ValidationError("Expected {}, got {}".format(*kinds))
@@ -182,10 +182,10 @@ _make = msgspec.StructMeta.__call__
 
 
 class CheckedMeta(msgspec.StructMeta):
-    """Metaclass of structs that users make: a field of the wrong type is refused at once.
+    """Metaclass of structs that users create: a field of the wrong type is refused at once.
 
-    Decoding checks types by itself and bypasses it. Values that every step of a run makes do
-    without it; the journal refuses those that it could not read.
+    Decoding bypasses it, since it checks types too. Values created at every step of a run do not
+    use it; the journal refuses the ones that it could not read.
     """
 
     if not TYPE_CHECKING:
@@ -198,16 +198,17 @@ class CheckedMeta(msgspec.StructMeta):
 
 
 def unchecked(like: S) -> Callable[..., S]:
-    """What makes structs like *like* of values that have the right types, without looking again.
+    """Return a function that creates structs like *like* from valid values, without checks.
 
-    Fields that are not given are those of *like*, its dicts the same ones: give those.
+    Fields that are not given are taken from *like*, including the same dict objects, so always
+    give the dicts.
     """
-    # It costs a quarter of the class's own call, which goes through its metaclass.
+    # It costs a quarter of calling the class, which goes through its metaclass.
     return partial(msgspec.structs.replace, like)
 
 
 def check_given(value: msgspec.Struct, names: Iterable[str]) -> None:
-    """Check the types of the fields that were given; quick, and of containers only the outside.
+    """Check the types of the given fields; quick, since it does not look inside containers.
 
     Raises:
         Misuse: A field has the wrong type; the message names the field and its type.
@@ -224,7 +225,7 @@ def check_given(value: msgspec.Struct, names: Iterable[str]) -> None:
 def _outer_types_of(
     kind: type[msgspec.Struct], names: tuple[str, ...]
 ) -> tuple[list[str], list[frozenset[type]], Callable[[object], tuple[object, ...]]]:
-    """Those of the fields that may not have any type; the types they may have; their getter."""
+    """Return the fields that do not accept any type, the types they accept, and their getter."""
     hints = get_type_hints(kind)
     outer = {
         name: types
@@ -268,7 +269,7 @@ class Formed:
     __slots__ = ()
 
     def json_form(self) -> object:
-        """The next step towards JSON: plain values, which may contain structs."""
+        """Return the next step towards JSON: plain values, which may contain structs."""
         raise NotImplementedError
 
 
@@ -276,7 +277,7 @@ def encode_other(value: object) -> object:
     """Convert a value that msgspec does not know by one step towards JSON.
 
     Raises:
-        TypeError: *value* has no JSON form.
+        TypeError: JSON cannot express *value*.
     """
     if isinstance(value, Formed):
         return value.json_form()
@@ -293,7 +294,7 @@ JSON = msgspec.json.Encoder(decimal_format="number", enc_hook=encode_other)
 def _checks_of(
     kind: type[msgspec.Struct], names: tuple[str, ...]
 ) -> tuple[dict[str, Any], list[frozenset[type]], Callable[[object], tuple[object, ...]]]:
-    """Annotations by field, types that need no further check, and a getter of the values."""
+    """Return annotations by field, types that need no further check, and a getter of the values."""
     names = names or kind.__struct_fields__
     all_hints = get_type_hints(kind)
     hints = {name: all_hints[name] for name in names}
@@ -305,7 +306,7 @@ def _checks_of(
         )
         for hint in hints.values()
     ]
-    # A getter of a single name returns no tuple, so a second name is added.
+    # A getter of a single name does not return a tuple, so a second name is added.
     return hints, plain, attrgetter(*names, "__class__")
 
 
@@ -324,7 +325,7 @@ class Value(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, repr_
 
 
 class Tagged(Value, frozen=True, kw_only=True, tag_field="kind", tag=to_snake):
-    """A value of a union, or one that stands alone; its JSON names its kind."""
+    """A value of a union, or a standalone one; its JSON names its kind."""
 
     @property
     def kind(self) -> str:
@@ -336,7 +337,7 @@ class Root(Tagged, frozen=True, kw_only=True):
     """A value that is stored or sent on its own.
 
     Attributes:
-        schema_version: The version of the schema it was written with; always written.
+        schema_version: The version of the schema that it was written with; always written.
     """
 
     schema_version: int = written(SCHEMA_VERSION)
@@ -362,7 +363,7 @@ class Local(Formed):
         return local
 
     def json_form(self) -> None:
-        """Null: no other process can have the objects."""
+        """Return null: the objects cannot leave the process."""
 
     def __eq__(self, other: object) -> bool:
         return other is None or isinstance(other, Local)
@@ -375,7 +376,7 @@ class Local(Formed):
         return f"Local({', '.join(self.values)})"
 
     def get(self, name: str) -> object:
-        """The object called *name*, None if there is none."""
+        """Return the object called *name*, None if there is none."""
         return self.values.get(name)
 
     def __copy__(self) -> Local:
@@ -397,13 +398,14 @@ class RunEvent(Root, frozen=True, kw_only=True):
         run_id: The run.
         attempt: The attempt that it belongs to, from 1; 0 before the first.
         time: When it happened, UTC.
-        seq: Position in the run's log, from 1; a delta has that of the durable event before it.
+        seq: Position in the run's log, from 1; a delta repeats the ``seq`` of the durable event
+            before it.
         part: 0 on durable events; 1, 2, ... on the deltas that follow one.
-        literal: In a log, the fields to take as they are although they look omitted, that is,
-            as if they had to be derived from earlier events; empty elsewhere.
-        path: For an event of a child run, as a watcher of an outer run gets it: the ids of the runs
-            that the child is nested in, the watched one first. Empty on a run's own events, and in
-            logs.
+        literal: In a log, the fields whose values are meant as written, although they look omitted
+            and would otherwise be derived from earlier events; empty elsewhere.
+        path: For an event of a child run, as a subscriber of an outer run gets it: the ids of the
+            runs that the child is nested in, starting with the subscribed one. Empty on a run's own
+            events, and in logs.
     """
 
     run_id: str = ""
@@ -421,5 +423,5 @@ class RunEvent(Root, frozen=True, kw_only=True):
 
 
 def path_of(event: object) -> tuple[str, ...]:
-    """The path of an event of a child run; empty for the run's own events and unknown ones."""
+    """Return the path of an event of a child run; empty for the run's own and unknown events."""
     return event.path if isinstance(event, RunEvent) else ()

@@ -1,4 +1,4 @@
-"""Times, sizes and amounts as people read them, and texts of others made harmless."""
+"""Formats times, sizes and amounts for people, and makes text from others harmless."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ UNKNOWN = "unknown"
 
 _KIB = 1024
 
-# Control and format characters, halves of pairs, private and unassigned ones, line separators.
+# Control and format characters, surrogate halves, private and unassigned ones, line separators.
 _STEERING = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _JOINING = "\u200c\u200d"
-# What is shown as nothing or as a blank although it counts as a letter or a mark: those of
-# DerivedCoreProperties.txt (Default_Ignorable_Code_Point, Unicode 15.1), and the blank of Braille.
+# Letters and marks that are shown as nothing or as a blank: Default_Ignorable_Code_Point
+# in DerivedCoreProperties.txt (Unicode 15.1), and the blank of Braille.
 _FILLERS = (
     *(range(code, code + 1) for code in (0x34F, 0x2800, 0x3164, 0xFFA0)),
     range(0x115F, 0x1161),
@@ -30,12 +30,12 @@ _FILLERS = (
     range(0xFE00, 0xFE10),
     range(0xE0100, 0xE01F0),
 )
-# What cannot be mistaken for more than one value.
+# A text that cannot be mistaken for more than one value.
 _IS_PLAIN = re.compile(r"[\w@.:+#/-]+").fullmatch
 
 
 def duration(seconds: float) -> str:
-    """A time span: ``340 ms``, ``5.1 s``, ``2 min 05 s``, ``1 h 02 min``; below 0 is 0."""
+    """Return a time span: ``340 ms``, ``5.1 s``, ``2 min 05 s``, ``1 h 02 min``; below 0 is 0."""
     seconds = max(0.0, seconds)
     if seconds < 0.9995:
         return f"{round(seconds * 1000)} ms"
@@ -49,7 +49,7 @@ def duration(seconds: float) -> str:
 
 
 def size(size_bytes: int) -> str:
-    """A number of bytes: ``812 B``, ``17.3 KiB``, ``2.0 MiB``."""
+    """Return a number of bytes: ``812 B``, ``17.3 KiB``, ``2.0 MiB``."""
     if size_bytes < _KIB:
         return f"{size_bytes} B"
     if size_bytes < _KIB**2:
@@ -58,19 +58,19 @@ def size(size_bytes: int) -> str:
 
 
 def count(number: int, noun: str, plural: str = "") -> str:
-    """A number of things: ``1 call``, ``12,345 tokens``."""
+    """Return a number of things: ``1 call``, ``12,345 tokens``."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def tokens(usage: Usage) -> str:
-    """All tokens: ``unknown`` if no call reported any, a lower bound if one did not."""
+    """Return all tokens: ``unknown`` if no call reported any, a lower bound if one did not."""
     if usage.total_tokens is None:
         return UNKNOWN
     return f"{'at least ' if usage.unmeasured_calls else ''}{usage.total_tokens:,}"
 
 
 def money(cost: Cost | None) -> str:
-    """An amount of money, ``unknown`` where nothing had a price."""
+    """Return an amount of money, ``unknown`` if nothing had a price."""
     if cost is None or cost.total is None:
         return UNKNOWN
     digits = 2 if cost.total >= 1 else 4
@@ -81,22 +81,22 @@ def money(cost: Cost | None) -> str:
 
 
 def moment(time: datetime | None) -> str:
-    """A moment in UTC to the second, ``unknown`` for None."""
+    """Return a moment in UTC to the second, ``unknown`` for None."""
     return UNKNOWN if time is None else f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def clean(text: str, limit: int = 200) -> str:
-    """*text* as one harmless line of at most *limit* characters.
+    """Return *text* as one harmless line of *limit* characters or fewer.
 
-    Characters that cannot be seen, with which a model or a tool could steer the terminal or hide
-    what it says, are shown escaped.
+    Invisible characters, which a model or a tool could use to steer the terminal or to hide what it
+    says, are shown escaped.
     """
     line = " ".join(visible(text[: limit * 4]).split())
     return line if len(line) <= limit else line[: limit - 1].rstrip() + "…"
 
 
 def call_words(name: str, arguments: Mapping[str, object], limit: int = 80) -> str:
-    """A call in one line of at most *limit* characters: ``refund(order 7, note "two words")``."""
+    """Return a call in one line of limited length: ``refund(order 7, note "two words")``."""
     said = ", ".join(f"{key} {_argument(value)}" for key, value in arguments.items())
     line = clean(f"{name}({said})", limit)
     return line if line.endswith(")") else f"{clean(line, limit - 1)})"
@@ -107,9 +107,9 @@ def _argument(value: object) -> str:
 
 
 def clean_lines(text: str) -> str:
-    """*text* with its lines and tabs, any other control and format character escaped.
+    """Return *text* with its lines and tabs, but other control and format characters escaped.
 
-    What joins the parts of one sign, as in emoji and Persian, stays: it is the text's own.
+    Joiners stay, since emoji and Persian need them.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -118,9 +118,9 @@ def clean_lines(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """*text* with its lines and tabs, every other character escaped that cannot be seen.
+    """Return *text* with its lines and tabs, but all other invisible characters escaped.
 
-    For what the user decides about: two texts that look alike are alike.
+    For texts that the user decides about: two texts that look alike are equal.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -128,7 +128,7 @@ def visible(text: str) -> str:
 
 
 def steers(character: str) -> bool:
-    """Whether a character is one that cannot be seen and is no line break or tab."""
+    """Return whether a character is invisible, other than a line break or tab."""
     return character not in "\n\t" and unicodedata.category(character) in _STEERING
 
 
@@ -144,7 +144,7 @@ def _escaped(character: str) -> str:
 
 
 def figures(worked_s: float, usage: Usage, cost: Cost | None, tool_calls: int) -> tuple[str, ...]:
-    """What a run used: time, tokens, money, tool calls."""
+    """Return what a run used: time, tokens, money, tool calls."""
     return (
         duration(worked_s),
         f"{tokens(usage)} tokens",

@@ -1,7 +1,7 @@
 """The A2A forms of results, messages, artifacts and cards: ``to_a2a`` and ``from_a2a``.
 
-What A2A has no field for goes into ``metadata["upshot"]``: upshot reads it back, and other programs
-ignore it.
+Facts that A2A has no field for go into ``metadata["upshot"]``: upshot reads them back, and other
+programs ignore them.
 
 Source:
     A2A protocol specification 1.0, sections 4 and 5, and its a2a.proto, read November 2026.
@@ -52,7 +52,7 @@ _STORED = "artifact:"
 
 
 def _plain(value: object) -> JsonObject:
-    """A contract value as a JSON object; fields with their default are left out."""
+    """Return a contract value as a JSON object; fields that equal their default are left out."""
     return msgspec.json.decode(encode(value), type=dict[str, Any])
 
 
@@ -62,19 +62,19 @@ def _read_as(value: Json, kind: type[V]) -> V:
 
 
 def _object_in(data: JsonObject, name: str) -> JsonObject:
-    """The object under *name*, empty if there is none."""
+    """Return the object under *name*, empty if there is none."""
     found = data.get(name)
     return found if isinstance(found, dict) else {}
 
 
 def _text_in(data: JsonObject, name: str) -> str:
-    """The text under *name*, "" if there is none."""
+    """Return the text under *name*, "" if there is none."""
     found = data.get(name)
     return found if isinstance(found, str) else ""
 
 
 def _with_extension(form: JsonObject, metadata: JsonObject, **facts: Json) -> JsonObject:
-    """*form* with *metadata*, which gets the *facts* that are not empty under ``upshot``."""
+    """Return *form* with *metadata*, and the non-empty *facts* under ``upshot`` in it."""
     kept: JsonObject = {
         name: fact for name, fact in facts.items() if fact not in (None, "", [], {})
     }
@@ -86,7 +86,7 @@ def _with_extension(form: JsonObject, metadata: JsonObject, **facts: Json) -> Js
 
 
 def _message_to_a2a(message: Message, *, task_id: str = "", context_id: str = "") -> JsonObject:
-    """The form of a message; thoughts and provider-signed parts are left out."""
+    """Return the form of a message; thoughts and provider-signed parts are left out."""
     form: JsonObject = {
         "messageId": _id("msg", message),
         "role": _USER if message.role is Role.USER else _AGENT,
@@ -106,7 +106,7 @@ def _message_to_a2a(message: Message, *, task_id: str = "", context_id: str = ""
 
 
 def _artifact_to_a2a(artifact: Artifact) -> JsonObject:
-    """The form of an artifact; its id is a digest of its content."""
+    """Return the form of an artifact; its id is a digest of its content."""
     form: JsonObject = {
         "artifactId": _id("art", artifact),
         "name": artifact.name,
@@ -115,7 +115,7 @@ def _artifact_to_a2a(artifact: Artifact) -> JsonObject:
     return _with_extension(form, artifact.metadata)
 
 
-# Parts without an A2A form: calls go into the metadata, the others are left out.
+# Parts that A2A cannot express: calls go into the metadata, the others are left out.
 _INNER = (Reasoning, ToolCall, ServerToolBlock)
 
 
@@ -149,7 +149,7 @@ def _file_to_a2a(part: Image | Audio | File, kind: str) -> JsonObject:
         form["raw"] = b64encode(part.data).decode()
         facts |= {"url": part.url} if part.url else {}
     else:
-        # A file needs an address; a stored one gets a pseudo-address with its id.
+        # A file needs a URL; a stored one gets a pseudo-URL with its id.
         stored = "" if isinstance(part, Image) else part.id
         form["url"] = part.url or f"{_STORED}{stored}"
     return _with_extension(form, {}, part=kind, facts=facts)
@@ -188,7 +188,7 @@ def _artifact_of(data: JsonObject) -> Artifact:
 
 
 def _metadata_of(data: JsonObject) -> tuple[JsonObject, JsonObject]:
-    """The metadata without upshot's, and upshot's."""
+    """Return the metadata without upshot's, and upshot's."""
     metadata = _object_in(data, "metadata")
     others = {name: value for name, value in metadata.items() if name != _EXTENSION}
     return others, _object_in(metadata, _EXTENSION)
@@ -276,7 +276,7 @@ _CARD_WORDS = {
 
 
 def to_a2a(value: object) -> JsonObject:
-    """Write a value in the form of the A2A protocol.
+    """Convert a value to the form of the A2A protocol.
 
     Args:
         value: An ``AgentResult`` becomes a task, a ``Status`` a task status, a ``Request`` the
@@ -284,9 +284,9 @@ def to_a2a(value: object) -> JsonObject:
             and ``AgentCapabilities`` become the A2A objects of the same name.
 
     Returns:
-        The object. Facts for which A2A has no field are under ``metadata["upshot"]``: a request's
-        inputs and run id; a result's ids, exact status, error, usage, cost, effect, output and what
-        it waits for. Thoughts, tool records, raw provider data and facts of hooks are left out,
+        The object. Facts that A2A has no field for are under ``metadata["upshot"]``: a request's
+        inputs and run id; a result's ids, exact status, error, usage, cost, effect, output and
+        pending items. Thoughts, tool records, raw provider data and facts from hooks are left out,
         because the receiver may be untrusted.
 
     Raises:
@@ -314,10 +314,10 @@ def from_a2a(data: JsonObject, type: type[V]) -> V:
 
     Args:
         data: The object.
-        type: The expected type: one of those that ``to_a2a`` accepts.
+        type: The expected type, which must be one that ``to_a2a`` accepts.
 
     Returns:
-        The value; ``from_a2a(to_a2a(value), type(value))`` equals it as far as A2A can hold it.
+        The value; ``from_a2a(to_a2a(value), type(value))`` equals it as far as A2A can express it.
 
     Raises:
         Misuse: It does not have that form, or is a task that has not ended.
@@ -334,7 +334,7 @@ def from_a2a(data: JsonObject, type: type[V]) -> V:
 
 
 def _exact(status: Status) -> str:
-    """The status if A2A's word is less exact, else ""."""
+    """Return the status if it is more exact than A2A's word, otherwise ""."""
     return str(status) if status in (Status.ABORTED, Status.INTERRUPTED) else ""
 
 
@@ -371,13 +371,13 @@ def _facts(result: AgentResult[Any]) -> JsonObject:
         "output": _plain({"output": output}) if is_own else None,
         "error": None if result.error is None else _plain(result.error),
         "usage": _plain(result.usage) if result.usage or result.usage.api_calls else None,
-        # Amounts as text: a number would lose digits as a float.
+        # Amounts as text: as a float, a number would lose digits.
         "cost": None if result.cost is None else msgspec.to_builtins(result.cost),
         "finish_reason": None if result.finish_reason is None else str(result.finish_reason),
         "cause": str(result.cause),
         "detail": result.detail,
         "duration_ms": result.duration_ms or None,
-        # The names of tools are nothing for a stranger.
+        # Strangers should not learn the names of tools.
         "effect": "" if result.effect is Effect.NONE else str(result.effect),
         "pending": [_plain(pending) for pending in result.pending],
     }
@@ -412,7 +412,7 @@ def _card(value: AgentCard | Skill | AgentCapabilities) -> JsonObject:
 
 
 def _effects_of(facts: JsonObject) -> tuple[RunEffect, ...]:
-    """The worst effect, without its call: more the form does not hold."""
+    """Return the worst effect, without its call, which the form does not include."""
     if "effect" not in facts:
         return ()
     return (RunEffect(state=_read_as(facts["effect"], Effect), run_id=_text_in(facts, "run_id")),)
@@ -477,7 +477,7 @@ def _status_of(data: JsonObject, facts: JsonObject) -> Status:
     if status is None:
         raise Misuse(f"an A2A task in state {data.get('state')!r} has not ended yet")
     known = Status.__members__.get(exact.upper())
-    # Upshot's status is only more exact than the state; if they contradict, the state holds.
+    # Upshot's status may only be more exact than the state; if they contradict, the state wins.
     return known if known is not None and _STATES[known] == _STATES[status] else status
 
 

@@ -1,4 +1,4 @@
-"""The execution result, a JSON view of a result for user interfaces: written and read."""
+"""The execution result, a JSON view of a result for user interfaces: writing and reading it."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class ExecutionFacts(TypedDict, total=False):
 
 
 def read_execution_facts(data: Mapping[str, object]) -> ExecutionFacts:
-    """Read the fields of *data*, leaving out those not in upshot's form. Never raises.
+    """Read the fields of *data*, leaving out fields that are not in upshot's form. Never raises.
 
-    Messages up to the first answer are the seeded ones and the request. Tools that ran are listed
-    by name only, so there are no records.
+    Messages up to the first answer are the seeded ones and the request. Only the names of the tools
+    that ran are known, so there are no records.
     """
     metadata = _mapping(data.get("metadata"))
     messages = _read(tuple[Message, ...], data.get("messages")) or ()
@@ -78,7 +78,7 @@ def read_execution_facts(data: Mapping[str, object]) -> ExecutionFacts:
 
 
 def _further(data: Mapping[str, object], metadata: Mapping[str, object]) -> dict[str, object]:
-    """What a result has no field for: the metadata of its request, and tools known by name only."""
+    """Return what a result has no field for: the request's metadata, and the names of tools."""
     further = {name: value for name, value in metadata.items() if name not in _KNOWN}
     return {**further, _TOOLS: data[_TOOLS]} if data.get(_TOOLS) else further
 
@@ -98,25 +98,25 @@ def _read(form: type[T], value: object) -> T | None:
 
 
 class ExecutionMetadata(TypedDict):
-    """What is known about a run; unknown keys are missing. The request's own metadata stand beside.
+    """The known facts about a run, and the request's own metadata; unknown keys are missing.
 
     Attributes:
         executionTime: Milliseconds.
         startTime: RFC 3339 in UTC, to the millisecond.
-        endTime: startTime and executionTime.
+        endTime: startTime plus executionTime.
         tokensUsed: All tokens of all model calls.
         cost: The cost of all model calls, in the result's currency.
         model: The model of the last call.
-        provider: Its provider.
-        requestId: The id that the provider gave it.
+        provider: The provider of that model.
+        requestId: The provider's id of the last call.
         finishReason: Why the last call stopped.
         status: How the run ended; missing if it completed.
         runId: The run.
         agentId: The agent.
-        partialContent: Text that came before a failure.
+        partialContent: Text received before a failure.
         warnings: What went wrong without failing the run, each with code, message and origin.
         effects: Each call that changed something outside, or may have done so, in the run and in
-            its child runs; missing if none did.
+            its child runs; missing if there is none.
         pending: What a parked run waits for.
     """
 
@@ -144,15 +144,16 @@ _KNOWN = frozenset(ExecutionMetadata.__annotations__)
 
 
 class AgentExecutionResult(TypedDict):
-    """The view itself, plain JSON.
+    """The execution result, plain JSON.
 
     Attributes:
         content: The answer as text, structured output as compact JSON; null unless it succeeded.
         messages: The whole conversation, in upshot's form, with the seeded messages.
-        toolsUsed: Tools that ran, each once, in the order of their first run; absent if none did.
-        metadata: What is known about the run.
+        toolsUsed: Tools that ran, without duplicates, in the order of their first run; absent if
+            none did.
+        metadata: The known facts about the run.
         success: Whether there is no error.
-        error: "code: message"; present only where success is false.
+        error: "code: message"; present only if success is false.
     """
 
     content: str | None
@@ -164,7 +165,7 @@ class AgentExecutionResult(TypedDict):
 
 
 def to_execution_result(result: AgentResult[Any]) -> AgentExecutionResult:
-    """Make the execution result of *result*.
+    """Return the execution result of *result*.
 
     Returns:
         A new dict of plain JSON, valid by ``execution_result_schema()``.
@@ -187,13 +188,13 @@ def to_execution_result(result: AgentResult[Any]) -> AgentExecutionResult:
 
 
 def decode_execution_result(data: bytes | str) -> AgentExecutionResult:
-    """Decode an execution result; one that ``to_execution_result`` made comes back equal.
+    """Decode an execution result; reverses the encoding of ``to_execution_result``.
 
     Raises:
         Misuse: It is not JSON, or not an execution result; the message says where.
     """
     decode(data, AgentExecutionResult)
-    # As it stands, for its metadata may have more keys than those that are known.
+    # The plain JSON, since its metadata may have more keys than the known ones.
     return cast("AgentExecutionResult", msgspec.json.decode(data))
 
 

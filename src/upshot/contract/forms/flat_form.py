@@ -31,7 +31,7 @@ _STRUCTS = (AgentError, Usage, Cost, RateLimitState)
 
 
 def to_contract(result: AgentResult[Any]) -> JsonObject:
-    """Make the flat contract dict of *result*.
+    """Return the flat contract dict of *result*.
 
     Returns:
         output (if it is not the content), content, usage, cost, metadata, finish_reason, error,
@@ -44,17 +44,17 @@ def from_contract(data: Mapping[str, object], *, now: float | None = None) -> Ag
     """Read a flat contract dict.
 
     Args:
-        data: As ``to_contract`` returns it. ``cost`` may be a number, ``error`` a text, and a
-            key or field that is None counts as absent. Other keys are ignored.
-        now: When it was made, in unix seconds; then the resets of a rate limit are given both as
-            waits and as moments. None leaves them as they are.
+        data: As returned by ``to_contract``. ``cost`` may be a number, ``error`` a text, and a key
+            or field that is None counts as absent. Other keys are ignored.
+        now: When it was created, in unix seconds; then the resets of a rate limit are given both as
+            waits and as moments. None leaves them unchanged.
 
     Returns:
         The result. Its status follows from the error. If the error does not say whether it is
-        retryable, its status code decides, else its code; an internal error never is. A rate
-        limit without a wait gets the longest wait of its exhausted windows. An unknown finish
-        reason becomes stop, with the word kept in ``provider_data["finish_raw"]``. Values that
-        JSON cannot hold are replaced and listed in the warnings.
+        retryable, its status code decides, or its code if it has none; an internal error never is.
+        A rate limit without a wait gets the longest wait of its exhausted windows. An unknown
+        finish reason becomes stop, with the word kept in ``provider_data["finish_raw"]``. Values
+        that JSON cannot express are replaced and listed in the warnings.
 
     Raises:
         Misuse: It is not a mapping, or the value of a key has another form; the key is named.
@@ -100,7 +100,7 @@ def _read_usage(form: Mapping[str, object]) -> Usage:
     usage = _read(Usage, form, "usage")
     if usage is None:
         return Usage()
-    # Nobody prompts with nothing, so that all zeros are unknown.
+    # No prompt is empty, so all zeros mean unknown.
     return measured(usage) if usage and not usage.is_measured else usage
 
 
@@ -109,21 +109,21 @@ def _read_object(data: Mapping[str, object], key: str) -> JsonObject:
 
 
 def _read_metadata(form: Mapping[str, object]) -> dict[str, Any]:
-    """The metadata, and the effects that ``to_contract`` has put beside them."""
+    """Return the metadata, and the effects that ``to_contract`` put into them."""
     metadata = _read_object(form, "metadata")
     if "effects" not in metadata:
         return {"metadata": metadata}
     try:
         effects = decode(encode(metadata["effects"]), tuple[RunEffect, ...])
     except Misuse:
-        # The caller's own word for something else.
+        # The caller uses the word for something else.
         return {"metadata": metadata}
     others = {name: value for name, value in metadata.items() if name != "effects"}
     return {"metadata": others, "effects": effects}
 
 
 def _without_nulls(value: object) -> object:
-    """*value* without fields that are None; unknown fields are left out."""
+    """Return *value* without fields that are None; unknown fields are left out."""
     if isinstance(value, list):
         return [_without_nulls(item) for item in cast("list[object]", value)]
     if not isinstance(value, dict):
@@ -163,7 +163,7 @@ def _read_cost(form: Mapping[str, object]) -> Cost | None:
 def limits_of(
     limits: RateLimitState | None, error: AgentError | None, *, now: float | None = None
 ) -> RateLimitState | None:
-    """*limits*, completed, and marked as limited if *error* is a rate_limit."""
+    """Return *limits*, completed, and marked as limited if *error* is a rate_limit."""
     limits = limited_by(error, limits)
     return None if limits is None else complete_rate_limit(limits, now=now)
 
@@ -179,12 +179,12 @@ def _read_finish(form: Mapping[str, object]) -> dict[str, Any]:
 
 
 def status_of(error: AgentError | None) -> Status:
-    """The status of a run that ended with *error*."""
+    """Return the status of a run that ended with *error*."""
     return Status.COMPLETED if error is None else _STATUS_OF.get(error.code, Status.FAILED)
 
 
 def lossy_warnings(lossy: tuple[str, ...]) -> tuple[RunWarning, ...]:
-    """A warning of the values at these JSON pointers, which were replaced."""
+    """Return a warning about the values at these JSON pointers, which were replaced."""
     if not lossy:
         return ()
     message = f"replaced what JSON cannot hold, at {', '.join(lossy)}"
@@ -208,7 +208,7 @@ class ResultView(dict[str, Json]):
         self.result: AgentResult[Any] = result
 
     def __getattr__(self, name: str) -> Any:
-        # Only called for names that a dict lacks; while it is unpickled there is no result yet.
+        # Only called for names that a dict lacks; during unpickling there is no result yet.
         if name == "result":
             raise AttributeError(name)
         return getattr(self.result, name)

@@ -1,6 +1,6 @@
 """A result as HTML, for notebooks: figures and outcomes, and a bar for each tool call.
 
-No text of a user, a model or a tool is in it, so that a notebook can be shown to others.
+It contains no text from a user, a model or a tool, so that a notebook can be shown to others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from upshot.contract.tool_calls import (
 if TYPE_CHECKING:
     from upshot.contract.result import AgentResult
 
-# A notebook is light or dark whatever the system is: what is drawn takes its ink from there.
+# A notebook is light or dark independently of the system, so the colours come from the notebook.
 _STYLE = """
 .upshot-result{font:13px/1.5 system-ui,sans-serif;max-width:760px;overflow-wrap:anywhere}
 .upshot-result p{margin:2px 0}.upshot-result ol{list-style:none;margin:8px 0 0;padding:0}
@@ -37,25 +37,25 @@ align-items:center;padding:3px 0;border-top:1px solid #8884}
 
 
 def to_html(result: AgentResult[Any]) -> str:
-    """A result as a fragment of HTML, with no script in it.
+    """Return a result as a fragment of HTML, without scripts.
 
     Args:
         result: The result.
 
     Returns:
-        Its agent, status and code of the error, what it took, the codes of its warnings, what it
-        waits for, and for each tool call its name, time, outcome and effect. A name that is no
-        tool's is left out: a model wrote it.
+        Its agent, status and error code, what it used, the codes of its warnings, what it waits
+        for, and for each tool call its name, time, outcome and effect. A name that is not the name
+        of a tool is left out, since a model wrote it.
     """
     return "".join(_html(result))
 
 
 def bar(start: float, end: float, tone: str) -> str:
-    """A bar of a timeline as the ``rect`` of an SVG that is 100 wide.
+    """Return a bar of a timeline as the ``rect`` of an SVG that is 100 wide.
 
     Args:
-        start: Where it begins, in percent.
-        end: Where it ends; it is drawn at least 0.4 wide.
+        start: Where it starts, in percent.
+        end: Where it ends; it is drawn 0.4 wide or more.
         tone: Its class.
     """
     width = max(0.4, end - start)
@@ -63,7 +63,7 @@ def bar(start: float, end: float, tone: str) -> str:
 
 
 def tone_of(status: str) -> str:
-    """The class of a status: good, odd or bad."""
+    """Return the class of a status: good, odd or bad."""
     good, bad = status == Status.COMPLETED, status in (Status.FAILED, Status.ABORTED)
     return "good" if good else "bad" if bad else "odd"
 
@@ -101,7 +101,7 @@ def _row(result: AgentResult[Any], record: ToolRecord) -> str:
     if record.started_at is not None and result.started_at is not None:
         whole_ms = max(1, result.duration_ms)
         start_ms = (record.started_at - result.started_at).total_seconds() * 1000
-        # A call of another session of the run may lie outside of this one.
+        # A call of another session of the run may be outside of this session's time.
         first = min(max(100 * start_ms / whole_ms, 0.0), 100.0)
         last = min(first + 100 * record.run_ms / whole_ms, 100.0)
         drawn, time = bar(first, last, tone), duration(record.run_ms / 1000)
@@ -115,7 +115,7 @@ def _row(result: AgentResult[Any], record: ToolRecord) -> str:
 
 
 def _outcome(record: ToolRecord) -> tuple[str, str]:
-    """The word and the tone for what became of a call."""
+    """Return the word and the tone for the outcome of a call."""
     match record.outcome:
         case ToolExecutionResult():
             return "result", "good"

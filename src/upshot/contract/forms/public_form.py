@@ -1,4 +1,4 @@
-"""Events as strangers may see them: what is said, which tools work, what is asked."""
+"""Events as strangers may see them: what was said, which tools work, what is asked."""
 
 from __future__ import annotations
 
@@ -33,38 +33,38 @@ _Shown = (
 
 
 def to_public_event(event: Event, *, tools: Mapping[str, str] | None = None) -> JsonObject | None:
-    """What of *event* a page may show to the user of an agent.
+    """Return the parts of *event* that a page may show to the user of an agent.
 
     ====== ============================================================================
     kind   fields
     ====== ============================================================================
     text   ``text``, a piece of a reply
-    message ``text``, a whole reply; it takes the place of the pieces before it
-    reset  the pieces since the last whole reply are void; with ``attempt``, its number, all that
-           was said before is, since the attempt was revised
-    tool   ``id`` of the call, ``name`` as *tools* has it, ``state``: started, done, failed,
-           or working with a ``text``, what the tool says of its progress
+    message ``text``, a whole reply; it replaces the pieces before it
+    reset  the pieces since the last whole reply are void; with ``attempt``, the number of a
+           revised attempt, everything said before is void
+    tool   ``id`` of the call, ``name`` as in *tools*, ``state``: started, done, failed, or
+           working with a ``text``, the tool's report of its progress
     end    ``status``; ``text``, the answer; ``error``, its code; ``questions``, and
-           ``waits_for_others`` where it waits for somebody else; ``effect`` where it is unknown
-           whether a call took effect; a park is one too
+           ``waits_for_others`` if it also waits for others; ``effect`` if it is unknown
+           whether a call took effect; sent for a park too
     ====== ============================================================================
 
-    Only what the user of the run may answer is asked. A question is that of an approval (``kind``
-    approval: ``id``, ``tool``, ``arguments``, ``effect``, ``digest``) or of the agent (``kind``
-    question: ``id``, ``question``, ``choices``; ``digest`` where it is whether a call took effect:
-    it names the attempt). The arguments are shown whole, for the user
-    answers for them.
+    Only questions that the run's user may answer are included. A question is about an approval
+    (``kind`` approval: ``id``, ``tool``, ``arguments``, ``effect``, ``digest``) or from the agent
+    (``kind`` question: ``id``, ``question``, ``choices``; ``digest``, which names the attempt, if
+    it asks whether a call took effect). The arguments are shown in full, since the user answers for
+    them.
 
     Instructions, thoughts, headers, outputs and arguments of other calls, messages of errors and
-    events of child runs are in none of them.
+    events of child runs are never included.
 
     Args:
-        event: One of a run, live or from ``states``.
-        tools: The public names of tools by their own; calls of others are not shown.
+        event: An event of a run, live or from ``states``.
+        tools: The public names of tools by their internal names; calls of other tools are not
+            shown.
 
     Returns:
-        A new object, with ``seq`` where the event is in the log; None where there is nothing
-        to show.
+        A new object, with ``seq`` if the event is in the log; None if there is nothing to show.
     """
     if not isinstance(event, _Shown):
         return None
@@ -83,7 +83,7 @@ def _shown(event: _Shown, tools: Mapping[str, str]) -> JsonObject | None:
         case TextDelta(text=text):
             return {"kind": "text", "text": text}
         case ModelReplied(response=response):
-            # A reply to a request of upshot's own, such as to mend arguments, is for no user.
+            # A reply to upshot's own request, such as to repair arguments, is not for the user.
             said = "" if event.purpose else response.content
             return {"kind": "message", "text": said} if said else None
         case ToolStarted(call=call):
@@ -107,10 +107,10 @@ def _tool(name: str | None, call_id: str, state: str) -> JsonObject | None:
 def _end(result: AgentResult[Json], tools: Mapping[str, str]) -> JsonObject:
     end: JsonObject = {"kind": "end", "status": str(result.status)}
     text = result.output if result.content is None else result.content
-    # What the deciders did not let pass is no answer.
+    # An answer that the deciders rejected is not shown.
     if result.committed and text and isinstance(text, str):
         end["text"] = text
-    # The run that waits for somebody has no fault.
+    # A run that waits has not failed.
     if result.error is not None and not result.pending:
         end["error"] = str(result.error.code)
     if result.effect is Effect.UNKNOWN:
