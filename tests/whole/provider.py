@@ -119,6 +119,9 @@ class Provider:
         }
         turn, key = max(done, default=-1) + 1, script_key(task, attempt, agent)
         script = world.case.scripts.get(key, ())
+        if turn == len(script) and script and script[-1].calls and world.case.stop is not None:
+            # The run was stopped before its handoff, and resumed.
+            return f"{key}.{turn}", Reply(f"{key}.{turn} Not handed over.")
         return f"{key}.{turn}", script[turn] if turn < len(script) else None
 
     def _make(
