@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -295,12 +296,15 @@ def _repeat_or_fail(state: ToolboxState, call: CallState, started: ToolStarted) 
     # With these arguments it passed all gates once, an approval included: the user is not asked
     # again.
     call.granted, call.mended = ANY_ARGUMENTS, started.arguments
+    call.give_up = partial(give_up, state, call, started)
 
 
 def give_up(state: ToolboxState, call: CallState, started: ToolStarted) -> None:
     """Fail a call as interrupted that had started when its process ended."""
     tool = state.known(call.tool_name)
     call.idempotency_key, call.claim = started.idempotency_key, started.claim
+    # It has run, as those with a record of it have.
+    state.turn.count_restored(call.tool_name)
     call.take_tool(tool)
     # From the log: the arguments were validated, and perhaps edited, when it started.
     call.arguments, call.started_at = started.arguments, started.time

@@ -344,6 +344,8 @@ class CallState:
         resources: What it touches, None for anything.
         is_deduplicated: Whether it was entered in the turn's deduplication and has not left it,
             which also keeps ``is_stale``, ``is_overtaken`` and ``ended`` (see ``repetition``).
+        give_up: Settles a call that an earlier session had started as interrupted. It is used in
+            place of a denial, which would say that the call never ran. None for any other call.
         idempotency_key: What the body is given to recognise a repetition.
         mode: How the body runs: async, thread or process; "" before it does.
         attempts: How often the body was started.
@@ -410,6 +412,7 @@ class CallState:
     is_stale: bool = False
     is_overtaken: bool = False
     ended: asyncio.Future[None] | None = None
+    give_up: Callable[[], None] | None = None
     idempotency_key: str = ""
     mode: str = ""
     attempts: int = 0

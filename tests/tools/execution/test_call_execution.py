@@ -202,6 +202,41 @@ async def test_a_cancel_while_an_interrupted_call_is_verified_leaves_what_was_kn
     assert (record.outcome.code, record.outcome.effect) == ("interrupted", Effect.UNKNOWN)
 
 
+def put(a: int = 1, **fields: Any) -> Tool:
+    return tool(name="put", effect="write", idempotent=True, **fields)(lambda a=1: a)
+
+
+@pytest.mark.parametrize("effect", [Effect.NONE, Effect.UNKNOWN])
+async def test_no_gate_can_deny_that_an_interrupted_call_had_started(effect: Effect) -> None:
+    call = ToolCall("1", "put")
+    verify = None if effect is Effect.UNKNOWN else lambda asked: False
+    box = Toolbox([put(verify=verify)], budget=Budget(max_tool_calls=0))
+    started = EarlierCalls({"1": ToolStarted(call=call, arguments={}, idempotency_key="k")})
+    (outcome,) = await box.resume([call], started)
+    assert isinstance(outcome, ToolFailure)
+    assert (outcome.code, outcome.effect) == ("interrupted", effect)
+    (record,) = box.records
+    assert (record.gate, record.idempotency_key, record.effect) == ("budget", "k", effect)
+
+
+async def test_a_restarted_call_that_is_cancelled_first_may_have_had_its_effect() -> None:
+    call = ToolCall("1", "put")
+    box = Toolbox([put()])
+    box.cancel()
+    started = EarlierCalls({"1": ToolStarted(call=call, arguments={})})
+    (outcome,) = await box.resume([call], started)
+    assert (outcome.code, outcome.effect) == ("interrupted", Effect.UNKNOWN)
+
+
+async def test_an_interrupted_call_counts_against_the_budget() -> None:
+    calls = [ToolCall("1", "send"), ToolCall("2", "put")]
+    box = Toolbox([hung(lambda _: True), put()], budget=Budget(max_tool_calls=1))
+    started = EarlierCalls({"1": ToolStarted(call=calls[0], arguments={})})
+    first, second = await box.resume(calls, started)
+    assert first.code == "interrupted"
+    assert isinstance(second, ToolDenied) and second.reason == "budget"
+
+
 async def test_of_two_calls_in_doubt_with_one_id_the_second_is_denied():
     call = ToolCall("1", "send", {"a": 1})
     box = Toolbox([hung(lambda _: True)])

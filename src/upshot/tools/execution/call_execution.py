@@ -66,6 +66,8 @@ async def run_call(state: ToolboxState, call: CallState) -> ToolOutcome:
     # The intent before the effect: after a crash the log knows what may have happened.
     started = await _log_intent(state, call)
     if started.claim and (refused := await refused_by_ledger(state, call, started)) is not None:
+        # The ledger knows that the effect is another call's.
+        call.give_up = None
         return call.pipeline.conclude(call, "effect", refused)
     began = state.clock.monotonic()
     try:
