@@ -4,14 +4,14 @@ A ``Model`` takes a ``ModelRequest`` and returns one ``ModelResponse``, whole (`
 deltas before it (``stream``). A failure of the provider or the network is a value in that
 response; a model raises only for mistakes of the caller. The parts:
 
-- ``registry`` makes the model that a name stands for; ``providers`` is the table of providers.
+- ``registry`` makes a model from its name; ``providers`` is the table of providers.
 - ``http_model`` is the model behind an HTTP endpoint. It encodes a request and reads a reply with
-  ``upshot.wire``, which does no I/O, and says what the user can do about an error.
-- ``transport`` is the seam for bytes: one method, time limits, and TransportError, which says
-  how far a request got. ``aiohttp_transport`` is the default, ``aiohttp_connector`` its
-  connections.
+  ``upshot.wire``, which does no I/O, and adds advice for the user to errors.
+- ``transport`` is the protocol for sending bytes: one method, time limits, and TransportError,
+  which says how far a request got. ``aiohttp_transport`` is the default, ``aiohttp_connector`` its
+  connection pool.
 - ``retry`` calls a model again after errors that may pass; ``fallback`` tries the next model.
-- ``prices`` computes what a call cost. ``scripted`` plays a script, without any network.
+- ``prices`` computes the cost of a call. ``scripted`` plays a script, without any network.
   ``library_models`` calls models through LiteLLM and AISuite.
 
 The path of a call: ``retry`` -> ``HttpModel.call`` -> the endpoint's headers, with the current
@@ -22,14 +22,14 @@ What always holds:
 
 - Retry happens in one place, above the transport: layers never multiply. A transport sends a
   request at most once, and a call costs nothing if its error's ``details["phase"]`` is "unsent".
-- Once the caller has got a delta, that call is neither retried nor passed on to another model.
+- Once the caller has received a delta, that call is neither retried nor passed on to another model.
 - A cancelled call closes its connection at once; the provider may bill what it did until then.
-- A reply has limits (``ReplyLimits``), and reading it never holds up the event loop for long.
+- A reply has limits (``ReplyLimits``), and reading it never blocks the event loop for long.
 - No repr, error or log shows a key; keys are read for each request, never at import.
 
 Traps: an exception of a user's model or transport becomes a value only if it is one that an API
 client raises (``retry.reply_of``); any other is a bug in it and ends the run as internal. After
-an exception of a foreign transport the request counts as sent. aiohttp is loaded by the first
+an exception of a foreign transport the request counts as sent. aiohttp is imported by the first
 request, not by this package.
 """
 

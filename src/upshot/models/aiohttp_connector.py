@@ -1,6 +1,6 @@
-"""aiohttp's connection pool, which checks kept connections first and has small TLS buffers.
+"""aiohttp's connection pool, which checks idle connections before reuse and has small TLS buffers.
 
-Loading this module loads aiohttp.
+Importing this module imports aiohttp.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ from aiohttp.tracing import Trace
 
 _Connect: TypeAlias = Callable[..., Awaitable[tuple[asyncio.Transport, ResponseHandler]]]
 
-# A record of TLS holds no more. asyncio would keep 256 KiB for each connection.
+# The maximum size of a TLS record. asyncio would keep 256 KiB for each connection.
 _TLS_BUFFER_BYTES = 2**14
-# asyncio would take 256 KiB at once, and parsing a hostile head of that size holds up the loop.
+# asyncio would read 256 KiB at once, and parsing a hostile head of that size blocks the loop.
 _READ_BYTES = 2**16
 
 
 class Connector(TCPConnector):
-    """A pool that never hands out a kept connection that the server has closed."""
+    """A pool that never reuses a connection that the server has closed."""
 
     def __init__(self, **options: Any) -> None:
-        # aiohttp's types for addresses are not complete; the options are checked at run time.
+        # aiohttp's types for addresses are incomplete; the options are checked at run time.
         cast("Any", super()).__init__(**options)
         self._factory = partial(_Protocol, loop=self._loop)
 
     async def lease(
         self, request: ClientRequest, timeout: ClientTimeout
     ) -> tuple[Connection, bool]:
-        """A connection for *request*, and whether it had carried an earlier one."""
+        """Return a connection for *request*, and whether it had carried an earlier one."""
         connection = await self.connect(request, [], timeout)
         protocol = connection.protocol
         assert isinstance(protocol, _Protocol)
@@ -56,7 +56,7 @@ class Connector(TCPConnector):
 
     async def _get(self, key: ConnectionKey, traces: list[Trace]) -> Connection | None:
         connection = await super()._get(key, traces)
-        # The loop has not noticed yet which connections closed while it was blocked.
+        # The loop may have been blocked, and not have noticed yet which connections closed.
         while connection is not None and _is_stale(connection):
             connection.close()
             connection = await super()._get(key, traces)
@@ -72,7 +72,7 @@ class Connector(TCPConnector):
     ) -> tuple[asyncio.Transport, ResponseHandler]:
         connect: _Connect = cast("Any", super())._wrap_create_connection
         context: ssl.SSLContext | None = kwargs.get("ssl")
-        # Other loops, such as uvloop's, have a TLS of their own.
+        # Other loops, such as uvloop's, have their own TLS.
         if context is None or not isinstance(self._loop, asyncio.BaseEventLoop):
             return await connect(*args, req=req, client_error=client_error, **kwargs)
         make_protocol: Callable[[], ResponseHandler] = args[0]
@@ -86,7 +86,8 @@ class Connector(TCPConnector):
             **{**kwargs, "ssl": None, "server_hostname": None},
         )
         try:
-            # The connection is handed out only when TLS stands: until then nothing may be written.
+            # The connection is returned only after the handshake: until then nothing may be
+            # written.
             await handshake
             if (encrypted := protocol.transport) is None:
                 raise ConnectionResetError("closed during the handshake")
@@ -103,7 +104,7 @@ class Connector(TCPConnector):
 
 
 class _Protocol(ResponseHandler):
-    """aiohttp's protocol, which also fails the reader of a body if what follows is not HTTP."""
+    """aiohttp's protocol, which also fails the reader of a body if invalid HTTP follows."""
 
     was_used = False
 
@@ -111,21 +112,21 @@ class _Protocol(ResponseHandler):
         super().set_exception(exc, *cause, **more)
         payload = self._payload
         if payload is not None and payload.exception() is None and not payload.is_eof():
-            # Without it, the reader would wait until it runs into its time limit.
+            # Otherwise the reader would wait until its time limit.
             payload.set_exception(exc)
 
 
 class _SmallTLS(SSLProtocol):
-    """asyncio's TLS, with a buffer of one record for a connection."""
+    """asyncio's TLS, with a buffer of one record for each connection."""
 
     max_size = _TLS_BUFFER_BYTES
 
 
 def _limit_buffers(transport: Any) -> None:
-    """Let asyncio read in small pieces, on a loop that reads nothing while other code runs."""
+    """Make asyncio read in small pieces, on a loop that cannot read while other code runs."""
     if hasattr(transport, "max_size"):
         transport.max_size = _READ_BYTES
-    # Through a proxy's tunnel, aiohttp has the loop start TLS, which accepts no protocol of ours.
+    # Through a proxy's tunnel, aiohttp starts TLS by the loop, which does not accept our protocol.
     tls = getattr(transport, "_ssl_protocol", None)
     if tls is not None and len(tls._ssl_buffer) > _TLS_BUFFER_BYTES:
         tls.max_size = _TLS_BUFFER_BYTES
@@ -134,7 +135,7 @@ def _limit_buffers(transport: Any) -> None:
 
 
 def _is_stale(connection: Connection) -> bool:
-    """Whether the server has closed an idle connection, or sent what was not asked for."""
+    """Whether the server has closed an idle connection, or sent unrequested data."""
     transport = connection.transport
     sock = None if transport is None else transport.get_extra_info("socket")
     if sock is None or sock.fileno() < 0:

@@ -1,8 +1,8 @@
 """AiohttpTransport: the default transport, on aiohttp's connections and parser.
 
 A request is written and its reply read on a connection of aiohttp's pool, without aiohttp's
-session. So when a request fails it is known how far it got, nothing is silently sent twice, and a
-request in flight costs half the memory.
+session. So a failed request reports how far it got, nothing is silently sent twice, and a request
+in flight takes half the memory.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 
 class AiohttpTransport:
-    """Sends requests with aiohttp and keeps the connections for the next ones.
+    """Sends requests with aiohttp and keeps the connections for later requests.
 
-    It is the default transport. Each event loop has its own connections,
-    opened by its first request and closed with the loop, so one transport serves any number of
-    loops, one after another or in several threads. There is no limit on connections: 1,000 runs
-    at the same time have 1,000 requests in flight.
+    It is the default transport. Each event loop has its own connections, opened by its first
+    request and closed with the loop, so one transport serves any number of loops, one after
+    another or in several threads. There is no limit on connections: 1,000 concurrent runs have
+    1,000 requests in flight.
 
     Args:
         proxy: Address of an HTTP proxy, None for none.
@@ -92,11 +92,11 @@ class AiohttpTransport:
             await pool.keeper.aclose()
 
     async def pool_of(self, loop: asyncio.AbstractEventLoop) -> _Pool:
-        """The connections of the running *loop*."""
+        """Return the connections of the running *loop*."""
         pool = self._pools.get(loop)
         if pool is not None and not pool.connector.closed:
             return pool
-        # A loop that was closed without shutting its generators down has left its pool here.
+        # A loop that was closed without shutting down its generators has left its pool here.
         for other in [other for other in list(self._pools) if other.is_closed()]:
             _close_at_once(self._pools.pop(other).connector)
         pool = _Pool(self._open_connector())
@@ -118,25 +118,25 @@ class AiohttpTransport:
 
 @cache
 def default_transport() -> AiohttpTransport:
-    """The transport of all models that are given none, one in the process."""
+    """Return the default transport of all models, one in the process."""
     return AiohttpTransport()
 
 
 async def aclose_transports() -> None:
     """Close the default transport's connections of the running loop.
 
-    They close by themselves when the loop is shut down as ``asyncio.run`` does it; call this to
-    have them closed sooner.
+    They are closed automatically when the loop shuts down, as in ``asyncio.run``; call this to
+    close them sooner.
     """
     await default_transport().aclose()
 
 
-# More than any program needs; a program that makes up a URL for each request must not fill memory.
+# More than any program needs; a program that makes a new URL for each request must not fill memory.
 _MAX_TARGETS = 256
 
 
 class _Pool:
-    """The connections of one event loop, and what is made once for each address."""
+    """The connections of one event loop, and what is cached for each address."""
 
     __slots__ = ("connector", "keeper", "limits", "targets")
 
@@ -147,7 +147,7 @@ class _Pool:
         self.limits: dict[Timeouts, ClientTimeout] = {}
 
     def target(self, url: str, proxy: str | None) -> _Target:
-        """What requests to *url* have in common."""
+        """Return what all requests to *url* share."""
         target = self.targets.get((url, proxy))
         if target is None:
             if len(self.targets) >= _MAX_TARGETS:
@@ -166,7 +166,7 @@ class _Pool:
                 for each in (timeouts.connect_s, timeouts.total_s)
                 if each is not None and isfinite(each)
             ]
-            # Not sock_connect, which leaves out the look-up of the name.
+            # Not sock_connect, which excludes the look-up of the name.
             limit = ClientTimeout(total=None, connect=min(amounts, default=None))
             self.limits[timeouts] = limit
         return limit
@@ -176,7 +176,7 @@ _Pools: TypeAlias = "dict[asyncio.AbstractEventLoop, _Pool]"
 
 
 class _Target:
-    """One address as the connector takes it, and the part of a head that names it."""
+    """One address in the connector's form, and the part of a head that names it."""
 
     __slots__ = ("_fixed", "path", "request")
 
@@ -190,7 +190,8 @@ class _Target:
         self.request: ClientRequest = ClientRequest(
             "GET",
             address,
-            # Unpacking costs more than the few KiB it saves; what comes packed is unpacked.
+            # Unpacking costs more than the few KiB it saves; packed replies are unpacked
+            # nevertheless.
             headers={"Accept-Encoding": "identity"},
             skip_auto_headers=("User-Agent",),
             proxy=None if proxy is None else URL(proxy),
@@ -201,12 +202,12 @@ class _Target:
         self._fixed = [(name.lower(), f"{name}: {value}") for name, value in self._own_headers()]
 
     def head(self, method: str, headers: Mapping[str, str], length: int) -> bytes:
-        """The head of one request."""
+        """Return the head of one request."""
         names = {name.lower() for name in headers}
         lines = [f"{method} {self.path} HTTP/1.1"]
         lines += [line for name, line in self._fixed if name not in names]
         if self.request.proxy is not None and not self.request.is_ssl():
-            # The connector puts it here when it connects.
+            # The connector sets it when it connects.
             key = self.request.headers.get("Proxy-Authorization")
             lines += [f"Proxy-Authorization: {key}"] if key else []
         lines += [f"{name}: {value}" for name, value in headers.items()]
@@ -225,9 +226,9 @@ class _Target:
         ]
 
 
-# Written in pieces, since encrypting a large body at once holds up the loop.
+# Written in pieces, since encrypting a large body at once blocks the loop.
 _PIECE_BYTES = 2**16
-# A server may say that it is busy a few times; a flood of it must end.
+# A server may send a few interim replies while it is busy, but a flood of them must end.
 _MAX_INTERIM_REPLIES = 64
 
 
@@ -281,7 +282,7 @@ class _Exchange:
         # A cancel too: a connection with half an exchange on it must not go back to the pool.
         except BaseException as error:
             self._close()
-            # Whatever aiohttp and the network raise becomes a TransportError.
+            # Everything that aiohttp and the network raise becomes a TransportError.
             if isinstance(error, Exception):
                 raise self._told(error) from error
             raise
@@ -313,7 +314,7 @@ class _Exchange:
         return self
 
     async def __anext__(self) -> bytes:
-        """The next piece of the body, unpacked."""
+        """Return the next piece of the body, unpacked."""
         try:
             piece = await (self._read() if self._unpacker is None else self._read_packed())
         except Exception as error:
@@ -323,7 +324,7 @@ class _Exchange:
         return piece
 
     async def _send(self) -> ResponseHandler:
-        """Connect and write the request, or begin to."""
+        """Connect and write the request, or start to write it."""
         method, url, proxy, headers = self._asked
         pool = await self._transport.pool_of(self._loop)
         try:
@@ -338,14 +339,14 @@ class _Exchange:
             raise self._error("reset", "the connection was closed before it was used")
         body = self._body
         head = target.head(method, headers, len(body))
-        # aiohttp's own timer for reading would be set anew by every byte, also by a flood of
-        # bytes that bring the reply no further.
+        # aiohttp's own timer for reading would restart at every byte, even in a flood of bytes
+        # that makes no progress with the reply.
         protocol.set_response_params(
             skip_payload=method == "HEAD", read_until_eof=True, auto_decompress=False
         )
         self._phase = "sent"
         if len(body) <= _PIECE_BYTES:
-            # Joined, so that the usual request is one write to the socket.
+            # Joined, so that a typical request is one write to the socket.
             transport.write(head + body)
         else:
             transport.write(head)
@@ -353,7 +354,7 @@ class _Exchange:
         return protocol
 
     async def _write(self, protocol: ResponseHandler, transport: asyncio.Transport) -> None:
-        """Write a large body while the server takes it; its reply says what went wrong."""
+        """Write a large body as fast as the server reads it; the reply has any error."""
         from aiohttp.http import StreamWriter
 
         writer, body = StreamWriter(protocol, self._loop), self._body
@@ -398,7 +399,7 @@ class _Exchange:
         assert unpacker is not None
         while True:
             if piece := unpacker.take():
-                # A few bytes may unpack to many: other tasks get their turn in between.
+                # A few bytes may unpack to many: other tasks get a turn in between.
                 await asyncio.sleep(0)
                 return piece
             packed = await self._read()
@@ -409,7 +410,7 @@ class _Exchange:
             unpacker.feed(packed)
 
     def _set_timer(self) -> None:
-        """Schedule a look at the limits for when the next of them may have passed."""
+        """Schedule the next check of the limits for when one of them may have passed."""
         moments: list[float] = [] if self._deadline is None else [self._deadline]
         if self._timeouts.read_s is not None:
             since = self._waiting_since
@@ -423,8 +424,7 @@ class _Exchange:
             limit = "total_s"
         elif since is not None and now >= since + (self._timeouts.read_s or now):
             limit = "read_s"
-        # The timer is not moved with every byte: when it rings, it looks at what has come
-        # meanwhile.
+        # The timer is not moved with every byte: when it fires, it checks whether data has arrived.
         if limit is None:
             self._set_timer()
             return
@@ -434,7 +434,7 @@ class _Exchange:
             protocol.set_exception(error)
 
     def _told(self, error: Exception) -> TransportError:
-        """*error* as a TransportError."""
+        """Convert *error* to a TransportError."""
         told = to_transport_error(error, phase=self._phase, reused=self._reused)
         if told is None:
             return self._error("protocol", str(error) or type(error).__name__)
@@ -458,22 +458,23 @@ class _Exchange:
             self._timer = None
 
     def _close(self) -> None:
-        """Close the connection at once, whatever is under way on it."""
+        """Close the connection at once, whatever is in progress on it."""
         self._stop_timer()
         if self._upload is not None:
             self._upload.cancel()
         connection, self._connection = self._connection, None
         if connection is not None:
             if connection.transport is not None:
-                # close() would send what is left, and TLS would wait for the server's goodbye.
+                # close() would send the remaining data, and TLS would wait for the server's
+                # goodbye.
                 connection.transport.abort()
             connection.close()
 
 
 async def _keep(connector: Connector) -> AsyncGenerator[None]:
-    """Hold *connector* open; shutting down the loop's generators closes it, in its own loop.
+    """Keep *connector* open; shutting down the loop's generators closes it, in its own loop.
 
-    Nothing else lets a library know that a loop is about to end.
+    No other event tells a library that a loop is about to end.
     """
     try:
         yield
@@ -529,9 +530,9 @@ def _tls(
 
 
 def _proxy_of(url: str) -> str | None:
-    """The proxy that the environment names for *url*.
+    """Return the proxy that the environment names for *url*.
 
-    aiohttp's own way also takes keys from .netrc, which then collide with ours.
+    aiohttp's own way also reads keys from .netrc, which then collide with ours.
     """
     import urllib.request
 

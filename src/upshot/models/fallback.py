@@ -1,4 +1,4 @@
-"""Fallback: several models as one; each is called if those before it failed."""
+"""Fallback: several models as one; each is called if the earlier ones failed."""
 
 from __future__ import annotations
 
@@ -37,32 +37,32 @@ FALLBACK_CODES: Final = frozenset(
 )
 """Errors of one provider, after which another one may still answer the same request.
 
-A refused key is one, since the next provider has another key; the result lists that failure. A
-request that is invalid, too long or against a policy is not: it would most likely fail anywhere.
+A refused key is included, since the next provider has another key; the result lists that failure.
+An invalid, overlong or policy-violating request is not: it would most likely fail anywhere.
 """
 
 
 class Fallback:
     """A model that calls several models in order, until one of them answers.
 
-    It neither waits nor calls any model twice. Retry is above it and starts over with the first
-    model after all have failed, so one call makes at most max_tries requests to each model. If all
-    failed, the error is the retryable one with the shortest wait, else the first.
+    It neither waits nor calls any model twice. Retry happens above it and starts over with the
+    first model after all have failed, so one call makes at most max_tries requests to each model.
+    If all failed, the error is the retryable one with the shortest wait, or else the first.
 
-    The usage and cost of the response of ``call`` are those of all models that were called. A
-    stream, and a run, tell each model's reply by itself: see ``stream``.
-    ``provider_data["fallback"]`` lists the models in order, with their errors.
+    The usage and cost in the response of ``call`` include all models that were called. A stream,
+    and a run, report each model's reply separately: see ``stream``. ``provider_data["fallback"]``
+    lists the models in order, with their errors.
 
     Args:
-        *models: Models, or names that ``resolve`` knows, the best first.
-        on: The error codes after which the next model is called; never a cancellation. With
-            ``empty_reply`` among them, an empty reply leads to the next model too.
+        *models: Models, or names that ``resolve`` knows, best first.
+        on: The error codes after which the next model is called; never a cancellation. If it
+            includes ``empty_reply``, an empty reply leads to the next model too.
 
     Attributes:
         models: As given, names resolved.
 
     Raises:
-        Misuse: No model is given, or a name stands for no model.
+        Misuse: No model is given, or a name does not refer to a model.
     """
 
     def __init__(self, *models: Model | str, on: Iterable[str] = FALLBACK_CODES) -> None:
@@ -87,12 +87,12 @@ class Fallback:
         return all(getattr(model, "priced", False) for model in self.models)
 
     def missing_key(self) -> str | None:
-        """The variable of the first model's key, if no model can be called without one."""
+        """Return the variable of the first model's key if every model lacks its key, else None."""
         missing = [missing_key(model) for model in self.models]
         return missing[0] if all(missing) else None
 
     async def call(self, request: ModelInput) -> ModelResponse:
-        """Call one model after the other until one answers, or fails with an error not in *on*."""
+        """Call the models in order until one answers, or fails with an error not in *on*."""
         passed: list[ModelResponse] = []
         response = UNANSWERED
         async for item in self.call_each(request):
@@ -103,12 +103,12 @@ class Fallback:
         return with_earlier(response, passed)
 
     def call_each(self, request: ModelInput) -> AsyncIterator[StreamItem]:
-        """Like :meth:`call`, but tell each model that fails at once, by a ``ModelRetried``.
+        """Like :meth:`call`, but report each failed model at once, by a ``ModelRetried``.
 
         A run calls this, so that the reply of a model counts before the next one is called.
 
         Yields:
-            A ``ModelRetried`` whenever the next model is called, then the last reply. That has the
+            A ``ModelRetried`` whenever the next model is called, then the last reply, which has the
             usage, cost and duration of the last model alone.
         """
         return self._each(request, _whole)
@@ -128,7 +128,7 @@ class Fallback:
         accounts: list[Json] = []
         for model, name, following in zip(self.models, names, [*names[1:], ""], strict=True):
             response, passed = UNANSWERED, list[ModelResponse]()
-            # Closed before the next model is called, so that a stream left half read frees its
+            # Closed before the next model is called, so that a partly read stream frees its
             # connection.
             async with aclosing(read_stream(partial(items_of, model, asked))) as items:
                 async for item in items:
@@ -147,7 +147,7 @@ class Fallback:
         yield self._choose(replies, accounts)
 
     def _read(self, response: ModelResponse) -> ModelResponse:
-        # Without these codes in *on*, the agent decides whether a reply may be so.
+        # Codes that are not in *on* are left for the agent to judge.
         response = judged(response, allow_empty=ErrorCode.EMPTY_REPLY not in self._on)
         return judge_answer(response, allow_filtered=ErrorCode.CONTENT_FILTER not in self._on)
 
@@ -155,18 +155,18 @@ class Fallback:
         return response.error is not None and response.error.code in self._on
 
     def _choose(self, replies: Sequence[ModelResponse], accounts: list[Json]) -> ModelResponse:
-        """The reply to return, with what the last model said and used."""
+        """Return the final reply, with the last model's content and usage."""
         last = replies[-1]
         if len(replies) == 1:
             return last
         chosen = last
         if self._goes_on(last):
-            # All have failed: a retry waits as this error says, so it is the one that may pass
-            # soonest.
+            # All have failed. A retry waits as long as this error says, so choose the one with the
+            # shortest wait.
             chosen = min(replies, key=_retry_order)
         error = chosen.error
         if error is not None and last.error is not None and error.was_free != last.error.was_free:
-            # The error is another model's, whose reply has been counted.
+            # The error is from another model, whose reply has been counted.
             error = replace(error, details={**error.details, "charged": not last.error.was_free})
         return replace(
             chosen,
@@ -180,7 +180,7 @@ class Fallback:
 
 
 def _retry_order(reply: ModelResponse) -> tuple[bool, float]:
-    """A sort key: retryable errors first, the shortest wait first; equals stay in order."""
+    """Return a sort key: retryable errors first, shortest wait first; equals stay in order."""
     error = reply.error
     if error is None or not error.retryable:
         return True, 0
@@ -204,7 +204,7 @@ def _account(name: str, reply: ModelResponse) -> JsonObject:
 
 
 def _items_of(model: Model, request: ModelRequest) -> AsyncIterator[StreamItem]:
-    """The stream of *model*; for a model that cannot stream, just its whole reply."""
+    """Return the stream of *model*, or just its whole reply if it cannot stream."""
     return model.stream(request) if hasattr(model, "stream") else _whole(model, request)
 
 
@@ -218,7 +218,7 @@ async def _whole(model: Model, request: ModelRequest) -> AsyncIterator[StreamIte
 
 
 async def _reply(model: Model, request: ModelRequest) -> ModelResponse:
-    """The reply of *model*; an exception of its client becomes one."""
+    """Return the reply of *model*; an exception of its client becomes one."""
     try:
         # A user's model may have a plain call().
         made: Any = model.call(request)

@@ -1,4 +1,4 @@
-"""The model behind an HTTP endpoint, and errors that say what to do about them."""
+"""The model behind an HTTP endpoint, and errors with advice for the user."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from upshot.wire.pricing import Price
 from upshot.wire.reader import StreamReader, make_request_encoder
 
 ApiKey: TypeAlias = str | Callable[[], str | Awaitable[str]]
-"""A key, or a sync or async function that is asked for one before each request."""
+"""A key, or a sync or async function that returns one, called before each request."""
 
 _PATHS: Final[dict[SurfaceName, str]] = {
     "chat": "/chat/completions",
@@ -61,7 +61,7 @@ _LOOPBACK = ("localhost", "::1", "0.0.0.0")  # a server says that it listens the
 
 
 class Endpoint:
-    """The address of a model and its key; the key is in no repr and no error.
+    """The address of a model and its key; no repr and no error contains the key.
 
     Args:
         provider: The provider.
@@ -73,8 +73,7 @@ class Endpoint:
 
     Attributes:
         provider: As given.
-        url: The address that requests go to; for the surface "generate" the part before the
-            model.
+        url: The address of requests; for the surface "generate" the part before the model.
 
     Raises:
         Misuse: *base_url* is not an http address, or none is given and the provider has none.
@@ -105,16 +104,16 @@ class Endpoint:
         return f"Endpoint({self.provider.name!r}, {shown_address(self.url)!r})"
 
     def url_of(self, model: str, *, stream: bool) -> str:
-        """The whole address of a request.
+        """Return the whole address of a request.
 
         Args:
-            model: The model's name as the provider knows it.
-            stream: Whether the reply is to be streamed.
+            model: The provider's name of the model.
+            stream: Whether the reply should be streamed.
         """
         if self.provider.surface != "generate":
             return self.url
         parts = urlsplit(self.url)
-        # Tuned models and those of other publishers bring their own folder.
+        # The names of tuned models and of other publishers' models include their folder.
         name = quote(model if "/" in model else f"models/{model}", safe="/@")
         events = "alt=sse" if stream else ""
         query = "&".join(filter(None, (parts.query, events)))
@@ -122,29 +121,30 @@ class Endpoint:
         return parts._replace(path=path, query=query).geturl()
 
     def missing_key(self) -> str | None:
-        """The environment variable that has to be set before a request can be made, else None."""
+        """Return the environment variable that is missing for a request, None if there is none."""
         if self._key or not self.provider.key_variable or self._is_local:
             return None
         return None if self._key_of_environment() else self.provider.key_variable
 
     @property
     def account(self) -> str:
-        """The address and the key, by which limits are counted; the key of a function is not in it.
+        """The address and the key, which identify an account for limits.
 
-        A function may give another key each time, for one and the same account.
+        A function's key is not included, since it may return another key each time for the same
+        account.
         """
         key = self._key or self._key_of_environment()
         return f"{self.url} {'' if callable(key) else key.strip()}"
 
     async def headers(self) -> dict[str, str] | AgentError:
-        """The headers of the next request, or why it cannot be made."""
+        """Return the headers of the next request, or why it cannot be made."""
         key = self._key or self._key_of_environment()
         if callable(key):
             try:
                 asked = key()
                 key = await asked if isawaitable(asked) else asked
             # The function is the caller's own and may do anything, such as fetch a token; a model
-            # call never raises. Only the class is reported: the message may hold a secret.
+            # call never raises. Only the class is reported, as the message may contain a secret.
             except Exception as exception:
                 kind = type(exception).__name__
                 return self._refusal(f"the function given as api_key raised {kind}")
@@ -155,16 +155,16 @@ class Endpoint:
         return {**self._headers, name: f"Bearer {key}" if name == "authorization" else key}
 
     def secrets_in(self, headers: Mapping[str, str]) -> Secrets:
-        """What no error may repeat: the key, and what the caller put into headers and address."""
+        """Return what no error may contain: the key, and secrets in headers and address."""
         own = (self.provider.key_header, *self._own)
         sent = {name: headers[name] for name in own if name in headers}
         return credentials_in(url=self.url, headers=sent)
 
     def key_hint(self, *, sent: bool) -> str:
-        """What the user can do about a refused request.
+        """Return advice for the user about a refused request.
 
         Args:
-            sent: Whether it carried a key.
+            sent: Whether the request had a key.
         """
         variable = self.provider.key_variable
         if not sent:
@@ -172,7 +172,7 @@ class Endpoint:
         return "check the api_key that was passed" if self._key else f"check {variable}"
 
     def _key_of_environment(self) -> str:
-        # Read at each request: importing and building read no environment.
+        # Read at each request: imports and constructors read no environment.
         names = (self.provider.key_variable, self.provider.other_variable)
         found = (os.environ.get(name, "").strip() for name in names)
         return next(filter(None, found), "")
@@ -220,13 +220,13 @@ def _to_url(provider: Provider, base_url: str | None) -> str:
 def advise(
     error: AgentError, endpoint: Endpoint, *, model: str, headers: Mapping[str, str]
 ) -> AgentError:
-    """*error* with what the user can do about it.
+    """Return *error* with advice for the user.
 
     Args:
         error: What went wrong.
-        endpoint: What was asked.
+        endpoint: Where the request was sent.
         model: The model's name.
-        headers: Those of the request; none where it was not sent.
+        headers: The headers of the request; empty if it was not sent.
     """
     hint = _hint(error, endpoint, model, sent=endpoint.provider.key_header in headers)
     return replace(error, message=f"{error.message} ({hint})") if hint else error
@@ -257,7 +257,7 @@ _PHASES: Final[dict[FailurePhase, str]] = {
 
 
 def to_agent_error(fault: TransportError, endpoint: Endpoint, timeouts: Timeouts) -> AgentError:
-    """The error value for *fault*, with a message that says what to do."""
+    """Return the error value for *fault*, with advice in its message."""
     where = shown_address(endpoint.url)
     text = _FAILURES[fault.kind].format(where=where, reason=fault.reason)
     if fault.limit is not None:
@@ -297,7 +297,7 @@ Item = TypeVar("Item", bound=StreamItem)
 
 
 class Renamed:
-    """Restores the tools' own names in the calls of a reply, where the wire allows no dots."""
+    """Restores the tools' own names in the calls of a reply, if the provider allows no dots."""
 
     __slots__ = ("_names",)
 
@@ -314,7 +314,7 @@ class Renamed:
                     )
 
     def __call__(self, item: Item) -> Item:
-        """*item* with the tools' own names."""
+        """Return *item* with the tools' own names."""
         if not self._names:
             return item
         if isinstance(item, ToolCallDelta):
@@ -331,7 +331,7 @@ class Renamed:
 
 _Fields: TypeAlias = dict[str, str] | list[tuple[str, str]]
 _NO_SETTINGS = ModelSettings()
-# What a reply yields while it arrives: a delta, or the usage so far.
+# What is yielded while a reply arrives: a delta, or the usage so far.
 _Piece: TypeAlias = StreamEvent | Usage
 _USUAL_TIMEOUTS = Timeouts()
 _USUAL_LIMITS = ReplyLimits()
@@ -341,13 +341,13 @@ class HttpModel:
     """The model behind an HTTP endpoint. It keeps no conversation state, so runs can share it.
 
     Args:
-        model: The model's name as the provider knows it.
+        model: The provider's name of the model.
         endpoint: Its address and key.
-        settings: Default settings; those of a request win.
+        settings: Default settings; those of a request override them.
         transport: Sends the requests; None is the default, ``AiohttpTransport``.
         timeouts: How long a request may take; None is the defaults.
         limits: How much of a reply is read; None is the defaults.
-        prices: What it costs; None is the shared price table.
+        prices: Prices of models; None is the shared price table.
         clock: Measures durations and gives the time.
     """
 
@@ -405,12 +405,12 @@ class HttpModel:
 
     @property
     def price(self) -> Price | None:
-        """What its calls cost by the price table, None if that is not known."""
+        """The price of its calls by the price table, None if unknown."""
         return self._prices.find(self._billed)
 
     @property
     def priced(self) -> bool:
-        """Whether the cost of its calls is known, so that a limit on it can be kept."""
+        """Whether the cost of its calls is known, so that a limit on it can be enforced."""
         if self._endpoint.provider.reports_cost:
             return True
         return self.price is not None
@@ -444,7 +444,7 @@ class HttpModel:
                         break
                 response = await reply.ended(renamed)
         # Here, and in stream, a network failure becomes a value: transports raise, models do not.
-        # Misuse is the caller's mistake and goes up; a cancellation is not an Exception.
+        # Misuse is the caller's mistake and is raised; a cancellation is not an Exception.
         except UpshotError:
             raise
         except Exception as exception:
@@ -452,7 +452,7 @@ class HttpModel:
         return self._settle(response, asked, started_s, headers)
 
     async def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
-        """Call once, yielding deltas and usage as they come; the last item is the response."""
+        """Call once, yielding deltas and usage as they arrive; the last item is the response."""
         asked = ModelRequest.of(request)
         started_s = self._clock.monotonic()
         headers = await self._endpoint.headers()
@@ -484,7 +484,7 @@ class HttpModel:
         yield self._settle(response, asked, started_s, headers)
 
     async def _load_prices(self) -> None:
-        """Have the price of the model there before the reply is; the first time takes a moment."""
+        """Load the model's price while the reply is awaited; the first time takes a moment."""
         if (loading := self._prices.load(self._billed)) is not None:
             await loading
         self._has_prices = True
@@ -496,7 +496,7 @@ class HttpModel:
             encoder.append(messages[encoder.count])
             if encoder.count % _TURN_MESSAGES == 0:
                 await asyncio.sleep(0)
-                # A longer view may have been encoded meanwhile.
+                # Another task may have encoded a longer view.
                 encoder = self._encoder_of(messages)
         return encoder.body(
             model=self._model,
@@ -508,10 +508,10 @@ class HttpModel:
         )
 
     def _encoder_of(self, messages: Sequence[Message]) -> RequestEncoder:
-        """What encodes *messages*: one that has encoded no more than these, and perhaps a part."""
+        """Return an encoder that has encoded all or part of *messages*, and nothing else."""
         kept = messages.encoded if isinstance(messages, MessageList) else dict[object, object]()
         encoder = cast("RequestEncoder | None", kept.get(self._form))
-        # A view of an earlier moment shares what was encoded, and may be behind it.
+        # An earlier view shares the encoder, which may have encoded more messages since.
         if encoder is None or encoder.count > len(messages):
             encoder = make_request_encoder(self._surface, provider=self._provider)
             # The encoder of the growing conversation stays: it has more messages than this view.
@@ -531,7 +531,7 @@ class HttpModel:
         return _Reply(status, fields, self._reader(fields), self._limits)
 
     def _show(self, item: _Piece, renamed: Renamed) -> _Piece:
-        """A piece of a reply as the caller gets it."""
+        """Return a piece of a reply in the caller's form."""
         if not isinstance(item, Usage):
             return renamed(item)
         so_far = ModelResponse(usage=item, provider_data={"model": self._model})
@@ -546,13 +546,14 @@ class HttpModel:
         )
 
     def _unasked(self, error: AgentError, request: ModelRequest, started_s: float) -> ModelResponse:
-        """The response of a call for which no request could be made."""
+        """Return the response of a call for which no request could be made."""
         response = self._reader({}).fail(error)
         return replace(self._settle(response, request, started_s, {}), usage=Usage())
 
     def _break_off(self, reply: _Reply | None, exception: Exception) -> ModelResponse:
-        """The response of a call whose exchange raised *exception*."""
-        # What a foreign transport raises does not say how far the request got: it may have left.
+        """Return the response of a call whose exchange raised *exception*."""
+        # A foreign transport's exception does not say how far the request got: it may have been
+        # sent.
         phase = "sent" if reply is None else "answered"
         fault = to_transport_error(exception, phase=phase)
         if fault is None:
@@ -611,16 +612,16 @@ def close_reader(reader: StreamReader) -> ModelResponse:
 
 
 def _to_fields(pairs: Iterable[tuple[str, str]]) -> _Fields:
-    """The headers in the form that is read fastest: a dictionary, unless a name comes twice."""
+    """Return the headers in the fastest form to read: a dictionary, unless a name repeats."""
     listed = list(pairs)
     named = dict(listed)
     return named if len(named) == len(listed) else listed
 
 
-# Parsing more at once would keep other tasks of the loop waiting.
+# Parsing more at once would block the other tasks of the loop.
 _TURN_BYTES = 2**15
 _TURN_MESSAGES = 1_000
-# A document is read in one piece; the loop shall not wait while one of so many bytes is.
+# A document is parsed in one piece; above this size that would block the loop.
 _LARGE_BYTES = 2**18
 
 
@@ -656,11 +657,10 @@ class _Reply:
         self.is_over = False
 
     def take(self, chunk: bytes) -> Sequence[_Piece]:
-        """Take the next bytes of the body and return what is in them: usage, then the deltas."""
+        """Read the next bytes of the body and return their content: usage, then the deltas."""
         self._size += len(chunk)
         if self._status >= 300:
-            # Not for the reader: an error body has another form, and is read only as far as its
-            # limit.
+            # Not for the reader: an error body has another form, and is read only up to its limit.
             self._said.append(chunk)
             self.is_over = self._size > self._limits.error_bytes
             return []
@@ -681,7 +681,7 @@ class _Reply:
         return [usage, *deltas]
 
     async def take_large(self, chunk: bytes) -> AsyncIterator[_Piece]:
-        """Take many bytes, and let other tasks of the loop have their turn in between."""
+        """Read many bytes, giving other tasks of the loop a turn in between."""
         for start in range(0, len(chunk), _TURN_BYTES):
             for piece in self.take(chunk[start : start + _TURN_BYTES]):
                 yield piece
@@ -701,14 +701,14 @@ class _Reply:
         return []
 
     async def ended(self, renamed: Renamed) -> ModelResponse:
-        """The response, when the body is over; a large one is read beside the loop."""
+        """Return the response at the end of the body; a large one is parsed in a thread."""
         if self._size < _LARGE_BYTES:
             return renamed(self.end())
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(None, lambda: renamed(self.end()))
 
     def end(self) -> ModelResponse:
-        """The response, when the body is over."""
+        """Return the response at the end of the body."""
         if self._error is not None:
             return self._reader.fail(self._error)
         if self._status < 300:
@@ -729,9 +729,9 @@ class _Reply:
         )
 
     def break_off(self, error: AgentError) -> ModelResponse:
-        """The response with *error*, unless the reply had already reported its end."""
+        """Return the response with *error*, unless the reply had already reported its end."""
         response = close_reader(self._reader)
-        # With the finish reason the reply has said that it is over.
+        # A finish reason also means that the reply is complete.
         is_over = response.provider_data.get("stream_done") or response.finish_reason is not None
         if response.success and is_over:
             return response

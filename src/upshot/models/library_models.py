@@ -1,15 +1,15 @@
 """Models called through the client libraries LiteLLM and AISuite.
 
-Use them to reach a provider that only such a library knows. Where upshot knows the provider, its
+Use them to reach a provider that only such a library supports. If upshot supports the provider, its
 own ``HttpModel`` is the better choice: it needs no library and says more about errors.
 
 The path of a call: the request is encoded as OpenAI Chat Completions -> the library is called,
-without its own retries -> its reply, an object or a dict, is read by ``upshot.wire`` like one of
-the API.
+without its own retries -> its reply, an object or a dict, is read by ``upshot.wire`` like a reply
+of the API.
 
 What always holds: a library is imported at the first call, in a thread, since that may take
-seconds; an exception of the library becomes an error value, classified by its status. Where a
-library reports usage and prices in its own way, this is corrected here.
+seconds; an exception of the library becomes an error value, classified by its status. Differences
+in how a library reports usage and prices are corrected here.
 
 Source:
     litellm 1.83 and 1.106 (``acompletion``, ``_hidden_params``), and aisuite 0.2
@@ -81,7 +81,7 @@ class LibraryModel(ABC):
         self._dialect = dialect
         self._settings = settings or ModelSettings()
         self._has_own_prices = prices is not None
-        # What no error may repeat.
+        # Words that no error may contain.
         self._secrets = Secrets(())
         self._prices = Prices.of(prices)
         self._clock = clock
@@ -101,12 +101,12 @@ class LibraryModel(ABC):
 
     @property
     def price(self) -> Price | None:
-        """What its calls cost by the price table, None if that is not known."""
+        """The price of its calls by the price table, None if unknown."""
         return self._prices.find(self.name)
 
     @property
     def priced(self) -> bool:
-        """Whether the cost of its calls is known, so that a limit on it can be kept."""
+        """Whether the cost of its calls is known, so that a limit on it can be enforced."""
         return self.price is not None
 
     async def call(self, request: ModelInput) -> ModelResponse:
@@ -123,14 +123,14 @@ class LibraryModel(ABC):
             response = renamed(self._read(native, upstream))
         except UpshotError:
             raise
-        # The boundary between foreign code, which raises, and models, which never raise for what
-        # a provider does; a cancellation is not an Exception.
+        # The boundary between foreign code, which raises, and models, which never raise for a
+        # provider's failure; a cancellation is not an Exception.
         except Exception as exception:
             response = self._fail(exception, upstream)
         return self._settle(response, asked, upstream, started_s)
 
     async def stream(self, request: ModelInput) -> AsyncGenerator[StreamItem]:
-        """Call once, yielding deltas as they come; the last item is the whole ModelResponse."""
+        """Call once, yielding deltas as they arrive; the last item is the whole ModelResponse."""
         asked = ModelRequest.of(request)
         renamed = Renamed(asked.tools)
         started_s = self._clock.monotonic()
@@ -166,15 +166,15 @@ class LibraryModel(ABC):
 
     @abstractmethod
     async def _ask(self, arguments: JsonObject) -> object:
-        """Make the request; a completion, or for a stream an async iterator of chunks."""
+        """Make the request; returns a completion, or for a stream an async iterator of chunks."""
 
     @property
     def provider(self) -> str:
-        """The provider behind the library, "" where only the library knows it."""
+        """The provider behind the library, "" if only the library knows it."""
         return self._model.partition(":")[0]
 
     async def _upstream(self) -> str:
-        """The provider behind the library, whose thoughts and signatures go back to it."""
+        """Return the provider behind the library, to which thoughts are sent back."""
         return self.provider
 
     def _read(self, native: object, upstream: str) -> ModelResponse:
@@ -189,7 +189,7 @@ class LibraryModel(ABC):
         return replace(response, parts=tuple(owned))
 
     def _thoughts_in(self, document: Json) -> list[Json]:
-        """Pieces of thoughts in a chunk, in a form that ``upshot.wire`` does not read."""
+        """Return pieces of thoughts in a chunk, in a form that ``upshot.wire`` does not read."""
         del document
         return []
 
@@ -207,7 +207,7 @@ class LibraryModel(ABC):
     def _rewrite(
         self, arguments: JsonObject, messages: Sequence[Message], upstream: str
     ) -> JsonObject:
-        """The arguments of the request as the library wants them."""
+        """Convert the arguments of the request to the form the library wants."""
         del messages, upstream
         return arguments
 
@@ -259,7 +259,7 @@ class LibraryModel(ABC):
         return response if request.output_schema is None else with_output(response)
 
     def _hide(self, key: object, url: str | None, headers: Mapping[str, str] | None) -> None:
-        """Have errors repeat no key, header or credential of the address."""
+        """Mask the key, headers and credentials of the address in errors."""
         self._reached = url, headers
         words = [key] if isinstance(key, str) else []
         self._secrets = credentials_in(url=url or "", headers=headers or {}, words=words)
@@ -279,7 +279,7 @@ def require_library(module: str, *, extra: str) -> None:
 
 
 def to_deltas(response: ModelResponse) -> list[StreamItem]:
-    """A whole reply as the items of a stream, for a provider that cannot be streamed."""
+    """Convert a whole reply to the items of a stream, for a provider that cannot be streamed."""
     texts = [TextDelta(text=response.content)] if response.content else []
     calls = [to_delta(index, call) for index, call in enumerate(response.tool_calls)]
     return [*texts, *calls, response]
@@ -291,7 +291,7 @@ def _is_last(document: Json) -> bool:
 
 
 def _break_off(reader: StreamReader, failed: ModelResponse) -> ModelResponse:
-    """The part that was read before a stream failed, with the failure."""
+    """Return what was read before a stream failed, with the failure."""
     response = reader.close()
     return replace(
         response,
@@ -323,7 +323,7 @@ async def _close(native: object) -> None:
 
 _LITELLM: Final = "litellm"
 _KEY_TEXT: Final = re.compile(r"api[ _-]?key|credential", re.IGNORECASE)
-# LiteLLM translates for providers that differ, and keeps signatures in the ids of calls.
+# LiteLLM translates between providers' dialects, and keeps signatures in the ids of calls.
 _LITELLM_DIALECT: Final = ChatDialect(
     reasoning_back="content", call_id=re.compile(r".+", re.DOTALL)
 )
@@ -365,14 +365,14 @@ class LiteLLMModel(LibraryModel):
 
     @property
     def priced(self) -> bool:
-        """Whether the cost of its calls is known; imports LiteLLM if only that can tell."""
+        """Whether the cost of its calls is known; may have to import LiteLLM to find out."""
         if super().priced:
             return True
         info = as_object(_call(self._imported(), "get_model_info", self._model))
         return info.get("input_cost_per_token") is not None
 
     def missing_key(self) -> str | None:
-        """The environment variable without which it cannot be called now, None if it can."""
+        """Return the unset environment variable that it needs, None if it can be called."""
         if self._key is not None:
             return None
         told = _call(self._imported(), "validate_environment", self._model)
@@ -393,7 +393,7 @@ class LiteLLMModel(LibraryModel):
 
     @property
     def provider(self) -> str:
-        """The provider behind LiteLLM; imports it where only that can tell."""
+        """The provider behind LiteLLM; may have to import LiteLLM to find out."""
         named, is_named, _ = self._model.partition("/")
         return named if is_named else self._provider_in(self._imported())
 
@@ -471,25 +471,25 @@ class LiteLLMModel(LibraryModel):
             fresh = _LITELLM not in sys.modules
             self._module = import_module(_LITELLM)
             if fresh:
-                # It would print advice with each exception to stdout, in between the results.
+                # Otherwise it prints advice with each exception to stdout, between the results.
                 vars(self._module)["suppress_debug_info"] = True
         return self._module
 
 
 def _call(module: object, name: str, model: str) -> Json:
-    """What a function of LiteLLM returns for *model*, None if it does not know the model."""
+    """Return a LiteLLM function's value for *model*, None if it does not know the model."""
     function = look(module, name)
     if not callable(function):
         return None
     try:
         return cast("Json", function(model=model))
-    # Foreign code: it raises classes of its own for a model that is not in its tables.
+    # Foreign code: it raises its own exceptions for a model that is not in its tables.
     except Exception:
         return None
 
 
 def _to_block(thought: Reasoning) -> JsonObject:
-    """A thought as LiteLLM passes it on to Anthropic."""
+    """Return a thought in the form that LiteLLM passes on to Anthropic."""
     if thought.redacted:
         return {"type": "redacted_thinking", "data": thought.signature}
     return {"type": "thinking", "thinking": thought.text, "signature": thought.signature}
@@ -504,7 +504,7 @@ _PRICES: Final = {
 
 
 def _with_parts(cost: Cost, total: Decimal, usage: Usage, info: JsonObject) -> Cost:
-    """LiteLLM's estimate with its parts, where its prices of each add up to it; else as it is."""
+    """Split LiteLLM's estimate into its parts, if their prices add up to it."""
     taken, given = usage.input_tokens, usage.output_tokens
     if taken is None or given is None:
         return cost
@@ -514,13 +514,13 @@ def _with_parts(cost: Cost, total: Decimal, usage: Usage, info: JsonObject) -> C
     counts |= {"cache_write": written} if written else {}
     prices = {part: as_amount(info.get(_PRICES[part])) for part in counts}
     parts = {part: price * counts[part] for part, price in prices.items() if price is not None}
-    # It knows further charges, tiers and tools: what does not add up is not split.
+    # It also knows other charges, such as tiers and tools: a cost that does not add up stays whole.
     is_whole = len(parts) == len(counts) and abs(sum(parts.values()) - total) * 10**9 <= total
     return replace(cost, **parts, total=None) if is_whole else cost
 
 
 def _join_thoughts(pieces: Iterable[JsonObject], provider: str) -> tuple[Reasoning, ...]:
-    """Thoughts from their pieces; a signature ends one."""
+    """Join thoughts from their pieces; a signature ends one."""
     thoughts: list[Reasoning] = []
     texts: list[str] = []
     for piece in pieces:
@@ -541,11 +541,11 @@ def _join_thoughts(pieces: Iterable[JsonObject], provider: str) -> tuple[Reasoni
 
 _AISUITE: Final = "aisuite"
 _NO_STREAM: Final = "does not support streaming"
-# Of AISuite's providers, those whose prompt_tokens are Anthropic's: without the cache.
+# AISuite's providers whose prompt_tokens exclude the cache, as Anthropic's do.
 _WITHOUT_CACHE: Final = frozenset({"anthropic"})
-# Those that accept no response_format: the schema is only in the instructions.
+# Providers without a response_format: the schema is only in the instructions.
 _OWN_FORM: Final = frozenset({"anthropic", "aws", "cohere", "google", "watsonx"})
-# Those whose configuration goes to an SDK that retries unless it is configured not to.
+# Providers whose configuration is passed to an SDK that retries by default.
 _RETRYING: Final = frozenset(
     {
         "anthropic",
@@ -641,7 +641,7 @@ class AISuiteModel(LibraryModel):
         if upstream in _OWN_FORM:
             arguments.pop("response_format", None)
         for tool in as_list(arguments.get("tools")):
-            # It reads both without checking that they are there.
+            # It reads both without checking that they exist.
             function = as_object(as_object(tool).get("function"))
             function.setdefault("description", "")
             function.setdefault("parameters", {"type": "object", "properties": {}})

@@ -1,4 +1,4 @@
-"""Prices: what models cost, by the caller's own table or by genai-prices."""
+"""Prices of models, from the caller's table or genai-prices."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ _RATES: Final = {
 _NEEDED: Final = frozenset({"input_mtok", "output_mtok"})
 _SEARCH_FEE: Final = "web_searches_kcount"
 _THOUSAND_DIGITS: Final = -3
-# Ignored: replies do not count searches of stored files, and they do not say how much of the
-# cached input was audio either.
+# Ignored: replies count neither searches of stored files nor the audio tokens of the cached
+# input.
 _IGNORED: Final = frozenset({"storage_searches_kcount", "cache_audio_read_mtok"})
 _MOST_KEPT: Final = 1024
 _MINUTE_S: Final = 60
 
 
 class Prices:
-    """What models cost: by the caller's own table first, then by genai-prices.
+    """Prices of models: from the caller's own table first, then from genai-prices.
 
     Without the package genai-prices (extra "prices") there is only the own table. A model in
     neither has no price, and the cost of its calls is None.
@@ -53,7 +53,7 @@ class Prices:
     Args:
         own: Prices by "provider:model", as models are named; "provider:*" is for all other models
             of a provider.
-        only: Whether to use the own table only.
+        only: Whether to use only the own table.
 
     Raises:
         Misuse: A key is not the name of a model.
@@ -72,13 +72,13 @@ class Prices:
 
     @staticmethod
     def of(prices: Prices | Mapping[str, Price] | None) -> Prices:
-        """Make prices from an own table; None gives the shared ones."""
+        """Make prices from an own table; None returns the shared ones."""
         if prices is None:
             return default_prices()
         return prices if isinstance(prices, Prices) else Prices(prices)
 
     def find(self, name: str, *, at: datetime | None = None, service: Service = ()) -> Price | None:
-        """The price of the model *name*, None if it is unknown.
+        """Return the price of the model *name*, None if it is unknown.
 
         Args:
             name: "provider:model".
@@ -92,13 +92,13 @@ class Prices:
         return _table().find(provider, model, at=at or datetime.now(UTC), service=service)
 
     def load(self, name: str) -> Awaitable[None] | None:
-        """Load the table in a thread, which takes some tenths of a second the first time.
+        """Load the table in a thread; the first time takes some tenths of a second.
 
         Args:
-            name: "provider:model", which is going to be looked up.
+            name: "provider:model" of the model that will be looked up.
 
         Returns:
-            What to await before that, None where nothing has to be loaded.
+            An awaitable to wait for the table, None if nothing has to be loaded.
         """
         table = _table()
         if self._only or table.is_loaded or (self._own and self._find_own(name) is not None):
@@ -106,13 +106,13 @@ class Prices:
         return asyncio.get_running_loop().run_in_executor(None, table.load)
 
     def cost_of(self, response: ModelResponse, name: str, *, at: datetime) -> Cost | None:
-        """The cost of *response*.
+        """Return the cost of *response*.
 
         Args:
             response: A reply, good or bad.
             name: "provider:model", as requested. Unless the own table has it, the model named in
                 the reply is looked up first: the requested name may be an alias.
-            at: When the reply came, aware.
+            at: When the reply arrived, aware.
 
         Returns:
             The cost that the provider reports, else one computed from the usage; None without a
@@ -129,7 +129,8 @@ class Prices:
     ) -> Price | None:
         provider, _, asked = name.partition(":")
         said = response.provider_data.get("model")
-        # A price of the caller's own for the requested name is meant, whatever the reply calls it.
+        # If the caller has a price for the requested name, use it, whatever the reply calls the
+        # model.
         if isinstance(said, str) and said not in ("", asked) and self._find_own(name) is None:
             price = self.find(f"{provider}:{said}", at=at, service=billing.service)
             if price is not None:
@@ -142,7 +143,7 @@ class Prices:
 
 @cache
 def default_prices() -> Prices:
-    """The prices of models that are given none, one object in the process."""
+    """Return the default prices of all models, one object in the process."""
     return Prices()
 
 
@@ -150,7 +151,7 @@ class PriceTable:
     """The table of genai-prices as ``Price`` values; empty if the package is not installed.
 
     The package is imported at the first look-up, which takes some tenths of a second. A price is
-    kept for a minute and then made again, since some prices hold only at certain hours.
+    kept for a minute and then made again, since some prices apply only at certain hours.
 
     Attributes:
         is_loaded: Whether the package was imported and its table read.
@@ -167,14 +168,14 @@ class PriceTable:
         """Import the package and read its table; may be called in any thread."""
         with self._lock:
             if not self.is_loaded:
-                # Whichever is looked up: the first look makes the table.
+                # Any model will do: the first look-up makes the table.
                 self.find("openai", "gpt-4o", at=datetime.now(UTC))
                 self.is_loaded = True
 
     def find(
         self, provider: str, model: str, *, at: datetime, service: Service = ()
     ) -> Price | None:
-        """The price of a model, None if the table has none that is certain."""
+        """Return the price of a model, None if the table has no certain one."""
         read = _reader()
         if read is None:
             return None
@@ -203,7 +204,7 @@ def _table() -> PriceTable:
 
 @cache
 def _reader() -> Callable[[], DataSnapshot] | None:
-    """The function that gives the current table, None if the package is not installed."""
+    """Return the function that gets the current table, None if the package is not installed."""
     try:
         from genai_prices.data_snapshot import get_snapshot
     except ImportError:
@@ -222,7 +223,7 @@ def _look_up(
         return _to_price(model.get_prices(at, dict(service)), priced_on)
     except LookupError:
         return None
-    # Foreign code, and a model call must not fail over a missing price.
+    # Foreign code, and a model call must not fail because of a missing price.
     except Exception:
         return None
 
@@ -230,7 +231,7 @@ def _look_up(
 def _has_variant(
     provider: Provider, model: ModelInfo, service: dict[str, str], at: datetime
 ) -> bool:
-    # A provider's service tiers do not hold at another provider that offers its models.
+    # A provider's service tiers do not apply at another provider that offers its models.
     if not any(model is each for each in provider.models):
         return False
     return any(
@@ -262,7 +263,7 @@ def _price_at(
     above: dict[int, Price],
     priced_on: date | None,
 ) -> Price:
-    """The price of a call whose prompt has *prompt* tokens."""
+    """Return the price of a call whose prompt has *prompt* tokens."""
     found = {name: _rate_at(rate, prompt) for name, rate in rates.items()}
     fee = found.pop(_SEARCH_FEE, None)
     return Price(
@@ -278,12 +279,12 @@ def _rate_at(rate: Decimal | TieredPrices, prompt: int) -> Decimal:
     if isinstance(rate, Decimal):
         return rate
     passed = [tier.price for tier in rate.tiers if prompt > tier.start]
-    # Tiers are in rising order.
+    # Tiers are in ascending order.
     return passed[-1] if passed else rate.base
 
 
 def _date_of(snapshot: DataSnapshot, today: date) -> date | None:
-    """The date of a table: when it was fetched, else the last change in it that holds."""
+    """Return the date of a table: when it was fetched, or its last change that is in effect."""
     if snapshot.from_auto_update:
         return snapshot.timestamp.date()
     models = (model for provider in snapshot.providers for model in provider.models)

@@ -11,16 +11,16 @@ SurfaceName: TypeAlias = Literal["chat", "responses", "messages", "generate"]
 
 
 class Provider(msgspec.Struct, frozen=True):
-    """A provider: its address, its key, and the API surfaces that it speaks.
+    """A provider: its address, its key, and the API surfaces it supports.
 
     Attributes:
         name: The part before the ":" of a model's name.
         base_url: The part before the path of the surface; "" if the caller must give it.
         key_variable: The environment variable of its key, "" if it needs none.
-        surface: The API surface that is used, unless the caller names another.
+        surface: The API surface to use, unless the caller names another.
         key_header: The header of the key; in "authorization" it is sent as a bearer token.
         headers: Further headers of every request.
-        reports_cost: Whether its replies say what they cost.
+        reports_cost: Whether its replies report their cost.
         other_surfaces: Further surfaces at the same address.
         other_variable: Another name of the key's variable, "" if there is none.
         example: A sample ``base_url``, if the caller must give one.
@@ -38,7 +38,7 @@ class Provider(msgspec.Struct, frozen=True):
     example: str = ""
 
     def speak(self, surface: str) -> Provider | None:
-        """This provider with *surface*; None if it does not speak it."""
+        """Return this provider with *surface*; None if it does not support it."""
         for known in (self.surface, *self.other_surfaces):
             if known == surface:
                 return msgspec.structs.replace(self, surface=known)

@@ -1,4 +1,4 @@
-"""Makes the Model that a name such as "openai:gpt-5" stands for."""
+"""Makes a Model from a name such as "openai:gpt-5"."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def resolve(
     openers: Mapping[str, Callable[[str], Model]] | None = None,
     **settings: Unpack[SettingFields],
 ) -> Model:
-    """Make the model that *name* stands for. Nothing is sent yet; only a script's file is read.
+    """Make a model from its name. Nothing is sent yet; only a script's file is read.
 
     Args:
-        name: "provider:model"; a provider of ``PROVIDERS``, or one with another of its
+        name: "provider:model", with a provider of ``PROVIDERS``, or one with another of its
             surfaces, such as "openai-responses"; "litellm:MODEL" or "aisuite:MODEL" for a model
             that is called through one of these libraries; or "scripted:FILE" (see
             ``open_script``), which ignores the other options.
@@ -66,10 +66,10 @@ def resolve(
         transport: Sends the requests; None is the default, ``AiohttpTransport``.
         timeouts: How long one request may take.
         limits: How much of a reply is read.
-        prices: What models cost, by "provider:model". A mapping is looked up before genai-prices;
-            ``Prices(table, only=True)`` replaces genai-prices.
-        openers: Further providers: functions that take the part after the ":".
-        settings: Fields of ``ModelSettings``; a request's own settings win over them.
+        prices: The prices of models, by "provider:model". A mapping is looked up before
+            genai-prices; ``Prices(table, only=True)`` replaces genai-prices.
+        openers: Further providers: functions of the part after the ":".
+        settings: Fields of ``ModelSettings``; a request's own settings override them.
 
     Raises:
         Misuse: There is no such provider or model, or an option is not allowed.
@@ -78,7 +78,7 @@ def resolve(
     provider_name = provider_name.lower()
     if not colon:
         raise Misuse(f"{name!r} names no model: {_EXAMPLE}")
-    # First of all, so that a caller may replace a provider.
+    # Checked first, so that a caller may replace a provider.
     if openers is not None and provider_name in openers:
         return openers[provider_name](model)
     if provider_name == "scripted":
@@ -116,21 +116,21 @@ def resolve(
 
 
 def missing_key(model: Model) -> str | None:
-    """The environment variable without which *model* cannot be called now, None if it can."""
+    """Return the unset environment variable that *model* needs, None if it can be called."""
     holder = model.endpoint if isinstance(model, HttpModel) else model
     ask: Callable[[], str | None] | None = getattr(holder, "missing_key", None)
     return None if ask is None else ask()
 
 
 def _library(name: str) -> Callable[..., Model]:
-    """The class of models that are called through a library; its module is imported only here."""
+    """Return the class of models called through a library; its module is imported only here."""
     from upshot.models import library_models
 
     return library_models.LiteLLMModel if name == "litellm" else library_models.AISuiteModel
 
 
 def _find(name: str) -> Provider | None:
-    """The provider called *name*; the name may end with one of its other surfaces."""
+    """Return the provider called *name*; the name may end with one of its other surfaces."""
     name = ALIASES.get(name, name)
     provider = PROVIDERS.get(name)
     if provider is not None:

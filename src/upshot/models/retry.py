@@ -25,7 +25,7 @@ from upshot.wire.accumulator import mark_cut
 
 
 def reply_of(exception: Exception) -> ModelResponse | None:
-    """The response of a model call that raised *exception*; None if that is a bug or upshot's."""
+    """Return the response of a model call that raised *exception*; None if it is a bug."""
     error = client_error(exception)
     if error is None:
         return None
@@ -56,31 +56,31 @@ UNANSWERED = ModelResponse(
 async def read_stream(
     attempt: Callable[[], AsyncIterator[StreamItem]],
 ) -> AsyncGenerator[StreamItem]:
-    """The items of a model's stream; an exception of its client becomes the response."""
+    """Yield the items of a model's stream; an exception of its client becomes the response."""
     items: AsyncIterator[StreamItem] | None = None
     try:
         items = attempt()
         async for item in items:
             yield item
     except Exception as error:
-        # A user's model may let an exception of its API client pass: it becomes a value here.
+        # A user's model may raise an exception of its API client: it becomes a value here.
         yield reply_or_raise(error)
     finally:
-        # A stream that is left half read would keep its connection until it is collected.
+        # A partly read stream would keep its connection until it is garbage-collected.
         close = getattr(items, "aclose", None)
         if close is not None:
             await close()
 
 
 def reply_or_raise(error: Exception) -> ModelResponse:
-    """The response of a model call that raised *error*; raises it if it is a bug or upshot's."""
+    """Return the response of a model call that raised *error*; raise it if it is a bug."""
     response = reply_of(error)
     if response is None:
         raise error
     return response
 
 
-# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+# Looked up once: accessing an enum member is slow in Python 3.11.
 _ABORTED = FinishReason.ABORTED
 _ERROR = FinishReason.ERROR
 _FILTER = FinishReason.CONTENT_FILTER
@@ -89,10 +89,10 @@ _CUT_SHORT = "; it reached the limit on tokens, so raise max_tokens or ask for l
 
 
 def judged(response: ModelResponse, *, allow_empty: bool = False) -> ModelResponse:
-    """*response*, with an error added if it is not an answer.
+    """Return *response*, with an error added if it is not an answer.
 
-    It is not one if its finish reason says that it failed or was aborted, or if it is empty: no
-    call, no refusal, and no text but blanks. A reply with thoughts alone is empty.
+    It is not an answer if its finish reason says that it failed or was aborted, or if it is empty:
+    no call, no refusal, and no text except blanks. A reply with only thoughts is empty.
 
     Args:
         response: The reply of a model.
@@ -122,15 +122,15 @@ def judged(response: ModelResponse, *, allow_empty: bool = False) -> ModelRespon
 def judge_answer(
     response: ModelResponse, *, allow_filtered: bool = False, is_typed: bool = False
 ) -> ModelResponse:
-    """*response*, with an error if a filter cut it off, or if it refuses a typed answer.
+    """Return *response*, with an error if a filter cut it off, or if it refuses a typed answer.
 
-    The text of a refusal becomes its content. The calls of a reply that failed, and a call in
-    which a reply was cut off, are marked as ``cut``, so that no engine makes them.
+    The text of a refusal becomes its content. The calls of a failed reply, and an incomplete last
+    call of a reply that was cut off, are marked as ``cut``, so that no engine makes them.
 
     Args:
         response: The reply of a model, judged.
         allow_filtered: Whether a reply that a filter cut off is an answer.
-        is_typed: Whether the answer has a schema, which a refusal cannot have.
+        is_typed: Whether the answer has a schema, which a refusal cannot follow.
     """
     finish = response.finish_reason
     error, is_filtered = response.error, finish is _FILTER
@@ -177,20 +177,20 @@ async def call_with_retry(
     draw: Callable[[], float] = random.random,
     before: FailedTries = NO_TRIES,
 ) -> tuple[ModelResponse, int]:
-    """Call until there is an answer, or an error that another try would not change.
+    """Call until there is an answer, or an error that a retry would not change.
 
     After an empty reply the model is called once more, whatever *retry* says, and without a wait
     unless the provider asks for one; a second empty reply is the error ``empty_reply``.
 
     Args:
-        attempt: Makes one call; called for every try. One that shows deltas while the reply comes
-            takes them back when *on_retry* is called.
+        attempt: Makes one call; called for every try. If it streams deltas, they become void
+            when *on_retry* is called.
         retry: How many tries, and how long to wait; None is one try.
         allow_empty: Whether an empty reply is an answer.
         clock: Used to wait.
         deadline_monotonic: The moment on *clock* that no wait may reach, None for none.
         on_retry: Called before each wait. The responses of failed tries are passed only here, so
-            this is where their usage is added up. An exception of it ends the call.
+            this is where their usage is added up. If it raises, the call ends.
         draw: Returns a random number in [0, 1) for the jitter.
         before: The tries of an earlier session, which count; the rest of its wait comes first.
 
@@ -231,13 +231,13 @@ class _Tries:
         self._was_empty = before.was_empty
 
     async def wait_until(self, next_at: datetime) -> None:
-        """Wait for what is left of the wait that an earlier session was in."""
+        """Wait for the rest of an earlier session's wait."""
         left_s = (next_at - self._clock.now()).total_seconds()
         if left_s > 0:
             await self._clock.sleep(left_s)
 
     async def wait_after(self, response: ModelResponse) -> bool:
-        """Wait and return True if there is to be another try, else return False."""
+        """Wait and return True if there will be another try, else return False."""
         wait_s = self._wait_s(response)
         if wait_s is None:
             return False
@@ -251,11 +251,11 @@ class _Tries:
         return True
 
     def _wait_s(self, response: ModelResponse) -> float | None:
-        """Seconds to wait before the next try, None if there is none."""
+        """Return seconds to wait before the next try, None if there is none."""
         retry, error = self._retry, response.error
         if error is None or not error.retryable:
             return None
-        # Before the tries are counted, since this one is made even without a Retry.
+        # Before the tries are counted, since this retry happens even without a Retry.
         if _says_empty(response):
             wait_s = self._wait_after_empty_s(response)
         elif retry is None or self.count >= retry.max_tries:
@@ -264,13 +264,13 @@ class _Tries:
             wait_s = retry.wait_s(self.count, floor_s=_floor_s(response), draw=self._draw)
         if wait_s is None:
             return None
-        # A try that begins at the deadline has no time for its reply.
+        # A try that starts at the deadline has no time for its reply.
         if self._deadline is not None and self._clock.monotonic() + wait_s >= self._deadline:
             return None
         return wait_s
 
     def _wait_after_empty_s(self, response: ModelResponse) -> float | None:
-        """The same after an empty reply, which is tried again only once."""
+        """Return the same after an empty reply, which is retried only once."""
         if self._was_empty:
             return None
         self._was_empty = True
@@ -285,14 +285,14 @@ def _says_empty(response: ModelResponse) -> bool:
 
 
 def _floor_s(response: ModelResponse) -> float | None:
-    """The least seconds that the provider asks to wait, None if it asks for none."""
+    """Return the minimum seconds that the provider asks to wait, None if it asks for none."""
     if response.error is not None and response.error.retry_after_s is not None:
         return response.error.retry_after_s
     return response.rate_limit.retry_after if response.rate_limit is not None else None
 
 
 def _tell_wait(response: ModelResponse) -> ModelResponse:
-    """*response* with the wait that its headers ask for put into its error."""
+    """Return *response* with its headers' wait as the error's ``retry_after_s``."""
     error, floor_s = response.error, _floor_s(response)
     if error is None or not error.retryable or floor_s is None or error.retry_after_s is not None:
         return response

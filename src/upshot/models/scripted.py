@@ -42,13 +42,13 @@ ScriptItem: TypeAlias = Reply | Callable[[Sequence[Message]], Reply | Awaitable[
 
 _WORDS = re.compile(r"\s*\S+\s*|\s+")
 _POSITION = "position"
-# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+# Looked up once: accessing an enum member is slow in Python 3.11.
 _REPLIES = (str, ToolCall, ModelResponse, AgentError)
 _STOP = FinishReason.STOP
 _TOOL_USE = FinishReason.TOOL_USE
-# The items of a script were looked at when it was made.
+# The items of a script are checked when it is made.
 _make_response = unchecked(ModelResponse())
-# What may be written in place of the parts.
+# Accepted instead of the parts.
 _VIEWS: dict[str, Any] = {
     "content": str | None,
     "tool_calls": tuple[ToolCall, ...],
@@ -58,11 +58,11 @@ _PLURAL = ("reply", "replies")
 
 
 class ScriptedModel:
-    """A model that plays a script: each call, a retry included, gets the next reply.
+    """A model that plays a script: each call, including retries, gets the next reply.
 
-    The model keeps the position, so a second run continues where the first one stopped. Concurrent
-    runs share the replies in the order in which they call; with *per_conversation* each
-    conversation gets the whole script.
+    The model keeps its position, so a second run continues where the first one stopped. Concurrent
+    runs share the replies in the order of their calls; with *per_conversation* each conversation
+    gets the whole script.
 
     Args:
         script: The replies in order; or one function of the messages that answers every call.
@@ -71,7 +71,7 @@ class ScriptedModel:
             any other sequence, the position is the number of assistant messages in it.
 
     Attributes:
-        calls: Every request so far, with its messages as they were then.
+        calls: Every request so far, with its messages at that time.
 
     Raises:
         Misuse: An item cannot be a reply.
@@ -98,12 +98,12 @@ class ScriptedModel:
 
     @property
     def priced(self) -> bool:
-        """True: it costs what its replies say, or what the model does that it is named after."""
+        """True: its replies have a cost, or the price of the model in its name applies."""
         return True
 
     @property
     def price(self) -> Price | None:
-        """What the model costs that it is named after, None where it is named after none."""
+        """The price of the model in its name, None if its name is not of another model."""
         return default_prices().find(self._name) if self._is_named else None
 
     @property
@@ -122,11 +122,11 @@ class ScriptedModel:
         """
         asked = ModelRequest.of(request)
         messages = asked.messages
-        # A MessageList can give a fixed view of itself; anything else may change and is copied.
+        # A MessageList can return a fixed view of itself; anything else may change and is copied.
         kept = messages.so_far() if isinstance(messages, MessageList) else tuple(messages)
         self.calls.append(msgspec.structs.replace(asked, messages=kept))
         place = self._take_place(asked.messages)
-        # A model that never waits would keep everything else in the loop from running.
+        # A model that never waits would block everything else in the loop.
         await asyncio.sleep(0)
         if self._every is None and place >= len(self._script):
             return self._spent()
@@ -140,7 +140,7 @@ class ScriptedModel:
         return response if asked.output_schema is None else with_output(response)
 
     async def _with_cost(self, response: ModelResponse) -> ModelResponse:
-        """*response* with what its usage costs at the model that this one is named after."""
+        """Return *response* with the cost of its usage at the price of the model in its name."""
         prices = default_prices()
         if (loading := prices.load(self._name)) is not None:
             await loading
@@ -165,17 +165,17 @@ class ScriptedModel:
         """Skip the replies that a resumed run has already played; never goes back.
 
         Args:
-            replies: The run's responses of this model, failed tries included, as logged.
-            conversation: The resumed run's; needed only with *per_conversation*.
+            replies: The run's responses of this model, including failed tries, as logged.
+            conversation: The resumed run's conversation; needed only with *per_conversation*.
         """
         place = 0
         for reply in replies:
-            # Replies made here carry their position: earlier runs may have played some before.
+            # Replies made here have their position: earlier runs may have played some before.
             said = reply.provider_data.get(_POSITION)
             place = said if isinstance(said, int) else place + 1
         if self._per_conversation and conversation is not None:
             place = max(place, self._place_in(conversation))
-            # Kept with the conversation, so that it lives as long.
+            # Stored with the conversation, so that it lives as long.
             conversation.encoded[self] = place
         else:
             self._played = max(self._played, place)
@@ -291,14 +291,14 @@ def open_script(where: str) -> ScriptedModel:
     """Make the model that plays the script *where*.
 
     Args:
-        where: The path of a JSON file, or the JSON itself if it begins with "[" or a quotation
+        where: The path of a JSON file, or the JSON itself if it starts with "[" or a quotation
             mark: a list of replies, or one text. A reply is a text, a call
-            ``{"name": ..., "arguments": {...}}`` (its id is made up unless it is given), a list
-            of calls, ``{"error": {"code": ..., "message": ...}}``, or the fields of a
+            ``{"name": ..., "arguments": {...}}`` (it gets an id unless it has one), a list of
+            calls, ``{"error": {"code": ..., "message": ...}}``, or the fields of a
             ``ModelResponse`` such as content and usage.
 
     Raises:
-        Misuse: There is no such file, or it holds no script.
+        Misuse: There is no such file, or it is not a script.
     """
     inline = where.startswith(("[", '"'))
     what = "the script" if inline else f"the script {where!r}"

@@ -1,4 +1,4 @@
-"""The seam for bytes: what a transport is, its time limits, and how it reports what went wrong."""
+"""The transport protocol: time limits, and errors that say how far a request got."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Timeouts(msgspec.Struct, frozen=True):
     """How long one HTTP request may take; None is no limit.
 
     Attributes:
-        connect_s: Seconds until there is a connection, name look-up and TLS included.
+        connect_s: Seconds until there is a connection, including name look-up and TLS.
         read_s: Seconds without progress: until the head of the reply, then between two pieces of
             its body. Reasoning models are silent for minutes before the first one.
         total_s: Seconds from the start to the last byte.
@@ -37,11 +37,11 @@ class Timeouts(msgspec.Struct, frozen=True):
 
 
 class ReplyLimits(msgspec.Struct, frozen=True):
-    """How much of a reply is read; a reply that is larger is an error value.
+    """How much of a reply is read; a larger reply is an error value.
 
     Attributes:
         reply_bytes: Bytes of a whole reply, unpacked.
-        error_bytes: Bytes of the body of a refusal; what follows is not read.
+        error_bytes: Bytes of the body of a refusal; the rest is not read.
         line_bytes: Bytes of one line of a streamed reply.
     """
 
@@ -59,7 +59,7 @@ Answered: TypeAlias = tuple[int, Iterable[tuple[str, str]], AsyncIterator[bytes]
 
 
 class Transport(Protocol):
-    """Sends one request; anything with this method will do."""
+    """Sends one request. Any object with this method is a transport."""
 
     def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes, *, timeouts: Timeouts
@@ -72,24 +72,24 @@ class Transport(Protocol):
         Args:
             method: Such as "POST".
             url: The whole address.
-            headers: What to send. They hold the key, so do not log them.
+            headers: The headers of the request. They contain the key, so do not log them.
             body: The request's body.
             timeouts: How long it may take.
 
         Returns:
-            A context manager that gives status, headers and the pieces of the body, decoded from
-            any content coding. Leaving it frees the connection; leaving it before the end of the
-            body, or being cancelled, closes the connection at once.
+            A context manager of the status, the headers and the pieces of the body, with any
+            content coding decoded. Leaving it frees the connection. If it is left before the end of
+            the body, or cancelled, the connection is closed at once.
 
         Raises:
-            TransportError: The exchange failed, while it is entered or read. After any other
+            TransportError: The exchange failed, on entering or while reading. After any other
                 exception the request counts as sent.
         """
         ...
 
 
 FailurePhase: TypeAlias = Literal["unsent", "sent", "answered"]
-"""How far a request got: nothing of it was sent; some of it may have been; its reply had begun."""
+"""How far a request got: none of it was sent; some may have been sent; its reply had started."""
 
 FailureKind: TypeAlias = Literal[
     "dns", "refused", "tls", "certificate", "proxy", "timeout", "reset", "cut", "protocol"
@@ -100,16 +100,16 @@ LimitName: TypeAlias = Literal["connect_s", "read_s", "total_s"]
 
 
 class TransportError(Exception):
-    """An exchange with a server went wrong.
+    """An exchange with a server failed.
 
     Args:
         reason: What happened, in a few words.
-        phase: "unsent" only if not one byte of the request left; "sent" if it may have; "answered"
-            once the head of the reply has come.
+        phase: "unsent" only if not one byte of the request was sent; "sent" if it may have been;
+            "answered" once the head of the reply has arrived.
         kind: "dns" (no such host), "refused" (no connection), "tls" (the handshake failed),
             "certificate" (it is not trusted), "proxy" (the proxy refused), "timeout" (a limit
             passed), "reset" (closed before a reply), "cut" (closed in the middle of it) or
-            "protocol" (what came is not HTTP, or not what its headers say).
+            "protocol" (the data is not HTTP, or does not match its headers).
         limit: The field of ``Timeouts`` that passed, None for any other failure.
         reused: Whether the connection had carried an earlier request.
 
@@ -163,7 +163,7 @@ async def decode_body(pieces: AsyncIterator[bytes], coding: str) -> AsyncIterato
         try:
             while piece := unpacker.take():
                 yield piece
-                # Let other tasks run: a few bytes may unpack to many.
+                # Give other tasks a turn: a few bytes may unpack to many.
                 await asyncio.sleep(0)
         except zlib.error as error:
             raise TransportError(str(error), phase="answered", kind="protocol") from error
@@ -172,7 +172,7 @@ async def decode_body(pieces: AsyncIterator[bytes], coding: str) -> AsyncIterato
 
 
 def open_unpacker(coding: str) -> Unpacker | None:
-    """What unpacks a body of the content coding *coding*; None if it is not packed.
+    """Make the unpacker for a body with the content coding *coding*; None if it is not packed.
 
     Raises:
         TransportError: The coding is unknown.
@@ -202,14 +202,14 @@ class Unpacker:
     def feed(self, packed: bytes) -> None:
         """Add packed bytes; then call ``take`` until it returns b""."""
         if self._stream is None:
-            # gzip, zlib, or, as some servers understand "deflate", data without any header.
+            # gzip, zlib, or data without any header, which some servers call "deflate".
             headed = packed[0] == 0x1F or (packed[0] & 0x0F == 8 and packed[0] >> 4 <= 7)
             self._stream = zlib.decompressobj(47 if headed else -15)
             self.is_over = False
         self._packed += packed
 
     def take(self) -> bytes:
-        """The next unpacked piece; b"" if more input is needed."""
+        """Return the next unpacked piece; b"" if more input is needed."""
         stream = self._stream
         if stream is None or self.is_over:
             return b""
@@ -220,7 +220,7 @@ class Unpacker:
 
 
 _CAUSES = 8
-# By parts of class names, so that the exceptions of other clients are understood too.
+# By parts of class names, which also covers exceptions of other clients.
 _TIMEOUT_NAMES: Final[tuple[tuple[tuple[str, ...], LimitName], ...]] = (
     (("ConnectionTimeout", "ConnectTimeout"), "connect_s"),
     (("SocketTimeout", "ReadTimeout"), "read_s"),
@@ -246,7 +246,7 @@ _KIND_NAMES: Final[tuple[tuple[tuple[str, ...], FailureKind], ...]] = (
 def to_transport_error(
     exception: BaseException, *, phase: FailurePhase, reused: bool = False
 ) -> TransportError | None:
-    """*exception* of an HTTP client as a TransportError; None if it is not about the network."""
+    """Convert an HTTP client's *exception*; None if it is not about the network."""
     causes = tuple(_causes_of(exception))
     for cause in causes:
         if isinstance(cause, TransportError):
@@ -255,7 +255,7 @@ def to_transport_error(
     if found is None:
         return None
     kind, reason, limit = found
-    # The reply had begun, so it is the reply that was cut.
+    # The reply had started, so it was cut.
     if kind == "reset" and phase == "answered":
         kind = "cut"
     return TransportError(reason, phase=phase, kind=kind, limit=limit, reused=reused)
@@ -264,7 +264,7 @@ def to_transport_error(
 def _kind_of(causes: tuple[BaseException, ...]) -> tuple[FailureKind, str, LimitName | None] | None:
     names = {each.__name__ for cause in causes for each in type(cause).__mro__}
     said = _words_of(causes[-1])
-    # Before the causes, which would name only what failed below the proxy.
+    # Before the causes, which would only name the failure below the proxy.
     if any(part in name for part in _PROXY_NAMES for name in names):
         return "proxy", said, None
     for cause in causes:
@@ -284,7 +284,7 @@ def _kind_of(causes: tuple[BaseException, ...]) -> tuple[FailureKind, str, Limit
 
 def _reason_of(kind: FailureKind, cause: BaseException, causes: tuple[BaseException, ...]) -> str:
     if kind == "certificate":
-        # A client's own class for it has no such field; its cause has.
+        # A client's own exception class does not have this field, but its cause does.
         why = filter(None, (getattr(each, "verify_message", "") for each in causes))
         return next(why, "its certificate cannot be verified")
     if kind == "tls":
@@ -293,8 +293,8 @@ def _reason_of(kind: FailureKind, cause: BaseException, causes: tuple[BaseExcept
 
 
 def _words_of(exception: BaseException) -> str:
-    """Its message in one line; its class if it has none."""
-    # aiohttp's parser puts "400, message:" before its words.
+    """Return its message in one line, or its class name if it has none."""
+    # aiohttp's parser puts "400, message:" before its message.
     said = getattr(exception, "message", None)
     return (
         " ".join((said if isinstance(said, str) else str(exception)).split())

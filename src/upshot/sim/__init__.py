@@ -1,21 +1,22 @@
 """A provider simulator: real HTTP on loopback, scripted replies, real limits, chosen faults.
 
-It speaks OpenAI Chat Completions and Anthropic Messages, plain and streamed, and it writes their
-wire forms itself, so that what reads them is tested by something that does not share its mistakes.
+It speaks OpenAI Chat Completions and Anthropic Messages, plain and streamed. It has its own code
+for their wire forms, so the code that reads them is tested against something that does not share
+its mistakes.
 
-Its parts: ``scenario`` (what is answered, as plain data), ``faults`` (what goes wrong),
-``token_buckets`` (rate limits), ``provider`` (from a request to an answer: which reply it
-gets, and its templates), ``chat_api`` and ``messages_api`` (the two wire forms),
-``exchange`` (the values that pass between these, and what both forms share), and ``simulator``,
-with recorded replies, over ``http_server`` (the only module that needs aiohttp).
+Its parts: ``scenario`` (the answers, as plain data), ``faults`` (what goes wrong),
+``token_buckets`` (rate limits), ``provider`` (chooses the reply to a request and fills in its
+templates), ``chat_api`` and ``messages_api`` (the two wire forms), ``exchange`` (the values that
+pass between these, and what both forms share), and ``simulator``, with recorded replies, over
+``http_server`` (the only module that needs aiohttp).
 
 A request comes in as ``Received``. Its API reads it as an ``Ask``: the model, the number of
 assistant messages, what templates may quote. The script picks the reply by that number and fills
-it in as a ``Turn``. The limits are asked, then the faults; the API writes the turn as bytes, and
+it in as a ``Turn``. The limits are checked, then the faults; the API encodes the turn as bytes, and
 the server plays them as a ``Playback``.
 
-Nothing is remembered between requests except what is left of limits and faults, so a client that
-was killed goes on against another simulator of the same scenario. The trap: a reply is chosen by
+Only the levels of limits and the remaining faults are remembered between requests, so a client that
+was killed can continue with another simulator of the same scenario. The trap: a reply is chosen by
 counting assistant messages, so a client that shortens its history gets an earlier reply again.
 """
 

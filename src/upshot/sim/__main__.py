@@ -1,4 +1,4 @@
-"""``python -m upshot.sim --port N --scenario FILE``: a simulator in a process of its own."""
+"""``python -m upshot.sim --port N --scenario FILE``: a simulator in a separate process."""
 
 from __future__ import annotations
 

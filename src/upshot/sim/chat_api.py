@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions as the simulator speaks it.
+"""The simulator's side of OpenAI Chat Completions.
 
 Source:
     https://platform.openai.com/docs/api-reference/chat and .../docs/guides/rate-limits, and replies
@@ -96,11 +96,11 @@ class ChatSurface(Surface[_Body]):
         return _unanswered(waiting, len(asked.messages)) if waiting else None
 
     def includes_usage(self, asked: _Body) -> bool:
-        """Only if it is asked for."""
+        """Only if the request asks for it."""
         return asked.stream_options is not None and bool(asked.stream_options.include_usage)
 
     def quotes(self, asked: _Body) -> Quotes:
-        """The results of the role tool, and the last message of the user."""
+        """Return the results of the role tool, and the last message of the user."""
         names: dict[str, str] = {}
         results: list[tuple[str, object]] = []
         user_text = ""
@@ -114,14 +114,14 @@ class ChatSurface(Surface[_Body]):
         return Quotes(results, user_text, asked.model)
 
     def reply(self, turn: Turn, envelope: Envelope) -> bytes:
-        """The ``chat.completion`` object."""
+        """Return the ``chat.completion`` object."""
         message: dict[str, object] = {
             "role": "assistant",
             # The API sends null next to calls or a refusal, but an empty text as an empty text.
             "content": turn.text or (None if turn.calls or turn.refusal else ""),
             "refusal": turn.refusal or None,
         }
-        # OpenAI itself keeps thoughts hidden; this is the name that compatible servers use.
+        # OpenAI itself hides thoughts; compatible servers use this name.
         if turn.reasoning:
             message["reasoning_content"] = turn.reasoning
         if turn.calls:
@@ -139,9 +139,9 @@ class ChatSurface(Surface[_Body]):
         return _encode(completion)
 
     def events(self, turn: Turn, envelope: Envelope, *, include_usage: bool) -> Sequence[bytes]:
-        """``chat.completion.chunk`` events, the usage chunk if asked for, and ``[DONE]``."""
+        """Return ``chat.completion.chunk`` events, the usage chunk if requested, and ``[DONE]``."""
         head = b"data: " + _encode(_head(envelope, "chat.completion.chunk"))[:-1] + b',"choices":['
-        # With usage asked for, the API puts "usage": null into every chunk but the last.
+        # If usage is requested, the API puts "usage": null into every chunk except the last.
         counts = envelope.counts if include_usage else None
         tail = b"]}\n\n" if counts is None else b'],"usage":null}\n\n'
         events = [head + choice + tail for choice in _choices(turn)]
@@ -151,25 +151,25 @@ class ChatSurface(Surface[_Body]):
         return events
 
     def problem(self, problem: Problem, request_id: str) -> bytes:
-        """The ``{"error": ...}`` object."""
+        """Return the ``{"error": ...}`` object."""
         return _encode(_error(problem))
 
     def problem_event(self, problem: Problem) -> bytes:
-        """The same object as the data of an event."""
+        """Return the same object as the data of an event."""
         return b"data: " + _encode(_error(problem)) + b"\n\n"
 
     def broken_event(self) -> bytes:
-        """A chunk that breaks off in the middle of a string."""
+        """Return a chunk that breaks off in the middle of a string."""
         return (
             b'data: {"id":"chatcmpl-broken","object":"chat.completion.chunk","choices":[{"del\n\n'
         )
 
     def reset_text(self, reset_s: float, now: datetime) -> str:
-        """A duration."""
+        """Return a duration."""
         return duration_text(reset_s)
 
     def retry_headers(self, retry_after_s: float) -> Mapping[str, str]:
-        """``retry-after`` in whole seconds and ``retry-after-ms``, both rounded up."""
+        """Return ``retry-after`` in whole seconds and ``retry-after-ms``, both rounded up."""
         return {
             "retry-after": str(math.ceil(retry_after_s)),
             "retry-after-ms": str(math.ceil(retry_after_s * 1000)),
@@ -177,7 +177,7 @@ class ChatSurface(Surface[_Body]):
 
 
 def duration_text(seconds: float) -> str:
-    """Write a duration as OpenAI does: ``0s``, ``120ms``, ``6m0s``; rounded up to milliseconds."""
+    """Format a duration as OpenAI does: ``0s``, ``120ms``, ``6m0s``; rounded up to milliseconds."""
     # Rounded first, so that 2.007 s, which is a little more in binary, is not written as 2.008.
     total_ms = math.ceil(round(seconds * 1000, 6))
     if 0 < total_ms < 1000:
@@ -239,7 +239,7 @@ def _error(problem: Problem) -> dict[str, object]:
 
 
 def _error_type(problem: Problem) -> str:
-    # On a 429 the API puts what ran out where other errors have their type.
+    # On a 429, the type is the resource that ran out.
     if problem.status == 429:
         return problem.resource or "requests"
     return "invalid_request_error" if problem.status < 500 else "server_error"
@@ -247,7 +247,7 @@ def _error_type(problem: Problem) -> str:
 
 @lru_cache(maxsize=256)
 def _choices(turn: Turn) -> tuple[bytes, ...]:
-    """The choice of every chunk; cached, since it depends on the turn only."""
+    """Return the choice of every chunk; cached, since it depends only on the turn."""
     deltas: list[Mapping[str, object]] = [
         {
             "role": "assistant",

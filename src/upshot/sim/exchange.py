@@ -1,7 +1,7 @@
-"""What passes between the HTTP server, the provider and the two APIs.
+"""The values that pass between the HTTP server, the provider and the two APIs.
 
 A request comes in as `Received`; an API reads it as an `Ask`; the script answers with a `Turn`; the
-API writes that as bytes, and the server plays them as a `Playback`.
+API encodes that as bytes, and the server plays them as a `Playback`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Ending = Literal["whole", "cut", "reset", "hang"]
 
 
 class Playback(Struct, frozen=True, kw_only=True):
-    """One HTTP reply, and how it goes wrong if it does."""
+    """One HTTP reply, and how it fails if it does."""
 
     status: int = 200
     headers: Mapping[str, str] = {}
@@ -63,7 +63,7 @@ class Problem(Struct, frozen=True):
 
 
 def usual_message(status: int) -> str:
-    """The message that providers send with *status*, if the scenario has none."""
+    """Return the usual message of providers for *status*, if the scenario has none."""
     return _USUAL.get(status, _USUAL[400] if status < 500 else _USUAL[500])
 
 
@@ -74,12 +74,12 @@ SECRET_HEADERS = frozenset(
 
 @dataclass(frozen=True)
 class Received:
-    """A request as it came.
+    """A request as received.
 
     Attributes:
         method: In upper case.
         path: Without the query.
-        headers: By lower-case name; those that carry keys are left out.
+        headers: By lower-case name, without those that contain keys.
         raw: The body's bytes.
     """
 
@@ -90,12 +90,12 @@ class Received:
 
     @cached_property
     def body(self) -> object:
-        """The body read as JSON at first use; None if it is not JSON."""
+        """The body as JSON, parsed at first use; None if it is not JSON."""
         return read_json(self.raw)
 
 
 class Quotes(Struct, frozen=True):
-    """What templates may quote of a request."""
+    """The parts of a request that templates may quote."""
 
     results: list[tuple[str, object]]
     text: str
@@ -103,7 +103,7 @@ class Quotes(Struct, frozen=True):
 
 
 class Ask(Struct, frozen=True):
-    """What a request asks for, whatever its API."""
+    """What a request asks for, in either API."""
 
     model: str
     index: int
@@ -121,20 +121,20 @@ def read_json(data: bytes | str | msgspec.Raw) -> object:
 
 
 def read_result(content: object) -> object:
-    """Read the content of a tool result: its value where its text is JSON, else its text."""
-    # Both APIs carry results as text, so that it was JSON can only be seen by trying.
+    """Read the content of a tool result: its value if its text is JSON, else its text."""
+    # Both APIs send results as text, so parsing it is the only way to know whether it is JSON.
     text = content_text(content)
     value = read_json(text)
     return text if value is None and text.strip() != "null" else value
 
 
 def content_text(content: object) -> str:
-    """The text of a message's content, in either API: a string, or a list of parts."""
+    """Return the text of a message's content, in either API: a string, or a list of parts."""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
         return ""
-    # Images and other parts have no text: they are left out, as a template could not show them.
+    # Images and other parts have no text: they are omitted, as a template could not show them.
     parts = cast("list[object]", content)
     texts = [
         cast("Mapping[str, object]", part).get("text", "")
@@ -145,7 +145,7 @@ def content_text(content: object) -> str:
 
 
 class Call(Struct, frozen=True):
-    """One tool call as it is said; ``arguments`` is its text, usually JSON."""
+    """One tool call of a turn; ``arguments`` is text, usually JSON."""
 
     id: str
     name: str
@@ -164,7 +164,7 @@ class Turn(Struct, frozen=True):
 
 
 class Counts(Struct, frozen=True):
-    """Token counts of one reply: ``input`` with cached ones, ``output`` with reasoning."""
+    """Token counts of one reply: ``input`` includes cached tokens, ``output`` reasoning."""
 
     input: int
     output: int
@@ -179,7 +179,7 @@ class Counts(Struct, frozen=True):
 
 
 class Envelope(Struct, frozen=True):
-    """What a reply carries besides what the model says."""
+    """The metadata of a reply, besides what the model says."""
 
     id: str
     model: str
@@ -188,7 +188,7 @@ class Envelope(Struct, frozen=True):
 
 
 class Body(Struct, kw_only=True):
-    """What both APIs have in a request."""
+    """The fields of a request that both APIs share."""
 
     model: str
     messages: list[Any]
@@ -199,11 +199,11 @@ B = TypeVar("B", bound=Body)
 
 
 class Surface(ABC, Generic[B]):
-    """One API: how it is asked, and how it answers, fails and sends its limits.
+    """One API: how it reads requests, and how it answers, fails and reports its limits.
 
     Attributes:
-        id_prefix: What ids of tool calls begin with.
-        request_id_header: The header that carries the id of a request.
+        id_prefix: The prefix of ids of tool calls.
+        request_id_header: The header with the id of a request.
         decoder: Reads a request. Only what decides the answer is decoded; contents stay raw
             bytes, however long the history is.
         limit_header: The form of the header for one figure of one resource.
@@ -215,7 +215,7 @@ class Surface(ABC, Generic[B]):
     limit_header: str
 
     def read(self, body: bytes, *, strict: bool) -> Ask | Problem:
-        """Understand a request; with *strict*, refuse conversations that the real API refuses."""
+        """Parse a request; with *strict*, refuse conversations that the real API refuses."""
         try:
             asked = self.decoder.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -233,7 +233,7 @@ class Surface(ABC, Generic[B]):
 
     @abstractmethod
     def find_fault(self, asked: B) -> Problem | None:
-        """Why the API refuses a conversation: calls without results, results without calls."""
+        """Return why the API refuses a conversation, such as calls without results."""
 
     @abstractmethod
     def includes_usage(self, asked: B) -> bool:
@@ -241,30 +241,30 @@ class Surface(ABC, Generic[B]):
 
     @abstractmethod
     def quotes(self, asked: B) -> Quotes:
-        """What templates may quote."""
+        """Return what templates may quote."""
 
     @abstractmethod
     def reply(self, turn: Turn, envelope: Envelope) -> bytes:
-        """The whole reply as JSON."""
+        """Return the whole reply as JSON."""
 
     @abstractmethod
     def events(self, turn: Turn, envelope: Envelope, *, include_usage: bool) -> Sequence[bytes]:
-        """The reply as stream events, each complete with its blank line."""
+        """Return the reply as stream events, each complete with its blank line."""
 
     @abstractmethod
     def problem(self, problem: Problem, request_id: str) -> bytes:
-        """An error as JSON."""
+        """Return an error as JSON."""
 
     @abstractmethod
     def problem_event(self, problem: Problem) -> bytes:
-        """An error as a stream event."""
+        """Return an error as a stream event."""
 
     @abstractmethod
     def broken_event(self) -> bytes:
-        """A stream event whose JSON breaks off."""
+        """Return a stream event whose JSON breaks off."""
 
     def limit_headers(self, readings: Sequence[BucketReading], now: datetime) -> Mapping[str, str]:
-        """Headers with the state of the buckets."""
+        """Return headers with the state of the buckets."""
         return {
             self.limit_header.format(figure=figure, resource=reading.resource): text
             for reading in readings
@@ -277,11 +277,11 @@ class Surface(ABC, Generic[B]):
 
     @abstractmethod
     def reset_text(self, reset_s: float, now: datetime) -> str:
-        """When a bucket is full again, as a header says it."""
+        """Return when a bucket is full again, in the form of the header."""
 
     @abstractmethod
     def retry_headers(self, retry_after_s: float) -> Mapping[str, str]:
-        """Headers that say when to try again."""
+        """Return headers that say when to retry."""
 
 
 class Reception(Struct, frozen=True):
@@ -298,15 +298,15 @@ class Reception(Struct, frozen=True):
 
     @property
     def headers(self) -> dict[str, str]:
-        """Headers of every answer to it."""
+        """The headers of every answer to it."""
         return {self.surface.request_id_header: self.request_id, **self.limits}
 
     def with_headers(self, limits: Mapping[str, str]) -> Reception:
-        """The same request with its limit headers."""
+        """Return the same request with its limit headers."""
         return Reception(self.surface, self.id, limits)
 
     def refusal(self, problem: Problem) -> Playback:
-        """The answer that reports *problem*."""
+        """Return the answer that reports *problem*."""
         headers = {"content-type": "application/json", **self.headers}
         if problem.retry_after_s is not None:
             headers |= self.surface.retry_headers(problem.retry_after_s)
@@ -323,7 +323,7 @@ def split_text(text: str, size: int) -> list[str]:
 
 
 def count_tokens(turn: Turn, request_bytes: int, given: Tokens | None) -> Counts:
-    """Estimate what the scenario does not say: about four bytes or characters make a token."""
+    """Count a reply's tokens; unknown counts are estimated at four bytes or characters each."""
     given = given or Tokens()
     said = (turn.text, turn.refusal, *(call.name + call.arguments for call in turn.calls))
     reasoning = _or_estimate(given.reasoning_tokens, len(turn.reasoning))

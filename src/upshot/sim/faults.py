@@ -1,8 +1,8 @@
 """Faults: what goes wrong between a client and a provider, each a small value with a selector.
 
-``at`` chooses the replies (by the number of assistant messages that the request holds, so 0 is the
-first; None is any) and ``times`` how often it happens in one server process (None is always). At
-most one fault happens to a request: the first in the list that is chosen and not used up.
+``at`` chooses the replies (by the number of assistant messages in the request, so 0 is the first;
+None is any) and ``times`` how often it happens in one server process (None is always). At most one
+fault happens to a request: the first in the list that is chosen and not used up.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class _Selected(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, t
 
 
 class StatusFault(_Selected, frozen=True, kw_only=True, tag="status"):
-    """An error reply in the provider's own shape.
+    """An error reply in the provider's own form.
 
     Attributes:
         status: HTTP status, 400 to 599.
         message: Its text; "" for a usual one.
         code: The provider's code for it; "" for the usual one of the status.
         headers: Further headers, by name.
-        retry_after_s: Written into ``retry-after``; None for no such header.
+        retry_after_s: The value of ``retry-after``; None for no such header.
     """
 
     status: int
@@ -73,7 +73,7 @@ class StatusFault(_Selected, frozen=True, kw_only=True, tag="status"):
 
 
 def _settle_headers(fault: StatusFault) -> None:
-    # Numbers go over the wire as their text.
+    # Numbers are sent as their text.
     given = cast("object", fault.headers)
     if isinstance(given, dict):
         items = cast("dict[object, object]", given).items()
@@ -107,15 +107,15 @@ class CutFault(_Selected, frozen=True, kw_only=True, tag="cut"):
     """The connection closes in the middle of the reply.
 
     Attributes:
-        after_events: Stream events sent before it; a reply that is no stream is cut at half of its
-            bytes.
+        after_events: Stream events sent before it; a reply that is not streamed is cut at half of
+            its bytes.
     """
 
     after_events: int = 3
 
 
 class MalformedFault(_Selected, frozen=True, kw_only=True, tag="malformed"):
-    """Broken JSON: half of the body, or one broken event in a stream that then goes on.
+    """Broken JSON: half of the body, or one broken event in a stream that then continues.
 
     Attributes:
         after_events: Stream events sent before the broken one.
@@ -185,7 +185,7 @@ class FaultBox:
         self._left = [fault.times for fault in self._faults]
 
     def pick(self, reply: int) -> Fault | None:
-        """The fault that happens to this reply, counted as happened; None for none."""
+        """Return the fault that happens to this reply and count it; None for none."""
         # Counted by place, not by value: two equal faults in a list are two.
         for place, fault in enumerate(self._faults):
             left = self._left[place]
@@ -198,5 +198,5 @@ class FaultBox:
 
 
 def placed(faults: Sequence[Fault], reply: int) -> list[Fault]:
-    """The faults of one scripted reply, each limited to that reply."""
+    """Limit the faults of one scripted reply to that reply."""
     return [msgspec.structs.replace(fault, at=reply) for fault in faults]

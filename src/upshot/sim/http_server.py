@@ -1,4 +1,4 @@
-"""The network shell of the simulator: plays what a source answers, over real HTTP.
+"""The HTTP server of the simulator: plays the answers of a source.
 
 The only module here that needs aiohttp; it is imported when a simulator starts.
 """
@@ -18,11 +18,11 @@ from upshot.contract.protocols import Clock
 from upshot.errors import Misuse
 from upshot.sim.exchange import SECRET_HEADERS, Playback, Received
 
-# A thousand clients may connect at the same moment; the usual 128 would make them wait and retry.
+# A thousand clients may connect at the same moment; with the usual 128 they would wait and retry.
 BACKLOG = 2048
 
-# How long a closing server waits for handlers before it cancels them; hanging ones would never end
-# by themselves.
+# How long a closing server waits for handlers before it cancels them; hanging ones would never
+# end.
 CLOSE_GRACE_S = 0.02
 
 # On close, linger for 0 s: the kernel then answers with RST instead of FIN.
@@ -30,15 +30,15 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class Source(Protocol):
-    """What decides the answers: a provider or a tape."""
+    """Decides the answers: a provider or a tape."""
 
     def answer(self, received: Received, *, key: str = "") -> Playback:
-        """What goes back for *received*, which came with that API *key*."""
+        """Return the answer to *received*, which came with that API *key*."""
         ...
 
 
 class Observer(Protocol):
-    """What is called with every request before it is answered."""
+    """Called with every request before it is answered."""
 
     def __call__(self, received: Received, /) -> object: ...
 
@@ -53,7 +53,7 @@ class Listener:
         self._runner: web.ServerRunner | None = None
 
     async def open(self, host: str, port: int) -> int:
-        """Bind and serve; gives the port, which the system chose if *port* is 0."""
+        """Bind and serve; returns the port, which the system chooses if *port* is 0."""
         # Not an Application: there is nothing to route, and its router costs more than the answer.
         # Cancelling handlers lets a hanging reply end with its client.
         server = web.Server(self._handle, handler_cancellation=True, access_log=None)
@@ -73,7 +73,7 @@ class Listener:
             self._runner = None
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        # Not request.read(): that refuses bodies over a megabyte, which long conversations exceed.
+        # Not request.read(), which refuses bodies over a megabyte: long conversations exceed that.
         raw = await request.content.read()
         headers = {name.lower(): value for name, value in request.headers.items()}
         key = _key_of(headers)
@@ -101,7 +101,7 @@ class Listener:
 
     async def _stream(self, request: web.BaseRequest, playback: Playback) -> web.StreamResponse:
         response = web.StreamResponse(status=playback.status, headers=playback.headers)
-        # A cut plain reply comes here as well: its announced length is longer than its body.
+        # A cut plain reply is sent here as well: its announced length is longer than its body.
         if playback.streamed:
             response.enable_chunked_encoding()
         else:
@@ -129,7 +129,7 @@ def _reset(request: web.BaseRequest) -> web.StreamResponse:
         connection: socket.socket = request.transport.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         request.transport.abort()
-    # Never seen by anyone: the server finds the connection gone and stops quietly.
+    # Never sent: the server finds the connection gone and stops quietly.
     return web.Response()
 
 

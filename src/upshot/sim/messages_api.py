@@ -1,4 +1,4 @@
-"""Anthropic Messages as the simulator speaks it.
+"""The simulator's side of Anthropic Messages.
 
 Source:
     https://docs.anthropic.com/en/api/messages, .../messages-streaming, .../errors and
@@ -113,7 +113,7 @@ class MessagesSurface(Surface[_Body]):
         return True
 
     def quotes(self, asked: _Body) -> Quotes:
-        """The blocks with results, and the last text of the user."""
+        """Return the blocks with results, and the last text of the user."""
         names: dict[str, str] = {}
         results: list[tuple[str, object]] = []
         user_text = ""
@@ -127,7 +127,7 @@ class MessagesSurface(Surface[_Body]):
         return Quotes(results, user_text, asked.model)
 
     def reply(self, turn: Turn, envelope: Envelope) -> bytes:
-        """The ``message`` object."""
+        """Return the ``message`` object."""
         message = _message(envelope, _blocks(turn), _finish(turn))
         if envelope.counts is not None:
             message["usage"] = {
@@ -137,7 +137,7 @@ class MessagesSurface(Surface[_Body]):
         return _encode(message)
 
     def events(self, turn: Turn, envelope: Envelope, *, include_usage: bool) -> Sequence[bytes]:
-        """The events from ``message_start`` to ``message_stop``."""
+        """Return the events from ``message_start`` to ``message_stop``."""
         start = _message(envelope, [], None)
         delta: dict[str, object] = {
             "type": "message_delta",
@@ -151,25 +151,25 @@ class MessagesSurface(Surface[_Body]):
         return [first, *_block_events(turn), _event(delta), _STOP]
 
     def problem(self, problem: Problem, request_id: str) -> bytes:
-        """The ``{"type": "error", ...}`` object."""
+        """Return the ``{"type": "error", ...}`` object."""
         return _encode({**_error(problem), "request_id": request_id})
 
     def problem_event(self, problem: Problem) -> bytes:
-        """An ``error`` event."""
+        """Return an ``error`` event."""
         return _event(_error(problem))
 
     def broken_event(self) -> bytes:
-        """A delta that breaks off in the middle of a string."""
+        """Return a delta that breaks off in the middle of a string."""
         return b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"del\n\n'
 
     def reset_text(self, reset_s: float, now: datetime) -> str:
-        """A moment in UTC, rounded up to a second: a client that comes then is not too early."""
+        """Return a moment in UTC, rounded up to a second, so that a client is never too early."""
         moment = (now + timedelta(seconds=reset_s)).astimezone(UTC)
         whole = moment.replace(microsecond=0) + timedelta(seconds=bool(moment.microsecond))
         return f"{whole:%Y-%m-%dT%H:%M:%SZ}"
 
     def retry_headers(self, retry_after_s: float) -> Mapping[str, str]:
-        """``retry-after`` in whole seconds, rounded up."""
+        """Return ``retry-after`` in whole seconds, rounded up."""
         return {"retry-after": str(math.ceil(retry_after_s))}
 
 
@@ -204,7 +204,7 @@ def _finish(turn: Turn) -> str:
 
 def _input_usage(counts: Counts) -> dict[str, object]:
     return {
-        # On this wire the cached parts are not part of the input.
+        # In this API the input excludes the cached parts.
         "input_tokens": counts.input - counts.cache_read - counts.cache_write,
         "cache_creation_input_tokens": counts.cache_write,
         "cache_read_input_tokens": counts.cache_read,
@@ -214,13 +214,13 @@ def _input_usage(counts: Counts) -> dict[str, object]:
 
 def _error(problem: Problem) -> dict[str, object]:
     usual = "invalid_request_error" if problem.status < 500 else "api_error"
-    # There is no separate code in this API: a code of the scenario takes the place of the type.
+    # This API has no separate code: a code of the scenario replaces the type.
     kind = problem.code or _ERROR_TYPES.get(problem.status, usual)
     return {"type": "error", "error": {"type": kind, "message": problem.message}}
 
 
 def _blocks(turn: Turn) -> list[dict[str, object]]:
-    """The content blocks of a whole reply; a refusal is plain text here."""
+    """Return the content blocks of a whole reply; a refusal is plain text here."""
     blocks: list[dict[str, object]] = []
     if turn.reasoning:
         blocks.append(
@@ -240,7 +240,7 @@ def _signature(turn: Turn) -> str:
 
 
 def _input(arguments: str) -> object:
-    """Arguments as the API sends them: an object, or a string where the text is no JSON."""
+    """Return arguments as the API sends them: an object, or a string if the text is not JSON."""
     try:
         return msgspec.json.decode(arguments)
     except msgspec.DecodeError:
@@ -253,7 +253,7 @@ def _event(data: Mapping[str, object]) -> bytes:
 
 @lru_cache(maxsize=256)
 def _block_events(turn: Turn) -> tuple[bytes, ...]:
-    """All events between start and end; cached, since they depend on the turn only."""
+    """Return all events between start and end; cached, since they depend only on the turn."""
     events: list[bytes] = []
     for index, (opening, deltas) in enumerate(_streamed_blocks(turn)):
         events.append(
@@ -284,7 +284,7 @@ def _streamed_blocks(turn: Turn) -> Iterator[tuple[_Json, list[_Json]]]:
             [{"type": "text_delta", "text": piece} for piece in split_text(text, size)],
         )
     for call in turn.calls:
-        # The API opens with an empty piece, which a reader must not take for empty arguments.
+        # The API starts with an empty piece, which a reader must not mistake for empty arguments.
         pieces = ["", *split_text(call.arguments, size)]
         opening: _Json = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
         yield opening, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]

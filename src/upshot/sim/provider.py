@@ -1,10 +1,9 @@
-"""From a request to an answer: the reply it gets, with its templates filled, and faults.
+"""From a request to an answer: chooses the reply, fills in its templates, and applies faults.
 
-A template is text with ``{{ path }}`` in it. A path begins at ``results``, ``all`` or
-``request`` and goes on with ``.name``, ``["any name"]`` and ``[index]``. With
-``| default(value)``, where the value is a literal, a path may lead nowhere. A literal
-``{{`` is written ``{{ "{{" }}``. That is all: a scenario repeats what tools really returned, and
-cannot compute.
+A template is text with ``{{ path }}`` in it. A path starts with ``results``, ``all`` or
+``request``, followed by ``.name``, ``["any name"]`` and ``[index]``. With ``| default(value)``,
+where the value is a literal, a path may lead nowhere. A literal ``{{`` is written ``{{ "{{" }}``.
+That is all: a scenario repeats what tools really returned, and cannot compute.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ from upshot.sim.token_buckets import LimitGauge, Limits, OverLimit
 
 
 def replaced(fault: Fault, reception: Reception) -> Playback | None:
-    """What is played in place of the reply; None if the fault needs the reply itself."""
+    """Return the playback that replaces the reply; None if the fault needs the reply itself."""
     match fault:
         case StatusFault():
             return reception.refusal(_status_problem(fault))
@@ -68,7 +67,7 @@ def replaced(fault: Fault, reception: Reception) -> Playback | None:
             )
         case ResetFault():
             return Playback(ending="reset")
-        # With events before the silence it needs the reply, so only this form is decided here.
+        # If events are sent before the silence, it needs the reply; only this form is decided here.
         case HangFault(after_events=0):
             return Playback(ending="hang")
         case _:
@@ -76,7 +75,7 @@ def replaced(fault: Fault, reception: Reception) -> Playback | None:
 
 
 def damaged(playback: Playback, fault: Fault, reception: Reception) -> Playback:
-    """The reply after *fault*; unchanged by faults that do not touch its body."""
+    """Apply *fault* to the reply; faults that do not affect its body leave it unchanged."""
     match fault:
         case CutFault():
             return _cut(playback, fault.after_events)
@@ -109,7 +108,7 @@ def _cut(playback: Playback, after_events: int) -> Playback:
 
 
 def _broken(playback: Playback, after_events: int, reception: Reception) -> Playback:
-    # Here the length is true: the HTTP is sound, and only the JSON is not.
+    # Here the length is correct: the HTTP is valid, only the JSON is not.
     if not playback.streamed:
         return replace(playback, chunks=(_half(playback.chunks[0]),))
     # One event is replaced, not added, so that a reader which skips it also loses its text.
@@ -166,13 +165,13 @@ class Provider:
         self._faults = FaultBox((*faults, *scenario.faults))
         self._api_key = api_key
         self._strict = strict
-        # Ids differ between servers and between requests, without asking for randomness at each.
+        # Ids differ between servers and between requests, without new randomness for each.
         self._id_seed = os.urandom(8).hex()
         self._served = 0
 
     def answer(self, received: Received, *, key: str = "") -> Playback:
-        """What goes back for *received*, which came with that API *key* ("" for none)."""
-        # Counted before anything is decided: refusals have ids of their own too.
+        """Return the answer to *received*, which came with that API *key* ("" for none)."""
+        # Counted before anything is decided, because refusals have ids too.
         self._served += 1
         reception = Reception(
             _MESSAGES if received.path.endswith("/messages") else _CHAT,
@@ -187,7 +186,7 @@ class Provider:
         return self._play(reception, ask, plan)
 
     def _admit(self, surface: Surface[Any], received: Received, key: str) -> Ask | Problem:
-        # By its end only: clients differ in what they put before it (/v1, /openai/deployments/x).
+        # By its end only: clients differ in what precedes it (/v1, /openai/deployments/x).
         if not received.path.endswith(("/chat/completions", "/messages")):
             return Problem(
                 404, f"Unknown request URL: {received.method} {received.path}.", code="unknown_url"
@@ -209,7 +208,8 @@ class Provider:
         position = script.position(ask.index)
         if isinstance(position, Problem):
             return position
-        # Filled in before the limits are asked, since a request costs the tokens of its reply too.
+        # Filled in before the limits are checked, since a request costs the tokens of its reply
+        # too.
         turn = script.turn(position, ask.quotes, index=ask.index, id_prefix=surface.id_prefix)
         if isinstance(turn, Problem):
             return turn
@@ -221,7 +221,7 @@ class Provider:
     def _play(self, reception: Reception, ask: Ask, plan: _Plan) -> Playback:
         now = self._clock.monotonic()
         refused = self._gauge.admit(tokens=plan.counts.total, now=now)
-        # A 429 carries the state as well, so the headers are made for both ways out.
+        # A 429 has the state as well, so the headers are made for both cases.
         limits = reception.surface.limit_headers(self._gauge.readings(now), self._clock.now())
         reception = reception.with_headers(limits)
         if refused is not None:
@@ -300,7 +300,7 @@ class Quote(Struct, frozen=True):
     default: object = UNSET
 
     def value(self, quotes: Quotes) -> object:
-        """The value quoted."""
+        """Return the quoted value."""
         try:
             value = self._find(quotes)
         except Missing:
@@ -327,7 +327,7 @@ class Quote(Struct, frozen=True):
                 every.setdefault(tool, []).append(result)
             return every
         if self.steps and isinstance(self.steps[0], str):
-            # Of several results of a tool the last one stays.
+            # If a tool has several results, the last one is used.
             return dict(quotes.results)
         return [result for _, result in quotes.results]
 
@@ -367,7 +367,7 @@ def _part(found: re.Match[str]) -> str | Quote:
 
 
 def _unquoted(literal: str) -> str:
-    """The text of a literal; unlike in JSON, it may hold line breaks and escape anything."""
+    """Return the text of a literal; unlike in JSON, it may have line breaks and escape anything."""
     return re.sub(
         r"\\(.)", lambda at: {"n": "\n", "t": "\t"}.get(at[1], at[1]), literal[1:-1], flags=re.S
     )
@@ -382,7 +382,7 @@ def fill(template: str, quotes: Quotes, *, as_text: bool = True) -> object:
 
 
 def _shown(value: object) -> str:
-    """A value in a text: a list of objects is a Markdown table, anything else compact JSON."""
+    """Format a value in a text: a list of objects as a Markdown table, others as compact JSON."""
     rows = cast("list[object]", value) if isinstance(value, list) else []
     named = [cast("dict[str, object]", row) for row in rows if isinstance(row, dict)]
     if not named or len(named) < len(rows):
@@ -395,7 +395,7 @@ def _shown(value: object) -> str:
 
 
 def _as_text(value: object) -> str:
-    """A text unchanged, which may be broken JSON; anything else as JSON."""
+    """Return a text unchanged, which may be broken JSON; anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
@@ -406,7 +406,7 @@ def _cell(value: object) -> str:
 
 
 def _lack(value: object, step: str | int) -> str:
-    """Why *step* leads nowhere in *value*; "" if it leads somewhere."""
+    """Return why *step* leads nowhere in *value*; "" if it leads somewhere."""
     if isinstance(value, Mapping):
         names = sorted(cast("Mapping[str, object]", value))
         if isinstance(step, int):
@@ -422,7 +422,7 @@ def _lack(value: object, step: str | int) -> str:
 
 
 class Script:
-    """The replies for one model, or for all that have none of their own."""
+    """The replies for one model, or the shared ones for all models without their own."""
 
     def __init__(self, scenario: Scenario, replies: Sequence[Reply | str], place: str) -> None:
         self._scenario = scenario
@@ -430,7 +430,7 @@ class Script:
         self._replies = [
             Reply(text=reply) if isinstance(reply, str) else reply for reply in replies
         ]
-        # Replies without a quote: their turns are kept, for they are the common case.
+        # Replies without a quote, the common case: their turns are cached.
         self._is_plain = [
             _is_plain(reply, f"{place}[{number}]") for number, reply in enumerate(self._replies)
         ]
@@ -442,7 +442,7 @@ class Script:
         )
 
     def position(self, index: int) -> int | Problem:
-        """The place of the reply after *index* assistant messages, or that none is left."""
+        """Return the place of the reply after *index* assistant messages, or that none is left."""
         total = len(self._replies)
         if index < total:
             return index
@@ -456,14 +456,14 @@ class Script:
         return total - 1 if self._scenario.when_spent == "last" else index % total
 
     def reply(self, position: int) -> Reply:
-        """The reply at *position*."""
+        """Return the reply at *position*."""
         return self._replies[position]
 
     def turn(
         self, position: int, quotes: Callable[[], Quotes], *, index: int, id_prefix: str
     ) -> Turn | Problem:
-        """The turn of the model, or what the request lacks to fill it in."""
-        # Not where replies repeat: ids of calls hold the index, and must differ from turn to turn.
+        """Return the turn of the model, or the quoted value that the request lacks."""
+        # Not if replies repeat: ids of calls contain the index, and must differ from turn to turn.
         kept = self._kept.get((position, id_prefix)) if index == position else None
         if kept is not None:
             return kept
@@ -501,7 +501,7 @@ def compile_scripts(scenario: Scenario, where: str = "scenario") -> dict[str | N
         }
         if scenario.replies:
             scripts[None] = Script(scenario, scenario.replies, "replies")
-    # The place is known deep inside, the file only here.
+    # The place is known only deep inside, the file only here.
     except Misuse as error:
         raise Misuse(f"{where}: {error}") from error.__cause__
     return scripts
@@ -524,14 +524,14 @@ def _is_plain(reply: Reply, place: str) -> bool:
 
 
 def _templates(reply: Reply) -> dict[str, object]:
-    """The templates of *reply*, in the form in which messages name their places."""
+    """Return the templates of *reply*, keyed as messages name their places."""
     calls = [{"arguments": call.arguments} for call in reply.tool_calls]
     texts = {name: getattr(reply, name) for name in ("text", "reasoning", "refusal")}
     return {**texts, "tool_calls": calls}
 
 
 def _filled(reply: Reply, quotes: Quotes, place: str) -> dict[str, Any]:
-    """The templates of *reply*, each filled in; a template of one quote becomes its value."""
+    """Fill in the templates of *reply*; a template of one quote becomes its value."""
 
     def filled(text: str, where: str) -> object:
         try:
@@ -543,7 +543,7 @@ def _filled(reply: Reply, quotes: Quotes, place: str) -> dict[str, Any]:
 
 
 def _change_texts(value: object, place: str, change: Callable[[str, str], object]) -> object:
-    """*value* with every text in it replaced by what *change* makes of it and its place."""
+    """Replace every text in *value* by what *change* returns for it and its place."""
     if isinstance(value, str):
         return change(value, place)
     if isinstance(value, Mapping):

@@ -12,9 +12,9 @@ A scenario is a mapping, in Python or in a JSON or YAML file (YAML with the extr
           - {name: list_files, arguments: {pattern: "*.py"}}
       - text: "The first file is {{ results.list_files.files[0] }}."
 
-The reply is chosen by the number of assistant messages that a request holds: none, and it is
-``replies[0]``. So nothing is remembered between requests, and a client that was killed goes on
-against another simulator of the same scenario. Texts and arguments are templates
+The reply is chosen by the number of assistant messages in the request: without any, it is
+``replies[0]``. So nothing is remembered between requests, and a client that was killed can continue
+with another simulator of the same scenario. Texts and arguments are templates
 (:mod:`upshot.sim.provider`); the keys are the attributes of :class:`Scenario`, :class:`Reply`,
 :class:`ScriptedCall`, :class:`Latency`, :class:`Tokens`, ``Limits`` and the faults.
 """
@@ -38,11 +38,11 @@ from upshot.sim.token_buckets import Limits
 
 
 class Latency(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How slowly replies come.
+    """How slowly replies arrive.
 
     Attributes:
         first_byte_ms: Silence before the status line.
-        between_chunks_ms: Pause before each stream event but the first.
+        between_chunks_ms: Pause before each stream event except the first.
     """
 
     first_byte_ms: int = 0
@@ -57,9 +57,9 @@ class Tokens(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Token counts of one reply; None means estimated.
 
     Attributes:
-        input_tokens: All prompt tokens, cached ones included; estimated as a quarter of the
+        input_tokens: All prompt tokens, including cached ones; estimated as a quarter of the
             request's bytes.
-        output_tokens: All generated tokens, reasoning included; estimated as a quarter of the
+        output_tokens: All generated tokens, including reasoning; estimated as a quarter of the
             reply's characters.
         cache_read_tokens: Prompt tokens read from a cache.
         cache_write_tokens: Prompt tokens written to a cache.
@@ -103,12 +103,12 @@ class Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         reasoning: A template for its thoughts; "" for none.
         refusal: A template for why it refuses; "" if it does not.
         tool_calls: The tool calls that it requests.
-        finish_reason: stop, length, tool_use or content_filter (said in each API's own word), any
-            other word unchanged; "" for the one that fits the reply.
+        finish_reason: stop, length, tool_use or content_filter (translated for each API), any
+            other word unchanged; "" for the reason that fits the reply.
         usage: Token counts; None estimates all of them.
-        omit_usage: True sends no usage at all, as some servers do.
+        omit_usage: Whether to send no usage at all, as some servers do.
         latency: None is the scenario's.
-        chunk_chars: Characters a stream event carries; None is the scenario's.
+        chunk_chars: Characters in a stream event; None is the scenario's.
         headers: Further response headers.
         faults: Faults of this reply only, so without ``at``.
     """
@@ -136,13 +136,13 @@ class Scenario(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     Attributes:
         name: A description for the user.
-        replies: In order; a plain text is a reply of that text.
-        models: Replies of their own for some models, by the name in the request; without
+        replies: In order; a plain text is a reply with that text.
+        models: Separate replies for some models, by the name in the request; without
             ``replies``, any other model is answered with 404.
-        when_spent: What a request gets that holds more assistant messages than there are replies:
+        when_spent: The answer to a request with more assistant messages than there are replies:
             ``error`` (400), the ``last`` reply again, or the replies in a ``cycle``.
-        latency: Of every reply that names none.
-        chunk_chars: Characters a stream event carries, at least 1.
+        latency: The latency of replies without their own.
+        chunk_chars: Characters in a stream event, at least 1.
         limits: Rate limits; None for none.
         faults: Faults of any reply, by their selectors.
     """
@@ -181,8 +181,8 @@ def read_scenario(source: ScenarioSource) -> Scenario:
             mapping, or a list of replies.
 
     Raises:
-        Misuse: There is no such file, or it does not fit; the message names file and place and what
-            was expected.
+        Misuse: There is no such file, or it is not valid; the message names the file, the place and
+            what was expected.
     """
     if isinstance(source, Scenario):
         return source
@@ -249,7 +249,7 @@ def _from_response(response: ModelResponse) -> Reply:
 
 def _from_error(error: AgentError) -> Reply:
     fault = StatusFault(
-        # A connection error has no status; the nearest thing that can be played is a 500.
+        # A connection error has no status; the nearest one that can be played is a 500.
         status=error.status_code or 500,
         message=error.message,
         code=error.provider_code,

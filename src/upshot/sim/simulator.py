@@ -36,8 +36,8 @@ _OK = Scenario(replies=(Reply(text="ok"),), when_spent="last")
 class Simulator:
     """A real HTTP server that speaks Chat Completions and Messages, plain and streamed.
 
-    An async context manager: it listens inside the block, and closing it breaks off what is in
-    flight::
+    An async context manager: it listens inside the block, and leaving the block breaks off replies
+    in flight::
 
         async with Simulator(["Hello."]) as sim:
             client = OpenAI(base_url=sim.base_url, api_key="any")
@@ -45,20 +45,20 @@ class Simulator:
     Args:
         script: A list of replies, a scenario, a mapping of that form or a scenario file's path;
             None answers ``ok`` to everything. The format: :mod:`upshot.sim.scenario`.
-        limits: Rate limits, as ``Limits`` or a mapping of its fields; None takes the scenario's.
-        faults: Faults, or mappings of that form, besides those of the scenario.
+        limits: Rate limits, as ``Limits`` or a mapping of its fields; None uses the scenario's.
+        faults: Faults, or mappings of that form, in addition to the scenario's.
         host: Where to listen.
         port: 0 lets the system choose.
-        api_key: The only key that is let in (others get 401); None lets everyone in.
+        api_key: The only accepted key (others get 401); None accepts any.
         strict: Whether conversations that the real APIs refuse get their 400: calls without
             results, results without calls.
-        keep_requests: How many of the latest requests ``requests`` holds; 0 for a server that must
+        keep_requests: How many of the latest requests ``requests`` keeps; 0 for a server that must
             not grow, None for all.
-        clock: Time of buckets, dates and latencies; None is the system's.
+        clock: Time for buckets, dates and latencies; None is the system's.
 
     Raises:
-        Misuse: The scenario or a fault does not fit; the message names file and place and what was
-            expected.
+        Misuse: The scenario or a fault is not valid; the message names the file, the place and what
+            was expected.
     """
 
     def __init__(
@@ -105,21 +105,21 @@ class Simulator:
         port: int = 0,
         keep_requests: int | None = 10_000,
     ) -> Simulator:
-        """A simulator that serves recorded replies byte for byte, whatever is asked.
+        """Make a simulator that serves recorded replies byte for byte, whatever is asked.
 
         A request to a path below ``/x/KEY/`` (see :meth:`base_url_for`), or with the header
-        ``x-sim-exchange: KEY``, gets the reply of that key, as often as it asks; any other request
-        gets the next one in order, and 404 after the last.
+        ``x-sim-exchange: KEY``, gets the reply with that key, as often as it asks; any other
+        request gets the next reply in order, and 404 after the last.
 
         Args:
             replies: ``Recorded`` values, triples of status, headers and body, or mappings with
                 ``status``, ``headers``, ``body`` or ``body_b64``, and ``key``.
-            pieces: Into how many pieces of random size a body is cut at most, each sent in an HTTP
-                chunk of its own.
-            seed: Of the cutting.
+            pieces: The maximum number of pieces of random size that a body is cut into, each sent
+                as a separate HTTP chunk.
+            seed: Seed for the cutting.
             host: Where to listen.
             port: 0 lets the system choose.
-            keep_requests: How many of the latest requests ``requests`` holds.
+            keep_requests: How many of the latest requests ``requests`` keeps.
 
         Raises:
             Misuse: An item is not a recorded reply.
@@ -133,27 +133,27 @@ class Simulator:
 
     @property
     def port(self) -> int:
-        """Where it listens. Raises Misuse while it does not."""
+        """The port it listens on. Raises Misuse if it is not running."""
         if self._port is None:
             raise Misuse("the simulator is not running: enter it by `async with` first")
         return self._port
 
     @property
     def base_url(self) -> str:
-        """``http://HOST:PORT/v1``, for either API. Raises Misuse while it does not listen."""
+        """``http://HOST:PORT/v1``, for either API. Raises Misuse if it is not running."""
         return f"{self._root()}/v1"
 
     def base_url_for(self, key: str) -> str:
-        """The base URL whose requests get the recorded reply of *key*. Raises Misuse as above."""
+        """Return the base URL for the recorded reply with *key*. Raises Misuse if not running."""
         return f"{self._root()}/x/{key}/v1"
 
     @property
     def requests(self) -> list[Received]:
-        """The latest requests, oldest first, without the headers that carry keys."""
+        """The latest requests, oldest first, without the headers that contain keys."""
         return list(self._requests)
 
     async def __aenter__(self) -> Simulator:
-        # Here and not above: it needs aiohttp, which a scenario check or a type hint does not.
+        # Imported here: it needs aiohttp, which a scenario check or a type hint does not.
         from upshot.sim.http_server import Listener
 
         if self._listener is not None:
@@ -164,7 +164,7 @@ class Simulator:
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        # Forgotten before it is closed, so that the address is never given out for a closing one.
+        # Forgotten before it is closed, so that the address of a closing server is never returned.
         listener, self._listener, self._port = self._listener, None, None
         if listener is not None:
             await listener.aclose()
@@ -196,7 +196,7 @@ async def serve_forever(
         api_key: As for :class:`Simulator`.
 
     Raises:
-        Misuse: The scenario does not fit, or the address cannot be had.
+        Misuse: The scenario is not valid, or the address is not available.
     """
     simulator = Simulator(
         scenario,
@@ -215,7 +215,7 @@ async def serve_forever(
 
 
 async def until_signal(serving: Coroutine[Any, Any, None]) -> None:
-    """Run *serving* until SIGINT or SIGTERM, which is how a server is meant to end."""
+    """Run *serving* until SIGINT or SIGTERM, the usual way to end a server."""
     task = asyncio.ensure_future(serving)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -235,7 +235,7 @@ def _to_limits(limits: Limits | Mapping[str, int] | None) -> Limits | None:
 
 KEY_HEADER = "x-sim-exchange"
 
-# The body is kept decoded and is framed anew, so these would lie about it.
+# The body is stored decoded and is framed again, so these would be wrong.
 _FRAMING = frozenset(
     {
         "connection",
@@ -255,10 +255,10 @@ class Recorded(Struct, frozen=True):
 
     Attributes:
         status: HTTP status.
-        headers: As received; those that frame the body (length, encoding, connection) are left out
+        headers: As received; headers that frame the body (length, encoding, connection) are omitted
             when served.
         body: As received, after decompression.
-        key: What a client asks for it by: a path below ``/x/KEY/`` or the header
+        key: How a client asks for it: by a path below ``/x/KEY/`` or the header
             ``x-sim-exchange``; "" for only in order.
     """
 
@@ -309,10 +309,10 @@ def _body_of(item: _Item) -> bytes:
 
 
 class Tape:
-    """Recorded replies that answer requests, whatever those ask.
+    """Recorded replies that answer any request.
 
     A request that names a key gets that reply, as often as it asks; any other request gets the next
-    one in order.
+    reply in order.
     """
 
     def __init__(self, items: Iterable[RecordedItem], *, pieces: int = 1, seed: int = 0) -> None:
@@ -322,11 +322,11 @@ class Tape:
         self._by_key = {reply.key: reply for reply in self._replies if reply.key}
         self._next = 0
         self._pieces = pieces
-        # Seeded: a cut that breaks a reader can be played again.
+        # Seeded, so that a cut that breaks a reader can be repeated.
         self._random = random.Random(seed)
 
     def answer(self, received: Received, *, key: str = "") -> Playback:
-        """The recorded reply for *received*; the API *key* does not matter."""
+        """Return the recorded reply for *received*; the API *key* does not matter."""
         wanted = received.headers.get(KEY_HEADER) or _key_in(received.path)
         reply = self._by_key.get(wanted) if wanted else self._take()
         if reply is None:

@@ -1,7 +1,7 @@
-"""Rate limits as providers keep them: one token bucket a resource.
+"""Rate limits as providers enforce them: one token bucket for each resource.
 
-A bucket holds as much as its limit, starts full and fills evenly, so what the headers say
-(limit, remaining, seconds until full) is what really decides the next request.
+A bucket holds as much as its limit, starts full and fills evenly, so the values of the headers
+(limit, remaining, seconds until full) really decide the next request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Resource = Literal["requests", "tokens"]
 
 
 class Limits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How much the simulated provider lets through.
+    """How much the simulated provider accepts.
 
     Attributes:
         requests_per_minute: Size of the request bucket, at least 1; None is no limit and no header.
@@ -45,7 +45,7 @@ class BucketReading(Struct, frozen=True):
 
 
 class OverLimit(Struct, frozen=True):
-    """Why a request was not let through."""
+    """Why a request was refused."""
 
     reading: BucketReading
     needed: int
@@ -55,8 +55,8 @@ class OverLimit(Struct, frozen=True):
 class TokenBucket:
     """A bucket that holds *limit* units and fills at *limit* a minute.
 
-    Every method takes the moment as *now*, in seconds of one clock that does not run backwards (a
-    step back is read as no time at all).
+    Every method has the time as *now*, in seconds of one clock that does not run backwards (a
+    step back counts as no time at all).
     """
 
     def __init__(self, limit: int, *, now: float) -> None:
@@ -65,8 +65,8 @@ class TokenBucket:
         self._at = now
 
     def level(self, now: float) -> float:
-        """Fill the bucket up to *now* and say how much is in it, 0 to ``limit``."""
-        # Filled only when looked at: an idle bucket costs nothing, and no timer has to be stopped.
+        """Fill the bucket up to *now* and return its level, 0 to ``limit``."""
+        # Filled only on demand: an idle bucket costs nothing, and no timer has to be stopped.
         elapsed_s = now - self._at
         if elapsed_s > 0:
             self._level = min(float(self.limit), self._level + elapsed_s * self.limit / MINUTE_S)
@@ -74,7 +74,7 @@ class TokenBucket:
         return self._level
 
     def wait_s(self, units: int, now: float) -> float | None:
-        """Seconds until *units* could be taken: 0 for now, None for never."""
+        """Return seconds until *units* are available: 0 for now, None for never."""
         if units > self.limit:
             return None
         short = units - self.level(now)
@@ -83,11 +83,11 @@ class TokenBucket:
         return 0.0 if short < 1e-6 else short * MINUTE_S / self.limit
 
     def take(self, units: int, now: float) -> None:
-        """Take *units* out; what :meth:`wait_s` would refuse empties the bucket."""
+        """Remove *units*; an amount that :meth:`wait_s` would refuse empties the bucket."""
         self._level = max(0.0, self.level(now) - units)
 
     def reset_s(self, now: float) -> float:
-        """Seconds until the bucket is full."""
+        """Return seconds until the bucket is full."""
         return (self.limit - self.level(now)) * MINUTE_S / self.limit
 
 
@@ -104,15 +104,16 @@ class LimitGauge:
         }
 
     def admit(self, *, tokens: int, now: float) -> OverLimit | None:
-        """Take one request of *tokens* from all buckets, or from none."""
-        # All are asked before one is touched: a refused request must take nothing, as at providers.
+        """Remove one request of *tokens* from all buckets, or from none."""
+        # All are checked before any is changed: a refused request must use nothing, as at
+        # providers.
         needed: dict[Resource, int] = {"requests": 1, "tokens": tokens}
         refusals = [
             OverLimit(self._read(resource, now), needed[resource], wait_s)
             for resource, bucket in self._buckets.items()
             if (wait_s := bucket.wait_s(needed[resource], now)) != 0
         ]
-        # The longest wait: after a shorter one the client would only meet the other bucket.
+        # The longest wait: after a shorter one the client would only hit the other limit.
         if refusals:
             return max(refusals, key=_wait_order)
         for resource, bucket in self._buckets.items():
@@ -120,7 +121,7 @@ class LimitGauge:
         return None
 
     def readings(self, now: float) -> list[BucketReading]:
-        """The state of every bucket at *now*, for the headers."""
+        """Return the state of every bucket at *now*, for the headers."""
         return [self._read(resource, now) for resource in self._buckets]
 
     def _read(self, resource: Resource, now: float) -> BucketReading:

@@ -1,8 +1,8 @@
 """Reads the replies of model providers and encodes the requests to them. No I/O happens here.
 
 Providers have a handful of API surfaces: ``chat`` (OpenAI Chat Completions and the many servers
-that follow it), ``responses``, ``messages`` (Anthropic), ``generate`` (Gemini), and of Amazon
-Bedrock ``converse`` and ``invoke``, which are only read. Each has a module with three parts: a
+that follow it), ``responses``, ``messages`` (Anthropic), ``generate`` (Gemini), and Amazon
+Bedrock's ``converse`` and ``invoke``, which can only be read. Each has a module with three parts: a
 function that reads a whole reply, a class that reads the events of a stream, and an encoder of
 requests. ``reader.SURFACES`` is the table of them.
 
@@ -11,15 +11,15 @@ A reply on its way in:
 1. ``StreamReader`` takes bytes, cut anywhere. It detects the framing from the first bytes, since a
    server may answer a streamed request with one document or the other way round, and ``streams``
    turns the bytes into events.
-2. The surface puts what it reads into a ``ReplyAccumulator``: the parts of the reply in the order
-   in which they came, usage, the finish reason, an error. Deltas are returned as they come.
+2. The surface puts what it reads into a ``ReplyAccumulator``: the parts of the reply in their
+   original order, usage, the finish reason, an error. Deltas are returned as they come.
 3. ``ReplyAccumulator.to_response`` makes the ``ModelResponse``. A stream and a whole reply with
    the same content give equal parts.
 
 A conversation on its way out: a ``RequestEncoder`` encodes each message once and keeps its bytes,
 so that a run of n turns encodes n messages; ``body`` joins them to a request. An assistant message
-goes back in the order of its parts. What only one provider can read (signatures, encrypted
-thoughts, citations, blocks of its own tools) names that provider, and is left out for any other.
+is sent back with its parts in order. Parts that only one provider can read (signatures, encrypted
+thoughts, citations, blocks of its built-in tools) name that provider, and are omitted for others.
 
 What holds throughout:
 

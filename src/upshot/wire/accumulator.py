@@ -48,7 +48,7 @@ _WORDS: dict[FinishReason, str] = {
     ),
     FinishReason.ABORTED: "aborted abort cancelled canceled user_cancelled",
 }
-# Written by reason above, which is easier to read; looked up by word.
+# Grouped by reason above for readability; looked up by word.
 _REASON_OF = {word: reason for reason, words in _WORDS.items() for word in words.split()}
 
 UNFINISHED = frozenset(
@@ -57,13 +57,13 @@ UNFINISHED = frozenset(
 """Words that mean "not finished"."""
 
 PAUSED: Final = "pause_turn"
-"""Anthropic pauses a turn of its own tools with this, and continues when it is sent back."""
-# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+"""Anthropic ends a paused turn of its built-in tools with this, and continues it if sent back."""
+# Looked up once: accessing an enum member is slow in Python 3.11.
 _ABORTED = FinishReason.ABORTED
 _ERROR = FinishReason.ERROR
 _STOP = FinishReason.STOP
 _TOOL_USE = FinishReason.TOOL_USE
-# What the readers collect has the right types.
+# The readers collect only values of the right types.
 _make_response = unchecked(ModelResponse())
 
 
@@ -90,12 +90,12 @@ def settle_finish(reason: FinishReason | None, *, calls: bool) -> FinishReason |
 
 
 def mark_cut(parts: tuple[Part, ...], *, fails: bool) -> tuple[Part, ...]:
-    """Mark the calls of a reply that was cut off, which are not made.
+    """Mark the calls that a reply did not complete; they are not made.
 
     Args:
-        parts: Those of the reply.
-        fails: Whether the reply failed, so that none of its calls is made; otherwise it was cut off
-            in its last part, and a call there whose arguments are not whole is marked.
+        parts: The parts of the reply.
+        fails: Whether the reply failed, so that none of its calls is made. Otherwise it was cut off
+            in its last part, and only a call there with incomplete arguments is marked.
     """
     if fails:
         return tuple(map(_marked, parts))
@@ -110,7 +110,7 @@ def _marked(part: Part) -> Part:
 
 
 def _is_whole(arguments: str | JsonObject) -> bool:
-    # A call without any may have been cut off before them.
+    # A call without arguments may have been cut off before them.
     return bool(arguments) and not (
         isinstance(arguments, str) and parse_json(arguments) is NOT_JSON
     )
@@ -144,19 +144,19 @@ class ReplyAccumulator(msgspec.Struct):
         now: When it was received, in unix seconds.
         id: The provider's id of the reply.
         model: The model that the reply names.
-        parts: The parts of the reply, in the order in which they came.
+        parts: The parts of the reply, in their original order.
         refusal: Pieces of a refusal.
         calls: How many of the parts are calls for the client.
-        settled_calls: How many of them the provider needs no more answer to.
-        server_tools: The blocks of the provider's own tools, by type.
+        settled_calls: How many of them need no answer any longer.
+        server_tools: The blocks of the provider's built-in tools, by type.
         searches: How many web searches the provider charges for.
         cites: Whether it names sources that the provider read for it.
         container: The container in which the provider ran code, with id and expiry; empty if none.
         service_tier: The tier that served the call; the price depends on it.
         finish_raw: The provider's word for why it stopped.
-        blocked: Whether the prompt was blocked; finish_raw then says why.
+        blocked: Whether the prompt was blocked; then finish_raw is the reason.
         usage: Tokens, None if none were reported.
-        usage_raw: The usage as it came.
+        usage_raw: The usage as received.
         total_tokens_reported: The provider's own sum.
         cost: The cost that the provider reported.
         error: What went wrong.
@@ -199,21 +199,21 @@ class ReplyAccumulator(msgspec.Struct):
         self.calls += 1
 
     def add_server_block(self, kind: str, raw: JsonObject) -> None:
-        """Add a block of the provider's own tools, of the type *kind*."""
+        """Add a block of the provider's built-in tools, of the type *kind*."""
         self.parts.append(ServerToolBlock(raw, self.provider))
         self.server_tools.append(kind)
 
     def next_call_id(self) -> str:
-        """An id for a call that came without one; outcomes refer to calls by their ids."""
+        """Return an id for a call without one; outcomes refer to calls by their ids."""
         return f"call_{self.id or 'reply'}_{self.calls}"
 
     def fail(self, error: Json) -> None:
-        """Keep the first error object that came inside the reply."""
+        """Record an error object inside the reply, unless there is one already."""
         if self.error is None:
             read = classify_error_object(
                 error, fields=self.fields, provider=self.provider, now=self.now
             )
-            # Whatever status it names, it was no refusal of the request.
+            # Whatever status it has, the request itself was accepted.
             self.error = replace(read, details={**read.details, "charged": True})
 
     def fail_unreadable(self, message: str) -> None:
@@ -224,7 +224,7 @@ class ReplyAccumulator(msgspec.Struct):
             )
 
     def to_response(self) -> ModelResponse:
-        """Make the response from all that was read."""
+        """Make the response from everything that was read."""
         finish = self._finish()
         error = self.error or self._error_of_finish(finish)
         usage = measured(self.usage)
@@ -232,7 +232,7 @@ class ReplyAccumulator(msgspec.Struct):
             parts=tuple(self.parts),
             refusal="".join(self.refusal) or None,
             usage=usage,
-            # A charge of nothing for nothing is as unknown as the tokens.
+            # A reported cost of zero without any tokens is as unknown as the tokens.
             cost=self.cost if usage or (self.cost is not None and self.cost.total) else None,
             finish_reason=finish if error is None or finish is _ABORTED else _ERROR,
             paused=error is None and self.finish_raw == PAUSED,
@@ -306,7 +306,7 @@ class ReplyAccumulator(msgspec.Struct):
 
 
 def to_reported_cost(usage: JsonObject) -> Cost | None:
-    """The cost that a usage object reports, in any provider's form; None if there is none."""
+    """Return the cost that a usage object reports, in any provider's form; None for none."""
     ticks, cost = usage.get("cost_in_usd_ticks"), usage.get("cost")
     if ticks is None and cost is None:
         return None

@@ -1,4 +1,4 @@
-"""Amazon Bedrock: replies and streams of Converse and of InvokeModel; both are only read.
+"""Amazon Bedrock: replies and streams of Converse and InvokeModel; requests are not supported.
 
 Converse has one form for all models.
 
@@ -6,7 +6,7 @@ Source:
     https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html and
     .../API_runtime_ConverseStream.html, read November 2025, and recorded replies.
 
-InvokeModel passes on each vendor's own reply.
+InvokeModel returns each vendor's own reply.
 
 Source:
     https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters.html and the pages for
@@ -63,7 +63,7 @@ class ConverseStream:
         self._calls = 0
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
-        """Take one event and return its deltas."""
+        """Read one event and return its deltas."""
         match name:
             case "contentBlockDelta":
                 return self._read_delta(document)
@@ -109,11 +109,11 @@ class _Block:
     """One content block and, in a stream, the pieces that came after its start.
 
     Attributes:
-        start: The block as it began, or all of it.
+        start: The block as it started, or all of it.
         text: Pieces of its text.
         thought: Pieces of its thought.
         inputs: Pieces of a call's arguments.
-        results: Results of the provider's own tool.
+        results: Results of the provider's built-in tool.
         call: Its number among the calls, from 0, if it is one.
     """
 
@@ -132,7 +132,7 @@ class _Block:
 
     @property
     def is_call(self) -> bool:
-        """Whether it is a call that the client has to run."""
+        """Whether it is a call that the client has to make."""
         return bool(self.use) and self.use.get("type") != "server_tool_use"
 
     @property
@@ -144,7 +144,7 @@ class _Block:
         return as_text(self.use.get("name"))
 
     def add(self, delta: JsonObject) -> list[StreamEvent]:
-        """Keep a piece, and return its deltas."""
+        """Add a piece, and return its deltas."""
         # A delta has one member, usually this one.
         if text := as_text(delta.get("text")) or _cited(delta):
             self.text.append(text)
@@ -170,7 +170,7 @@ class _Block:
         return events
 
     def to_reasoning(self, provider: str) -> Reasoning | None:
-        """The thought, or the stand-in for a withheld one; None if it is neither."""
+        """Return the thought, or the stand-in for a withheld one; None if it is neither."""
         if self.redacted:
             return Reasoning(signature=self.redacted, provider=provider, redacted=True)
         text = "".join(self.thought)
@@ -179,7 +179,7 @@ class _Block:
         return Reasoning(text=text, signature=self.signature or None, provider=provider)
 
     def to_raw(self) -> JsonObject:
-        """The block of the provider's own tool as a whole reply would have it."""
+        """Return the block of a built-in tool in the form of a whole reply."""
         if self.inputs:
             value = parse_object("".join(self.inputs)) or {}
             return {**self.start, "toolUse": {**self.use, "input": value}}
@@ -189,13 +189,13 @@ class _Block:
         return self.start
 
     def to_call(self, fallback_id: str) -> ToolCall:
-        """The call; input that came in pieces stays text."""
+        """Return the call; input that came in pieces stays text."""
         arguments = "".join(self.inputs) or as_object(self.use.get("input"))
         return ToolCall(self.call_id or fallback_id, self.name, arguments)
 
 
 def _cited(delta: JsonObject) -> str:
-    """The text of a block with citations."""
+    """Return the text of a block with citations."""
     cited = as_object(delta.get("citationsContent"))
     return "".join(as_text(as_object(item).get("text")) for item in as_list(cited.get("content")))
 
@@ -214,7 +214,7 @@ def _add_blocks(blocks: Iterable[_Block], reply: ReplyAccumulator) -> None:
 
 
 def _server_tools(start: JsonObject) -> list[str]:
-    """The types of the provider's own tools in a block."""
+    """Return the types of the provider's built-in tools in a block."""
     named = ((name, as_object(value)) for name, value in start.items())
     return [
         as_text(inner.get("type")) or name
@@ -257,7 +257,7 @@ _EVENTS: Final = frozenset(
     {"messageStart", "contentBlockStart", "contentBlockDelta", "contentBlockStop"}
     | {"messageStop", "metadata"}
 )
-# Where vendors of plain completion models put the sample, its text, finish reason and counts.
+# The fields of plain completion models for the sample, its text, finish reason and counts.
 _SAMPLES: Final = ("results", "outputs", "generations", "choices")
 _INVOKE_TEXTS: Final = ("outputText", "generation", "completion", "text")
 _FINISHES: Final = ("completionReason", "stop_reason", "finish_reason")
@@ -272,7 +272,7 @@ _GIVEN: Final = (
 
 def read_invoke(document: JsonObject, reply: ReplyAccumulator) -> None:
     """Read a whole reply into *reply*."""
-    # Nothing in a reply names the vendor, so its form decides.
+    # A reply does not name the vendor, so its form decides.
     if isinstance(document.get("content"), list) or document.get("type") == "error":
         read_messages(document, reply)
     elif as_object(document.get("output")).get("message"):
@@ -290,7 +290,7 @@ def read_invoke(document: JsonObject, reply: ReplyAccumulator) -> None:
 
 
 class InvokeStream:
-    """Reads the chunks of one streamed reply into an accumulator, by the vendor's own reader."""
+    """Reads the chunks of one streamed reply into an accumulator, with the vendor's own reader."""
 
     __slots__ = ("_metrics", "_reply", "_stream")
 
@@ -300,7 +300,7 @@ class InvokeStream:
         self._metrics: JsonObject = {}
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
-        """Take one chunk and give the deltas in it."""
+        """Read one chunk and return its deltas."""
         if name == EXCEPTION:
             self._reply.fail(document)
             return []
@@ -342,7 +342,7 @@ class _CompletionStream:
         self._text: list[str] = []
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
-        """Take one chunk and give the deltas in it."""
+        """Read one chunk and return its deltas."""
         del name
         if document.get("is_finished") is True:
             # Cohere's last event repeats the whole answer.
@@ -366,7 +366,7 @@ def _open_stream(first: JsonObject, reply: ReplyAccumulator) -> SurfaceStream:
 
 
 def _unwrap(document: JsonObject) -> JsonObject | None:
-    """The vendor's chunk, which Bedrock wraps in base64."""
+    """Return the vendor's chunk, which Bedrock wraps in base64."""
     wrapped = document.get("bytes")
     if not isinstance(wrapped, str):
         return document
@@ -398,7 +398,7 @@ def _read_completion(document: JsonObject, reply: ReplyAccumulator) -> str:
 
 
 def _sample(document: JsonObject) -> JsonObject:
-    """The first sample, or the document itself."""
+    """Return the first sample, or the document itself."""
     for name in _SAMPLES:
         for sample in map(as_object, as_list(document.get(name))):
             return sample
@@ -414,7 +414,7 @@ def _to_usage(counts: JsonObject) -> Usage:
 
 
 def _add_calls(document: JsonObject, reply: ReplyAccumulator) -> None:
-    """Add calls in the form of Cohere, which gives them no ids."""
+    """Add calls in the form of Cohere, which have no ids."""
     for item in map(as_object, as_list(document.get("tool_calls"))):
         name, arguments = as_text(item.get("name")), as_object(item.get("parameters"))
         reply.add_call(ToolCall(reply.next_call_id(), name, arguments))

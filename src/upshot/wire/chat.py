@@ -4,7 +4,7 @@ A message of this surface has separate fields without an order: it is read as th
 Only a content that is a list of parts, as Mistral sends it, keeps its order.
 
 The differences between servers in what they accept are data, in ``DIALECTS``. A server ignores an
-unknown field or refuses it with a 400, so a field is only sent in the form of the server's dialect.
+unknown field or refuses it with a 400, so fields are sent only in the form of the server's dialect.
 
 Source:
     https://platform.openai.com/docs/api-reference/chat, and recorded replies of Azure, Cerebras,
@@ -66,15 +66,15 @@ from upshot.wire.encoding import (
 )
 
 CUSTOM_INPUT = "input"
-"""The key under which the free text of a custom tool's call is kept."""
+"""The key that holds the free text of a custom tool's call."""
 
-# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+# Looked up once: accessing an enum member is slow in Python 3.11.
 _ASSISTANT = Role.ASSISTANT
 _TOOL = Role.TOOL
 _GROWING = frozenset({"text", "summary", "data"})
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
-# Where a message (OpenAI and gateways, Groq's compound models) and a document (Perplexity) tell
-# what the provider looked up.
+# The fields of a message (OpenAI and gateways, Groq's compound models) and of a document
+# (Perplexity) with what the provider looked up.
 _SOURCES_OF_MESSAGE = ("annotations", "executed_tools")
 _SOURCES = ("citations", "search_results")
 
@@ -111,7 +111,7 @@ class ChatStream:
         self._has_choice = False
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
-        """Take one chunk and return its deltas."""
+        """Read one chunk and return its deltas."""
         choice = first_sample(document, "choices")
         self._has_choice = self._has_choice or bool(choice)
         # Some servers send the message so far with each delta: only the delta is read.
@@ -154,7 +154,7 @@ class ChatStream:
         return ToolCallDelta(index=place, call_id=call.id, name=call.name, arguments=arguments)
 
     def _place_of(self, piece: JsonObject) -> int:
-        """Find the call that *piece* continues, or begin one.
+        """Find the call that *piece* continues, or start one.
 
         The index identifies it, but some servers send the same index with a new id for every call,
         and some send no index.
@@ -162,8 +162,8 @@ class ChatStream:
         index = as_count(piece.get("index"))
         ident = as_text(piece.get("id"))
         if index is None:
-            # With an id it may begin a call, which the test of ids below finds out; without one it
-            # continues the last.
+            # With an id it may start a call, which the comparison of ids below detects; without one
+            # it continues the last.
             index = 0 if not self._calls or ident else max(self._open, default=0)
         place = self._open.get(index)
         named = bool(as_text(as_object(piece.get("function")).get("name")))
@@ -178,7 +178,8 @@ class ChatStream:
         known = self._details.setdefault(key, {})
         for name, value in piece.items():
             old = known.get(name)
-            # Texts come in pieces; other fields come whole, and an empty one takes nothing back.
+            # Texts come in pieces; other fields come whole, and an empty one does not replace
+            # anything.
             if name in _GROWING and isinstance(old, str) and isinstance(value, str):
                 known[name] = old + value
             elif value not in (None, "") or name not in known:
@@ -186,7 +187,7 @@ class ChatStream:
 
 
 class _PartialCall(msgspec.Struct):
-    """A call whose pieces are still coming."""
+    """A call whose pieces are still arriving."""
 
     id: str = ""
     name: str = ""
@@ -197,13 +198,13 @@ class _PartialCall(msgspec.Struct):
 
     @staticmethod
     def of(call: Json) -> _PartialCall:
-        """A call that came whole."""
+        """Make a call from its whole form."""
         part = _PartialCall()
         part.take(as_object(call))
         return part
 
     def take(self, piece: JsonObject) -> str:
-        """Take the next piece and return the argument text in it."""
+        """Add the next piece and return the argument text in it."""
         self.id = as_text(piece.get("id")) or self.id
         function = as_object(piece.get("function"))
         custom = as_object(piece.get("custom"))
@@ -222,7 +223,7 @@ class _PartialCall(msgspec.Struct):
         return text
 
     def to_call(self, fallback_id: str, provider: str) -> ToolCall:
-        """The finished call; one without an id gets *fallback_id*."""
+        """Return the finished call; without an id it gets *fallback_id*."""
         text = "".join(self.pieces)
         arguments: str | JsonObject = text or self.whole or {}
         if self.custom:
@@ -235,7 +236,7 @@ def _read_frame(
     document: JsonObject, choice: JsonObject, message: JsonObject, reply: ReplyAccumulator
 ) -> None:
     """Read what surrounds the message: ids, usage, finish reason and errors."""
-    # Azure begins a stream with a chunk whose model and id are empty.
+    # Azure starts a stream with a chunk whose model and id are empty.
     if not reply.model:
         reply.model = as_text(document.get("model"))
     if not reply.id:
@@ -244,7 +245,7 @@ def _read_frame(
         reply.finish_raw = finish
     if tier := document.get("service_tier"):
         reply.service_tier = as_text(tier)
-    # Moonshot puts it in the choice, and a stream of Groq in a field of its own.
+    # Moonshot puts it in the choice, and a stream of Groq in a separate field.
     usage = document.get("usage") or choice.get("usage") or _groq_usage(document)
     if isinstance(usage, dict):
         _read_usage(usage, reply)
@@ -270,8 +271,8 @@ def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
     reasoning = first_count(completion.get("reasoning_tokens"), usage.get("reasoning_tokens"))
     audio = as_count(prompt.get("audio_tokens"))
     if taken is not None and given is not None and total is not None and taken + given != total:
-        # xAI leaves reasoning out of the completion, and Mistral audio out of the prompt. It is
-        # added back only if the provider's own total then comes out right.
+        # xAI omits reasoning from the completion, and Mistral audio from the prompt. They are
+        # added back only if the provider's total then matches.
         if reasoning and taken + given + reasoning == total:
             given += reasoning
         elif audio and taken + audio + given == total:
@@ -309,7 +310,7 @@ class _Said(msgspec.Struct):
     runs: list[tuple[bool, list[str]]] = []
 
     def take(self, content: Json, beside: str) -> tuple[str, str]:
-        """Take a content, or a piece of one, and return the text and the thoughts in it."""
+        """Add a content, or a piece of one, and return the text and the thoughts in it."""
         # The fast path: a piece is usually one string.
         if type(content) is str:
             if content:
@@ -335,7 +336,7 @@ class _Said(msgspec.Struct):
 
 
 def _pieces_of(content: Json) -> Iterator[tuple[str, bool]]:
-    """The texts of a content that is a list of parts, and whether each is a thought."""
+    """Yield the texts of a content that is a list of parts, and whether each is a thought."""
     for item in as_list(content):
         part = as_object(item)
         if part.get("type") == "thinking":
@@ -370,7 +371,7 @@ def _add_parts(
 
 
 def _to_detail(detail: JsonObject, provider: str) -> Reasoning:
-    """A detail of a gateway, which must be sent back as it came."""
+    """Make a thought from a gateway's detail, which must be sent back unchanged."""
     return Reasoning(
         text=as_text(detail.get("text")) or as_text(detail.get("summary")),
         signature=encode_json(detail).decode(),
@@ -399,7 +400,7 @@ class ChatDialect:
     """The form of requests that one server accepts.
 
     Attributes:
-        max_tokens: The name of the field for the most tokens to generate.
+        max_tokens: The name of the field for the maximum number of tokens to generate.
         seed: The name of the field for the seed.
         required: The word that makes the model call some tool.
         reasoning: How thinking is requested: by ``reasoning_effort``; by a ``reasoning`` object;
@@ -452,7 +453,7 @@ DIALECTS: Final[dict[str, ChatDialect]] = {
 
 
 def find_dialect(provider: str) -> ChatDialect:
-    """The dialect of *provider*, ``PLAIN`` if it is not in the table."""
+    """Return the dialect of *provider*, ``PLAIN`` if it is not in the table."""
     return DIALECTS.get(provider, PLAIN)
 
 
@@ -646,7 +647,7 @@ def _to_part(part: Part) -> object:
 
 
 def _to_said_part(part: Part) -> object:
-    """A thought or text of the model as a part of its content, None if it is empty."""
+    """Return a thought or text of the model as a part of its content, None if it is empty."""
     match part:
         case Text(text=text) if text:
             return {"type": "text", "text": text}

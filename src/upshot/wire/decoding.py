@@ -2,7 +2,7 @@
 
 A document is first decoded by msgspec. If that fails it is decoded leniently, since providers do
 send raw control characters, NaN, byte-order marks and halves of surrogate pairs. The ``as_``
-functions return an empty value for a wrong type, so that readers need no checks of their own.
+functions return an empty value for a wrong type, so readers need no checks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class NotJson:
 
 
 NOT_JSON: Final = NotJson()
-"""What :func:`parse_json` returns for text that is not JSON, since None is JSON; falsy."""
+"""Returned by :func:`parse_json` for text that is not JSON, because None is JSON; falsy."""
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # Larger than any count of tokens, and safe for 64-bit readers.
@@ -83,17 +83,17 @@ def parse_object(data: bytes | str) -> JsonObject | None:
 
 
 def as_object(value: Json | NotJson) -> JsonObject:
-    """*value* if it is an object, else an empty one."""
+    """Return *value* if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def as_list(value: Json) -> list[Json]:
-    """*value* if it is an array, else an empty one."""
+    """Return *value* if it is an array, else an empty one."""
     return value if isinstance(value, list) else []
 
 
 def first_sample(document: JsonObject, name: str) -> JsonObject:
-    """The object with index 0 or without an index under *name*; others are further samples."""
+    """Return the object with index 0 or no index under *name*; the others are further samples."""
     for sample in as_list(document.get(name)):
         if isinstance(sample, dict) and not sample.get("index"):
             return sample
@@ -101,12 +101,12 @@ def first_sample(document: JsonObject, name: str) -> JsonObject:
 
 
 def as_text(value: object) -> str:
-    """*value* if it is a string, else an empty one."""
+    """Return *value* if it is a string, else an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def as_count(value: object) -> int | None:
-    """*value* as a count of at least 0, else None: 12, 12.0 and "12" are 12."""
+    """Return *value* as a count of at least 0, else None: 12, 12.0 and "12" are 12."""
     if value is None:
         return None
     if type(value) is int and 0 <= value < _MAX_COUNT:
@@ -122,7 +122,7 @@ def as_count(value: object) -> int | None:
 
 
 def first_count(*values: object) -> int | None:
-    """The first of *values* that is a count, None if there is none."""
+    """Return the first of *values* that is a count, None if there is none."""
     for value in values:
         count = as_count(value)
         if count is not None:
@@ -131,7 +131,7 @@ def first_count(*values: object) -> int | None:
 
 
 def replace_surrogates(value: object) -> Json:
-    """A copy of *value*, which is free JSON, with lone surrogates replaced by U+FFFD."""
+    """Copy *value*, any JSON, with lone surrogates replaced by U+FFFD."""
     if isinstance(value, str):
         return _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", value)
     if isinstance(value, (list, tuple)):
@@ -170,7 +170,7 @@ _FENCED = re.compile(r"\s*```[a-zA-Z]*\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
 
 
 def with_output(response: ModelResponse) -> ModelResponse:
-    """*response* with its text decoded as the output, as a request with an output schema wants.
+    """Return *response* with its text decoded as the output, for a request with an output schema.
 
     The value is not checked against the schema. Text that is not JSON leaves the output None, and
     so does a reply with tool calls, which is not an answer yet.

@@ -99,7 +99,7 @@ class RequestEncoder(ABC):
         # Turns mostly differ in their messages alone. ``extra`` is the caller's own dict: changed
         # in place it still equals itself, so the comparison would miss the change.
         if settings.extra or asked != self._asked:
-            # Not kept if encoding fails half way.
+            # Not cached if encoding fails halfway.
             self._asked = None
             self._rest = self._encode_rest(asked)
             self._asked = asked
@@ -123,8 +123,8 @@ def encode_wire(value: object) -> bytes:
 
 
 def to_wire_id(ident: str, pattern: re.Pattern[str]) -> str:
-    """*ident*, or a short digest of it if it does not match the provider's *pattern*."""
-    # The provider and its caches know its own ids, so these are kept.
+    """Return *ident*, or a short digest of it if it does not match the provider's *pattern*."""
+    # The provider and its caches know its own ids, so these are not changed.
     if pattern.fullmatch(ident):
         return ident
     # Imported here: most conversations stay with one provider, whose own ids match.
@@ -134,12 +134,12 @@ def to_wire_id(ident: str, pattern: re.Pattern[str]) -> str:
 
 
 def to_wire_name(name: str) -> str:
-    """The name of a tool for a provider that allows letters, digits, "_" and "-" only."""
+    """Return the name of a tool for a provider that only allows letters, digits, "_" and "-"."""
     return name.replace(".", "_")
 
 
 def arguments_of(call: ToolCall, *, stray_key: str) -> bytes:
-    """The arguments of *call* as a JSON object; other text is put under *stray_key*."""
+    """Return the arguments of *call* as a JSON object; other text is put under *stray_key*."""
     if not isinstance(call.arguments, str):
         return encode_wire(call.arguments)
     value = parse_json(call.arguments) if call.arguments else {}
@@ -147,14 +147,14 @@ def arguments_of(call: ToolCall, *, stray_key: str) -> bytes:
 
 
 def arguments_text(call: ToolCall) -> str:
-    """The arguments of *call* as JSON text."""
+    """Return the arguments of *call* as JSON text."""
     if isinstance(call.arguments, str):
         return call.arguments or "{}"
     return encode_wire(call.arguments).decode()
 
 
 def to_delta(index: int, call: ToolCall) -> ToolCallDelta:
-    """A call that came whole as the delta of a stream."""
+    """Return a whole call in the form of a stream's delta."""
     arguments = call.arguments
     if not isinstance(arguments, str):
         arguments = encode_wire(arguments).decode()
@@ -162,35 +162,35 @@ def to_delta(index: int, call: ToolCall) -> ToolCallDelta:
 
 
 def without_none(fields: Mapping[str, object]) -> dict[str, object]:
-    """*fields* without those that are None."""
+    """Return *fields* without those that are None."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def sent(items: Iterable[T | None]) -> list[T]:
-    """*items* without None, which stands for a part that the surface cannot express."""
+    """Return *items* without None, which stands for a part that the surface cannot express."""
     return [item for item in items if item is not None]
 
 
 def version_in(model: str, pattern: re.Pattern[str]) -> tuple[int, int]:
-    """The version in a model's name, (0, 0) if there is none."""
+    """Return the version in a model's name, (0, 0) if there is none."""
     found = pattern.search(model)
     return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
 
 
 def to_data_url(data: bytes, media_type: str) -> str:
-    """*data* as a ``data:`` address."""
+    """Return *data* as a ``data:`` address."""
     return f"data:{media_type};base64,{b64encode(data).decode('ascii')}"
 
 
 def to_effort(reasoning: str | int) -> str:
-    """An effort as a word; a number of thinking tokens becomes the nearest one."""
+    """Return an effort as a word; a number of thinking tokens becomes the nearest one."""
     if isinstance(reasoning, str):
         return reasoning
     return next((word for below, word in _EFFORTS if reasoning < below), "high")
 
 
 def _to_input_audio(data: bytes, media_type: str) -> JsonObject:
-    """OpenAI's part for sound, the same in Chat Completions and in Responses."""
+    """Return OpenAI's part for sound, the same in Chat Completions and in Responses."""
     form = media_type.rpartition("/")[2].removeprefix("x-") or "wav"
     sound: Json = {"data": b64encode(data).decode("ascii"), "format": form}
     return {"type": "input_audio", "input_audio": sound}
@@ -203,13 +203,13 @@ def to_openai_part(
     to_image: Callable[[Image], object],
     to_file: Callable[[File], object],
 ) -> object:
-    """One part of a user's or tool's message, None if it is not sent.
+    """Return one part of a user's or tool's message, None if it is not sent.
 
     Args:
         part: The part.
-        text_type: What the surface, Chat Completions or Responses, calls a text.
-        to_image: Writes an image as that surface does.
-        to_file: Writes a file as it does.
+        text_type: The surface's name for a text, in Chat Completions or Responses.
+        to_image: Encodes an image for that surface.
+        to_file: Encodes a file for that surface.
     """
     match part:
         case Text(text=text):
@@ -231,18 +231,18 @@ def to_openai_part(
 
 
 def to_own_part(raw: JsonObject) -> JsonObject | None:
-    """A provider's own part as it came, None for a part of a later version of upshot."""
+    """Return a provider's own part unchanged, None for a part of a later version of upshot."""
     # A provider's part has a type; the kind was added by upshot.
     return {key: value for key, value in raw.items() if key != "kind"} if "type" in raw else None
 
 
 def join_system(*texts: str | None) -> str | None:
-    """All instructions as one text, None if there are none."""
+    """Join all instructions to one text, None if there are none."""
     return "\n\n".join(text for text in texts if text) or None
 
 
 def schema_name(schema: JsonObject) -> str:
-    """A valid name for *schema*: its title, or "answer"."""
+    """Return a valid name for *schema*: its title, or "answer"."""
     title = schema.get("title")
     name = _NOT_NAME.sub("_", title).strip("_") if isinstance(title, str) else ""
     return name[:64] or "answer"

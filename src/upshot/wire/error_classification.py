@@ -17,14 +17,14 @@ from upshot.wire.headers import Headers, normalize_headers, parse_duration, read
 # -- the words and phrases by which providers name their failures, as data
 #
 # A word is a type, code, status or reason in an error object, or a class name. Words are compared
-# in lower case without punctuation, so that RateLimitReached, rate_limit_reached and
-# RATE-LIMIT-REACHED are one word.
+# in lower case without punctuation: RateLimitReached, rate_limit_reached and RATE-LIMIT-REACHED
+# are one word.
 
 _NOT_ALNUM = re.compile("[^a-z0-9]+")
 
 
 def _squash(word: str) -> str:
-    """Make *word* comparable; AWS's text after ":" and before "#" is dropped."""
+    """Make *word* comparable, without AWS's text after ":" and before "#"."""
     return _NOT_ALNUM.sub("", word.partition(":")[0].rpartition("#")[2].lower())
 
 
@@ -210,7 +210,7 @@ _SERVER_TEXT: Final = _phrases(
     r"^overloaded\b",
 )
 
-# A number is a status only next to a word that says so: "512 tokens" is not one.
+# A number is a status only next to a word for it: "512 tokens" is not one.
 _STATUS_TEXT: Final = re.compile(
     r"(?:\bstatus(?:[ _-]?code)?|\berror(?:[ _-]?code)?|\bcode|\bhttp(?:/[0-9.]+)?)"
     r"(?:\s+(?:is|was|of))?[\s:=#('\"]{1,4}(?P<after>[45][0-9]{2})\b"
@@ -222,11 +222,11 @@ _STATUS_TEXT: Final = re.compile(
 )
 
 
-# -- reading what is known of a failure
+# -- collecting the facts about a failure
 
 MAX_MESSAGE_CHARS: Final = 1000
 PROVIDER_TYPE: Final = "provider_type"
-"""Where in an error's details the provider's word stands if its type is an exception's class."""
+"""The key of the provider's word in an error's details if the type is an exception's class."""
 
 _SPACE = re.compile(r"\s+")
 _TAG = re.compile(r"<(script|style)\b.*?</\1\s*>|<[^>]*>", re.IGNORECASE | re.DOTALL)
@@ -245,7 +245,7 @@ _STATUS_NAMES = ("status_code", "code", "status", "raw_status_code", "http_code"
 
 @dataclass(slots=True)
 class FailureFacts:
-    """What is known of a failure before it is classified.
+    """What is known about a failure before it is classified.
 
     Attributes:
         message: One line for the user, keys masked.
@@ -258,7 +258,7 @@ class FailureFacts:
         headers: Normalised headers that came with an exception.
         details: Further facts by name.
         parsed: Whether the body was JSON.
-        exceptions: The exception and what caused it.
+        exceptions: The exception and its causes.
     """
 
     message: str = ""
@@ -274,7 +274,7 @@ class FailureFacts:
     exceptions: tuple[BaseException, ...] = ()
 
     def add(self, other: FailureFacts) -> None:
-        """Add from *other* what is unknown here."""
+        """Fill in from *other* what is unknown here."""
         self.message = self.message or other.message
         self.text = f"{self.text} {other.text}".strip()
         self.type = self.type or other.type
@@ -339,7 +339,7 @@ def read_exception_facts(exception: BaseException) -> FailureFacts:
     text = " ".join(_string(one) for one in facts.exceptions)
     facts.text = f"{facts.text} {text}".strip()
     facts.message = facts.message or one_line(_string(first)) or type(first).__name__
-    # Its status is made up by the client: no reply was read.
+    # Its status is invented by the client: no reply was read.
     if any(map(_is_parser_error, facts.exceptions)):
         facts.status = None
     elif facts.status is None and (found := _STATUS_TEXT.search(text)):
@@ -348,7 +348,7 @@ def read_exception_facts(exception: BaseException) -> FailureFacts:
 
 
 def one_line(text: str) -> str:
-    """*text* on one line, without keys, cut to ``MAX_MESSAGE_CHARS``."""
+    """Return *text* on one line, with keys masked, cut to ``MAX_MESSAGE_CHARS``."""
     # Some libraries put a whole traceback into the text of their exceptions.
     text = text[: MAX_MESSAGE_CHARS * 4].partition("Traceback (most recent call last)")[0]
     line = _SPACE.sub(" ", text).strip()
@@ -371,7 +371,7 @@ def _read_object(error: JsonObject, facts: FailureFacts) -> None:
             ),
         )
     )
-    # Providers differ in which of these names the kind of failure, so all of them are read.
+    # Providers differ in which of these has the kind of failure, so all of them are read.
     for name in ("type", "code", "status", "error_type", "__type", "reason"):
         if word := as_text(error.get(name)):
             facts.words.add(_squash(word))
@@ -392,7 +392,7 @@ def _message(error: JsonObject) -> str:
         if isinstance(value, str) and value:
             return value
         if isinstance(value, list):
-            # FastAPI lists what is wrong with each field.
+            # FastAPI lists the errors of each field.
             texts = [as_text(as_object(item).get("msg")) for item in value]
             return "; ".join(text for text in texts if text)
         if isinstance(value, dict):
@@ -410,7 +410,7 @@ def _read_google_details(details: list[Json], facts: FailureFacts) -> None:
 
 
 def _read_upstream(metadata: JsonObject, facts: FailureFacts) -> None:
-    """Read what a gateway says about the provider behind it."""
+    """Read what a gateway reports about the provider behind it."""
     if name := as_text(metadata.get("provider_name")):
         facts.details.setdefault("upstream", name)
     raw = as_text(metadata.get("raw"))
@@ -419,7 +419,7 @@ def _read_upstream(metadata: JsonObject, facts: FailureFacts) -> None:
         inner = parse_json(raw)
         if isinstance(inner, dict):
             said = read_error_facts(inner)
-            # Of the provider behind the gateway: its words tell more than the gateway's status.
+            # The words of the provider behind the gateway say more than the gateway's status.
             facts.words |= said.words
             raw = said.text
         facts.text += f" {raw}"
@@ -441,7 +441,7 @@ def _causes(exception: BaseException) -> Iterator[BaseException]:
 
 
 def _is_parser_error(one: BaseException) -> bool:
-    """Whether it says that the data was not HTTP: aiohttp then sets a status 400 of its own."""
+    """Whether it means that the data was not HTTP: aiohttp then sets its own status 400."""
     return any(each.__name__ == "HttpProcessingError" for each in type(one).__mro__)
 
 
@@ -467,7 +467,7 @@ def _read_exception_body(body: object, facts: FailureFacts) -> None:
     elif isinstance(body, dict):
         document = cast("JsonObject", body)
         facts.add(read_error_facts(document))
-        # botocore's ClientError has a dictionary of its own form.
+        # The dictionary of botocore's ClientError has a different form.
         aws = as_object(document.get("Error"))
         facts.add(FailureFacts(message=one_line(as_text(aws.get("Message")))))
         if word := as_text(aws.get("Code")):
@@ -519,7 +519,7 @@ def classify_error(
         now: When it was received, in unix seconds, for a Retry-After date; None means now.
 
     Returns:
-        The error with its code, whether the same request may succeed later, and the least wait.
+        The error with its code, whether the same request may succeed later, and the minimum wait.
         Never raises.
     """
     facts = FailureFacts()
@@ -565,7 +565,8 @@ def _to_error(
         facts.message or _default_message(failed, facts),
         type=raised or facts.type,
         status_code=failed if failed is not None else status,
-        # A spent quota does not pass with time like a rate limit, though both have one code.
+        # An exhausted quota does not recover with time like a rate limit, though both have one
+        # code.
         retryable=kind != _QUOTA and is_retryable(kind, failed),
         retry_after_s=facts.retry_after_s if wait is None else wait,
         provider_code=facts.code,
@@ -582,7 +583,7 @@ def _default_message(status: int | None, facts: FailureFacts) -> str:
     return "no usable reply"
 
 
-# ---- the order of classification: the first test that holds decides
+# ---- the order of classification: the first test that matches decides
 def _kind(facts: FailureFacts, status: int | None) -> str:
     for kind, holds in _TESTS:
         if holds(facts, status):
@@ -663,7 +664,7 @@ _TESTS: Final[tuple[tuple[str, Callable[[FailureFacts, int | None], bool]], ...]
 
 
 def _kind_of_words(facts: FailureFacts) -> str:
-    """Classify by the words alone; an unknown error is the provider's."""
+    """Classify by the words alone; an unknown error is blamed on the provider."""
     for kind in (ErrorCode.INVALID_REQUEST, ErrorCode.SERVER_ERROR):
         if _has_word(facts, kind):
             return kind

@@ -1,4 +1,4 @@
-"""Gemini generateContent: requests, replies and streams, also of Vertex AI.
+"""Gemini generateContent, including Vertex AI: requests, replies and streams.
 
 A reply is a list of parts, and each may have a ``thoughtSignature``, which is sent back on the same
 part. A stream cuts texts anywhere; pieces without a signature are joined again.
@@ -95,12 +95,12 @@ _VERTEX_BLOCKS: Final = (*_BLOCKS[:-1], "MODEL_ARMOR")
 
 
 def parse_finish(value: Json, *, provider: str) -> str:
-    """The finish reason as a word, from the word or the *provider*'s number; else ""."""
+    """Return the finish reason as a word, from the word or the *provider*'s number; else ""."""
     return _parse(value, _VERTEX if "vertex" in provider else _GEMINI)
 
 
 def parse_block_reason(value: Json, *, provider: str) -> str:
-    """The block reason as a word; see :func:`parse_finish`."""
+    """Return the block reason as a word; see :func:`parse_finish`."""
     return _parse(value, _VERTEX_BLOCKS if "vertex" in provider else _BLOCKS)
 
 
@@ -151,7 +151,7 @@ class PartialArguments:
 
 
 def _to_steps(path: str) -> list[str | int]:
-    """The names and indexes in *path*, none if it is not a path from the root."""
+    """Return the names and indexes in *path*, none if it is not a path from the root."""
     steps: list[str | int] = []
     place = 1
     while path.startswith("$") and place < len(path):
@@ -182,7 +182,7 @@ def _put(root: JsonObject, steps: list[str | int], value: Json, *, grows: bool) 
             _set(holder, step, value)
             return
         inner = _get(holder, step)
-        # The next step says what has to be here: a list for an index, an object for a name.
+        # The next step decides what belongs here: a list for an index, an object for a name.
         wanted = list if isinstance(following, int) else dict
         if not isinstance(inner, wanted):
             inner = cast("Json", wanted())
@@ -204,7 +204,7 @@ def _set(holder: Json, step: str | int, value: Json) -> None:
     elif isinstance(holder, list) and isinstance(step, int) and step < len(holder):
         holder[step] = value
     elif isinstance(holder, list):
-        # Not filled up to the index: one large number in a reply must not make a huge list.
+        # Not padded up to the index: one large number in a reply must not make a huge list.
         holder.append(value)
 
 
@@ -235,12 +235,12 @@ class GenerateStream:
 
     def __init__(self, reply: ReplyAccumulator) -> None:
         self._reply = reply
-        # In the order in which they began; a call is in both lists.
+        # In the order they started; a call is in both lists.
         self._parts: list[_Words | _Call | JsonObject] = []
         self._calls: list[_Call] = []
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
-        """Take one chunk and return its deltas."""
+        """Read one chunk and return its deltas."""
         candidate = first_sample(document, "candidates")
         known = self._reply.usage_raw
         _read_frame(document, candidate, self._reply)
@@ -290,10 +290,10 @@ class GenerateStream:
         return [ReasoningDelta(text=text) if is_thought else TextDelta(text=text)]
 
     def _add_words(self, text: str, signature: str, *, is_thought: bool) -> None:
-        """Begin a thought or a text, or continue the last one.
+        """Start a thought or a text, or continue the last one.
 
-        The server cuts them anywhere. A signature ends a thought; a signed text is a part of its
-        own, apart from unsigned text before it.
+        The server cuts them anywhere. A signature ends a thought; a signed text is a separate part,
+        apart from unsigned text before it.
         """
         last = self._parts[-1] if self._parts else None
         goes_on = isinstance(last, _Words) and last.is_thought is is_thought and not last.signature
@@ -304,10 +304,10 @@ class GenerateStream:
         last.signature = signature
 
     def _read_call(self, piece: JsonObject, signature: str) -> list[StreamEvent]:
-        """Begin a call, or continue the open one."""
+        """Start a call, or continue the open one."""
         name = as_text(piece.get("name"))
         goes_on = not name and bool(self._calls) and self._calls[-1].open
-        # An empty piece ends an open call; without one it says nothing.
+        # An empty piece ends an open call; without one it means nothing.
         if not goes_on and not piece:
             return []
         events: list[StreamEvent] = []
@@ -325,7 +325,7 @@ class GenerateStream:
 
 
 def _count_searches(queries: list[Json], model: str) -> int:
-    """How many searches are charged: before Gemini 3 one per prompt, since then every query."""
+    """Count the charged searches: one per prompt before Gemini 3, every query since then."""
     return min(1, len(queries)) if _CHARGED_BY_PROMPT.search(model) else len(queries)
 
 
@@ -358,7 +358,7 @@ class _Call:
     arguments: PartialArguments = field(default_factory=PartialArguments)
 
     def take(self, piece: JsonObject) -> None:
-        """Take the arguments in *piece*, and whether more will come."""
+        """Add the arguments in *piece*, and record whether more will come."""
         self.arguments.value.update(as_object(piece.get("args")))
         for value in as_list(piece.get("partialArgs")):
             self.arguments.add(as_object(value))
@@ -386,7 +386,7 @@ def _read_frame(document: JsonObject, candidate: JsonObject, reply: ReplyAccumul
         reply.blocked = True
         _end(block, as_text(feedback.get("blockReasonMessage")), reply)
     usage = as_object(document.get("usageMetadata"))
-    # Vertex sends the kind of traffic with every chunk, but counts only with the last one.
+    # Vertex sends the type of traffic with every chunk, but counts only with the last one.
     told = any(usage.get(name) is not None for name in _COUNTS)
     if told or (usage and reply.usage_raw is None):
         reply.usage_raw = usage
@@ -468,8 +468,8 @@ class GenerateEncoder(RequestEncoder):
     are part of the URL and not of the body; there is no field for ``parallel_tool_calls``.
 
     Args:
-        provider: The provider; only its own signatures are sent back. One with "vertex" in its
-            name is sent no call ids.
+        provider: The provider; only its own signatures are sent back. If its name contains
+            "vertex", no call ids are sent.
     """
 
     __slots__ = ("_called", "_early", "_names", "_provider", "_role", "_turns", "_unsigned")
@@ -535,13 +535,13 @@ class GenerateEncoder(RequestEncoder):
         if "functionCall" in part:
             # Only the first call of a turn carries a signature.
             if not self._called and "thoughtSignature" not in part:
-                # Before the brace that closes the part: whether a placeholder belongs there
+                # Right before the brace that closes the part: whether a placeholder belongs there
                 # depends on the model, which only the request names.
                 self._unsigned.append(len(self._turns) - 1)
             self._called = True
 
     def _signed(self) -> Iterator[bytes]:
-        """The turns, with a placeholder where a call has no signature."""
+        """Yield the turns, with a placeholder wherever a call has no signature."""
         begin = 0
         for place in self._unsigned:
             yield bytes(self._turns[begin:place])
@@ -556,7 +556,7 @@ class GenerateEncoder(RequestEncoder):
         yield from sent(map(self._to_own_part, message.parts))
 
     def _to_own_part(self, part: Part) -> dict[str, object] | None:
-        """One part of a turn, with what is sent to this provider only."""
+        """Return one part of a turn, including what is sent only to this provider."""
         match part:
             case ToolCall():
                 return self._to_call(part)
@@ -592,7 +592,7 @@ class GenerateEncoder(RequestEncoder):
             for part in message.parts
             if isinstance(part, (Text, Data))
         )
-        # It must be an object; by the documentation, anything else goes under "output".
+        # It must be an object; the documentation says to put anything else under "output".
         result = parse_object(text)
         function: dict[str, object] = {
             "name": name,
@@ -673,7 +673,7 @@ def _to_tool(tool: ToolSpec) -> dict[str, object]:
 
 
 def _to_part(part: Part) -> dict[str, object] | None:
-    """One part of a turn, None if it is not sent."""
+    """Return one part of a turn, None if it is not sent."""
     match part:
         case Text(text=text):
             # An empty part is refused.

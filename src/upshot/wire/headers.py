@@ -1,6 +1,6 @@
 """Header containers, and the grammar of numbers, durations and dates in headers and bodies.
 
-A parser takes text as it came and returns a value, or None; it never raises, whatever the text.
+A parser takes text as received and returns a value, or None; it never raises, whatever the text.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from functools import lru_cache
 from typing import Protocol, TypeAlias, TypeGuard, cast
 
 MAX_DELAY_S = 100 * 365.25 * 86400
-"""A hundred years; a longer wait is taken for a mistake of the server."""
+"""A hundred years; a longer wait is assumed to be a mistake of the server."""
 
 _MAX_DIGITS = 18
-# A moment is at least "2024-06-15T12:00:00": shorter texts are not tried as one.
+# A moment has at least the length of "2024-06-15T12:00:00"; shorter texts are not tried as one.
 _MOMENT_CHARS = 18
-# A bare number above this (2000-01-01) is a moment; above a thousand times it, one in milliseconds.
+# Bare numbers above this (2000-01-01) are moments; above a thousand times that, in milliseconds.
 _EPOCH_FROM_S = 946_684_800
 _INTEGER = re.compile(r"([0-9]{1,18})(?:\.0*)?")
 _DURATION = re.compile(
@@ -89,7 +89,7 @@ def parse_duration(text: str) -> float | None:
 
 
 def parse_datetime(text: str) -> datetime | None:
-    """Read an RFC 3339 moment; one without an offset is taken as UTC.
+    """Read an RFC 3339 moment; without an offset it is UTC.
 
     Returns:
         An aware moment; None if *text* is not one.
@@ -107,10 +107,10 @@ def parse_datetime(text: str) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-# The windows of one reply are mostly reset at the same moment.
+# Most windows of one reply reset at the same moment.
 @lru_cache(maxsize=256)
 def parse_moment(text: str) -> float | None:
-    """Read what :func:`parse_datetime` reads, as unix seconds."""
+    """Read a moment like :func:`parse_datetime`, as unix seconds."""
     # Only the usual form, "2024-06-15T12:00:00Z": Python would also accept others.
     if len(text) == 20 and text[7] == "-" and text[10] == "T" and text[19] == "Z":
         try:
@@ -148,14 +148,14 @@ def parse_date(text: str) -> float | None:
 
 
 def parse_reset(text: str, *, now: float) -> float | None:
-    """Read when a limit is reset, in any of the forms that providers use.
+    """Read the time of a limit's reset, in any of the forms that providers use.
 
     Args:
         text: Unix seconds or milliseconds, an RFC 3339 moment, a duration, or bare seconds.
         now: When it was received, in unix seconds.
 
     Returns:
-        Seconds from *now*, 0 for a moment that has passed; None if *text* has none of the forms.
+        Seconds from *now*, 0 for a moment in the past; None if *text* has none of the forms.
     """
     reset = read_reset(text, now=now)
     return None if reset is None else reset[0]
@@ -231,7 +231,7 @@ class Items(Protocol):
     """Any header container that can list its pairs."""
 
     def items(self) -> Iterable[tuple[object, object]]:
-        """All (name, value) pairs; a name may come twice."""
+        """Return all (name, value) pairs; a name may occur twice."""
         ...
 
 
@@ -241,7 +241,7 @@ Headers: TypeAlias = (
 """Accepted as headers: a mapping, pairs, anything with ``items()``, or None."""
 
 WAITS = frozenset({"retry-after-ms", "retry-after"})
-"""The headers that say how long to wait."""
+"""The headers with the time to wait."""
 
 _PROXIED = "llm_provider-"
 _REQUEST_IDS = (
@@ -271,11 +271,11 @@ _PRIVATE = frozenset(
 
 
 def normalize_headers(headers: Headers) -> dict[str, str]:
-    """Make one dictionary of *headers*: lower-case names, text values.
+    """Convert *headers* to one dictionary with lower-case names and text values.
 
-    A name that comes twice, and a list as a value, is joined by ",". Names that are None are
-    left out, bytes are read as Latin-1. A name with litellm's ``llm_provider-`` prefix is the
-    name behind it, unless that is there too.
+    Repeated names, and lists as values, are joined by ",". Names that are None are omitted, bytes
+    are read as Latin-1. litellm's ``llm_provider-`` prefix is removed from a name, unless the
+    reply also has the name without it.
 
     Args:
         headers: A mapping, pairs, or anything with ``items()``; None has none.
@@ -300,7 +300,7 @@ def to_columns(headers: Headers) -> tuple[tuple[str, ...], Sequence[str]]:
     """Normalise *headers* like :func:`normalize_headers`, without building a dictionary.
 
     Returns:
-        The names, each once, and their values in the same order.
+        The unique names, and their values in the same order.
     """
     given: tuple[object, ...]
     values: list[object]
@@ -318,14 +318,14 @@ def to_columns(headers: Headers) -> tuple[tuple[str, ...], Sequence[str]]:
 
 
 def to_raw_headers(fields: Mapping[str, str]) -> dict[str, str]:
-    """*fields* without secrets and account ids: cookies, keys, organisations."""
+    """Return *fields* without secrets and account ids: cookies, keys, organisations."""
     if _PRIVATE.isdisjoint(fields):
         return dict(fields)
     return {name: value for name, value in fields.items() if name not in _PRIVATE}
 
 
 def read_request_id(fields: Mapping[str, str]) -> str | None:
-    """The provider's id of the request, from the first header that has one, else None."""
+    """Return the provider's id of the request, from the first header that has one, else None."""
     for name in _REQUEST_IDS:
         if found := fields.get(name):
             return found
@@ -370,7 +370,7 @@ def _pairs(headers: Headers) -> list[tuple[object, object]]:
 # All replies of a server have the same header names, so each list of names is read once.
 @lru_cache(maxsize=256)
 def to_plain_names(names: tuple[object, ...]) -> tuple[str, ...] | None:
-    """*names* in lower case; None unless all are text, unique and unproxied."""
+    """Return *names* in lower case; None unless all are text, unique and unproxied."""
     lower = tuple(name.lower() for name in names if type(name) is str)
     unique = len(set(lower)) == len(names)
     return lower if unique and not any(name.startswith(_PROXIED) for name in lower) else None

@@ -1,9 +1,9 @@
 """Anthropic Messages: requests, replies and streams.
 
 A reply is a list of content blocks, and is sent back as the same list: thoughts with their
-signatures, calls, and the blocks of the server's own tools in their places. The server continues a
-turn that ended with ``pause_turn`` when it is sent back as the last message. Code that was running
-continues in its container, which the request names.
+signatures, calls, and the blocks of the server's built-in tools in their places. The server
+continues a turn that ended with ``pause_turn`` when it is sent back as the last message. Running
+code continues in its container, which the request names.
 
 Source:
     https://docs.anthropic.com/en/api/messages, .../messages-streaming,
@@ -86,7 +86,7 @@ class MessagesStream:
         self._usage: JsonObject = {}
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
-        """Take one event and return its deltas."""
+        """Read one event and return its deltas."""
         match as_text(document.get("type")) or name:
             case "content_block_delta":
                 return self._read_delta(document)
@@ -137,7 +137,7 @@ class MessagesStream:
         if kind == "citations":
             block.citations.append(delta.get("citation"))
             return []
-        # Deltas of the provider's own blocks are not text.
+        # Deltas of the provider's built-in tools are not text.
         if kind not in ("text", "thinking"):
             return []
         text = as_text(delta.get(kind))
@@ -212,7 +212,7 @@ class _Block:
         arguments = "".join(self.inputs) or as_object(self.start.get("input"))
         if self.caller.get("type", "direct") == "direct":
             return ToolCall(self.id, self.name, arguments)
-        # The provider's own code made the call; ``caller`` has to be sent back with it.
+        # Code at the provider made the call; ``caller`` has to be sent back with it.
         caller = encode_json(self.caller).decode()
         return ToolCall(self.id, self.name, arguments, caller, provider)
 
@@ -239,10 +239,10 @@ def _add_blocks(blocks: Iterable[_Block], reply: ReplyAccumulator) -> None:
             case kind:
                 reply.add_server_block(kind, block.to_raw())
                 results.add(as_text(block.start.get("tool_use_id")))
-    # A call made by the provider's code is settled once the result of that code is there.
+    # A call made by code at the provider is settled once the result of that code arrives.
     reply.settled_calls = sum(1 for caller in callers if caller and caller in results)
     if reply.container and (reply.calls or reply.finish_raw == PAUSED):
-        # The turn continues in it. The reply has it outside of its blocks; it is kept among them.
+        # The turn continues in it. The reply names it outside of its blocks; it is kept among them.
         raw: JsonObject = {"type": _CONTAINER, **reply.container}
         reply.parts.append(ServerToolBlock(raw, reply.provider))
 
@@ -363,7 +363,7 @@ class MessagesEncoder(RequestEncoder):
             self._container, self._asked = container, None
 
     def _join(self, asked: Asked) -> bytes:
-        # Made anew for each request: the cache mark moves on to the last turn each time.
+        # Encoded again for each request: the cache mark moves to the last turn each time.
         last = self._open_turn(marked=asked.settings.cache is True) if self._open else b""
         between = b"," if self._closed and last else b""
         return b"".join((b'{"messages":[', self._closed, between, last, b"],", self._rest))
@@ -409,7 +409,7 @@ class MessagesEncoder(RequestEncoder):
         return sent(map(self._to_reply_block, message.parts))
 
     def _to_reply_block(self, part: Part) -> object:
-        """One block of an earlier reply, None if it is not sent."""
+        """Return one block of an earlier reply, None if it is not sent."""
         match part:
             case Reasoning():
                 return self._to_thought(part)
@@ -440,7 +440,7 @@ class MessagesEncoder(RequestEncoder):
         return block
 
     def _to_thought(self, part: Reasoning) -> object:
-        """A thought as it came; None if it is unsigned or another provider's."""
+        """Return a thought unchanged; None if it is unsigned or another provider's."""
         if not part.signature or part.provider != self._provider:
             return None
         if part.redacted:
@@ -503,7 +503,7 @@ def _set_thinking(fields: dict[str, object], settings: ModelSettings, model: str
             budget = min(budget, settings.max_tokens - 1)
         if budget >= _MIN_BUDGET:
             fields["thinking"] = {"type": "enabled", "budget_tokens": budget}
-    # Thinking counts towards max_tokens, so the answer's room comes on top of it.
+    # Thinking counts towards max_tokens, so the tokens for the answer are added to it.
     fields.setdefault("max_tokens", room + budget)
 
 
@@ -530,7 +530,7 @@ def _to_tool(tool: ToolSpec) -> dict[str, object]:
 
 
 def _to_block(part: Part) -> object:
-    """One block of a message, None if it is not sent."""
+    """Return one block of a message, None if it is not sent."""
     match part:
         case Text(text=text):
             # An empty text block is refused.

@@ -46,20 +46,20 @@ _BILLED: Final = frozenset(
 
 
 class Price(Value, frozen=True, kw_only=True):
-    """What a model costs, in US dollars.
+    """The price of a model, in US dollars.
 
     Attributes:
-        input_per_mtok: For a million prompt tokens that have no rate of their own.
-        output_per_mtok: For a million output tokens, reasoning included.
+        input_per_mtok: For a million prompt tokens without a special rate.
+        output_per_mtok: For a million output tokens, including reasoning.
         cache_read_per_mtok: For a million tokens read from a cache; None is the input rate.
         cache_write_per_mtok: For a million tokens written to a cache; None is the input rate.
-        cache_write_1h_per_mtok: For those kept for an hour; None is the rate of other writes.
+        cache_write_1h_per_mtok: For tokens cached for an hour; None is the rate of other writes.
         input_audio_per_mtok: For audio in the prompt; None is the rate of text.
         output_audio_per_mtok: For audio in the output; None is the rate of text.
         per_search: For one web search by the provider; None if unknown.
         per_call: For the call itself.
         above: Prices of calls with longer prompts, by the number of prompt tokens above which
-            each applies; it then holds for the whole call.
+            each applies; it then applies to the whole call.
         source: Where the price is from.
         priced_on: The date of that price table, None if unknown.
 
@@ -80,7 +80,7 @@ class Price(Value, frozen=True, kw_only=True):
     source: str = "own"
     priced_on: date | None = None
 
-    # Any number or its text is accepted; an exact one is kept.
+    # Any number or its text is accepted, and stored exactly.
     if TYPE_CHECKING:
 
         def __init__(
@@ -109,7 +109,7 @@ class Price(Value, frozen=True, kw_only=True):
                 raise Misuse(f"{name} is None: give dollars, 0 or more")
 
     def for_prompt(self, tokens: int) -> Price:
-        """The price of a call whose prompt has *tokens* tokens."""
+        """Return the price of a call whose prompt has *tokens* tokens."""
         if not self.above:
             return self
         passed = [start for start in self.above if tokens > start]
@@ -135,9 +135,9 @@ _PLAIN: Final = Billing()
 
 
 def price_usage(usage: Usage, price: Price, billing: Billing = _PLAIN) -> Cost | None:
-    """Price the tokens of one model call.
+    """Compute the cost of one model call from its tokens.
 
-    Every token is paid for once: ``Cost.input`` leaves out tokens read from or written to a cache.
+    Each token is charged once: ``Cost.input`` excludes tokens read from or written to a cache.
 
     Args:
         usage: The tokens of one call.
@@ -152,11 +152,11 @@ def price_usage(usage: Usage, price: Price, billing: Billing = _PLAIN) -> Cost |
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
     price = price.for_prompt(usage.input_tokens)
-    # A provider's parts may exceed its sum: no token is paid for twice, and none below zero.
+    # A provider's parts may exceed its total: no token is charged twice, and none below zero.
     read = min(usage.cache_read_tokens or 0, usage.input_tokens)
     written = min(usage.cache_write_tokens or 0, usage.input_tokens - read)
     fees = _fees(price, billing)
-    # Audio counts only if it has a rate of its own; else it costs what text does.
+    # Audio counts only if it has its own rate; otherwise it costs the same as text.
     heard = usage.input_audio_tokens if price.input_audio_per_mtok is not None else None
     if fees is None or (heard and (read or written)):
         return None
@@ -225,7 +225,7 @@ def _count_searches(data: JsonObject, usage: JsonObject) -> int:
 
 
 def _fees(price: Price, billing: Billing) -> Decimal | None:
-    """The charges besides tokens, None if unknown."""
+    """Return the charges besides tokens, None if unknown."""
     fees = price.per_call or _ZERO
     if not billing.searches:
         return fees
@@ -236,7 +236,7 @@ def _fees(price: Price, billing: Billing) -> Decimal | None:
 
 
 def _sum(tokens: int, rate: Decimal, special: int | None, special_rate: Decimal | None) -> Decimal:
-    """The price of *tokens*, of which *special* have a rate of their own."""
+    """Return the price of *tokens*, including *special* ones with a different rate."""
     if not special or special_rate is None:
         return _amount(tokens, rate)
     special = min(special, tokens)

@@ -55,7 +55,7 @@ _WHOLE_WORDS = {"req": "requests", "request": "requests", "token": "tokens"}
 
 
 class _Slot(NamedTuple):
-    """What makes a window, and the positions of its headers, None for a missing one."""
+    """A window's constructor, and the positions of its headers, None for a missing one."""
 
     make: Callable[..., RateLimitWindow]
     length_s: int | None
@@ -78,11 +78,11 @@ def build_rate_limit_windows(
 
     Args:
         headers: A mapping, pairs, anything with ``items()``, or None; names in any letter case.
-        now: When they were received, in unix seconds; None takes this moment.
+        now: When they were received, in unix seconds; None is the current time.
 
     Returns:
-        A window for each limit that has a usable limit or remaining count, in the order in which
-        the headers name them. Never raises.
+        A window for each limit that has a usable limit or remaining count, in the order of the
+        headers. Never raises.
     """
     layout, values = _lay_out(headers)
     return _read_windows(layout.slots, values, time.time() if now is None else now)
@@ -91,12 +91,12 @@ def build_rate_limit_windows(
 def build_rate_limit_state(
     headers: Headers, retry_after: float | None = None, *, now: float | None = None
 ) -> RateLimitState:
-    """Read the windows in *headers*, and what follows from them.
+    """Read the windows in *headers*, and whether they limit the account now.
 
     Args:
         headers: As for :func:`build_rate_limit_windows`.
         retry_after: Seconds to wait, if the caller knows them; it overrides the headers.
-        now: When they were received, in unix seconds; None takes this moment.
+        now: When they were received, in unix seconds; None is the current time.
 
     Returns:
         The state; ``limited`` if a window is exhausted. Never raises.
@@ -107,7 +107,7 @@ def build_rate_limit_state(
 
 
 def to_amount(value: object) -> float | None:
-    """*value* as seconds, also a text of them; None if it is neither."""
+    """Return *value*, a number or its text, as seconds; None if it is neither."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -144,7 +144,7 @@ def find_rate_limit_state(
 
 
 def _lay_out(headers: Headers) -> tuple[_Layout, Sequence[str]]:
-    """The layout of *headers*, and their values."""
+    """Return the layout of *headers*, and their values."""
     if isinstance(headers, dict):
         plain = cast("dict[object, object]", headers)
         layout = _plain_layout(tuple(plain))
@@ -187,7 +187,7 @@ def _read_windows(
     slots: tuple[_Slot, ...], values: Sequence[str], now: float
 ) -> tuple[RateLimitWindow, ...]:
     windows: list[RateLimitWindow] = []
-    # The windows of one reply are mostly reset at the same moment.
+    # Most windows of one reply reset at the same moment.
     known: dict[str, tuple[int | None, float | None]] = {}
     for make, length_s, most, left, reset in slots:
         limit = None if most is None else _parse_limit(values[most])
@@ -201,8 +201,8 @@ def _read_windows(
                 found = known[text] = _read_whole_reset(text, now)
             wait, moment = found
         elif length_s is not None:
-            # Cerebras and Mistral do not always say when a bucket is full again; that is at most
-            # the bucket's length away.
+            # Cerebras and Mistral do not always say when a bucket is full again; that takes at most
+            # the bucket's length.
             wait, moment = length_s, now + length_s
         else:
             wait, moment = None, None
@@ -230,7 +230,7 @@ _parse_limit = lru_cache(maxsize=256)(parse_integer)
 # All replies of a server have the same header names, so each list of names is parsed once.
 @lru_cache(maxsize=256)
 def _layout(names: tuple[str, ...]) -> _Layout:
-    """The windows that *names* describe, in order of appearance."""
+    """Return the windows that *names* describe, in order of appearance."""
     found: dict[tuple[str, ...], dict[str, int]] = {}
     for place, name in enumerate(names):
         family, words, part = _take_apart(name)
@@ -243,14 +243,14 @@ def _layout(names: tuple[str, ...]) -> _Layout:
 
 def _slot(key: tuple[str, ...], parts: dict[str, int]) -> _Slot:
     name, resource, length_s = _shape(key[1:])
-    # What is read from headers has the right types: each reply has some of these.
+    # Values read from headers have the right types, and each reply has several windows.
     make = unchecked(RateLimitWindow(name=name, resource=resource))
     return _Slot(make, length_s, parts.get("limit"), parts.get("remaining"), parts.get("reset"))
 
 
 @lru_cache(maxsize=256)
 def _plain_layout(given: tuple[object, ...]) -> _Layout | None:
-    """The layout of headers named *given*; None if the names need more than lower-casing."""
+    """Return the layout of headers named *given*; None if they need more than lower-casing."""
     names = to_plain_names(given)
     return None if names is None else _layout(names)
 
@@ -268,7 +268,7 @@ def _take_apart(name: str) -> tuple[str, list[str], str]:
 
 
 def _shape(words: tuple[str, ...]) -> tuple[str, Resource, int | None]:
-    """The name of a window, what it counts, and its length in seconds."""
+    """Return the name of a window, what it counts, and its length in seconds."""
     whole = [_WHOLE_WORDS.get(word, word) for word in words]
     period: list[str] = []
     if whole and whole[-1] in _LENGTH_S:
@@ -295,7 +295,7 @@ class RateLimitInfo:
 
     Attributes:
         remaining_requests: What is left, in the window with the least left.
-        remaining_tokens: The same for tokens, input and output ones included.
+        remaining_tokens: The same for tokens, input and output tokens included.
         limit_requests: The limit of that window.
         limit_tokens: The limit of that window.
         reset_at: When the first of these windows is full again, in unix seconds.
@@ -341,11 +341,11 @@ class RateLimitInfo:
         )
 
     def is_limited(self) -> bool:
-        """Whether requests or tokens are used up."""
+        """Whether requests or tokens are exhausted."""
         return self.remaining_requests == 0 or self.remaining_tokens == 0
 
     def get_retry_delay(self, *, now: float | None = None) -> int | None:
-        """Whole seconds to wait: ``retry_after``, else until ``reset_at``; None without both."""
+        """Return the whole seconds to wait: ``retry_after``, or until ``reset_at``, or None."""
         if self.retry_after is not None or self.reset_at is None:
             return self.retry_after
         return max(0, ceil(self.reset_at - (time.time() if now is None else now)))
@@ -384,16 +384,16 @@ class CerebrasRateLimits:
         return self.get_most_restrictive_bucket() is not None
 
     def get_most_restrictive_bucket(self) -> str | None:
-        """The longest empty bucket, "day", "hour" or "minute": it is the last to fill again."""
+        """Return the longest empty bucket, "day", "hour" or "minute": the last to fill again."""
         for bucket in _BUCKETS:
             if 0 in (self._remaining("requests", bucket), self._remaining("tokens", bucket)):
                 return bucket
         return None
 
     def get_suggested_wait_seconds(self) -> int | None:
-        """Seconds until that bucket is full again; None if none is empty.
+        """Return seconds until that bucket is full again; None if none is empty.
 
-        If the reply does not say when, it is the bucket's whole length.
+        If the reply does not say, that is the bucket's whole length.
         """
         bucket = self.get_most_restrictive_bucket()
         if bucket is None:
@@ -434,7 +434,7 @@ class AnthropicRateLimits:
     output_tokens_reset: datetime | None = None
 
     def is_limited(self) -> bool:
-        """Whether any of the four is used up."""
+        """Whether any of the four is exhausted."""
         return 0 in (
             self.requests_remaining,
             self.tokens_remaining,
@@ -443,7 +443,7 @@ class AnthropicRateLimits:
         )
 
     def get_next_reset(self) -> datetime | None:
-        """The earliest reset, None if none is known."""
+        """Return the earliest reset, None if none is known."""
         resets = (
             self.requests_reset,
             self.tokens_reset,
@@ -453,8 +453,10 @@ class AnthropicRateLimits:
         return min((reset for reset in resets if reset is not None), default=None)
 
     def get_seconds_until_reset(self, *, now: datetime | None = None) -> int | None:
-        """Whole seconds to wait, rounded up: until the last reset of those that are used up, else
-        until the earliest one; 0 if it has passed, None if none is known.
+        """Return whole seconds to wait, rounded up.
+
+        That is until the last reset of the exhausted limits, or the earliest reset if none is
+        exhausted; 0 if it has passed, None if none is known.
         """
         moment = now or datetime.now(UTC)
         waits: list[tuple[int | None, int | None]] = []
@@ -474,7 +476,7 @@ class OpenAIRateLimits:
     Attributes:
         limit_requests: Requests that the window allows.
         remaining_requests: Requests left.
-        reset_requests: Until they are full again, as it came, such as "6m30s".
+        reset_requests: Time until they are full again, as received, such as "6m30s".
         reset_requests_seconds: The same in whole seconds, rounded up.
     """
 
@@ -488,11 +490,11 @@ class OpenAIRateLimits:
     reset_tokens_seconds: int | None = None
 
     def is_limited(self) -> bool:
-        """Whether requests or tokens are used up."""
+        """Whether requests or tokens are exhausted."""
         return self.remaining_requests == 0 or self.remaining_tokens == 0
 
     def get_seconds_until_reset(self) -> int | None:
-        """The longest wait of those that are used up, else the shortest; None if none is known."""
+        """Return the longest wait of exhausted limits, else the shortest; None if none is known."""
         return _wait_of(
             (
                 (self.remaining_requests, self.reset_requests_seconds),
@@ -502,7 +504,7 @@ class OpenAIRateLimits:
 
 
 def _wait_of(waits: Iterable[tuple[int | None, int | None]]) -> int | None:
-    """The wait, from pairs of what remains of a limit and the wait until it is full again."""
+    """Return the wait, from pairs of a limit's remaining amount and the wait until it is full."""
     known = [(remaining, wait) for remaining, wait in waits if wait is not None]
     exhausted = [wait for remaining, wait in known if remaining == 0]
     return max(exhausted) if exhausted else min((wait for _, wait in known), default=None)
@@ -515,7 +517,7 @@ def extract_cerebras_rate_limits(
 
     Args:
         headers: Any header container, or None.
-        now: When they were received, in unix seconds; None takes this moment.
+        now: When they were received, in unix seconds; None is the current time.
     """
     return _read_fields(CerebrasRateLimits, "x-ratelimit-", headers, now=now)
 
@@ -530,7 +532,7 @@ def extract_openai_rate_limits(headers: Headers, *, now: float | None = None) ->
 
     Args:
         headers: Any header container, or None.
-        now: When they were received, in unix seconds; None takes this moment.
+        now: When they were received, in unix seconds; None is the current time.
     """
     return _read_fields(OpenAIRateLimits, "x-ratelimit-", headers, now=now)
 
@@ -543,7 +545,7 @@ def _read_fields(
     now: float | None = None,
     reset: Callable[[str], object] = str,
 ) -> _Limits:
-    """Read the fields of *kind* from the headers named *prefix* and the field.
+    """Read the fields of *kind* from the headers named *prefix* plus the field's name.
 
     *reset* parses a reset; a field ``..._seconds`` is the wait until that reset.
     """
@@ -562,7 +564,7 @@ def _read_fields(
 
 
 def _tightest(windows: tuple[RateLimitWindow, ...], word: str) -> RateLimitWindow | None:
-    """The window called *word*, else the one of that resource with the least left."""
+    """Return the window called *word*, else the window of that resource with the least left."""
     plain = [window for window in windows if window.name == word]
     found = plain or [window for window in windows if word in window.resource.split("_")]
     return min(

@@ -34,8 +34,8 @@ class Surface:
     Attributes:
         read: Reads a whole reply into an accumulator.
         open_stream: Makes the reader of one streamed reply into an accumulator.
-        make_request_encoder: Makes an encoder without messages; takes ``provider``. None if the
-            surface is only read.
+        make_request_encoder: Makes an encoder without messages; takes ``provider``. None if
+            requests to the surface are not supported.
         done_mark: Data that ends the stream and is not JSON.
         arrays: Whether a stream may also come as a JSON array of its chunks.
     """
@@ -59,10 +59,10 @@ SURFACES: Final[dict[str, Surface]] = {
 
 
 def find_surface(name: str) -> Surface:
-    """The surface called *name*.
+    """Return the surface called *name*.
 
     Raises:
-        Misuse: There is none of that name.
+        Misuse: There is no surface of that name.
     """
     surface = SURFACES.get(name)
     if surface is None:
@@ -79,7 +79,7 @@ def make_request_encoder(surface: str, *, provider: str = "") -> RequestEncoder:
         provider: The provider: its dialect is used, and its reasoning signatures are sent back.
 
     Raises:
-        Misuse: There is no such surface, or it is one that is only read.
+        Misuse: There is no such surface, or requests to it are not supported.
     """
     make = find_surface(surface).make_request_encoder
     if make is None:
@@ -100,7 +100,7 @@ _TELLING_BYTES = max(map(len, _EVENT_STARTS))
 # Prefixes that may still become one of these.
 _EVENT_BEGINNINGS = frozenset(mark[:size] for mark in _EVENT_STARTS for size in range(len(mark)))
 _DOCUMENT_STARTS = (b"{", b"[", b"<")
-# A frame begins with its length, whose first byte is zero below 16 MiB.
+# A frame starts with its length, whose first byte is zero below 16 MiB.
 _FRAME_START = b"\0"
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 
@@ -121,11 +121,11 @@ def read_response(
         surface: "chat", "responses", "messages", "generate", "converse" or "invoke".
         status: The HTTP status.
         headers: A mapping, pairs, anything with ``items()``, or None.
-        body: The reply's body, any bytes; a stream that has ended is one too.
+        body: The reply's body, any bytes; it may be a whole stream.
         provider: The sender; reasoning signatures and errors are marked with it.
         mode: How the body is framed, used if its first bytes do not show it; None uses the content
             type.
-        now: When it was received, in unix seconds; None takes this moment.
+        now: When it was received, in unix seconds; None is the current time.
 
     Returns:
         The response, with or without an error. Never raises on what a peer sends.
@@ -152,15 +152,15 @@ class StreamReader:
     """Reads one streamed reply while it arrives.
 
     However the bytes are cut, the joined deltas and the response are the same. A stream that
-    breaks off keeps what came and has no finish reason; ``provider_data["stream_done"]`` says
-    whether the stream reported its end.
+    breaks off yields what has arrived, without a finish reason; ``provider_data["stream_done"]``
+    says whether the stream reported its end.
 
     Args:
         surface: As for :func:`read_response`.
         provider: The sender.
         headers: The reply's headers, any container, or None.
         mode: How it is framed, used if the first bytes do not show it; None uses the content type.
-        now: When the reply began, in unix seconds; None takes this moment.
+        now: When the reply started, in unix seconds; None is the current time.
 
     Raises:
         Misuse: There is no such surface.
@@ -209,7 +209,7 @@ class StreamReader:
         return self._reply.usage
 
     def feed(self, data: bytes) -> list[StreamEvent]:
-        """Take the next bytes.
+        """Read the next bytes.
 
         Args:
             data: Any number of bytes, cut anywhere.
@@ -222,7 +222,7 @@ class StreamReader:
             self._body.append(data)
             data = b"".join(self._body)
             if not self._sniff(data):
-                # Leading blanks are dropped, not joined again for each piece.
+                # Leading blanks are dropped instead of being joined again for each piece.
                 self._body = [data.lstrip(_BLANK)]
                 return []
             self._body.clear()
@@ -232,7 +232,7 @@ class StreamReader:
         return []
 
     def close(self) -> ModelResponse:
-        """Take the end of the stream.
+        """End the stream.
 
         Returns:
             The response, with or without an error; the same one if called again.
@@ -261,7 +261,7 @@ class StreamReader:
         """
         self._reply.error = error
         if not self._begun:
-            # Nothing came, so ``stream_done`` does not apply.
+            # Nothing arrived, so ``stream_done`` does not apply.
             return self._reply.to_response()
         return self.close()
 
@@ -300,13 +300,13 @@ class StreamReader:
             self._reply.raw = document
             self._surface.read(document, self._reply)
         elif self._reply.error is None:
-            # A page or a text may help to classify the failure, but is no message for the user.
+            # A page or a text may help to classify the failure, but is not a message for the user.
             error = self._classify(200, body)
             told: dict[str, Json] = {**error.details, "body": error.message}
             self._reply.error = replace(error, message=_NO_OBJECT, details=told)
 
     def _sniff(self, data: bytes) -> bool:
-        """Detect the framing from the first bytes; False while they are not enough.
+        """Detect the framing from the first bytes; False while there are too few.
 
         Servers answer a streamed request with one JSON document, or the other way round, and do
         not always say so in the content type.
@@ -326,7 +326,7 @@ class StreamReader:
         return True
 
     def _told_parser(self) -> _Parser | None:
-        """The parser for the given mode, else for the content type."""
+        """Return the parser for the given mode, else for the content type."""
         kind = self._reply.fields.get("content-type", "").partition(";")[0].strip().lower()
         match self._mode or _MODES.get(kind):
             case "json":
@@ -345,7 +345,7 @@ _NO_OBJECT = "the reply has status 200 but is not a JSON object"
 
 
 class _EventReader:
-    """Reads a reply that comes as events; with *is_unknown* its first bytes fit no framing."""
+    """Reads a reply that comes as events. With *is_unknown*, its first bytes fit no framing."""
 
     __slots__ = ("_done_mark", "_heard", "_is_unknown", "_parser", "_reply", "_stream")
 

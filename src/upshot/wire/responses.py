@@ -1,7 +1,7 @@
 """OpenAI Responses, and servers compatible with it: requests, replies and streams.
 
-A reply is a list of items: messages, thoughts, calls, and items of the server's own tools. They are
-sent back in the same order, since a call or a search is refused without its thought.
+A reply is a list of items: messages, thoughts, calls, and items of the server's built-in tools.
+They are sent back in the same order, since a call or a search is refused without its thought.
 
 Source:
     https://platform.openai.com/docs/api-reference/responses and .../responses-streaming, read
@@ -52,8 +52,8 @@ from upshot.wire.encoding import (
     without_none,
 )
 
-# Event -> what grows, and in an item of which type. The output of the provider's own tools is not
-# streamed.
+# By event: what it extends, and the type of its item. The output of the provider's built-in tools
+# is not streamed.
 _DELTAS: Final = {
     "response.output_text.delta": ("text", "message"),
     "response.refusal.delta": ("refusal", "message"),
@@ -77,7 +77,7 @@ _ENDS: Final = {
     "response.cancelled": "cancelled",
 }
 _CALLS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
-# xAI has no custom tools: such a call is one of its own searches, already answered.
+# xAI has no custom tools: such a call is one of xAI's searches, already answered.
 _OWN_CALLS: Final = {"xai": "custom_tool_call"}
 _THOUGHTS: Final = ("summary", "content")
 _PARAGRAPH: Final = "\n\n"
@@ -105,7 +105,7 @@ class ResponsesStream:
         self._output: list[Json] = []
 
     def read(self, name: str, document: JsonObject) -> list[StreamEvent]:
-        """Take one event and return its deltas."""
+        """Read one event and return its deltas."""
         kind = as_text(document.get("type")) or name
         if grows := _DELTAS.get(kind):
             return self._read_delta(document, *grows)
@@ -129,10 +129,11 @@ class ResponsesStream:
         return []
 
     def finish(self) -> None:
-        """Put the items into the accumulator: those of the last event, else the collected ones."""
+        """Put the items into the accumulator: from the last event, or else the collected ones."""
         items = [as_object(item) for item in self._output]
         if not items:
-            # No last event with the whole answer came, as when the stream broke off.
+            # There was no last event with the whole answer, for example because the stream broke
+            # off.
             items = [item.to_document() for _, item in sorted(self._items.items())]
         _add_items(items, self._reply)
 
@@ -170,7 +171,7 @@ class ResponsesStream:
         return events
 
     def _find(self, document: JsonObject, item_type: str) -> tuple[int, _Item]:
-        """The part's index and the item that *document* continues, which begins here if new."""
+        """Return the part's index and the item that *document* continues, or a new item."""
         place = self._place_of(document)
         item = self._items.get(place)
         if item is None:
@@ -182,7 +183,7 @@ class ResponsesStream:
         return index, item
 
     def _place_of(self, document: JsonObject) -> int:
-        """The position of the item: by its output index, else by its id, else the last."""
+        """Return the position of the item: by its output index, else by its id, else the last."""
         place = as_count(document.get("output_index"))
         if place is not None:
             return place
@@ -209,7 +210,7 @@ class _Item:
 
     Attributes:
         document: The item as it was last sent whole.
-        call: Its number among the calls that the client has to run, from 0; None if it is not one.
+        call: Its number among the calls that the client has to make, from 0; None if it is not one.
         pieces: The streamed pieces, by what they extend and the index of the part.
     """
 
@@ -250,7 +251,7 @@ class _Item:
                 return []
 
     def to_document(self) -> JsonObject:
-        """The item, completed from its pieces if it was not sent whole."""
+        """Return the item, completed from its pieces if it was not sent whole."""
         document = dict(self.document)
         parts: dict[str, list[Json]] = {"content": [], "summary": []}
         for (channel, _), pieces in sorted(self.pieces.items()):
@@ -271,14 +272,14 @@ class _Item:
 
 
 def _complete(item: _Item, channel: str, index: int, text: str) -> list[StreamEvent]:
-    """Add the rest of *text* that did not come in pieces before."""
-    # Where the whole differs from the pieces, nothing is added: a delta cannot take text back.
+    """Add the part of *text* that did not come in pieces before."""
+    # If the whole text differs from the pieces, nothing is added: a delta cannot retract text.
     known = "".join(item.pieces.get((channel, index), ()))
     return item.add(channel, index, text[len(known) :]) if text.startswith(known) else []
 
 
 def _texts_of(document: JsonObject) -> Iterable[tuple[str, int, str]]:
-    """The texts of a whole item that may have come in pieces: (channel, index, text)."""
+    """Yield the texts of a whole item that may have come in pieces: (channel, index, text)."""
     kind = as_text(document.get("type"))
     if key := _CALLS.get(kind):
         yield key, 0, as_text(document.get(key))
@@ -308,7 +309,7 @@ def _read_end(response: JsonObject, reply: ReplyAccumulator) -> None:
 
 
 def _error_of(document: JsonObject) -> JsonObject:
-    """The error fields of *document*."""
+    """Return the error fields of *document*."""
     names = ("error", "code", "message", "param")
     return {name: value for name in names if (value := document.get(name)) is not None}
 
@@ -323,7 +324,7 @@ def _read_usage(usage: JsonObject, reply: ReplyAccumulator) -> None:
     total = as_count(usage.get("total_tokens"))
     reasoning = as_count(given_of.get("reasoning_tokens"))
     if taken is not None and given is not None and reasoning and taken + given != total:
-        # As on the chat surface: omitted reasoning is added back if that matches the sum.
+        # As on the chat surface: omitted reasoning is added back if that matches the total.
         given += reasoning if taken + given + reasoning == total else 0
     reply.usage_raw = usage
     reply.total_tokens_reported = total
@@ -360,7 +361,7 @@ def _add_items(items: Iterable[JsonObject], reply: ReplyAccumulator) -> None:
 
 
 def _is_search(item: JsonObject) -> bool:
-    # Opening a page after a search costs nothing.
+    # Opening a page after a search is free.
     action = as_object(item.get("action")).get("type")
     return item.get("type") == "web_search_call" and action in (None, "search")
 
@@ -378,7 +379,7 @@ def _add_message(item: JsonObject, reply: ReplyAccumulator) -> None:
 
 
 def _to_reasoning(item: JsonObject, provider: str) -> Reasoning:
-    """The thought itself if it is shown, else its summary."""
+    """Return the thought itself if it is shown, else its summary."""
     shown = [
         _PARAGRAPH.join(as_text(as_object(part).get("text")) for part in as_list(item.get(name)))
         for name in ("content", "summary")
@@ -408,7 +409,7 @@ _CALL_ID: Final = re.compile(r".{1,64}", re.DOTALL)
 _CHOICES: Final = frozenset({"auto", "none", "required"})
 # Providers that accept thoughts only in encrypted form.
 _SIGNED_ONLY: Final = frozenset({"openai", "azure", "xai"})
-# Blocks that need an answer from the client. Upshot sends none, and without it they are refused.
+# Blocks that need an answer from the client. Upshot sends none, and without one they are refused.
 _FOR_CLIENT: Final = frozenset({"computer_call", "local_shell_call", "apply_patch_call"})
 # Models that think: only these accept the request for encrypted thoughts.
 _THINKING: Final = re.compile(
@@ -419,8 +420,8 @@ _THINKING: Final = re.compile(
 class ResponsesEncoder(RequestEncoder):
     """A conversation in the form of Responses.
 
-    It is sent whole each time, and the server is asked to store nothing. The surface has no field
-    for ``stop`` and none for ``seed``: both settings are left out.
+    It is sent whole each time, and the server is asked to store nothing. The surface has no fields
+    for ``stop`` and ``seed``: both settings are omitted.
 
     Args:
         provider: The provider; only its own thoughts are sent back.
@@ -501,7 +502,7 @@ class ResponsesEncoder(RequestEncoder):
                 return [{"role": role, "content": _to_content(message)}]
 
     def _to_assistant_items(self, message: Message) -> list[object]:
-        # Each thought, text, call and block is an item of its own, in the order of the parts.
+        # Each thought, text, call and block is a separate item, in the order of the parts.
         items: list[object] = []
         texts: list[str] = []
         is_whole = True
@@ -527,7 +528,7 @@ class ResponsesEncoder(RequestEncoder):
         return items + _to_said(texts)
 
     def _to_thought(self, part: Reasoning) -> object:
-        """A thought as it came; None if another provider's, or unsigned where that is refused."""
+        """Return a thought unchanged; None if another provider's, or unsigned where that fails."""
         if part.provider != self._provider:
             return None
         item: dict[str, object] = {"type": "reasoning", "summary": []}
@@ -545,7 +546,7 @@ class ResponsesEncoder(RequestEncoder):
 
 
 def _to_said(texts: list[str]) -> list[object]:
-    """The texts so far as one item, none if they are empty; clears the list."""
+    """Return the texts so far as one item, none if they are empty; clears the list."""
     said = "".join(texts)
     texts.clear()
     return [{"role": "assistant", "content": said}] if said else []
@@ -589,7 +590,7 @@ def _to_call_item(call: ToolCall) -> object:
 
 
 def _to_content(message: Message) -> str | list[object]:
-    """The content of a message of the user or of a tool."""
+    """Return the content of a user's or tool's message."""
     if all(isinstance(part, (Text, Reasoning)) for part in message.parts):
         return message.text
     return sent(map(_to_part, message.parts))

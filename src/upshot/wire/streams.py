@@ -36,11 +36,11 @@ class EventParser:
         self._tail: list[bytes] = []
         self._name = ""
         self._data: list[bytes] = []
-        # How many of these are lines that were joined already.
+        # How many of these have already been joined from several lines.
         self._joined = 0
 
     def feed(self, data: bytes) -> list[ServerEvent]:
-        """Take the next piece.
+        """Parse the next piece.
 
         Args:
             data: Any number of bytes, cut anywhere.
@@ -72,9 +72,9 @@ class EventParser:
         return self._read(lines)
 
     def close(self) -> list[ServerEvent]:
-        """Take the end of the stream, and return the event of an unterminated last line.
+        """End the stream, and return the event of an unterminated last line.
 
-        The standard drops it, but some providers forget the last line end.
+        The standard drops it, but some providers omit the last line end.
         """
         rest = [(self._start or b"") + b"".join(self._tail), b""]
         self._start = None
@@ -104,7 +104,7 @@ class EventParser:
                     self._joined = 0
                 self._name = ""
         if len(data) - self._joined > _MANY_LINES:
-            # Each line is an object, which takes ten times as much as it holds if it is empty.
+            # Each line is an object, and an empty one takes ten times the size of its content.
             data[self._joined :] = [b"\n".join(data[self._joined :])]
             self._joined += 1
         return events
@@ -142,8 +142,8 @@ class FrameParser:
 
     An event is named by its ``:event-type``. An exception becomes an event called
     :data:`EXCEPTION`, whose data is a JSON object with ``__type`` and ``message``. So does a frame
-    whose checksums or lengths are wrong; nothing after it is read, since the start of the next
-    frame is unknown.
+    with a wrong checksum or length; nothing after it is read, since the start of the next frame is
+    unknown.
 
     Source:
         https://docs.aws.amazon.com/transcribe/latest/dg/event-stream.html and
@@ -158,7 +158,7 @@ class FrameParser:
         self._damaged = False
 
     def feed(self, data: bytes) -> list[ServerEvent]:
-        """Take the next piece.
+        """Parse the next piece.
 
         Args:
             data: Any number of bytes, cut anywhere.
@@ -180,15 +180,15 @@ class FrameParser:
         return events
 
     def close(self) -> list[ServerEvent]:
-        """Take the end of the stream; what is left is part of a frame, and no event."""
+        """End the stream; the rest is part of a frame, not an event."""
         return []
 
     def _take(self) -> ServerEvent | None:
-        """Take the next frame off the buffer, or read its length."""
+        """Remove the next frame from the buffer, or read its length."""
         buffer = self._buffer
         if self._wanted == _PRELUDE_BYTES:
             total, header_bytes, checksum = _PRELUDE.unpack_from(buffer)
-            # Checked before the frame is there: a damaged length could ask for bytes that never
+            # Checked before the frame arrives: a damaged length could ask for bytes that never
             # come.
             sound = crc32(buffer[:8]) == checksum and _MIN_BYTES <= total <= _MAX_BYTES
             if not sound or header_bytes > total - _MIN_BYTES:
@@ -208,7 +208,7 @@ class FrameParser:
 
     def _stop(self) -> ServerEvent:
         self._damaged = True
-        # More than the buffer holds, so that the loop over frames ends.
+        # Larger than the buffer, so that the loop over frames ends.
         self._wanted = len(self._buffer) + 1
         return _DAMAGED
 
@@ -216,7 +216,7 @@ class FrameParser:
 # Cached, because most frames of a stream have the same headers.
 @lru_cache(maxsize=64)
 def _read_headers(data: bytes) -> Mapping[str, str] | None:
-    """The headers that are text, by name; None if they do not fill *data* exactly."""
+    """Return the headers that are text, by name; None if they do not fill *data* exactly."""
     headers: dict[str, str] = {}
     place = 0
     while place < len(data):
@@ -281,7 +281,7 @@ class ArrayParser:
         self._quoted = False
 
     def feed(self, data: bytes) -> list[ServerEvent]:
-        """Take the next piece.
+        """Parse the next piece.
 
         Args:
             data: Any number of bytes, cut anywhere.
@@ -308,7 +308,7 @@ class ArrayParser:
         return events
 
     def close(self) -> list[ServerEvent]:
-        """Take the end of the stream; what is left is part of an object, and no event."""
+        """End the stream; the rest is part of an object, not an event."""
         return []
 
     def _step(self, mark: bytes) -> bytes | None:
