@@ -1,11 +1,12 @@
-"""A2A 1.0: each agent of an App as an A2A agent, by JSON-RPC and server-sent events.
+"""A2A 1.0: each agent of an App as an A2A agent, over JSON-RPC and server-sent events.
 
-A task is a run and a context is a conversation, so both outlive the server. A task that waits for
-its user is in the state input-required, and the message of its status names what is asked; one that
-waits for somebody else only is in the state auth-required, and takes no answer here.
+A task is a run and a context is a conversation, so both survive a restart of the server. A task
+that waits for its user is in the state input-required, and the message of its status names what is
+asked. A task that waits only for other people is in the state auth-required, and cannot be answered
+here.
 
-The card of an agent is at ``/a2a/{agent}/.well-known/agent-card.json``; that of the first agent of
-the App stands at the root too. Cards tell nothing to who is no user.
+The card of an agent is at ``/a2a/{agent}/.well-known/agent-card.json``; the card of the App's first
+agent is at the root too. Only known users can read cards.
 
 Source:
     A2A protocol specification 1.0, sections 3, 5, 8 and 9, read November 2026.
@@ -72,9 +73,9 @@ from upshot.version import __version__
 DOOR = "a2a"
 REFUSALS = {"/a2a/": rpc_refusal}
 VERSION = "1.0"
-# Under this the message of a request keeps the id that its client gave it.
+# The metadata key for the id that the client gave a message.
 _MESSAGE_ID = "message_id"
-# How long a cancelled task may take to end before it is shown as it is.
+# How long a cancelled task may take to end before its current state is returned.
 _CANCEL_S = 5.0
 
 _ENDED = tuple(f"TASK_STATE_{word}" for word in ("COMPLETED", "FAILED", "CANCELED", "REJECTED"))
@@ -116,7 +117,7 @@ class _Configuration(msgspec.Struct, rename="camel", frozen=True):
 
 
 class _Sent(msgspec.Struct, rename="camel"):
-    """A message of a client; what upshot writes into metadata counts for nothing here."""
+    """A client's message; its metadata is ignored, as upshot stores facts of its own there."""
 
     message_id: str
     role: str
@@ -149,7 +150,7 @@ class _Listed(msgspec.Struct, rename="camel"):
 
 
 def _state_of(result: AgentResult[Any]) -> str:
-    """The state of a task whose run has ended or waits."""
+    """Return the state of a task whose run has ended or waits."""
     if result.pending and not asked_of_user(result.pending):
         return "TASK_STATE_AUTH_REQUIRED"
     return str(to_a2a(result.status)["state"])
@@ -163,7 +164,7 @@ def _status(state: str, at: datetime | None, message: JsonObject | None = None) 
 
 
 def _asks(result: AgentResult[Any], ids: Mapping[str, str]) -> JsonObject | None:
-    """The message of the status of a task that waits or failed."""
+    """Return the status message of a task that waits or failed."""
     if result.pending:
         asked = asked_of_user(result.pending)
         said = [_in_words(item) for item in asked]
@@ -202,7 +203,7 @@ def _shown(item: PendingApproval | PendingQuestion) -> JsonObject:
 
 
 def _artifacts_of(task_id: str, result: AgentResult[Any]) -> list[JsonObject]:
-    """What was produced, and the answer; what deciders did not let pass is no answer."""
+    """Return the artifacts and the answer; an answer that deciders withheld is left out."""
     others = [to_a2a(artifact) for artifact in result.artifacts if result.committed]
     parts = _answer_parts(result)
     return [*others, _artifact(task_id, parts)] if parts else others
@@ -223,7 +224,7 @@ def _artifact(run_id: str, parts: Sequence[Text | Data]) -> JsonObject:
 
 
 def _history(request: Request, answer: str, ids: Mapping[str, str]) -> list[JsonObject]:
-    """What was said: the request, and the answer."""
+    """Return the request, and the answer."""
     asked, task = request.to_message(), ids["taskId"]
     said = {**to_a2a(Message("user", asked.content)), **ids}
     said["messageId"] = asked.metadata.get(_MESSAGE_ID) or f"{task}-request"
@@ -234,11 +235,11 @@ def _history(request: Request, answer: str, ids: Mapping[str, str]) -> list[Json
 
 
 def update_of(event: PublicEvent, ids: Mapping[str, str], *, is_open: bool) -> Iterator[JsonObject]:
-    """What a client is told of a public event while the task works.
+    """Yield what a client receives for a public event while the task works.
 
     Args:
         event: The event.
-        ids: Those of the task and its context.
+        ids: The ids of the task and its context.
         is_open: Whether the event before it was a piece of the same reply.
     """
     match event:
@@ -250,7 +251,7 @@ def update_of(event: PublicEvent, ids: Mapping[str, str], *, is_open: bool) -> I
         case {"kind": "tool", "name": str(name), "state": str(state)}:
             yield {"statusUpdate": {**ids, "status": _working(f"{name}: {state}", ids)}}
         case {"kind": "reset"} if is_open:
-            # The next piece takes this one's place; there may be none.
+            # The next piece would replace the text; clear it, since there may be none.
             piece = _artifact(ids["taskId"], [Text("")])
             yield {"artifactUpdate": {**ids, "artifact": piece, "append": False}}
         case _:
@@ -258,14 +259,14 @@ def update_of(event: PublicEvent, ids: Mapping[str, str], *, is_open: bool) -> I
 
 
 def _ending(task: JsonObject, ids: Mapping[str, str]) -> Iterator[JsonObject]:
-    """What a client is told of a task that has ended or parked."""
+    """Yield what a client receives for a task that has ended or parked."""
     for artifact in cast("list[Json]", task.get("artifacts", [])):
         yield {"artifactUpdate": {**ids, "artifact": artifact, "lastChunk": True}}
     yield {"statusUpdate": {**ids, "status": task["status"]}}
 
 
 def _word_of(task: JsonObject) -> str:
-    """The state of a task."""
+    """Return the state of a task."""
     return cast("dict[str, str]", task["status"])["state"]
 
 
@@ -278,7 +279,7 @@ class AgentTasks:
     """The runs of one agent of a site, as A2A tasks.
 
     Args:
-        site: Whose agent.
+        site: The site.
         agent: The agent.
     """
 
@@ -291,7 +292,7 @@ class AgentTasks:
     async def send(self, user: User, params: _Send) -> JsonObject:
         """``SendMessage``."""
         handle = await self._sent(user, params.message)
-        # The result that was waited for: a parked run may have been resumed since.
+        # Use the awaited result: a parked run may have been resumed since.
         result = await handle.result(0 if params.configuration.return_immediately else None)
         history_length = params.configuration.history_length
         return {"task": await self._task_with(handle, result, history_length)}
@@ -345,7 +346,7 @@ class AgentTasks:
     # -- runs
 
     async def _runs(self, user: User, conversation: str) -> Sequence[RunSummary]:
-        """The runs of the user, the last one to change first."""
+        """Return the user's runs, the last changed first."""
         runs = await self._site.runs_of(
             user, agent=self._agent.id, conversation=conversation, limit=None
         )
@@ -356,7 +357,7 @@ class AgentTasks:
         return summary
 
     async def _found(self, user: User, task_id: str, need: Need = "see") -> RunHandle:
-        """A task of the user and of this agent; others are not told from those there never were."""
+        """Return a task of this agent that the user may see; for others raise as for unknown ids."""
         try:
             handle = await public_run(self._site, user, task_id, need)
         except Missing:
@@ -366,7 +367,7 @@ class AgentTasks:
         return handle
 
     async def _sent(self, user: User, message: _Sent) -> RunHandle:
-        """The run that a message begins or answers."""
+        """Return the run that a message starts or answers."""
         if message.role != "ROLE_USER":
             raise _Fault(_PARAMS, "the role of message must be ROLE_USER")
         if not message.message_id or not message.parts:
@@ -379,7 +380,7 @@ class AgentTasks:
         return await self._site.submit(user, self._agent.id, asked, conversation=conversation)
 
     async def _answered(self, user: User, message: _Sent) -> RunHandle:
-        """A task that waited for what a message says."""
+        """Answer a task with a message, and return its run."""
         handle = await self._found(user, message.task_id, "operate")
         summary = await self._summary(handle.id)
         named = message.context_id
@@ -428,8 +429,8 @@ class AgentTasks:
     async def _updates(
         self, handle: RunHandle, *, until: Sequence[str]
     ) -> AsyncGenerator[JsonObject]:
-        """The task as it is, and what becomes of it until it is in one of some states."""
-        # Read before the task is, so that nothing is lost between the two.
+        """Yield the task as it is, and its updates until it is in one of the states *until*."""
+        # Read before the task, so that no event between the two is lost.
         seen = (await handle.state()).seq
         task = await self._task(handle)
         yield {"task": task}
@@ -455,7 +456,7 @@ class AgentTasks:
         return self._agent.card or AgentCard(name=self._agent.name or self._agent.id)
 
     def card(self, base_url: str) -> JsonObject:
-        """The card of the agent, for those who reach it under *base_url*."""
+        """Return the card of the agent, for clients that reach it under *base_url*."""
         card, id = self._card(), self._agent.id
         name = card.name or self._agent.name or id
         said = card.description or f"The agent {name}."
@@ -484,7 +485,7 @@ def _fits(run: RunSummary, params: _Listed) -> bool:
 
 
 def _state_in_list(run: RunSummary) -> str:
-    """The state of a task by its line in the list of runs."""
+    """Return the state of a task from its line in the list of runs."""
     if run.status == "queued":
         return "TASK_STATE_SUBMITTED"
     if run.status == "running":
@@ -493,12 +494,12 @@ def _state_in_list(run: RunSummary) -> str:
 
 
 def _place_of(run: RunSummary) -> str:
-    """The place of a run in a list; the last one to change is the largest."""
+    """Return the place of a run in a list; the last changed is the largest."""
     return f"{'' if run.updated_at is None else run.updated_at.isoformat()}/{run.run_id}"
 
 
 def _to_message(parts: Sequence[Mapping[str, Any]], accepted: Sequence[str]) -> Message:
-    """What a client says. Its word for what upshot knows of a part counts for nothing."""
+    """Return the user's message; metadata of its parts is ignored."""
     bare: list[Json] = []
     for part in parts:
         kind = part.get("mediaType") or _MEDIA.get(next(iter(_MEDIA.keys() & part.keys()), ""), "")
@@ -516,7 +517,7 @@ def _to_message(parts: Sequence[Mapping[str, Any]], accepted: Sequence[str]) -> 
         raise _Fault(_PARAMS, str(error)) from error
 
 
-# What a part is of, unless it says so.
+# The media type of a part, unless it names one.
 _MEDIA = {
     "text": "text/plain",
     "data": "application/json",
@@ -529,7 +530,7 @@ _PART = (*_MEDIA, "mediaType", "filename")
 def _answers_of(
     parts: Sequence[Mapping[str, Any]], asked: Sequence[PendingApproval | PendingQuestion]
 ) -> list[AnyAnswer]:
-    """The answers in a message: data parts, or one text where one question is asked."""
+    """Return the answers in a message: data parts, or one text if one question is asked."""
     answers: list[AnyAnswer] = []
     for part in parts:
         said = part.get("data")
@@ -547,7 +548,7 @@ def _answers_of(
 
 
 def _answer_of(said: JsonObject, asked: Sequence[PendingApproval | PendingQuestion]) -> AnyAnswer:
-    """One answer; an approval counts for the call that was shown."""
+    """Return one answer; an approval is bound to the call that was shown."""
     item = next((one for one in asked if one.id == said.get("id")), None)
     if item is None:
         known = ", ".join(one.id for one in asked)
@@ -585,7 +586,7 @@ _WITHOUT_PUSH = (
 
 
 async def _called(tasks: AgentTasks, request: HttpRequest, user: User) -> Response:
-    """The answer to one request of JSON-RPC."""
+    """Return the response to one JSON-RPC request."""
     id: Json = None
     try:
         call = _call_in(await request.body(), request.headers.get("content-type", ""))
@@ -613,7 +614,7 @@ async def _sent_events(
 
 
 def _call_in(body: bytes, media_type: str) -> dict[str, Any]:
-    """The request in a body."""
+    """Return the JSON-RPC request in a body."""
     if media_type.partition(";")[0].strip().lower() != "application/json":
         raise _Fault(_NO_MEDIA, "the Content-Type of a request must be application/json")
     try:
@@ -636,7 +637,7 @@ def _upper(found: re.Match[str]) -> str:
 
 
 def _method_of(call: Mapping[str, Any]) -> tuple[Method, Any]:
-    """The method that is called, and its parameters."""
+    """Return the called method, and its parameters."""
     name: str = call["method"]
     if name in _WITHOUT_PUSH:
         raise _Fault(_NO_PUSH, "this agent calls nobody back: use SubscribeToTask or GetTask")
@@ -647,7 +648,7 @@ def _method_of(call: Mapping[str, Any]) -> tuple[Method, Any]:
     method, kind = _METHODS[name]
     params: object = call.get("params") or {}
     if isinstance(params, dict):
-        # Some clients write the names as the protocol's definition in protobuf has them.
+        # Some clients use the names of the protocol's protobuf definition.
         given = cast("dict[str, Any]", params)
         params = {_UNDERLINED.sub(_upper, name): value for name, value in given.items()}
     try:
@@ -660,7 +661,7 @@ def _method_of(call: Mapping[str, Any]) -> tuple[Method, Any]:
 
 
 def routes(site: Site) -> list[Route]:
-    """The routes of the door: an endpoint and a card for each agent, and the card at the root."""
+    """Return the routes: an endpoint and a card for each agent, and the card at the root."""
     tasks = {id: AgentTasks(site, agent) for id, agent in site.app.agents.items()}
 
     async def call(request: HttpRequest) -> Response:
@@ -682,7 +683,7 @@ def routes(site: Site) -> list[Route]:
 
     known = ".well-known/agent-card.json"
     return [
-        # Some clients put a slash behind every address.
+        # Some clients append a slash to every address.
         *(Route(f"/a2a/{{agent}}{end}", call, methods=["POST"]) for end in ("", "/")),
         Route(f"/a2a/{{agent}}/{known}", card),
         Route(f"/{known}", card),

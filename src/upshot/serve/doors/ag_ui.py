@@ -1,12 +1,11 @@
-"""AG-UI: each agent of an App behind ``HttpAgent`` and what is built on it.
+"""AG-UI: each agent of an App, for ``HttpAgent`` and what is built on it.
 
-``POST /ag-ui/{agent}`` takes a ``RunAgentInput`` and answers with events as server-sent events. A
-thread is a conversation. What ends with the user's last message begins a turn, ``resume`` answers
-what one waits for, and anything else asks where the thread stands.
+``POST /ag-ui/{agent}`` accepts a ``RunAgentInput`` and answers with server-sent events. A thread is
+a conversation. Input that ends with a user message starts a turn, ``resume`` answers what a turn
+waits for, and any other input asks for the state of the thread.
 
-The ids of messages begin with that of their run. Of what is sent only the last message of the user
-and the answers are taken; see ``serve.history``. Tools, context, state and properties of the client
-are not looked at.
+The ids of messages start with the id of their run. Only the last user message and the answers are
+used; see ``serve.history``. The client's tools, context, state and properties are ignored.
 
 Source:
     AG-UI 1.0, the schemas of the package ``@ag-ui/core`` 1.0.0 and the page "Interrupts" of its
@@ -60,7 +59,7 @@ _DECISION: JsonObject = {
 
 
 class _Resume(msgspec.Struct):
-    """What became of an interrupt."""
+    """The client's response to an interrupt."""
 
     interrupt_id: str = msgspec.field(name="interruptId")
     status: Literal["resolved", "cancelled"]
@@ -68,7 +67,7 @@ class _Resume(msgspec.Struct):
 
 
 class _Input(msgspec.Struct):
-    """What a client sends; what else it has is of its own."""
+    """A client's request; its other fields are ignored."""
 
     thread_id: str = msgspec.field(name="threadId")
     run_id: str = msgspec.field(name="runId")
@@ -78,7 +77,7 @@ class _Input(msgspec.Struct):
 
 
 def routes(site: Site) -> list[Route]:
-    """The routes of all agents."""
+    """Return the routes of all agents."""
     return [Route("/ag-ui/{agent}", _Door(site).post, methods=["POST"])]
 
 
@@ -89,7 +88,7 @@ class _Door:
         self._site = site
 
     async def post(self, request: HttpRequest) -> Response:
-        """Begin a turn, answer what one waits for, or tell where a thread stands."""
+        """Start a turn, answer what one waits for, or report the state of a thread."""
         user = await self._site.user(request)
         agent_id: str = request.path_params["agent"]
         card = card_of(self._site.app, agent_id)
@@ -110,7 +109,7 @@ class _Door:
     async def _turn(
         self, user: User, agent_id: str, sent: _Input, card: AgentCard
     ) -> AsyncGenerator[JsonObject]:
-        """The events of the run that the last message begins; or began, where it is sent again."""
+        """Return the events of the run that the last message starts, or started if it is resent."""
         said = _said(sent, card)
         await self._check_nothing_asked(user, sent.thread_id, said.id)
         try:
@@ -118,13 +117,13 @@ class _Door:
         except Differs:
             if sent.parent_run_id is None:
                 raise
-            # The client says itself that it leaves what came later.
+            # The client itself says that it drops what came later.
             said = said._replace(edit=sent.parent_run_id)
             handle = await begin_turn(self._site, user, agent_id, said)
         return self._run(sent, handle, self._events(handle), _Answer(handle.id, sent.messages))
 
     async def _check_nothing_asked(self, user: User, thread: str, message_id: str) -> None:
-        """Refuse a new message while the user is asked something: the protocol has it so."""
+        """Refuse a new message while the user is asked something, as the protocol requires."""
         newest = await newest_of(self._site, user, thread)
         if newest is None or newest.ended:
             return
@@ -137,10 +136,10 @@ class _Door:
     async def _answered(
         self, user: User, agent_id: str, sent: _Input, card: AgentCard
     ) -> AsyncGenerator[JsonObject]:
-        """Answer what a run of the thread waits for; the events that come after it.
+        """Answer what a run of the thread waits for, and return the events after that.
 
-        Of an answer that is sent again the first one stands, and the events tell what came of it.
-        A client whose run failed after that has to send the answers with its next message.
+        If an answer is sent again, the first one stays in force, and the events show its outcome. A
+        client whose run failed after that must send the answers with its next message.
         """
         found = [_answer_of(one) for one in sent.resume]
         answers = {id: answer for _, id, answer in found}
@@ -174,7 +173,7 @@ class _Door:
         *,
         is_known: bool,
     ) -> None:
-        """Answer what is still waited for; None in place of an answer gives the run up."""
+        """Answer the questions that are still open; None instead of an answer cancels the run."""
         items = await self._site.app.inbox(run_id=handle.id, limit=None)
         names = {id for one in items for id in (one.pending.id, bare_id(one.pending))}
         open_ = [id for id in answers if id in names]
@@ -192,7 +191,7 @@ class _Door:
                 raise Differs(f"the answer came too late: {told.reason}")
 
     async def _thread(self, user: User, agent_id: str, sent: _Input) -> AsyncGenerator[JsonObject]:
-        """What was said in a thread, and what is under way in it."""
+        """Yield the messages of a thread, and the events of its current run."""
         newest = await newest_of(self._site, user, sent.thread_id)
         if newest is None or newest.agent_id != agent_id:
             yield _started(sent)
@@ -230,7 +229,7 @@ class _Door:
         events: AsyncGenerator[PublicEvent],
         answer: _Answer,
     ) -> AsyncGenerator[JsonObject]:
-        """The events of a run, until it ends or asks its user; it may wait for others meanwhile."""
+        """Yield the events of a run until it ends or asks its user; waits for others are passed."""
         yield _started(sent)
         if answer.all != sent.messages:
             yield _snapshot(answer.all)
@@ -252,14 +251,14 @@ class _Door:
 
 
 class _Answer:
-    """Public events as messages, and as the events that build them.
+    """Turns public events into messages, and into the events that build them.
 
     Attributes:
-        all: What was said before the run, and the messages of the run so far.
+        all: The messages before the run, and those of the run so far.
     """
 
     def __init__(self, run_id: str, before: Sequence[JsonObject]) -> None:
-        # Messages of the run that the client has already are built anew.
+        # Messages of the run that the client already has are built again.
         self.all = [one for one in before if not str(one.get("id")).startswith(f"{run_id}.")]
         self._before = len(self.all)
         self._run_id = run_id
@@ -269,7 +268,7 @@ class _Answer:
         self._calls: set[str] = set()
 
     def add(self, event: PublicEvent) -> list[JsonObject]:
-        """The events for one of a run."""
+        """Return the events for a public event of the run."""
         match event["kind"]:
             case "text":
                 return [*self._begin(), self._delta(str(event["text"]))]
@@ -308,14 +307,14 @@ class _Answer:
         return [] if text is None else [{"type": "TEXT_MESSAGE_END", "messageId": text["id"]}]
 
     def _whole(self, text: str) -> list[JsonObject]:
-        """A whole reply, in the place of its pieces."""
+        """Replace the pieces of a reply with the whole text."""
         if self._text is not None and self._said == text:
             return self._close()
         void = self._reset(is_all=False)
         return [*void, *self._begin(), self._delta(text), *self._close()]
 
     def _reset(self, *, is_all: bool) -> list[JsonObject]:
-        """What is being said is void, or all that the run has said."""
+        """Void the current text, or with *is_all* all that the run has said."""
         void = [one for one in self.all[self._before :] if is_all and "content" in one]
         void = [one for one in void if one["role"] == "assistant"]
         if self._text is not None and self._text not in void:
@@ -384,7 +383,7 @@ def _finished(sent: _Input, outcome: JsonObject) -> JsonObject:
 
 
 def _end(sent: _Input, run_id: str, event: PublicEvent) -> JsonObject:
-    """What ends a stream: success, what the user is asked, or an error."""
+    """Return the last event of a stream: success, what the user is asked, or an error."""
     questions: Any = event.get("questions", ())
     if questions:
         interrupts: list[Json] = [_interrupt(run_id, one) for one in questions]
@@ -398,7 +397,7 @@ def _end(sent: _Input, run_id: str, event: PublicEvent) -> JsonObject:
 
 
 def _interrupt(run_id: str, asked: JsonObject) -> JsonObject:
-    """A question as an interrupt; its id has the digest, so that no yes counts for another call."""
+    """Return a question as an interrupt; the digest in its id binds an approval to a call."""
     named = f"{run_id} {asked.get('digest', '-')} {asked['id']}"
     if asked["kind"] == "approval":
         return {
@@ -420,7 +419,7 @@ def _interrupt(run_id: str, asked: JsonObject) -> JsonObject:
 
 
 def _answer_of(resume: _Resume) -> tuple[str, str, AnyAnswer | None]:
-    """The run and the id of a question, and the answer; None where there is to be none."""
+    """Return the run and the id of a question, and the answer; None if it was cancelled."""
     run_id, _, rest = resume.interrupt_id.partition(" ")
     digest, _, id = rest.partition(" ")
     if resume.status == "cancelled":
@@ -438,9 +437,9 @@ def _answer_of(resume: _Resume) -> tuple[str, str, AnyAnswer | None]:
 
 
 def _said(sent: _Input, card: AgentCard) -> Said:
-    """What the last message says."""
+    """Return what the last message says."""
     *before, last = sent.messages
-    # An answer is named by its run, and has a message for each reply and call.
+    # The id of an answer starts with its run; it has a message for each reply and call.
     answers = [
         str(one.get("id")).rpartition(".")[0] for one in before if one.get("role") == "assistant"
     ]
@@ -449,7 +448,7 @@ def _said(sent: _Input, card: AgentCard) -> Said:
 
 
 def _to_message(content: Any, card: AgentCard) -> Message:
-    """What the user says."""
+    """Return the user's message."""
     if isinstance(content, str):
         return Message("user", content)
     parts: list[Text | Image | File] = []
@@ -474,7 +473,7 @@ def _data_of(text: str) -> bytes:
 
 
 async def _refused(message: str) -> AsyncGenerator[JsonObject]:
-    """The only event of what is not done."""
+    """Yield the only event of a refused request."""
     yield {"type": "RUN_ERROR", "message": message, "code": "conflict"}
 
 

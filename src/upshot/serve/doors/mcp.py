@@ -1,11 +1,11 @@
 """MCP: the agents of an App as tools, over streamable HTTP and over stdio.
 
-A call of an agent's tool submits a run and follows it. What the run asks its user goes to the
-client as an elicitation where the client can show one; else the result says what is waited for,
-and ``upshot_continue`` follows the run on. What staff has to answer is neither shown nor taken.
+A call of an agent's tool submits a run and follows it. A question to the user is sent to the client
+as an elicitation if the client supports that; otherwise the result says what the run waits for, and
+``upshot_continue`` follows the run further. Questions to staff are neither shown nor answerable.
 
-A client that goes away leaves the run alone, and so does an HTTP connection that ends, which looks
-the same. A request that is cancelled interrupts its run at the next safe point.
+When a client disconnects, its run continues; the end of an HTTP connection looks the same. A
+cancelled request interrupts its run at the next safe point.
 
 Source:
     Model Context Protocol, versions 2025-11-25 and 2026-07-28, read November 2026.
@@ -85,7 +85,7 @@ _INSTRUCTIONS = (
     "Each tool is an agent: it works on its message and answers when it is done. A result that "
     f"waits names its run; call {CONTINUE} with that run_id to follow it on."
 )
-# So long it is kept which run a request began that was cancelled, until the word of that comes.
+# How long the run of a cancelled request is remembered, until the notification of that arrives.
 _CANCEL_S = 10.0
 _NAME = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -114,8 +114,8 @@ class _Follow(NamedTuple):
 
     Attributes:
         handle: The run.
-        wait_s: Seconds to wait; None is as long as it takes.
-        elicits: Whether what it asks its user is put to the client.
+        wait_s: Seconds to wait; None waits as long as it takes.
+        elicits: Whether its questions to the user are sent to the client.
     """
 
     handle: RunHandle
@@ -160,7 +160,7 @@ _FOLLOWED: JsonObject = {
 
 
 def _result_schema(output: JsonObject | None) -> JsonObject:
-    """The schema of the structured content of a call."""
+    """Return the schema of a call's structured content."""
     text: JsonObject = {"type": "string"}
     answer: JsonObject = {} if output is None else {"output": output}
     return {
@@ -187,8 +187,8 @@ class AgentTools:
     """The agents of a site, as the tools of an MCP server.
 
     Args:
-        site: Whose agents.
-        user_of: Who sent a request.
+        site: The site.
+        user_of: Returns the sender of a request.
 
     Attributes:
         server: The server.
@@ -240,13 +240,13 @@ class AgentTools:
             follow = await self._run_of(user, agent, params)
             return await self._follow(context, user, follow)
         except Misuse as error:
-            # The client's model may do better with the sentence.
+            # Return it as a result: the client's model may correct its call.
             return _said(str(error), is_error=True)
 
     async def _run_of(
         self, user: User, agent: Agent[Any] | None, params: types.CallToolRequestParams
     ) -> _Follow:
-        """The run of a call, begun or answered as the call says."""
+        """Return the run of a call, after starting or answering it."""
         if agent is None:
             told = _read(params, _Told)
             handle = await public_run(self._site, user, told.run_id, "operate")
@@ -259,17 +259,17 @@ class AgentTools:
                 user, agent.id, asked.message, conversation=conversation
             )
             return _Follow(handle, asked.wait_s)
-        # The run says itself whose it is, so the state needs no seal.
+        # Access is checked against the run's owner, so the state needs no signature.
         handle = await public_run(self._site, user, params.request_state, "operate")
         said = params.input_responses or {}
         is_answered = await self._answer(user, handle, _to_elicited, said)
-        # A user who closed the form is not shown it again.
+        # Do not show the form again to a user who closed it.
         return _Follow(handle, asked.wait_s, elicits=is_answered or not said)
 
     async def _answer(
         self, user: User, handle: RunHandle, answers_of: AnswersOf[V], said: Mapping[str, V]
     ) -> bool:
-        """Answer what the run waits for; whether there was anything to answer."""
+        """Answer what the run waits for; return whether there was anything to answer."""
         result = await handle.result(0) if said else None
         answers = answers_of(() if result is None else result.pending, said)
         if answers:
@@ -277,13 +277,13 @@ class AgentTools:
         return bool(answers)
 
     async def _follow(self, context: Context, user: User, follow: _Follow) -> Called:
-        """Follow a run until it ends, waits for what nobody here can answer, or time is up."""
+        """Follow a run until it ends, waits for what the client cannot answer, or time is up."""
         key = _place_of(context), str(context.request_id)
         self._under_way[key] = follow.handle
         try:
             called = await self._result_of(context, user, follow)
         except asyncio.CancelledError:
-            # Whether the client asked for it is told by a notification that comes after this.
+            # A notification that arrives later says whether the client asked for the cancel.
             asyncio.get_running_loop().call_later(_CANCEL_S, self._under_way.pop, key, None)
             raise
         except BaseException:
@@ -321,7 +321,7 @@ class AgentTools:
 
 
 def _by_tool(agents: Mapping[str, Agent[Any]]) -> dict[str, Agent[Any]]:
-    """The agents by the names of their tools."""
+    """Return the agents by the names of their tools."""
     found: dict[str, Agent[Any]] = {}
     for agent in agents.values():
         name = _NAME.sub("_", agent.id)[:128]
@@ -356,7 +356,7 @@ def _read(params: types.CallToolRequestParams, kind: type[V]) -> V:
 
 
 def _result(user: User, run_id: str, result: AgentResult[Json] | None) -> types.CallToolResult:
-    """What a call gives: how far its run is, for a model to read and for a program."""
+    """Return the result of a call: the state of its run, as text and as structured content."""
     if result is None:
         said = f"Run {run_id} still works. Call {CONTINUE} with this run_id to follow it on."
         return _said(said, {"run_id": run_id, "status": "running"})
@@ -389,7 +389,7 @@ def _said(
 
 
 def _waiting(run_id: str, pending: Sequence[Pending]) -> str:
-    """What a run waits for, in words, and how it goes on."""
+    """Describe what a run waits for, and how to continue."""
     asked = [f"- {item.id}: {_question_of(item)}" for item in asked_of_user(pending)]
     lines = [f"Run {run_id} waits for its user:", *asked] if asked else []
     if len(asked) < len(pending):
@@ -404,7 +404,7 @@ def _waiting(run_id: str, pending: Sequence[Pending]) -> str:
 
 
 def _key(item: PendingApproval | PendingQuestion) -> str:
-    """What names an elicitation: an answer counts for the question that was shown."""
+    """Return the key of an elicitation; the digest binds the answer to the question shown."""
     digest = digest_of(item)
     return f"{item.id}/{digest}" if digest else item.id
 
@@ -413,7 +413,7 @@ def _question_of(item: PendingApproval | PendingQuestion) -> str:
     if isinstance(item, PendingQuestion):
         return item.question
     arguments = json.dumps(item.arguments, ensure_ascii=False)
-    # Characters that cannot be seen are shown as their codes.
+    # Invisible characters are shown as escapes.
     seen = "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in arguments
     )
@@ -429,7 +429,7 @@ def _shown(item: PendingApproval | PendingQuestion) -> JsonObject:
 
 
 def _elicitation(item: PendingApproval | PendingQuestion) -> types.ElicitRequest:
-    """The form in which a client asks its user."""
+    """Return the form with which a client asks its user."""
     if isinstance(item, PendingApproval):
         decision = {"type": "string", "enum": ["approve", "deny"], "title": "Decision"}
         reason = {"type": "string", "title": "Why not, for the agent"}
@@ -443,7 +443,7 @@ def _elicitation(item: PendingApproval | PendingQuestion) -> types.ElicitRequest
 
 
 def _field_of(question: PendingQuestion) -> dict[str, Any]:
-    """The field for the answer; a form has plain fields only, so other values are asked as JSON."""
+    """Return the field for the answer; forms have simple fields only, so others become JSON."""
     if question.choices:
         return {"type": "string", "enum": [*question.choices], "title": "Answer"}
     kind = "string" if question.schema is None else question.schema.get("type")
@@ -453,7 +453,7 @@ def _field_of(question: PendingQuestion) -> dict[str, Any]:
 
 
 def _to_questions(pending: Sequence[Pending], said: Mapping[str, Any]) -> list[AnyAnswer]:
-    """The answers that a call of ``upshot_continue`` gives; a model may have written them."""
+    """Return the answers in a call of ``upshot_continue``; a model may have written them."""
     open_ = {item.id: item for item in asked_of_user(pending)}
     answers: list[AnyAnswer] = []
     for id, value in said.items():
@@ -471,7 +471,7 @@ def _to_questions(pending: Sequence[Pending], said: Mapping[str, Any]) -> list[A
 
 
 def _to_elicited(pending: Sequence[Pending], said: Mapping[str, Any]) -> list[AnyAnswer]:
-    """The answers that the user gave in forms; what is closed by now is passed over."""
+    """Return the answers that the user gave in forms; those to closed questions are ignored."""
     answers: list[AnyAnswer] = []
     for item in pending:
         if not isinstance(item, PendingApproval | PendingQuestion):
@@ -507,14 +507,14 @@ def _answer_of(
 def _can_elicit(context: Context) -> bool:
     known = context.session.client_capabilities
     able = None if known is None else known.elicitation
-    # An empty one is of a client that knows forms only.
+    # A client that knows only forms sends an empty capability.
     return able is not None and (able.form is not None or able.url is None)
 
 
 async def _elicit(
     context: Context, requests: Mapping[str, types.ElicitRequest]
 ) -> dict[str, types.ElicitResult]:
-    """Ask the user one question after the other, until the client gives no answer."""
+    """Ask the user one question after another, until the client fails to answer."""
     said: dict[str, types.ElicitResult] = {}
     for key, request in requests.items():
         form = request.params
@@ -532,23 +532,23 @@ async def _elicit(
 
 @asynccontextmanager
 async def _progress(context: Context, app: App, handle: RunHandle) -> AsyncGenerator[None]:
-    """Tell the client how far the run is, if it asked for that."""
+    """Report the run's progress to the client inside the block, if it asked for that."""
     if "progress_token" not in (context.meta or {}):
         yield
         return
-    # By this it can be found again, whatever becomes of the connection.
+    # With this the run can be found again even if the connection is lost.
     await context.session.report_progress(0, message=f"run {handle.id}")
     task = asyncio.create_task(_report(context, app, handle))
     try:
         yield
     finally:
         task.cancel()
-        # The result does not hang on whether its client could be told of the progress.
+        # A failed progress report must not affect the result.
         await asyncio.gather(task, return_exceptions=True)
 
 
 async def _report(context: Context, app: App, handle: RunHandle) -> None:
-    """Tell what the user of the run may see of it."""
+    """Report what the user may see of the run."""
     count = 0
     async for event in public_events(app, handle):
         if message := progress_of(event):
@@ -557,7 +557,7 @@ async def _report(context: Context, app: App, handle: RunHandle) -> None:
 
 
 def progress_of(event: PublicEvent) -> str:
-    """What a client is told of a public event while the run works; "" for nothing."""
+    """Return the progress message for a public event; "" for none."""
     match event:
         case {"kind": "message", "text": str(text)}:
             return text
@@ -573,13 +573,13 @@ def progress_of(event: PublicEvent) -> str:
 
 
 def _place_of(context: Context) -> str:
-    """What sets requests of one connection apart from those of others."""
+    """Return the session id of a request's connection; "" if it has none."""
     request = context.request
     return "" if request is None else request.headers.get("mcp-session-id", "")
 
 
 class _Endpoint:
-    """``/mcp`` as an ASGI app: streamable HTTP, with sessions for versions of before 2026."""
+    """``/mcp`` as an ASGI app: streamable HTTP, with sessions for versions before 2026."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -587,7 +587,7 @@ class _Endpoint:
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[None]:
-        """Keep sessions meanwhile."""
+        """Keep sessions inside the block."""
         manager = StreamableHTTPSessionManager(AgentTools(self._site, _user_of).server)
         async with manager.run():
             self._manager = manager
@@ -597,7 +597,7 @@ class _Endpoint:
         user = await self._site.user(HttpRequest(scope, receive))
         if self._manager is None:
             raise HTTPException(503, "MCP is not served yet: the application has not started")
-        # A session belongs to who began it.
+        # A session belongs to the user who started it.
         token = AccessToken(token="", client_id=to_scoped(owner_of(user), ""), scopes=[])
         scope = {**scope, _USER: user, "user": AuthenticatedUser(token)}
         if scope["method"] == "POST":
@@ -610,7 +610,7 @@ class _Endpoint:
 
 
 def _fault_in(body: bytes) -> str:
-    """Why the body of a request is no message of JSON-RPC, "" if it is one."""
+    """Return why the body of a request is not a JSON-RPC message, or "" if it is one."""
     try:
         sent: object = from_json(body)
     except Misuse as error:
@@ -623,7 +623,7 @@ def _fault_in(body: bytes) -> str:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """What gives a body that was read, and then what comes after it."""
+    """Return a receive function that first returns a body that was already read."""
     sent: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def receive_again() -> Any:
@@ -633,7 +633,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 
 async def _user_of(context: Context) -> User:
-    """Who sent a request over HTTP."""
+    """Return the sender of an HTTP request."""
     return cast("HttpRequest", context.request).scope[_USER]
 
 
@@ -641,23 +641,23 @@ _ENDPOINTS: WeakKeyDictionary[Site, _Endpoint] = WeakKeyDictionary()
 
 
 def routes(site: Site) -> list[Route]:
-    """The route of the door."""
+    """Return the route of the door."""
     return [Route("/mcp", _ENDPOINTS.setdefault(site, _Endpoint(site)))]
 
 
 def lifespan(site: Site) -> AbstractAsyncContextManager[None]:
-    """What the route needs while the application runs."""
+    """Keep open what the route needs while the application runs."""
     return _ENDPOINTS[site].open()
 
 
 async def serve_stdio(site: Site, user: User) -> None:
-    """Serve the client at the other end of the standard input and output until it goes.
+    """Serve a client on standard input and output until it disconnects.
 
-    What the process prints meanwhile goes to the standard error.
+    What the process prints during that goes to standard error.
 
     Args:
-        site: Whose agents.
-        user: Whose runs those of the client are.
+        site: The site.
+        user: The user who owns the client's runs.
     """
 
     async def is_user(context: Context) -> User:
@@ -665,7 +665,7 @@ async def serve_stdio(site: Site, user: User) -> None:
 
     server = AgentTools(site, is_user).server
     async with AsyncExitStack() as stack:
-        # The process's own output, wherever prints are sent at the moment.
+        # The process's own output, even if prints are redirected at the moment.
         with redirect_stdout(sys.__stdout__):
             incoming, outgoing = await stack.enter_async_context(stdio_server())
         stack.enter_context(redirect_stdout(sys.stderr))

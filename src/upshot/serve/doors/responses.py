@@ -1,11 +1,12 @@
-"""OpenAI Responses: the agents of an App as models, streamed and not.
+"""OpenAI Responses: the agents of an App as models, streamed or not.
 
 A response is a run, and a chain of responses is a conversation. A run that waits for its user is a
-completed response with what it asks as items; the answer is sent as the input of the next request,
-which goes on with the same response. One that waits for staff stays in progress.
+completed response whose items ask the questions. The answer is sent as the input of the next
+request, which continues the same response. A run that waits for staff stays in progress.
 
-The ``sequence_number`` of an event says where in the log it is and how much of an open text was
-told, so that a reader who comes back with ``starting_after`` is told the rest, from any process.
+The ``sequence_number`` of an event encodes its place in the log and how much of an open text was
+sent, so that any process can continue a stream for a reader that reconnects with
+``starting_after``.
 
 Source:
     https://platform.openai.com/docs/api-reference/responses and .../responses-streaming, and the
@@ -63,8 +64,8 @@ DOOR = "responses"
 ASK = "ask_user"
 _ItemEvents: TypeAlias = "Iterator[tuple[int, JsonObject]]"
 
-# So many numbers are there for the events at one place of the log. The first are those of what is
-# there; then come the head of a text that begins after it, and one for each of its characters.
+# How many numbers each place of the log has for its events. The first are for complete events; then
+# comes the head of a text that starts after them, and one for each of its characters.
 PLACE = 1 << 26
 _OPENED = 6
 _CANCEL_S = 5.0
@@ -76,7 +77,7 @@ _KINDS = {
     429: "rate_limit_error",
     503: "server_error",
 }
-# What may be sent and changes nothing of what an agent does.
+# Fields that are accepted and do not change what an agent does.
 _IDLE = (
     *("user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier"),
     *("include", "metadata", "stream_options", "truncation", "parallel_tool_calls"),
@@ -120,7 +121,7 @@ class _Create(msgspec.Struct):
 
 
 def _read(body: bytes) -> _Create:
-    """The request in a body; what it may not choose is refused by its name."""
+    """Return the request in a body; refuse fields that a client may not choose."""
     found: object = from_json(body)
     if not isinstance(found, dict):
         raise _Fault("the body must be a JSON object with model and input")
@@ -142,7 +143,7 @@ def _read(body: bytes) -> _Create:
 
 
 def _conversation_of(asked: _Create) -> str:
-    """The conversation that a request names, "" for none."""
+    """Return the conversation that a request names; "" for none."""
     named = asked.conversation
     return named.id if isinstance(named, _Named) else named or ""
 
@@ -157,7 +158,7 @@ def _items_of(said: str | Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]
 
 
 def _said_in(items: Sequence[Mapping[str, Any]], card: AgentCard) -> tuple[list[Message], Message]:
-    """What was said before, and what the user says now, which comes last."""
+    """Return the earlier messages, and the user's new message, which comes last."""
     if any(map(_is_answer, items)):
         raise _Fault("nothing waits for an answer of yours there", 409, param="input")
     said = [*takewhile(lambda item: item.get("role") == "user", reversed(items))][::-1]
@@ -175,7 +176,7 @@ def _is_answer(item: Mapping[str, Any]) -> bool:
 def _message_of(
     item: Mapping[str, Any], card: AgentCard = _NO_CARD, *, is_past: bool = False
 ) -> Message:
-    """A message of a user, or one of an earlier exchange, for whose words nobody vouches."""
+    """Return a user's message, or one of an earlier exchange, which is untrusted."""
     role, content = item.get("role"), item.get("content")
     if item.get("type", "message") != "message" or role not in ("user", "assistant"):
         named = item.get("type") if role is None else role
@@ -224,7 +225,7 @@ def _part_of(part: object, trust: str, card: AgentCard) -> Part:
 
 
 def _run_named(user: User, key: str) -> str:
-    """The run of a request that the user named by a key."""
+    """Return the run id of a request that the user named with a key."""
     named = json.dumps([user.tenant, user.id, key])
     return f"run-{hashlib.sha256(named.encode()).hexdigest()[:16]}"
 
@@ -232,7 +233,7 @@ def _run_named(user: User, key: str) -> str:
 def _answers_of(
     items: Sequence[Mapping[str, Any]], asked: Sequence[PendingApproval | PendingQuestion]
 ) -> list[AnyAnswer]:
-    """The answers in an input; a text answers where one question is asked."""
+    """Return the answers in an input; plain text answers if one question is asked."""
     is_said = all(item.get("role") == "user" for item in items)
     if is_said and len(asked) == 1 and isinstance(asked[0], PendingQuestion):
         return [Answer(asked[0].id, "\n".join(_message_of(item).text for item in items))]
@@ -242,7 +243,7 @@ def _answers_of(
 def _answer_of(
     item: Mapping[str, Any], asked: Sequence[PendingApproval | PendingQuestion]
 ) -> AnyAnswer:
-    """One answer; a yes counts for the call that was shown, by its digest."""
+    """Return one answer; the digest binds an approval to the call that was shown."""
     named = item.get("approval_request_id") or item.get("call_id")
     match next((one for one in asked if _id_of(one) == named), None), item.get("type"):
         case PendingApproval() as one, "mcp_approval_response":
@@ -262,7 +263,7 @@ def _answer_of(
 
 
 def _value_of(question: PendingQuestion, said: object) -> Json:
-    """The value of an answer, which is sent as a text."""
+    """Return the value of an answer, which is sent as text."""
     is_text = question.schema is None or question.schema.get("type") == "string"
     if is_text or not isinstance(said, str):
         return cast("Json", said)
@@ -273,7 +274,7 @@ def _value_of(question: PendingQuestion, said: object) -> Json:
 
 
 def _id_of(item: PendingApproval | PendingQuestion) -> str:
-    """What names a question: its digest if it has one, so that no yes counts for another."""
+    """Return the id of a question: its digest if it has one, which binds the answer to it."""
     if isinstance(item, PendingApproval):
         return f"mcpr_{item.digest}"
     return digest_of(item) or item.id
@@ -283,7 +284,7 @@ def _id_of(item: PendingApproval | PendingQuestion) -> str:
 
 
 class Fold:
-    """What the public events of a run are as events of its response.
+    """Turns the public events of a run into events of its response.
 
     Args:
         run_id: The run.
@@ -300,19 +301,19 @@ class Fold:
         self._after = after
         self._count = 0
         self._tools: dict[str, tuple[int, JsonObject]] = {}
-        # The run of a chain, the number of its first place, and the last place of all.
+        # The current run of the chain, the number of its first place, and the last place of all.
         self._run, self._base, self._place, self._end = "", 0, 0, -1
         self.number: int = 0
-        # The text that the reader has of the open message, None where that is not known.
+        # The text that the reader has of the open message; None if that is not known.
         self._is_open, self._has_part, self._shown = False, False, cast("str | None", "")
         self._is_void, self._told, self._told_at = False, 0, -1
 
     def take(self, event: PublicEvent, answer: str = "") -> _ItemEvents:
-        """The events that one event is, by their numbers.
+        """Yield the events for a public event, with their numbers.
 
         Args:
             event: The event.
-            answer: Of the last one, the answer of the run.
+            answer: The answer of the run, for its last event.
         """
         run, _, place = str(event["cursor"]).partition("/")
         if run != self._run:
@@ -340,12 +341,12 @@ class Fold:
                 pass
 
     def _reopen(self) -> None:
-        """Take up the message that was open where the reader left off, if it is not told again."""
+        """Reopen the message that was open where the reader left off, unless it is sent again."""
         place, told = divmod(self._after, PLACE)
         if self._after < 0 or told < _OPENED or self._place <= place or place == self._end:
             return
         if not self._is_open:
-            # It is not known here which text he has of it: its end tells him the whole.
+            # It is not known which text the reader has, so the end of the message sends all of it.
             self._is_open, self._has_part = True, told > _OPENED
             self._shown, self._is_void = None, True
         self._after = -1
@@ -362,7 +363,7 @@ class Fold:
         if self._is_void or self._shown is None:
             return
         self._shown += text
-        # A reader may have the beginning of it.
+        # A reader may have the first part of it.
         had = max(0, min(self._after - first - _OPENED - 1 - before, len(text)))
         delta = self._event("output_text.delta", delta=text[had:], logprobs=[])
         yield first + _OPENED + 1 + self._told, delta
@@ -408,7 +409,7 @@ class Fold:
 
     def _ended(self, first: int, event: PublicEvent, answer: str) -> _ItemEvents:
         if self._is_open:
-            # The reply broke off; what is known of it is no part of the output.
+            # The reply was cut off; its text is not part of the output.
             yield (
                 first,
                 self._done(self._count, self._message_item("incomplete", self._shown or "")),
@@ -439,7 +440,7 @@ class Fold:
         return {**head, "status": status, "content": content}
 
     def _event(self, kind: str, **more: Any) -> JsonObject:
-        """An event of the open message."""
+        """Return an event of the open message."""
         id = f"msg_{self._count}_{self._id}"
         head: JsonObject = {"type": f"response.{kind}", "item_id": id}
         return {**head, "output_index": self._count, "content_index": 0, **more}
@@ -464,7 +465,7 @@ def _text_in(item: JsonObject) -> Json:
 
 
 def _question_item(question: JsonObject) -> JsonObject:
-    """What is asked: an approval, or a call that the client answers."""
+    """Return a question as an item: an approval, or a call that the client answers."""
     if question["kind"] == "approval":
         return {
             "type": "mcp_approval_request",
@@ -486,7 +487,7 @@ def _question_item(question: JsonObject) -> JsonObject:
 
 
 def _usage_of(usage: Usage) -> JsonObject | None:
-    """The tokens, None where they are not known."""
+    """Return the token usage; None if it is not known."""
     if usage.input_tokens is None or usage.output_tokens is None:
         return None
     return {
@@ -502,7 +503,7 @@ def _usage_of(usage: Usage) -> JsonObject | None:
 
 
 def _outcome_of(run: RunSummary, result: AgentResult[Json] | None) -> JsonObject:
-    """The status of a response, and what goes with it."""
+    """Return the status of a response, and the fields that go with it."""
     cut: Json = None
     error: JsonObject | None = None
     if result is None or (result.pending and not asked_of_user(result.pending)):
@@ -525,7 +526,7 @@ def _outcome_of(run: RunSummary, result: AgentResult[Json] | None) -> JsonObject
 
 
 def _metadata_of(result: AgentResult[Json] | None) -> JsonObject:
-    """That nobody knows what a call did, which the status does not say."""
+    """Return metadata that says if an effect is unknown, which the status cannot say."""
     is_unknown = result is not None and result.effect is Effect.UNKNOWN
     return {"effect": "unknown"} if is_unknown else {}
 
@@ -538,7 +539,7 @@ def _answer_in(result: AgentResult[Json]) -> str:
 
 
 def _is_now(event: PublicEvent, result: AgentResult[Json]) -> bool:
-    """Whether an end is that of a result, and the client has something to do now."""
+    """Whether an end event belongs to *result*, and the client must act now."""
     if str(event["cursor"]).partition("/")[0] != result.run_id:
         return False
     if event["status"] != Status.INPUT_REQUIRED:
@@ -561,7 +562,7 @@ class Responses:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        # Of two requests that go on after the same response at once, one begins a branch.
+        # If two requests continue the same response at once, one of them starts a branch.
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def create(self, request: HttpRequest, user: User) -> Response:
@@ -589,7 +590,7 @@ class Responses:
         return sse(_sent(self._events(handle, int(after), is_new=int(after) < PLACE)))
 
     async def cancel(self, request: HttpRequest, user: User) -> Response:
-        """``POST /v1/responses/{id}/cancel``; one that has ended stays as it is."""
+        """``POST /v1/responses/{id}/cancel``; a response that has ended stays as it is."""
         handle = await self._found(user, request.path_params["id"], "operate")
         await handle.cancel()
         await handle.result(_CANCEL_S)
@@ -602,7 +603,7 @@ class Responses:
             raise _Fault(f"there is no response {id[:80]!r}", 404) from None
 
     async def _begun(self, user: User, asked: _Create, key: str | None) -> tuple[RunHandle, int]:
-        """The run that a request begins or answers, and the last number before that."""
+        """Return the run that a request starts or answers, and the last number before that."""
         if asked.model not in self._site.app.agents:
             known = ", ".join(self._site.app.agents)
             raise _Fault(
@@ -621,7 +622,7 @@ class Responses:
         """See ``_begun``."""
         items = _items_of(asked.input)
         known = await self._site.sees(user, run_id) if key is not None else False
-        # Sent again; whether it is the same request is found out when it is submitted.
+        # If it is resent, submitting it checks whether it is the same request.
         last = None if known else await self._last(user, asked)
         result = None if last is None else await last.result(0)
         if last is not None and result is not None and result.pending:
@@ -641,7 +642,7 @@ class Responses:
         return handle, -1
 
     async def _last(self, user: User, asked: _Create) -> RunHandle | None:
-        """The turn that a request goes on with, None where it begins a conversation."""
+        """Return the turn that a request continues; None if it starts a conversation."""
         if asked.previous_response_id:
             return await self._found(user, asked.previous_response_id)
         conversation = _conversation_of(asked)
@@ -649,14 +650,14 @@ class Responses:
         return await self._found(user, last) if last else None
 
     async def _newest(self, user: User, conversation: str) -> str:
-        """The last turn of a conversation, "" for none."""
+        """Return the last turn of a conversation; "" for none."""
         runs = await self._site.runs_of(user, conversation=conversation)
         return next((run.turn or run.run_id for run in runs if not run.parent_run_id), "")
 
     async def _place(
         self, asked: _Create, run_id: str, past: Sequence[Message], *, known: bool, user: User
     ) -> Place:
-        """Where a message belongs; after a response that is not the last one it begins a branch."""
+        """Return where a message belongs; after any but the last response it starts a branch."""
         previous = asked.previous_response_id
         if not previous:
             return Place(_conversation_of(asked) or run_id.replace("run", "conv"), past)
@@ -684,7 +685,7 @@ class Responses:
         result: AgentResult[Json],
         items: Sequence[Mapping[str, Any]],
     ) -> tuple[RunHandle, int]:
-        """A run that waited for what an input says."""
+        """Answer a run with an input; return the run and the last number before that."""
         asked = asked_of_user(result.pending)
         if not asked:
             raise _Fault(f"{handle.id} waits for somebody else, who answers elsewhere", 409)
@@ -698,7 +699,7 @@ class Responses:
         return handle, cast("int", now["sequence_number"])
 
     async def _settled(self, handle: RunHandle) -> JsonObject | None:
-        """The last event of a response that has ended or asks its user, None if it has not."""
+        """Return the last event of a response that has ended or asks its user, or None."""
         result = await handle.result(0)
         if result is None or (result.pending and not asked_of_user(result.pending)):
             return None
@@ -706,7 +707,7 @@ class Responses:
         return told[-1] if "response" in told[-1] else None
 
     async def _now(self, handle: RunHandle) -> JsonObject:
-        """The response as it is now; its output is there once it has ended or asks its user."""
+        """Return the response now; it has output only if it has ended or asks its user."""
         last = await self._settled(handle)
         if last is None:
             return await self._response(handle, None, [])
@@ -715,13 +716,13 @@ class Responses:
     async def _events(
         self, handle: RunHandle, after: int, *, is_new: bool = False, until_now: bool = False
     ) -> AsyncGenerator[JsonObject]:
-        """The events of a response after a number, until it ends or asks its user.
+        """Yield the events of a response after a number, until it ends or asks its user.
 
         Args:
             handle: The run.
             after: The number, -1 for all.
-            is_new: Whether a stream begins there, with the response as it is.
-            until_now: Whether to stop where the run goes on by now.
+            is_new: Whether a stream starts there, with the response as it is.
+            until_now: Whether to stop where the run has continued after a park.
         """
         fold = Fold(handle.id, after)
         if is_new and after < PLACE:
@@ -748,7 +749,7 @@ class Responses:
     async def _begin(
         self, handle: RunHandle, after: int, output: Sequence[JsonObject]
     ) -> list[JsonObject]:
-        """The events with which a stream begins after a number."""
+        """Return the first events of a stream that starts after a number."""
         response = await self._response(handle, None, output)
         return [
             {"type": f"response.{word}", "sequence_number": after + place, "response": response}
@@ -758,7 +759,7 @@ class Responses:
     async def _response(
         self, handle: RunHandle, result: AgentResult[Json] | None, output: Sequence[JsonObject]
     ) -> JsonObject:
-        """A response; without a result it is one that is worked on."""
+        """Return a response; without a result it is in progress."""
         run = await self._run(handle.id)
         named = from_scoped((run.owner, run.tenant), run.context_id)
         begun = run.started_at or run.updated_at
@@ -791,7 +792,7 @@ Call: TypeAlias = Callable[[HttpRequest, User], Awaitable[Response]]
 
 
 def routes(site: Site) -> list[Route]:
-    """The routes of the door."""
+    """Return the routes of the door."""
     responses = Responses(site)
 
     def told(call: Call) -> Callable[[HttpRequest], Awaitable[Response]]:
@@ -812,7 +813,7 @@ def routes(site: Site) -> list[Route]:
 
 
 def _error(error: Exception) -> Response:
-    """An error in the form of the protocol."""
+    """Return an error in the form of the protocol."""
     fault = error if isinstance(error, _Fault) else _Fault(str(error), status_of(error))
     said = error.detail if isinstance(error, HTTPException) else str(fault)
     form = refusal(fault.status, said, param=fault.param, code=fault.code)
@@ -820,7 +821,7 @@ def _error(error: Exception) -> Response:
 
 
 def refusal(status: int, said: str, *, param: str = "", code: str = "") -> JsonObject:
-    """A sentence in the form that the protocol has for errors."""
+    """Return a sentence as an error in the form of the protocol."""
     kind = _KINDS.get(status, "invalid_request_error")
     form: JsonObject = {"message": said, "type": kind, "param": param or None, "code": code or None}
     return {"error": form}

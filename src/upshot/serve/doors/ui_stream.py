@@ -1,11 +1,11 @@
 """The UI message stream of the AI SDK: each agent of an App behind ``useChat``.
 
-``POST /ui/{agent}`` takes what the SDK's ``DefaultChatTransport`` sends and answers with chunks as
-server-sent events. ``GET /ui/{agent}/{chat}/stream`` goes on with what is under way, and ``GET
-/ui/{agent}/{chat}`` gives the messages of a chat for a page that begins anew.
+``POST /ui/{agent}`` accepts what the SDK's ``DefaultChatTransport`` sends and answers with chunks
+as server-sent events. ``GET /ui/{agent}/{chat}/stream`` follows the run in progress, and ``GET
+/ui/{agent}/{chat}`` returns the messages of a chat for a page that reloads.
 
-A chat is a conversation, and the id of an answer is that of its run. Of what is sent only the last
-message is taken; see ``serve.history``.
+A chat is a conversation, and the id of an answer is the id of its run. Only the last message that
+is sent is used; see ``serve.history``.
 
 Source:
     AI SDK 7.0, "Stream Protocols" and ``uiMessageChunkSchema`` of the package ``ai`` 7.0.173, read
@@ -52,14 +52,14 @@ from upshot.state.child_runs import bare_id
 DOOR = "ui"
 # A question of the agent is shown as a call of this tool, which the page answers.
 ASK = "ask_user"
-# Of a call that the page is not to make.
+# Marks a call that the page must not make.
 _OURS: JsonObject = {"providerExecuted": True}
 _HEADER = "x-vercel-ai-ui-message-stream"
 _FINISH = {"completed": "stop", "input_required": "tool-calls", "failed": "error"}
 
 
 class _Said(msgspec.Struct):
-    """A message of a client; of its parts only those of the last one are looked at."""
+    """A client's message; only the parts of the last one are used."""
 
     id: str
     role: Literal["system", "user", "assistant"]
@@ -67,7 +67,7 @@ class _Said(msgspec.Struct):
 
 
 class _Sent(msgspec.Struct):
-    """What a client sends; what else it has is of its own."""
+    """A client's request; its other fields are ignored."""
 
     id: str
     messages: list[_Said]
@@ -76,7 +76,7 @@ class _Sent(msgspec.Struct):
 
 
 def routes(site: Site) -> list[Route]:
-    """The routes of all agents."""
+    """Return the routes of all agents."""
     door = _Door(site)
     return [
         Route("/ui/{agent}", door.post, methods=["POST"]),
@@ -92,7 +92,7 @@ class _Door:
         self._site = site
 
     async def post(self, request: HttpRequest) -> Response:
-        """Begin a turn, or answer what one waits for; then the chunks of it."""
+        """Start a turn, or answer what one waits for; respond with its chunks."""
         user = await self._site.user(request)
         agent_id: str = request.path_params["agent"]
         card = card_of(self._site.app, agent_id)
@@ -108,7 +108,7 @@ class _Door:
         return _stream(self._chunks(handle, self._events(handle), _Answer()))
 
     async def resume(self, request: HttpRequest) -> Response:
-        """What is under way in a chat, from its beginning; 204 where nothing is."""
+        """Return the run in progress in a chat, from its start; 204 if there is none."""
         run = await self._newest(request)
         if run is None or run.ended:
             return Response(status_code=204)
@@ -116,7 +116,7 @@ class _Door:
         return _stream(self._chunks(handle, self._events(handle), _Answer()))
 
     async def chat(self, request: HttpRequest) -> Response:
-        """The messages of a chat; the answer that is under way comes by ``resume``."""
+        """Return the messages of a chat; ``resume`` returns the answer in progress."""
         newest = await self._newest(request)
         messages: list[Json] = []
         if newest is not None:
@@ -127,13 +127,13 @@ class _Door:
         return to_json({"messages": messages})
 
     async def _newest(self, request: HttpRequest) -> RunSummary | None:
-        """The newest turn of the user in the chat that a path names."""
+        """Return the user's newest turn in the chat that a path names."""
         user = await self._site.user(request)
         run = await newest_of(self._site, user, request.path_params["chat"])
         return run if run and run.agent_id == request.path_params["agent"] else None
 
     async def _messages(self, handle: RunHandle) -> list[Json]:
-        """A turn as messages: what was asked, and the answer once it is there."""
+        """Return a turn as messages: the question, and the answer once it is available."""
         id, text = await asked(handle)
         messages: list[Json] = [
             {"id": id, "role": "user", "parts": [{"type": "text", "text": text}]}
@@ -147,7 +147,7 @@ class _Door:
         return messages
 
     async def _answered(self, user: User, agent_id: str, sent: _Sent) -> Response:
-        """Answer what the run of the last message waits for, and go on with that message."""
+        """Answer what the run of the last message waits for, and continue that message."""
         handle = await public_run(self._site, user, sent.messages[-1].id, "operate")
         items = await self._site.app.inbox(run_id=handle.id, limit=None)
         names = {name for one in items for name in (one.pending.id, bare_id(one.pending))}
@@ -178,9 +178,9 @@ class _Door:
         *,
         until_parked: bool = False,
     ) -> AsyncGenerator[JsonObject]:
-        """The chunks of a message, until the run ends or waits for its user.
+        """Yield the chunks of a message, until the run ends or waits for its user.
 
-        While it waits for somebody else the stream stays open, unless *until_parked*.
+        While it waits for other people the stream stays open, unless *until_parked*.
         """
         yield {"type": "start", "messageId": handle.id}
         try:
@@ -206,9 +206,9 @@ class _Door:
 
 
 class _Answer:
-    """Public events as the chunks of one message.
+    """Turns public events into the chunks of one message.
 
-    A step is a text and the calls that it made, so that a text that is void can be taken back.
+    A step is a text and the calls that it made, so that a void text can be reset.
     """
 
     def __init__(self) -> None:
@@ -216,7 +216,7 @@ class _Answer:
         self._open = ""
         self._said = ""
         self._calls: set[str] = set()
-        # The approvals that are asked for, by their calls, and the calls that are not settled.
+        # The requested approvals by their calls, the denied calls, and the unsettled ones.
         self._asked: dict[str, str] = {}
         self._denied: set[str] = set()
         self._unsettled: dict[str, JsonObject] = {}
@@ -224,7 +224,7 @@ class _Answer:
         self._is_fresh = False
 
     def add(self, event: PublicEvent) -> list[JsonObject]:
-        """The chunks for an event."""
+        """Return the chunks for an event."""
         match event["kind"]:
             case "text":
                 return [*self._begin(), self._delta(str(event["text"]))]
@@ -240,7 +240,7 @@ class _Answer:
                 return [*self._end(event)]
 
     def _step(self) -> list[JsonObject]:
-        """Begin a step, unless one has just begun."""
+        """Start a step, unless one has just started."""
         is_fresh, self._in_step, self._is_fresh = self._is_fresh, True, False
         return [] if is_fresh else [{"type": "start-step"}]
 
@@ -260,7 +260,7 @@ class _Answer:
         return [{"type": "text-end", "id": id}] if id else []
 
     def _whole(self, text: str) -> list[JsonObject]:
-        """A whole reply, in the place of its pieces."""
+        """Replace the pieces of a reply with the whole text."""
         if self._open and self._said == text:
             return self._close()
         void: list[JsonObject] = [{"type": "reset-step"}] if self._open else []
@@ -268,7 +268,7 @@ class _Answer:
         return [*void, *self._begin(), self._delta(text), *self._close()]
 
     def _reset(self) -> list[JsonObject]:
-        """What was said since the last whole reply is void; of a revised attempt none is shown."""
+        """Void what was said since the last whole reply; revised attempts are never shown."""
         chunks: list[JsonObject] = [{"type": "reset-step"}] if self._open else []
         self._open = self._said = ""
         return chunks
@@ -299,9 +299,9 @@ class _Answer:
                 pass
 
     def _answered(self, event: PublicEvent) -> Iterator[JsonObject]:
-        """What the user was asked is answered, and what follows is a step of its own.
+        """Yield the chunks for an answered question; what follows is a new step.
 
-        A page sends what was answered when nothing but that is in the last step.
+        A page sends its answers when the last step contains nothing else.
         """
         id = str(event["id"])
         if "approved" in event:
@@ -323,7 +323,7 @@ class _Answer:
             yield {"type": "tool-output-available", **call, "output": output}
 
     def _failed(self, id: str) -> Iterator[JsonObject]:
-        # What nobody approved in time was denied.
+        # A call that was not approved in time was denied.
         yield from self._decided(id, approved=False)
         if (call := self._unsettled.pop(id, None)) is None:
             return
@@ -341,23 +341,23 @@ class _Answer:
         for one in asked:
             if one["kind"] == "approval":
                 yield from self._call(one["id"], one["tool"], one["arguments"], **_OURS)
-                # With the digest in it a yes counts for what was shown, and for nothing else.
+                # The digest binds an approval to what was shown.
                 mark = f"{one['id']} {one['digest']}"
                 self._asked[one["id"]] = mark
                 yield {"type": "tool-approval-request", "approvalId": mark, "toolCallId": one["id"]}
             else:
                 question = {k: v for k, v in one.items() if k not in ("kind", "id")}
-                # The page answers it: it is no call of the server's.
+                # The page answers it: it is not a call of the server.
                 yield from self._call(one["id"], ASK, question)
         if event["status"] != "input_required":
             for id in [*self._unsettled]:
                 yield from self._failed(id)
-        # What comes after it is a step of its own, also where the page has more than these.
+        # What follows is a new step, even if the page has more parts than these.
         self._in_step = False
 
 
 def _asks(event: PublicEvent) -> bool:
-    """Whether a run parks, and its user is asked something."""
+    """Whether an event is a park that asks the user something."""
     return event["kind"] == "end" and bool(event.get("questions"))
 
 
@@ -397,7 +397,7 @@ def _add_to(parts: list[JsonObject], chunk: JsonObject) -> None:
 
 
 def _settle(part: JsonObject, chunk: JsonObject) -> None:
-    """What becomes of a call."""
+    """Apply the outcome of a call to its part."""
     match chunk:
         case {"type": "tool-approval-request", "approvalId": str(mark)}:
             approval: JsonObject = {"id": mark}
@@ -413,7 +413,7 @@ def _settle(part: JsonObject, chunk: JsonObject) -> None:
 
 
 def _said(sent: _Sent, card: AgentCard) -> Said:
-    """What the last message of a client says."""
+    """Return what the last message of a client says."""
     *before, last = sent.messages
     if last.role != "user":
         raise Misuse(f"the last message is of {last.role}: only what the user says is taken")
@@ -424,7 +424,7 @@ def _said(sent: _Sent, card: AgentCard) -> Said:
 
 
 def _to_message(said: _Said, card: AgentCard) -> Message:
-    """What the user says."""
+    """Return the user's message."""
     parts: list[Text | Image | File] = []
     for part in said.parts:
         match part:
@@ -442,7 +442,7 @@ def _to_message(said: _Said, card: AgentCard) -> Message:
 
 
 def _answers_of(said: _Said) -> Iterator[tuple[str, AnyAnswer]]:
-    """The answers in a message, each with the id of what it answers."""
+    """Yield the answers in a message, each with the id of its question."""
     for part in said.parts:
         match part:
             case {
@@ -469,7 +469,7 @@ def _answers_of(said: _Said) -> Iterator[tuple[str, AnyAnswer]]:
 
 
 def _stream(chunks: AsyncGenerator[JsonObject]) -> Response:
-    """Chunks as server-sent events, with the word that ends them."""
+    """Return chunks as server-sent events, followed by the end marker."""
 
     async def told() -> AsyncGenerator[ServerSentEvent]:
         async with aclosing(chunks):
