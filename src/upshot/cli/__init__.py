@@ -3,19 +3,19 @@
 Everything that a command does is a call of the public API; this package reads arguments, finds
 files and runs, and lays results out on a terminal. The parts:
 
-- ``commands`` declares each command with its options and hands them to the function that carries
+- ``commands`` declares each command with its options and passes them to the function that carries
   it out, in ``running``, ``approve``, ``listing``, ``app_runs`` or ``documents``.
 - ``lookup`` finds journals and runs by what the user typed. ``loading`` imports agents, tools and
-  machines from files, and keeps how a run was started, so that it can be resumed by its id.
+  machines from files, and records how a run was started, so that it can be resumed by its id.
 - ``state.activity`` turns events into rows; ``timeline`` draws rows, ``report`` and ``listing``
   whole pages, ``terminal`` holds the two streams. ``documents`` checks and draws files.
 
-The life of a run on the screen: the events of a run, live or from its log, go one by one into an
-``Activity``. It keeps the order and the texts of the rows and takes all else (time, usage,
-questions, answers) from the ``RunState`` of the same events, which is the only fold of the log. So
-a live run and ``upshot show`` cannot disagree.
+How a run gets on the screen: its events, live or from its log, go one by one into an ``Activity``.
+That keeps the order and the texts of the rows. Everything else (time, usage, questions, answers)
+comes from the ``RunState`` of the same events, which is the only fold of the log. So a live run
+and ``upshot show`` cannot disagree.
 
-What always holds:
+Invariants:
 
 - Answers go to stdout, everything else to stderr; ``--json`` prints one JSON value and no text.
 - Text from models, tools and files is cleaned of control characters before it is printed.
@@ -44,11 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Args:
-        arguments: What was typed after ``upshot``; None takes it from ``sys.argv``.
+        arguments: The arguments after ``upshot``; None takes them from ``sys.argv``.
 
     Returns:
         The exit code: 0 completed, 1 failed or aborted, 2 misuse, 3 input_required,
-        4 interrupted, 5 canceled. A command that runs no agent gives 0 or 2, ``replay`` also 1.
+        4 interrupted, 5 canceled. Commands that run no agent return 0 or 2, ``replay`` also 1.
     """
     for package in ("click", "rich"):
         if importlib.util.find_spec(package) is None:
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         from upshot.cli.commands import invoke
     except KeyboardInterrupt:
-        # Loading takes long enough for Ctrl-C to be pressed meanwhile.
+        # Loading takes long enough for Ctrl-C to be pressed.
         return 4
 
     return invoke(sys.argv[1:] if arguments is None else list(arguments))

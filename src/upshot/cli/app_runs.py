@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def app_of(target: str, journal: str) -> tuple[App, Agent[Any] | None]:
-    """What a file names, as ``load_app`` gives it; its runs are in *journal* where that is said."""
+    """Return what a file names, as ``load_app`` does; a given *journal* replaces the App's."""
     app, agent = load_app(Target(target))
     if journal or app.journal is None:
         app.journal = new_journal(journal or DEFAULT_JOURNAL)
@@ -58,7 +58,7 @@ async def submit_run(
     journal: str,
     as_json: bool,
 ) -> int:
-    """Put a run into the journal, and print its id."""
+    """Submit a run, and print its id."""
     app, found = app_of(target, journal)
     name = agent or (found.id if found is not None else _only_agent(app))
     async with app:
@@ -84,7 +84,7 @@ def _only_agent(app: App) -> str:
 
 
 _HEADING = ("run", "agent", "state", "why or who", "since (UTC)")
-# Not all runs could be given back.
+# The exit code if not all runs could be released.
 _NOT_CLEAN = 1
 
 
@@ -99,16 +99,16 @@ async def work_on_app(
     console_url: str,
     **options: Any,
 ) -> int:
-    """Take up the runs of the App of a file until a signal; gives the exit code.
+    """Work on the due runs of a file's App until a signal; return the exit code.
 
     Args:
-        terminal: Where to print.
-        target: Which App of which file.
-        journal: Where the runs are, "" where the App says, or the place of the command line.
-        lists: Whether to print what is worked on and what is due, and end.
-        is_fed: Whether to work on the runs that are named by the socket at the standard input.
-        notify_url: Where to tell what waits for people, "" for nowhere.
-        console_url: Where people reach the console, "" for nowhere.
+        terminal: The terminal to print on.
+        target: The App, by file and name.
+        journal: The journal of the runs; "" is the App's, or else the command line's default.
+        lists: Whether to only print what is worked on and what is due.
+        is_fed: Whether to work on the runs that are named over the socket at standard input.
+        notify_url: Where to send what waits for people; "" for nowhere.
+        console_url: The console's address for people; "" for none.
         options: Those of ``Worker``.
     """
     app, _ = app_of(target, journal)
@@ -129,14 +129,14 @@ async def work_on_app(
 
 
 def _alone(target: str, journal: str, options: dict[str, Any]) -> list[str]:
-    """The command of a process that works on one run at a time."""
+    """Return the command of a process that works on one run at a time."""
     own = [sys.executable, "-m", "upshot", "work", target, "--grace", str(options["grace_s"])]
     own += ["--park-over", str(options["park_over_s"])]
     return [*own, *(["--journal", journal] if journal else []), "--fed"]
 
 
 def _feed() -> socket.socket:
-    """The socket at the standard input, over which runs are named."""
+    """Return the socket at standard input, over which runs are named."""
     try:
         return socket.socket(fileno=os.dup(sys.stdin.fileno()))
     except OSError:
@@ -147,7 +147,7 @@ def _feed() -> socket.socket:
 
 
 async def _list(terminal: Terminal, app: App) -> int:
-    """Print the runs of the App that are worked on, and those that somebody has to take up."""
+    """Print the runs of the App that are worked on, and those that are due."""
     journal = await app.open()
     holders = await journal.holders() if isinstance(journal, SqlJournal) else {}
     rows: list[tuple[str, ...]] = [_HEADING]
@@ -170,25 +170,25 @@ async def _list(terminal: Terminal, app: App) -> int:
         return 0
     lines: list[Text] = []
     for line, why in zip(plain_table(rows), whys, strict=True):
-        # As long as it is.
+        # A reason is not cut to the width.
         lines += [line, Text(f"  left here: {clean(why)}")] if why else [line]
     terminal.say_rows(lines)
     return 0
 
 
 def _who(holder: LeaseHolder) -> str:
-    """The process that has a run, or had it."""
+    """Return the process that has a run, or had it."""
     return f"{holder.pid}@{clean(holder.host)}" if holder.pid > 0 else ""
 
 
 def _left(holder: LeaseHolder) -> str:
-    """Until when it has the run."""
+    """Return how long it still has the run."""
     left_s = holder.lease_s
     return "" if left_s is None or not 0 < left_s < math.inf else f"{left_s:.0f} s left"
 
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
-# So long requests under way may take after a signal; streams are ended at once.
+# How long open requests may take after a signal; streams end at once.
 _ENDING_S = 5
 
 
@@ -227,7 +227,7 @@ async def serve_app(
     hosts = [name for name in (host, urlsplit(console_url).hostname) if name]
     site = Site(app, user=sign_in.user, hosts=hosts, work=not no_work, trace_url=trace_url)
     listening = listen(host, port)
-    # Before it is told where to go: what is wrong with the journal is a line, and no page.
+    # Before the link is printed: a fault of the journal is then an error message, and not a page.
     await app.open()
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{listening.getsockname()[1]}{sign_in.path}"
@@ -241,7 +241,7 @@ async def serve_app(
 
 
 async def serve_mcp(terminal: Terminal, *, target: str, journal: str, no_work: bool) -> int:
-    """Serve the agents of the App of a file as MCP tools over standard input and output."""
+    """Serve the agents of a file's App as MCP tools over standard input and output."""
     if importlib.util.find_spec("mcp") is None:
         raise Misuse(need_of_extra("upshot mcp", "mcp"))
     from upshot.serve.doors.mcp import serve_stdio
@@ -257,10 +257,10 @@ async def serve_mcp(terminal: Terminal, *, target: str, journal: str, no_work: b
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that takes requests.
+    """Return a listening socket.
 
     Raises:
-        Misuse: There is no such host, or the port is taken.
+        Misuse: There is no such host, or the port is in use.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
@@ -269,7 +269,7 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        # From here on the link can be followed: the first request waits until all is there.
+        # From here on the link works: the first request waits until the server is ready.
         listening.listen()
         return listening
     except OSError as error:
@@ -282,17 +282,17 @@ def listen(host: str, port: int) -> socket.socket:
 async def serve_until_stopped(
     application: ASGIApp, listening: socket.socket, *, proxy_headers: bool = True
 ) -> int:
-    """Serve an application until SIGTERM or Ctrl-C; returns the exit code.
+    """Serve an application until SIGTERM or Ctrl-C; return the exit code.
 
     Args:
-        application: What is served.
-        listening: Where.
-        proxy_headers: Whether ``X-Forwarded-For`` of a proxy says who the client is.
+        application: The application to serve.
+        listening: The socket to serve it on.
+        proxy_headers: Whether to trust a proxy's ``X-Forwarded-For`` for the client address.
     """
     import uvicorn
 
     class Server(uvicorn.Server):
-        """Ends by a signal as by a wish; uvicorn's own gives itself the signal again."""
+        """Treats a signal as a normal request to end; uvicorn's own raises the signal again."""
 
         @contextmanager
         def capture_signals(self) -> Generator[None]:

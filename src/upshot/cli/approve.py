@@ -1,4 +1,4 @@
-"""Takes the user's answers to a parked run, from the command line or a terminal, and goes on."""
+"""Reads the user's answers to a parked run, from the command line or a terminal, and resumes it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from upshot.tools.definition.tool import Tool
 
 
 class Editing:
-    """Reads new arguments of calls, against the schemas of the tools that the run's agent has."""
+    """Reads new arguments of calls, checked against the schemas of the agent's tools."""
 
     def __init__(self, launching: Launching, terminal: Terminal, *, is_sure: bool) -> None:
         self._launching = launching
@@ -60,7 +60,7 @@ class Editing:
         self._is_sure = is_sure
 
     def read(self, text: str, pending: PendingApproval) -> JsonObject:
-        """The arguments in *text*, for the call that waits."""
+        """Return the arguments in *text*, for the call that waits."""
         arguments = _parse(text)
         tools = self._tools(pending.tool_name)
         if not tools:
@@ -92,7 +92,7 @@ class Editing:
 
 
 def _tools_of(agent: Agent[Any] | AgentSpec, named: Any) -> Iterator[Tool]:
-    """The tools of an agent, and of the agents of its machine."""
+    """Yield the tools of an agent, and of the agents of its machine."""
     yield from _resolved(agent.tools or (), named)
     yield from _resolved(named, ())
     if isinstance(agent.engine, MachineEngine):
@@ -109,7 +109,7 @@ def _resolved(items: Any, named: Any) -> tuple[Tool, ...]:
 
 
 def _tools_in(files: set[str]) -> Iterator[Tool]:
-    """The tools that the files define, which agents of a machine may have."""
+    """Yield the tools that the files define, which agents of a machine may have."""
     for module in list(sys.modules.values()):
         if getattr(module, "__file__", None) in files:
             yield from (value for value in vars(module).values() if isinstance(value, Tool))
@@ -128,7 +128,7 @@ def _parse(text: str) -> JsonObject:
 
 
 class Waiting:
-    """What a run waits for, each with its number in the run, which never changes."""
+    """What a run waits for, each with its fixed number in the run."""
 
     def __init__(self, activity: Activity) -> None:
         self._numbers = activity.numbers
@@ -142,14 +142,14 @@ class Waiting:
         return [one for one in self.items.values() if isinstance(one, PendingApproval)]
 
     def call(self, name: str) -> PendingApproval:
-        """The call with the number or id *name*."""
+        """Return the call with the number or id *name*."""
         number, found = self._find(name)
         if isinstance(found, PendingApproval):
             return found
         raise Misuse(f"{_described(number, found)} is a question: give --answer {number} TEXT")
 
     def question(self, name: str) -> Pending:
-        """The question with the number or id *name*."""
+        """Return the question with the number or id *name*."""
         number, found = self._find(name)
         if not isinstance(found, PendingApproval):
             return found
@@ -170,7 +170,7 @@ class Waiting:
             raise Misuse(f"{number} is answered already: what waits is {listed}")
         waiting = {key_of(one) for one in self.items.values()}
         if any(name in (key[1], f"{key[0]}/{key[1]}") for key in self._numbers.keys() - waiting):
-            # It may be how the id of a later question begins: "c" is not "c_2".
+            # Not a prefix match: it may be the start of a later question's id, as "c" is of "c_2".
             raise Misuse(f"{clean(name, 60)} is answered already: what waits is {listed}")
         begun = [n for n, one in self.items.items() if name and one.id.startswith(name)]
         if len(begun) > 1:
@@ -180,7 +180,7 @@ class Waiting:
         return self._named(begun[0])
 
     def _named(self, number: int) -> tuple[int, Pending]:
-        """What was named by its id, which must not be that of an earlier question too."""
+        """Return the item named by its id; refuse an id that an earlier question also had."""
         found = self.items[number]
         run_id, id, _ = key_of(found)
         if sum((run_id, id) == key[:2] for key in self._numbers) > 1:
@@ -221,11 +221,11 @@ class Given:
 
     @property
     def who(self) -> str:
-        """Who answers."""
+        """The name of the person who answers."""
         return self.by or user_name()
 
     def read(self, waiting: Waiting, editing: Editing) -> list[AnyAnswer]:
-        """The answers, one for each that is named; empty if there are none."""
+        """Return the answers, one for each item that is named; empty if there are none."""
         by, always = self.who, self.always or ""
         given: list[AnyAnswer] = []
         for name in self.approve:
@@ -253,11 +253,11 @@ class Given:
 
 
 def user_name() -> str:
-    """The name of the user of this process, "" for none."""
+    """Return the name of the user of this process; "" if it has none."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):
-        # A process whose user has no name.
+        # The process's user has no name.
         return ""
 
 
@@ -267,7 +267,7 @@ _STYLES = {Effect.READ: "green", Effect.WRITE: "yellow", Effect.DESTRUCTIVE: "re
 
 
 def show_origin(activity: Activity, *, width: int) -> Iterator[Text]:
-    """The lines that say who asks, and what the user had asked for."""
+    """Yield the lines that say which run asks, and what the user had requested."""
     if (started := activity.started) is None:
         return
     yield Text.assemble(
@@ -277,7 +277,7 @@ def show_origin(activity: Activity, *, width: int) -> Iterator[Text]:
 
 
 def show_question(number: int, pending: Pending, *, width: int) -> Iterator[Text]:
-    """The lines that show a question in full: the user must not approve what was cut off."""
+    """Yield the lines that show a question in full: approving needs all of it in view."""
     if isinstance(pending, PendingApproval):
         yield from _show_call(number, pending, width)
     else:
@@ -298,7 +298,7 @@ def show_question(number: int, pending: Pending, *, width: int) -> Iterator[Text
 
 
 def _show_call(number: int, pending: PendingApproval, width: int) -> Iterator[Text]:
-    """A call, with why it is asked about."""
+    """Yield a call, and why it is asked about."""
     yield Text.assemble(
         (f"{number}. {_plain(pending.tool_name)}", "bold"),
         "  ",
@@ -319,7 +319,7 @@ def _show_call(number: int, pending: PendingApproval, width: int) -> Iterator[Te
 
 
 def _effect_fields(pending: PendingEffect, width: int) -> Iterator[Text]:
-    """What helps to find out whether a call took effect."""
+    """Yield what helps to find out whether a call took effect."""
     for name, value in pending.arguments.items():
         yield from _field(_plain(name), encode(value).decode(), width)
     for name, at in (("began", pending.started_at), ("ended", pending.ended_at)):
@@ -331,7 +331,7 @@ def _effect_fields(pending: PendingEffect, width: int) -> Iterator[Text]:
 
 
 def _doubt_text(doubt: Doubt) -> str:
-    """What is in doubt, on one line: what strangers wrote stands in quotation marks."""
+    """Return a doubt as one line; untrusted text is in quotation marks."""
     if not doubt.path:
         return doubt.reason
     text = (
@@ -382,16 +382,16 @@ async def answer_run(
     goes_on: bool | None,
     take_over: bool = False,
 ) -> int:
-    """Show what a run waits for, take answers, and go on with it.
+    """Show what a run waits for, read answers, and resume it.
 
-    By default it goes on where it is known which agent it has; else that is left to others.
-    Without answers on the command line the user is asked on a terminal; without a terminal
-    the questions are only shown.
+    By default the run is resumed if its agent is known; otherwise that is left to others. Without
+    answers on the command line the user is asked on a terminal; without a terminal the questions
+    are only shown.
     """
     given.check()
     where = existing_journal(journal)
     async with open_journal(where, create=False) as log:
-        # Who was submitted may have handed its request over to the one that asks.
+        # A submitted run may have handed its request over to the run that asks.
         run_id = (await chain_from(await find_run(log, wanted), log))[-1]
         activity = await read_activity(log, run_id)
         holders = await log.holders()
@@ -437,7 +437,7 @@ async def answer_run(
 
 
 def _onward(run_id: str, journal: str, *, is_submitted: bool, is_known: bool) -> tuple[str, str]:
-    """Who goes on with a run that was answered, and by which command."""
+    """Return who continues an answered run, and with which command."""
     if is_submitted and not is_known:
         return "a worker goes on with it", command_line("work", "FILE.py", journal=journal)
     agent = () if is_known else ("FILE.py:AGENT",)
@@ -445,7 +445,7 @@ def _onward(run_id: str, journal: str, *, is_submitted: bool, is_known: bool) ->
 
 
 def _nobody(activity: Activity, holder: LeaseHolder | None, journal: str) -> str:
-    """Why there is nothing to answer, and how to go on if it died."""
+    """Explain why there is nothing to answer, and how to continue if the process died."""
     status = status_words(activity.status, holder)
     no_answer = f"run {activity.run_id} waits for no answer: it"
     if status == DIED:
@@ -457,7 +457,7 @@ def _nobody(activity: Activity, holder: LeaseHolder | None, journal: str) -> str
 
 
 def _hints(waiting: Waiting, run_id: str, journal: str) -> Iterator[str]:
-    """How to answer, for each kind of what waits."""
+    """Yield how to answer, for each kind of question."""
     calls = [n for n, one in waiting.items.items() if isinstance(one, PendingApproval)]
     questions = [n for n in waiting.items if n not in calls]
     if calls:
@@ -472,7 +472,7 @@ def _hints(waiting: Waiting, run_id: str, journal: str) -> Iterator[str]:
 def _ask(
     activity: Activity, waiting: Waiting, editing: Editing, terminal: Terminal, *, by: str
 ) -> list[AnyAnswer]:
-    """Show the questions, and ask for answers where a terminal is attended."""
+    """Show the questions, and ask for answers if there is a user at the terminal."""
     asks = is_attended(terminal)
     answers: list[AnyAnswer] = []
     terminal.tell(*show_origin(activity, width=terminal.err.width))
@@ -489,13 +489,13 @@ def _ask(
 
 
 def is_attended(terminal: Terminal) -> bool:
-    """Whether there is a user who can be asked."""
-    # stdin is None where it was closed.
+    """Whether there is a user at the terminal."""
+    # A closed stdin is None.
     return sys.stdin is not None and sys.stdin.isatty() and terminal.err.is_terminal
 
 
 def _ask_for_answer(pending: Pending, terminal: Terminal, by: str) -> AnyAnswer | None:
-    """Ask until there is an answer that may be given; None leaves it for later."""
+    """Ask until there is a valid answer; None leaves it for later."""
     choices = pending.choices if isinstance(pending, PendingQuestion) else ()
     while text := _prompt("answer (empty: later)"):
         if not choices or text in choices:
@@ -527,7 +527,7 @@ def _ask_for_call(
 
 
 def _edit(call: PendingApproval, editing: Editing, terminal: Terminal) -> JsonObject | None:
-    """Ask for other arguments; None where there are none that fit."""
+    """Ask for other arguments; None if there are none that fit."""
     terminal.tell(Text(visible(f"now: {encode(call.arguments).decode()}")))
     text = _prompt("all arguments as JSON (empty: none)")
     if not text:
@@ -546,7 +546,7 @@ def _prompt(text: str) -> str:
 
 
 def _drop_typed_ahead() -> None:
-    """Drop what was typed before the question was there: it answers none that was read."""
+    """Discard what was typed before the question was shown: it cannot be an answer to it."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -555,14 +555,14 @@ def _drop_typed_ahead() -> None:
         return
     import termios
 
-    # An input that is no terminal, or is closed, has nothing that was typed.
+    # An input that is closed or not a terminal has nothing to discard.
     with suppress(termios.error, OSError, ValueError):
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
 
 @contextmanager
 def stoppable() -> Generator[None]:
-    """Let Ctrl-C end a prompt: the event loop, which has the signal, stands still meanwhile."""
+    """Make Ctrl-C end a prompt: the event loop, which handles the signal, is blocked by it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

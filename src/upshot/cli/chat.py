@@ -1,4 +1,4 @@
-"""Talks with an agent in a terminal, one line after the other."""
+"""A chat with an agent in a terminal, line by line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from upshot.journal.opening import open_journal
 async def chat_with_agent(
     terminal: Terminal, *, asked: Asked, conversation: str, journal: str, shown: Shown
 ) -> int:
-    """Take each line as a turn of one conversation; gives the exit code of the last turn."""
+    """Run each line as a turn of one conversation; return the exit code of the last turn."""
     id, code = conversation or f"talk-{token_hex(4)}", 0
     agent, options = load_launch(launch := new_launch(asked))
     async with AsyncExitStack() as stack:
@@ -50,9 +50,9 @@ async def chat_with_agent(
 async def _answer(
     run_id: str, log: Any, terminal: Terminal, *, asked: Asked, journal: str, shown: Shown
 ) -> int:
-    """Ask for what a turn waits for and go on with it, until it waits no more or is put off."""
+    """Ask for what a turn waits for and continue it, until nothing waits or the user skips it."""
     code, seen = EXIT_CODES[Status.INPUT_REQUIRED], 0
-    # Nobody can answer a log that nobody else can open.
+    # A log in memory can be answered only by this process, which does not.
     can_ask = is_attended(terminal) and journal != MEMORY
     while can_ask and code == EXIT_CODES[Status.INPUT_REQUIRED]:
         last = await log.last_seq(run_id)
@@ -72,7 +72,7 @@ async def _answer(
 
 
 def _lines(terminal: Terminal) -> Iterator[str]:
-    """What the user types, up to an empty line or the end of the input."""
+    """Yield the lines that the user types, up to an empty line or the end of the input."""
     asks = is_attended(terminal)
     with suppress(EOFError, KeyboardInterrupt):
         while True:

@@ -1,7 +1,7 @@
 """Subcommands and their options.
 
-An option is named as the parameter of the function that carries the command out, so most commands
-hand all of theirs on.
+An option has the name of a parameter of the function that carries the command out, so most commands
+pass all of theirs on.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def invoke(arguments: Sequence[str]) -> int:
     """Run the command; wrong input becomes one sentence on stderr.
 
     Args:
-        arguments: What was typed after ``upshot``.
+        arguments: The arguments after ``upshot``.
 
     Returns:
         The exit code.
@@ -205,7 +205,7 @@ def submit(**options: Any) -> int:
 
 
 def notifies(command: F) -> F:
-    """The options of a command that tells somebody what waits for people."""
+    """Add the options of a command that sends what waits for people to an address."""
     url = click.option(
         "--notify-url",
         default="",
@@ -412,7 +412,7 @@ def inbox(*, wanted: str, conversation: str, limit: int, **options: Any) -> int:
     return run_command(list_inbox, conversation=conversation, limit=limit, **given)
 
 
-# The same options as those of approve, and where those come from.
+# The options of approve, and the defaults that they come with.
 _OWN = click.Argument(["wanted"], metavar="[RUN]", default="")
 inbox.params = [_OWN, *approve.params[1:], *inbox.params]
 upshot.add_command(inbox)
@@ -443,7 +443,7 @@ def show(**options: Any) -> int:
     return run_command(show_run, **options)
 
 
-# Each as journal.runs() takes it, but for moments.
+# Each named as journal.runs() takes it; moments are read from text.
 _FILTERS = (
     click.Option(["--agent", "agent_id"], metavar="ID", help="Only those of this agent."),
     click.Option(
@@ -651,7 +651,7 @@ async def _serve(
     as_json: bool,
     **limits: int | None,
 ) -> int:
-    """Serve a simulator; its base URL is written as one line once it listens."""
+    """Serve a simulator; its base URL is printed as one line once it listens."""
 
     def announce(simulator: Simulator) -> None:
         if as_json:
@@ -692,7 +692,7 @@ def schema(*, as_json: bool, **wanted: bool) -> int:
 
 
 def _asked_for(arguments: Sequence[str]) -> str:
-    """The command that was typed, for errors that click does not know the command of."""
+    """Return the command that was typed, for errors without a click context."""
     named = next((one for one in arguments if one in upshot.commands), "")
     return f"upshot {named}".rstrip()
 

@@ -39,7 +39,7 @@ from upshot.engines.machine.machine_schema import machine_schema
 from upshot.errors import Misuse
 from upshot.tools.catalog import resolve_tools
 
-# These are certain here: the command line runs a machine without hooks.
+# Only warnings elsewhere; here they are faults, as the command line runs machines without hooks.
 _SURE = ("dead_end", "no_final")
 _GUTTER = 7
 _LEAST_WIDTH = 20
@@ -68,7 +68,7 @@ def check_file(terminal: Terminal, *, target: str, tools: Sequence[str], as_json
 
 
 def _findings(target: Target, files: Sequence[Path]) -> tuple[list[MachineFault], str]:
-    """What is wrong with the file, and a description of it if that is nothing."""
+    """Return what is wrong with the file, and a description of it if nothing is."""
     path = target.file
     if path.suffix not in AGENT_FILES or not is_machine(path):
         with redirect_stdout(sys.stderr):
@@ -81,7 +81,7 @@ def _findings(target: Target, files: Sequence[Path]) -> tuple[list[MachineFault]
 
 
 def _undeclared(agent: AnyAgent, path: Path) -> list[MachineFault]:
-    """Arguments of which no tool says what they are, and what ``taint="values"`` asks for each."""
+    """Return a warning for each undeclared argument, with its cost under ``taint="values"``."""
     items = () if isinstance(agent, AgentSpec) else agent.tools or ()
     faults: list[MachineFault] = []
     for tool in resolve_tools(one for one in items if not isinstance(one, str)):
@@ -98,7 +98,7 @@ def _undeclared(agent: AnyAgent, path: Path) -> list[MachineFault]:
 
 
 def _cost(schema: JsonObject) -> str:
-    """The questions that an argument of this *schema* costs."""
+    """Describe the questions that an argument of this *schema* costs."""
     is_flag = schema.get("type") == "boolean"
     said = "nobody says true or false" if is_flag else "but for what the user said word for word"
     given = "each call that gives it" if "default" in schema else "each call"
@@ -180,19 +180,19 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _excerpt(mark: Mark, width: int) -> list[str]:
-    """The line at *mark* with a pointer below it, cut to the width."""
+    """Return the line at *mark* with a pointer below it, cut to the width."""
     if not mark.line:
         return []
     try:
         with Path(mark.file).open("rb") as file:
-            # A file that is larger has been refused for that.
+            # A larger file has been refused for its size.
             lines = file.read(MAX_BYTES).decode("utf-8", "replace").split("\n")
     except OSError:
         return []
     if mark.line > len(lines):
         return []
     room = max(width - _GUTTER - 2, _LEAST_WIDTH)
-    # One character for one, so that the pointer stays right; a terminal must not obey a file.
+    # Replace one character by one, so that the pointer stays right; control codes must not pass.
     line = "".join(one if one.isprintable() else " " for one in lines[mark.line - 1])
     at = mark.column - 1
     start = max(0, at - room // 2) if len(line) > room else 0
@@ -206,7 +206,7 @@ T = TypeVar("T")
 
 
 def draw_file(text: str) -> str:
-    """The machine or graph that *text* names, as Mermaid text."""
+    """Return the machine or graph that *text* names, as Mermaid text."""
     target = Target(text)
     path = target.file
     check_path(path)
@@ -221,7 +221,7 @@ def draw_file(text: str) -> str:
 
 
 def _subject(value: object) -> Graph | Machine | None:
-    """The graph or machine that *value* is or is driven by."""
+    """Return the graph or machine that *value* is or runs."""
     match value:
         case Graph() | Machine():
             return value
@@ -284,7 +284,7 @@ FORMS: dict[str, Callable[[], JsonObject | str]] = {
 
 
 def schema_text(form: str) -> str:
-    """The contract in *form*, one of ``FORMS``, as the text of a file."""
+    """Return the contract in *form*, one of ``FORMS``, as the text of a file."""
     made = FORMS[form]()
     if isinstance(made, str):
         return made

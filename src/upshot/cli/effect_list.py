@@ -1,4 +1,4 @@
-"""Lists the effects of a journal, the unknown ones first, settles one, and makes receipts."""
+"""Lists the effects of a journal, the unknown ones first, settles one, and prints receipts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from upshot.errors import Misuse
 from upshot.journal.opening import open_journal
 
 _HEADING = ("id", "state", "effect", "run", "call", "started (UTC)", "settled")
-# The first of the columns that go below the others where there is no room.
+# The first of the columns that move below the others if there is no room.
 _PLACE = 3
 _MAX_CHARS = 60
 
@@ -52,7 +52,7 @@ async def list_effects(
             tool=tool,
             key=key,
             run_id=await _run_id(log, wanted),
-            # One more shows whether there are more.
+            # One extra shows whether there are more.
             limit=limit + 1 if limit else None,
         )
     shown = found[:limit] if limit else found
@@ -83,10 +83,10 @@ async def settle_effect(
     note: str,
     as_json: bool,
 ) -> int:
-    """Settle an unknown effect, and print it as it stands; exits with 1 if another answer counts.
+    """Settle an unknown effect, and print its entry; exit with 1 if another settlement won.
 
     Raises:
-        Misuse: There is no such unknown effect, or it is not said whether it was made.
+        Misuse: There is no such unknown effect, or not exactly one of *applied* and *none* is set.
     """
     if applied == none:
         raise Misuse("say whether the effect was made: give one of --applied and --none")
@@ -108,7 +108,7 @@ async def settle_effect(
 async def check_effect(
     terminal: Terminal, *, wanted: str, target: str, journal: str, as_json: bool
 ) -> int:
-    """Ask an App's tools about an unknown effect; exits with 1 if it is unknown still.
+    """Ask an App's tools about an unknown effect; exit with 1 if it is still unknown.
 
     Raises:
         Misuse: There is no such unknown effect, or no such App.
@@ -131,10 +131,10 @@ async def check_effect(
 async def export_effects(
     terminal: Terminal, *, journal: str, since: str, verify: str, anchor: str
 ) -> int:
-    """Print the receipts of effects, or check a file of them; exits with 1 if it is broken.
+    """Print the receipts of effects, or check a file of them; exit with 1 if it is broken.
 
     Raises:
-        Misuse: A file cannot be read or written, or *since* is no moment.
+        Misuse: A file cannot be read or written, or *since* is not a moment.
     """
     if verify:
         if since:
@@ -180,14 +180,14 @@ def _opened(option: str, path: str, mode: str = "r") -> Generator[TextIO]:
 
 
 async def _run_id(log: Journal, wanted: str) -> str:
-    """The run that is meant, which may have been removed since."""
+    """Return the id of the run that *wanted* names, which may have been removed since."""
     if not wanted or await needs_ledger(log).effects(run_id=wanted, limit=1):
         return wanted
     return await find_run(log, wanted)
 
 
 def _rows(entries: Sequence[EffectEntry], now: datetime, width: int | None) -> Iterator[Text]:
-    """A line for each effect; where that is wider than *width*, its place and end below it."""
+    """Yield a line for each effect; if wider than *width*, the last columns go below it."""
     cells = [_cells(entry, now) for entry in entries]
     lines = [*plain_table([_HEADING, *cells])]
     is_wide = width is not None and max(line.cell_len for line in lines) > width
@@ -217,7 +217,7 @@ def _cells(entry: EffectEntry, now: datetime) -> tuple[str, ...]:
 
 
 def _state(entry: EffectEntry, now: datetime) -> str:
-    """Its state; of an unknown one also since when that is so."""
+    """Return the state of an effect; for an unknown one also since when."""
     since = entry.ended_at or entry.started_at
     if entry.state != "unknown" or since is None:
         return entry.state

@@ -17,7 +17,7 @@ from upshot.errors import Misuse, need_of_extra
 async def run_gateway(
     terminal: Terminal, *, file: str, user: str, checks: bool, host: str, port: int | None
 ) -> int:
-    """Serve the gateway of a file over standard input and output, or over HTTP with a port."""
+    """Serve the gateway of a file over standard input and output, or over HTTP if *port* is set."""
     for module in ("mcp", "yaml"):
         if importlib.util.find_spec(module) is None:
             raise Misuse(need_of_extra("upshot gateway", "gateway"))
@@ -36,7 +36,7 @@ async def run_gateway(
         try:
             await serving
         except asyncio.CancelledError:
-            # Ctrl-C cancels this task, and SIGTERM the other alone.
+            # Ctrl-C cancels this task; SIGTERM cancels only the serving one.
             if cast("asyncio.Task[Any]", asyncio.current_task()).cancelling():
                 raise
         return 0

@@ -91,10 +91,10 @@ from upshot.state.stored_events import seeds_of, states
 
 _MAX_AGENT_WIDTH = 20
 _MOMENTS = ("since", "until")
-# A clock that is off by less is that of the network.
+# A smaller difference between clocks may be the delay of the network.
 _CLOCK_S = 0.5
 _MIN_REQUEST_WIDTH = 8
-# Behind the status of a run of which nobody knows what a call in it did.
+# Follows the status of a run in which the effect of a call is unknown.
 _UNKNOWN = " !"
 _HEADING = ("run", "status", "agent", "started (UTC)", "request")
 _REQUEST = 4
@@ -114,8 +114,7 @@ def runs_table(
 ) -> Iterator[Text]:
     """Lay runs out as rows: id, status, agent, start and request.
 
-    On a narrow terminal the request gets a line of its own. Runs whose effect is *unknown* have a
-    mark.
+    On a narrow terminal the request gets a line of its own. Runs in *unknown* are marked.
     """
     if not runs:
         return
@@ -142,13 +141,13 @@ def runs_table(
 
 
 def _placed(runs: Sequence[RunSummary]) -> Iterator[tuple[RunSummary, int]]:
-    """The runs with their depth, each below its parent run."""
+    """Yield the runs with their depth, each below its parent run."""
     ids = {run.run_id for run in runs}
     below: dict[str, list[RunSummary]] = {}
     for run in runs:
         parent = run.parent_run_id
         below.setdefault(parent if parent in ids else "", []).append(run)
-    # A stack and no recursion: runs may be nested as deep as they like.
+    # A stack instead of recursion: runs may be nested to any depth.
     stack = [(run, int(bool(run.parent_run_id))) for run in reversed(below.get("", []))]
     while stack:
         run, depth = stack.pop()
@@ -160,7 +159,7 @@ def _placed(runs: Sequence[RunSummary]) -> Iterator[tuple[RunSummary, int]]:
 def _state(
     run: RunSummary, holder: LeaseHolder | None, left: Container[str], forked: Container[str]
 ) -> str:
-    """A run's status; if a process works on a run that was left behind, the process is named."""
+    """Return a run's status; if a process works on a run that was left behind, name the process."""
     if run.run_id in forked:
         return FORKED
     is_held = holder is not None and holder.state in ("lives", "stopped")
@@ -168,7 +167,7 @@ def _state(
 
 
 def _fitting(widths: list[int], width: int | None) -> list[int]:
-    """The columns for which there is room; the request gets the remaining width."""
+    """Return the columns that fit; the request gets the remaining width."""
     shown = list(range(len(widths)))
     if width is None:
         return shown
@@ -208,7 +207,7 @@ def _row(
 
 
 def plain_table(rows: Sequence[Sequence[str]]) -> Iterator[Text]:
-    """Lay out rows of which the first is a heading; each column is as wide as it needs."""
+    """Lay out rows, the first as a heading; each column is as wide as it needs."""
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     for number, cells in enumerate(rows):
         yield _row(cells, widths, range(len(widths)), ["" if number else "dim"] * len(widths))
@@ -216,7 +215,7 @@ def plain_table(rows: Sequence[Sequence[str]]) -> Iterator[Text]:
 
 # The stored status of runs that are shown with another word.
 _SHOWN_FOR = {SUSPENDED: RUNNING, DIED: RUNNING, RUNNING_OR_DIED: RUNNING, FORKED: RUNNING}
-# What the journal itself tells of a run.
+# The statuses that the journal itself can filter by.
 _TOLD = ("queued", "due", "parked", "ended", *(status.value for status in Status))
 STATUSES = (RUNNING, *_SHOWN_FOR, LEFT_BEHIND, *_TOLD)
 
@@ -331,11 +330,11 @@ async def list_runs(
     """Print the runs of a journal, newest first, child runs below their parent run.
 
     Args:
-        terminal: Where to.
-        journal: Their journal.
-        status: As it is shown; None is any.
-        limit: The most, 0 for all.
-        as_json: Whether as one JSON list.
+        terminal: The terminal to print on.
+        journal: The journal of the runs.
+        status: The status as shown; None is any.
+        limit: The maximum number, 0 for all.
+        as_json: Whether to print one JSON list.
         width: Columns of a line; None for those of the terminal, and no limit in a pipe.
         filters: Those of ``RunFilters`` that were typed.
     """
@@ -392,7 +391,7 @@ async def _runs_shown_as(
     holders: Mapping[str, LeaseHolder],
     filters: RunFilters,
 ) -> list[RunSummary]:
-    """The first runs that are shown with *status*, at most *limit*."""
+    """Return the first runs that are shown with *status*, at most *limit*."""
     if status is None or status in _TOLD:
         return [*await log.runs(status, **{**filters, "limit": limit})]
     # Whether a run died or was left behind is not stored: each candidate is checked.
@@ -401,7 +400,7 @@ async def _runs_shown_as(
         stored.append(Status.INPUT_REQUIRED.value)
     found = [run for one in stored for run in await log.runs(one, **filters)]
     if RUNNING in stored:
-        # A journal tells those apart that nobody works on.
+        # The journal lists separately those that no process works on.
         unheld = [run for one in ("died", "due") for run in await log.runs(one, **filters)]
         found += [run for run in unheld if run.status == RUNNING]
     left = left_behind(await _with_open_parents(log, found))
@@ -423,7 +422,7 @@ def _is_shown_as(status: str, words: str) -> bool:
 
 
 async def _untouched_forks(log: Journal, runs: Sequence[RunSummary]) -> frozenset[str]:
-    """The forks among *runs* that nobody has gone on with."""
+    """Return the forks among *runs* that have not been resumed."""
     found: set[str] = set()
     for run in runs:
         if run.status == RUNNING:
@@ -435,7 +434,7 @@ async def _untouched_forks(log: Journal, runs: Sequence[RunSummary]) -> frozense
 
 
 async def _with_wait(log: Journal, run: RunSummary) -> RunSummary:
-    """A run as it is shown: one that was left until a moment is parked."""
+    """Return a run as it is shown: one that was released until a moment is parked."""
     waits = run.status == RUNNING and await log.runs(PARKED, run_id=run.run_id)
     return replace(run, status=PARKED) if waits else run
 
@@ -443,29 +442,29 @@ async def _with_wait(log: Journal, run: RunSummary) -> RunSummary:
 async def _unknown_among(
     log: Journal, runs: Sequence[RunSummary], holders: Mapping[str, LeaseHolder]
 ) -> tuple[str, ...]:
-    """The runs of which nobody knows what a call in them did."""
+    """Return the runs in which the effect of a call is unknown."""
     found: list[str] = []
     for run in runs:
         is_unknown = run.effect == Effect.UNKNOWN
         if run.status == RUNNING and status_words(RUNNING, holders.get(run.run_id)) == DIED:
-            # The row knows of a session only once that has ended.
+            # The row gets the effects of a session only when that has ended.
             is_unknown |= any(effect_lines(await read_activity(log, run.run_id), is_dead=True))
         found += [run.run_id] * is_unknown
     return tuple(found)
 
 
 async def _with_open_parents(log: Journal, runs: Sequence[RunSummary]) -> list[RunSummary]:
-    """The open ones of *runs* and their parent runs, which show what was left behind."""
+    """Return the open runs and their parent runs, which show what was left behind."""
     return await with_parents(log, [run for run in runs if not run.ended])
 
 
 def to_json(activity: Activity) -> bytes:
-    """A run as one JSON object.
+    """Return a run as one JSON object.
 
-    For a run that settled it is its AgentResult with three more fields: ``request``, ``answered``
-    (the answers so far to what is pending, by id) and ``timeline``. A run that is under way, or
-    whose process died, has those of these fields that are known, the status "running" and the
-    kind "unsettled_run".
+    For a settled run it is its AgentResult with three more fields: ``request``, ``answered`` (the
+    answers so far to what is pending, by id) and ``timeline``. A run in progress, or whose process
+    died, has those of these fields that are known, the status "running" and the kind
+    "unsettled_run".
     """
     known: dict[str, Any]
     if activity.result is not None:
@@ -539,7 +538,7 @@ def _conversation(one: ConversationSummary) -> tuple[str, ...]:
 async def list_inbox(
     terminal: Terminal, *, journal: str, conversation: str, limit: int, as_json: bool
 ) -> int:
-    """Print what waits in all runs and nobody has answered."""
+    """Print the unanswered questions of all runs."""
     where = existing_journal(journal)
     items = await inbox(journal=where, limit=limit or None, conversation=conversation)
     if as_json:
@@ -557,7 +556,7 @@ async def list_inbox(
 
 
 async def _unknown_in(where: str, run_ids: Iterable[str]) -> list[str]:
-    """What nobody knows of some runs that wait, by their ids."""
+    """Return the lines about unknown effects in some waiting runs, with their ids."""
     found: list[str] = []
     async with open_journal(where, create=False) as log:
         for run_id in run_ids:
@@ -614,7 +613,7 @@ async def prune_runs(
 async def redact_conversation(
     terminal: Terminal, *, conversation: str, journal: str, by: str, as_json: bool
 ) -> int:
-    """Take out what was said in a conversation, and print of how many runs."""
+    """Redact a conversation, and print how many runs that changed."""
     async with open_journal(existing_journal(journal), create=False) as log:
         run_ids = await log.redact(conversation=conversation, by=by)
     if as_json:
@@ -625,14 +624,14 @@ async def redact_conversation(
 
 
 async def make_journal(terminal: Terminal, *, url: str) -> int:
-    """Make the tables of a journal in a database."""
+    """Create the tables of a journal in a database."""
     await init_journal(url)
     terminal.say(f"{shown_place(url)} is a journal")
     return 0
 
 
 async def show_health(terminal: Terminal, *, journal: str, as_json: bool) -> int:
-    """Print whether a journal can be used; the exit code is 1 where it cannot be written."""
+    """Print whether a journal can be used; the exit code is 1 if it cannot be written."""
     async with open_journal(existing_journal(journal), create=False) as log:
         if isinstance(log, MemoryJournal):
             raise Misuse("a journal in memory ends with its process: name a file or a URL")
@@ -640,7 +639,7 @@ async def show_health(terminal: Terminal, *, journal: str, as_json: bool) -> int
     if as_json:
         terminal.put_json(encode(found))
     else:
-        # A place is one line, so that it can be copied.
+        # Not wrapped, so that the place can be copied.
         terminal.put(f"{found.place}\n")
         terminal.say(*(Text(f"{name:<9} {clean(said)}") for name, said in _health_rows(found)))
     return 0 if found.is_writable else 1
@@ -684,22 +683,22 @@ def salvage_journal(terminal: Terminal, *, journal: str, new_path: str, as_json:
 
 
 _MAX_CHARS = 400
-# Shown before the rest, or the same in all.
+# Fields that are shown in the first columns, or are the same in all events.
 _ENVELOPE = ("kind", "run_id", "seq", "time", "attempt", "schema_version", "path")
-# Between two events no process worked on the run; a shorter gap is not worth a line.
+# No process worked on the run between two events; a shorter gap is not worth a line.
 _WAIT_S = 1.0
 
 Stated: TypeAlias = "tuple[Event, RunState]"
 
 
 async def event_lines(events: AsyncIterable[Stated]) -> AsyncIterator[Text]:
-    """A line for each event: its number, its moment in UTC, its kind and what it says.
+    """Yield a line for each event: its number, its time in UTC, its kind and its content.
 
     Args:
-        events: Those of one run with the state after each, as ``states`` gives them.
+        events: The events of one run with the state after each, as ``states`` yields them.
 
     Yields:
-        The lines; between two sessions one more, which tells how long the run waited.
+        The lines; between two sessions an extra one says how long the run waited.
     """
     before: datetime | None = None
     was_parked = False

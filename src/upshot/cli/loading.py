@@ -43,7 +43,7 @@ _FOUND: dict[type, str] = {type(None): "nothing", list: "a list", str: "a text"}
 
 
 def read_agent_file(path: Path) -> AgentSpec:
-    """Read an agent from a file of the form of ``AgentSpec``."""
+    """Read an agent from a file in the form of ``AgentSpec``."""
     data = read_data_file(path, path.name)
     if not isinstance(data, dict):
         raise Misuse(
@@ -72,7 +72,7 @@ _YAML_KEY = re.compile(r"""^["']?(?:states["']?\s*:|spec["']?\s*:\s*["']?upshot\
 
 
 def is_machine(path: Path) -> bool:
-    """Whether the file at *path*, in YAML or JSON, holds a machine."""
+    """Whether the file at *path*, in YAML or JSON, has a machine."""
     with path.open("rb") as file:
         text = file.read(_LOOKED_AT).decode("utf-8", "replace")
     if path.suffix != ".json":
@@ -85,7 +85,7 @@ def is_machine(path: Path) -> bool:
 
 
 def machine_agent(path: Path, modules: Sequence[ModuleType]) -> Agent[Any]:
-    """An agent whose engine is the machine at *path*."""
+    """Return an agent whose engine is the machine at *path*."""
     machine = load_machine(path)
     wanted = {(task.kind, task.name) for _, task in machine.tasks()}
     functions: dict[str, Any] = {}
@@ -123,11 +123,11 @@ AnyAgent: TypeAlias = Agent[Any] | AgentSpec
 
 
 class Target:
-    """Which agent of which file: ``FILE.py:agent``, ``FILE.py``, ``FILE.json``."""
+    """An agent in a file, by its text: ``FILE.py:agent``, ``FILE.py``, ``FILE.json``."""
 
     def __init__(self, text: str) -> None:
         file, colon, name = text.rpartition(":")
-        # A file that is there wins over a name after a colon.
+        # An existing file wins over a name after a colon.
         whole = not colon or Path(text).is_file() or "/" in name
         self.file: Path = Path(text if whole else file).absolute()
         self.name: str = "" if whole else name
@@ -150,15 +150,15 @@ def load_agent(target: Target, modules: Sequence[Path] = ()) -> AnyAgent:
 
 
 def load_app(target: Target) -> tuple[App, Agent[Any] | None]:
-    """The App that *target* names in its Python file, or one of the agent that it names.
+    """Return the App that *target* names in its Python file, or one with the agent that it names.
 
     Without a name it is the file's ``app``, else its only App, else its only Agent.
 
     Returns:
-        The App, and the agent where one is meant.
+        The App, and the agent if *target* names one.
 
     Raises:
-        Misuse: The file has no such thing, or more than one.
+        Misuse: The file has no App or agent, or more than one.
     """
     module = import_file(target.file)
     named = cast("dict[str, object]", vars(module)).get("app")
@@ -184,7 +184,7 @@ def _agent(value: object) -> AnyAgent | None:
 
 
 def load_tools(files: Sequence[Path]) -> list[Tool]:
-    """Every tool that the Python *files* define by a name of their own."""
+    """Return every tool that the Python *files* define."""
     tools: list[Tool] = []
     for path in files:
         values = vars(import_file(path)).values()
@@ -196,7 +196,7 @@ def load_tools(files: Sequence[Path]) -> list[Tool]:
 
 
 def shown(path: Path) -> str:
-    """A path as the user would write it from the current folder."""
+    """Return a path as the user would write it from the current folder."""
     try:
         return str(path.relative_to(Path.cwd()))
     except ValueError:
@@ -223,14 +223,14 @@ def choose(
     hint: str = "",
     module: ModuleType | None = None,
 ) -> T:
-    """The *noun* that *target* names in its Python file, or the only one there.
+    """Return the *noun* that *target* names in its Python file, or the only one there.
 
     Args:
-        target: Which of which file.
+        target: The file, and the name if there is one.
         noun: What messages call it.
-        read: Gives it for a value of the file; None for any other value.
+        read: Returns it for a value of the file; None for any other value.
         hint: What to do if the file has none.
-        module: The file as it was run before; None runs it.
+        module: The file's module if it was run before; None runs it.
     """
     values = cast("dict[str, object]", vars(module or import_file(target.file)))
     found = {
@@ -258,12 +258,12 @@ def choose(
 
 
 def import_file(path: Path) -> ModuleType:
-    """Run a user's file as a module; its neighbours can be imported as if it were started alone."""
+    """Run a user's file as a module; it can import its neighbours as if it were the main script."""
     check_path(path)
     folder = str(path.parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    # A module of another file must not be replaced by one that happens to have its name.
+    # Do not replace a module of another file that has the same name.
     name = path.stem if path.stem not in sys.modules else f"_upshot_file_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -276,13 +276,13 @@ def import_file(path: Path) -> ModuleType:
         where = shown(Path(error.filename or path))
         raise Misuse(f"{where}, line {error.lineno}: {error.msg}") from error
     except (Exception, SystemExit) as error:
-        # The boundary to a user's file: whatever it raises is reported in one sentence.
+        # Boundary to a user's file: whatever it raises is reported in one sentence.
         raise Misuse(f"{_place(path, error)}: {type(error).__name__}: {error}") from error
     return module
 
 
 def _place(path: Path, error: BaseException) -> str:
-    """The file and the last line of it that *error* came through."""
+    """Return the file and its last line in the traceback of *error*."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path)]
     return f"{shown(path)}, line {lines[-1]}" if lines else shown(path)
@@ -301,12 +301,12 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     write_grace_s: float | None = None
 
     def to_json(self) -> JsonObject:
-        """These facts as JSON, for the option ``launch`` of a run."""
+        """Return these facts as JSON, for the option ``launch`` of a run."""
         return msgspec.to_builtins(self)
 
     @classmethod
     def of(cls, options: JsonObject) -> Self | None:
-        """Read them from the options of a ``run_started``; None where there are none."""
+        """Read them from the options of a ``run_started``; None if there are none."""
         try:
             return msgspec.convert(options.get("launch"), cls)
         except msgspec.ValidationError:
@@ -324,7 +324,7 @@ async def open_model(
     """Open the model of a run.
 
     ``sim:FILE`` starts the provider simulator with that scenario in this process; it is
-    asked over HTTP like any other server.
+    called over HTTP like any other server.
     """
     own = agent.model
     if not name and own and not isinstance(own, str):
@@ -350,7 +350,7 @@ async def open_model(
 
 
 def named_model(name: str, agent: Agent[Any] | AgentSpec, *, base_url: str = "") -> Model | None:
-    """The model of a run, not opened: no key is needed and nothing is served."""
+    """Return the model of a run without opening it: no key is needed and no server starts."""
     own = agent.model
     name = name or (own if isinstance(own, str) else "")
     if name.startswith(_SIM):
@@ -359,7 +359,7 @@ def named_model(name: str, agent: Agent[Any] | AgentSpec, *, base_url: str = "")
 
 
 def absolute_model(name: str) -> str:
-    """*name* with the file in it, if it names one, made absolute."""
+    """Return *name* with an absolute path if it contains a file."""
     for prefix in (_SIM, "scripted:"):
         file = name.removeprefix(prefix)
         if file != name and file and not file.startswith(("[", '"')):
@@ -368,7 +368,7 @@ def absolute_model(name: str) -> str:
 
 
 def _check_machine(engine: object) -> None:
-    """Check that each agent of a machine has a model that can be asked."""
+    """Check that each agent of a machine has a model that can be called."""
     if not isinstance(engine, MachineEngine):
         return
     for agent in engine.agents:
@@ -401,7 +401,7 @@ class Asked:
 
 
 class Launching:
-    """The agent of a run that goes on; its files are read once, at the first use."""
+    """The agent of a run to resume; its files are read once, at first use."""
 
     def __init__(self, activity: Activity, asked: Asked) -> None:
         self._activity = activity
@@ -409,7 +409,7 @@ class Launching:
 
     @property
     def is_known(self) -> bool:
-        """Whether the command line or the log says which agent it is."""
+        """Whether the command line or the log names the agent."""
         started = self._activity.started
         return bool(self._asked.target or (started and Launch.of(started.options)))
 
@@ -443,13 +443,13 @@ class Launching:
 
     @cached_property
     def loaded(self) -> tuple[AnyAgent, ResumeOptions]:
-        """The agent, and the options that go with it."""
+        """The agent, and the options that belong to it."""
         with self.folder():
             return load_launch(self.launch)
 
     @property
     def lost_folder(self) -> str:
-        """The folder where the run was started, if it is gone; "" if it is there or unknown."""
+        """The folder where the run was started, if it is gone; "" if it exists or is unknown."""
         folder = self.launch.folder
         return "" if not folder or Path(folder).is_dir() else folder
 
@@ -462,7 +462,7 @@ class Launching:
 
 
 def new_launch(asked: Asked) -> Launch:
-    """What a run's log keeps of a command line."""
+    """Return what a run's log stores of a command line."""
     target = Target(asked.target)
     return Launch(
         file=str(target.file),
@@ -481,7 +481,7 @@ def _absolute(files: Sequence[str]) -> tuple[str, ...]:
 
 
 def load_launch(launch: Launch) -> tuple[AnyAgent, ResumeOptions]:
-    """The agent that *launch* names, and the options that go with it."""
+    """Return the agent that *launch* names, and the options that belong to it."""
     target = Target(launch.file if not launch.agent else f"{launch.file}:{launch.agent}")
     files = [Path(file) for file in launch.tools]
     agent = load_agent(target, files)
@@ -498,7 +498,7 @@ def load_launch(launch: Launch) -> tuple[AnyAgent, ResumeOptions]:
 
 
 def absolute_value(text: str) -> str:
-    """``FILE.py:NAME`` with the file made absolute."""
+    """Return ``FILE.py:NAME`` with an absolute path."""
     target = Target(text)
     if not target.name:
         raise Misuse(f"{text} names no value: give FILE.py:NAME, such as {text}:open_db")
@@ -506,8 +506,8 @@ def absolute_value(text: str) -> str:
 
 
 def load_dependencies(target: Target) -> object:
-    """The value that *target* names; a function or a class there makes it, once a session."""
-    # Most often it is the agent's own file: run twice, it would have each of its classes twice.
+    """Return the value that *target* names; a function or a class makes it once a session."""
+    # Usually it is the agent's own file: run twice, it would define each of its classes twice.
     loaded = [
         one for one in sys.modules.values() if getattr(one, "__file__", "") == str(target.file)
     ]

@@ -1,4 +1,4 @@
-"""Finds journals and runs; ids and inputs from the command line."""
+"""Finds journals and runs; reads ids and inputs from the command line."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from upshot.state.stored_events import seeds_of, states
 DEFAULT_JOURNAL = ".upshot/runs.db"
 LAST = "last"
 MEMORY = "memory:"
-# A similar id, and the run that was worked on last, are looked for among so many of the newest.
+# A similar id, and the last active run, are searched among this many of the newest.
 _MAX_NAMED = 1_000
 _NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 def new_journal(where: str) -> str:
-    """The place where a run may write its log."""
+    """Return the place where a run may write its log."""
     if _is_no_path(where):
         return where
     if where == SQLITE_MEMORY:
@@ -62,7 +62,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def existing_journal(where: str) -> str:
-    """The place of a log that is to be read."""
+    """Return the place of a log to read."""
     if where == MEMORY:
         raise Misuse("memory: keeps nothing: give the file of a journal, --journal FILE")
     if _is_no_path(where):
@@ -76,14 +76,14 @@ def existing_journal(where: str) -> str:
 
 
 async def find_run(journal: Journal, wanted: str) -> str:
-    """The id of the run that *wanted* names."""
+    """Return the id of the run that *wanted* names."""
     if wanted and await journal.runs(run_id=wanted):
         return wanted
     if wanted == LAST:
         newest = await journal.runs(parent_run_id="", limit=_MAX_NAMED)
         newest = newest or await journal.runs(limit=_MAX_NAMED)
         if newest:
-            # The first of equal ones, which is the newest of them.
+            # Of several with the same time this is the first, which is the newest.
             return max(newest, key=lambda run: run.updated_at or run.started_at or _NEVER).run_id
     begun = [
         run.run_id
@@ -103,7 +103,7 @@ async def find_run(journal: Journal, wanted: str) -> str:
 
 
 async def with_parents(journal: Journal, runs: Iterable[RunSummary]) -> list[RunSummary]:
-    """The runs, followed by their parent runs that are missing among them."""
+    """Return the runs, followed by their parent runs that are missing among them."""
     known = {run.run_id: run for run in runs}
     missing = {run.parent_run_id for run in known.values()} - known.keys() - {""}
     while missing:
@@ -114,7 +114,7 @@ async def with_parents(journal: Journal, runs: Iterable[RunSummary]) -> list[Run
 
 
 def left_behind(runs: Iterable[RunSummary]) -> frozenset[str]:
-    """The open runs with a parent run that has ended, so that nothing waits for their result."""
+    """Return the open runs whose parent run has ended, so that nothing waits for their result."""
     known = {run.run_id: run for run in runs}
     left: set[str] = set()
     for run in known.values():
@@ -129,7 +129,7 @@ def left_behind(runs: Iterable[RunSummary]) -> frozenset[str]:
 
 
 def outermost(runs: Iterable[RunSummary], run_id: str) -> str:
-    """The topmost parent run of *run_id* that the journal knows, or itself."""
+    """Return the topmost parent run of *run_id* that the journal knows, or itself."""
     known = {run.run_id: run for run in runs}
     seen = {run_id}
     while run_id in known and known[run_id].parent_run_id in known.keys() - seen:
@@ -139,14 +139,14 @@ def outermost(runs: Iterable[RunSummary], run_id: str) -> str:
 
 
 async def read_activity(journal: Journal, run_id: str) -> Activity:
-    """Read all that the log has of a run."""
+    """Read everything that the log has of a run."""
     activity = Activity()
     with uncollected():
         async for event, state in states(journal.events(run_id), seeds=seeds_of(journal)):
             activity.add(event, state)
     if activity.result is not None:
         activity.result = await with_settlements(activity.result, journal)
-    # Nobody has gone on with the run since.
+    # Answers that were placed and that no session has read yet.
     for wish in await open_wishes(activity.state, run_id, journal):
         event = answered(wish.answer, activity.state)
         activity.add(replace(event, run_id=run_id, seq=activity.state.seq))
@@ -155,7 +155,7 @@ async def read_activity(journal: Journal, run_id: str) -> Activity:
 
 @contextmanager
 def uncollected() -> Generator[None]:
-    """Turn the garbage collector off: everything read is kept, and it would take a third of the
+    """Turn the garbage collector off: everything read is kept, so it would only cost a third of the
     time."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -176,7 +176,7 @@ def _some(ids: list[str]) -> str:
 
 
 def command_line(*words: str, journal: str) -> str:
-    """An ``upshot`` command as it can be typed, with the journal where it is not the default."""
+    """Return an ``upshot`` command to type, with the journal if it is not the default."""
     named = () if journal == DEFAULT_JOURNAL else ("--journal", shown_place(journal))
     return shlex.join(("upshot", *words, *named))
 
@@ -185,7 +185,7 @@ _RUN_ID = re.compile(r"\w[\w.:/-]{0,199}")
 
 
 def check_run_id(run_id: str) -> None:
-    """Check that a command line can name a run like that; "" means that no id was chosen."""
+    """Check that a command line can name such a run; "" means that no id was chosen."""
     if run_id == LAST:
         raise click.UsageError(f"--run-id {LAST}: that is what the last run is called")
     if run_id and not _RUN_ID.fullmatch(run_id):
@@ -196,7 +196,7 @@ def check_run_id(run_id: str) -> None:
 
 
 def read_inputs(given: Sequence[str]) -> JsonObject:
-    """Variables from ``NAME=VALUE``; a value that is no JSON is a text."""
+    """Return variables from ``NAME=VALUE``; a value that is not JSON is a string."""
     inputs: JsonObject = {}
     for item in given:
         name, sign, text = item.partition("=")
@@ -210,17 +210,17 @@ def read_inputs(given: Sequence[str]) -> JsonObject:
 
 
 def standard_input() -> str:
-    """All of stdin as text."""
+    """Return all of stdin as text."""
     if sys.stdin is None:  # It was closed.
         raise click.UsageError("the request - reads stdin, which is closed")
     return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
 def read_moment(text: str, option: str = "--at") -> datetime:
-    """A moment as it was typed; one without a time zone is in UTC.
+    """Return a typed moment; without a time zone it is in UTC.
 
     Raises:
-        Misuse: It is none.
+        Misuse: It is not a moment.
     """
     try:
         moment = datetime.fromisoformat(text)

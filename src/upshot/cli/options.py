@@ -1,4 +1,4 @@
-"""What the commands share: options that several take, and how they are carried out."""
+"""What commands share: common options, and how a command is carried out."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ F = TypeVar("F", bound=Callable[..., int])
 
 
 class Group(click.Group):
-    """The commands by name; for an unknown one the nearest is suggested."""
+    """The commands by name; an unknown name gets a suggestion."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that *args* begin with."""
+        """Return the command that *args* start with."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
             names = self.list_commands(ctx)
@@ -38,7 +38,7 @@ class Group(click.Group):
 
 
 def number_from(least: int, most: int | None = None) -> Callable[[str], int]:
-    """The type of an option that takes a whole number."""
+    """Return the type of an option that takes a whole number."""
     bounds = f"from {least}" + (" on" if most is None else f" to {most}")
 
     def number(text: str) -> int:
@@ -53,7 +53,7 @@ def number_from(least: int, most: int | None = None) -> Callable[[str], int]:
     return number
 
 
-# Nothing is checked of it here: it makes a shell complete the names of files.
+# Checks nothing; it makes shells complete file names.
 PATH = click.Path()
 RUN = click.argument("wanted", metavar="RUN")
 AGENT = click.argument("target", metavar="[FILE.py:AGENT]", default="", type=PATH)
@@ -102,7 +102,7 @@ PROGRESS = click.option(
 
 
 def names_agent(work: F) -> F:
-    """Add the options that say what agent a run has; with the target they come as ``asked``."""
+    """Add the options that name a run's agent; together with the target they become ``asked``."""
 
     @click.option(
         "--model",
@@ -142,7 +142,7 @@ def names_agent(work: F) -> F:
 
 
 def asks(work: F) -> F:
-    """Hand on what is asked, with its inputs and the id of the run, as ``request``."""
+    """Pass the request, with its inputs and the id of the run, as ``request``."""
 
     @click.option(
         "--input",
@@ -165,7 +165,7 @@ def asks(work: F) -> F:
 
 
 def shows_run(work: F) -> F:
-    """Hand on the options that say how a run is shown as ``shown``."""
+    """Pass the options for how a run is shown as ``shown``."""
 
     @wraps(work)
     def command(
@@ -187,6 +187,6 @@ def shows_run(work: F) -> F:
 def run_command(work: Callable[..., Coroutine[Any, Any, int]], **options: Any) -> int:
     """Carry a command out in an event loop of its own."""
     terminal = Terminal()
-    # What an agent's file or its tools print must not get between the answers.
+    # What an agent's file or its tools print must not mix with the answers.
     with redirect_stdout(sys.stderr):
         return run_in_own_loop(lambda: work(terminal, **options))

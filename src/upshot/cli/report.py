@@ -47,8 +47,8 @@ DIED = "died"
 SUSPENDED = "suspended"
 RUNNING_OR_DIED = "running or died"
 FORKED = "forked"
-"""The status of a fork that nobody has gone on with."""
-# An open child run whose parent run, which would have taken its result, has ended.
+"""The status of a fork that has not been resumed."""
+# An open child run whose parent run, which would have read its result, has ended.
 LEFT_BEHIND = "left behind"
 
 UNKNOWN_STYLE = "bold yellow"
@@ -84,7 +84,7 @@ def report(
     is_left: bool = False,
     outer_id: str = "",
 ) -> Iterator[Text]:
-    """Lay out all that is known of a run, except its answer."""
+    """Lay out everything known of a run, except its answer."""
     yield _title(activity, holder)
     for name, text, style in _facts(activity, journal, holder, is_left=is_left, outer_id=outer_id):
         yield _line(name, text, style, width)
@@ -94,7 +94,7 @@ def report(
 
 
 def status_words(status: str, holder: LeaseHolder | None = None) -> str:
-    """A run's status as it is shown."""
+    """Return a run's status as it is shown."""
     if status != RUNNING:
         return status
     state = "unknown" if holder is None else holder.state
@@ -106,7 +106,7 @@ def status_words(status: str, holder: LeaseHolder | None = None) -> str:
 
 
 def fork_origin(started: RunStarted | None) -> tuple[str, int] | None:
-    """The run that a run was forked from last, and at which event; None for no fork."""
+    """Return the run and the event that a run was last forked from; None if it is not a fork."""
     origins = None if started is None else started.options.get(FORKED_FROM)
     last = origins[-1] if isinstance(origins, list) and origins else None
     if not isinstance(last, dict):
@@ -116,25 +116,25 @@ def fork_origin(started: RunStarted | None) -> tuple[str, int] | None:
 
 
 def _is_untouched(activity: Activity) -> bool:
-    """Whether a run is a fork that nobody has gone on with."""
+    """Whether a run is a fork that has not been resumed."""
     origin = fork_origin(activity.started)
     return activity.status == RUNNING and origin is not None and activity.state.seq == origin[1]
 
 
 def status_style(status: str) -> str:
-    """The style in which a status is shown."""
+    """Return the style for a status."""
     return STYLES[_TONES.get(status, "odd")]
 
 
 def answer_text(output: object) -> str:
-    """An answer as text: a string unchanged, None as "", any other value as indented JSON."""
+    """Return an answer as text: a string unchanged, None as "", other values as indented JSON."""
     if output is None or isinstance(output, str):
         return output or ""
     return msgspec.json.format(encode(output), indent=2).decode()
 
 
 def error_text(error: AgentError, status: str = "") -> str:
-    """An error in one line: its code, what it says, and when to try again."""
+    """Return an error as one line: its code, its message, and when to try again."""
     later = (
         "" if error.retry_after_s is None else f" (try again in {duration(error.retry_after_s)})"
     )
@@ -143,10 +143,10 @@ def error_text(error: AgentError, status: str = "") -> str:
 
 
 def trail_text(error: AgentError) -> str:
-    """Whose exception an error was and where it was raised; "" if that is unknown."""
+    """Return whose exception an error was and where it was raised; "" if that is unknown."""
     details = error.details
     who, file = details.get("raised_by"), details.get("file")
-    # Without a function it is a place in a document, which is in the message.
+    # Without a function it is a place in a document, which the message names.
     function = details.get("function")
     place = f" at {file}:{details.get('line')}, in {function}" if file and function else ""
     whose = f"raised by {who}" if who else "raised" if place else ""
@@ -155,7 +155,7 @@ def trail_text(error: AgentError) -> str:
 
 
 def pending_text(pending: Pending) -> str:
-    """What a run waits for, in one line."""
+    """Return what a run waits for, as one line."""
     match pending:
         case PendingApproval(call_id=call_id, tool_name=tool, arguments=arguments):
             doubted = ", ".join(doubt.path or "the call itself" for doubt in pending.doubts)
@@ -185,7 +185,7 @@ def _title(activity: Activity, holder: LeaseHolder | None) -> Text:
 def _facts(
     activity: Activity, journal: str, holder: LeaseHolder | None, *, is_left: bool, outer_id: str
 ) -> Iterator[tuple[str, str, str]]:
-    """Name, text and style of every line of the head."""
+    """Yield name, text and style of every line of the head."""
     started, result = activity.started, activity.result
     for line in effect_lines(activity, is_dead=not _may_be_worked_on(activity, holder)):
         yield "unknown", line, UNKNOWN_STYLE
@@ -222,16 +222,16 @@ def _facts(
 
 
 def _may_be_worked_on(activity: Activity, holder: LeaseHolder | None) -> bool:
-    """Whether a living process may be at work on it."""
+    """Whether a living process may be working on the run."""
     return activity.status == RUNNING and status_words(RUNNING, holder) != DIED
 
 
 def effect_lines(activity: Activity, *, is_dead: bool = False) -> Iterator[str]:
-    """Name each call and step of which nobody knows whether it took effect.
+    """Yield a line for each call and step whose effect is unknown.
 
     Args:
         activity: The run.
-        is_dead: Whether nobody works on it, so that what has no outcome was cut off.
+        is_dead: Whether no process works on it, so that what has no outcome was interrupted.
     """
     result = activity.result
     records = activity.state.records if result is None else result.tool_records
@@ -289,7 +289,7 @@ def _why(outcome: ToolOutcome) -> str:
 
 
 def _beginning(started: RunStarted, *, is_left: bool) -> Iterator[tuple[str, str, str]]:
-    """The lines that tell where a run comes from."""
+    """Yield the lines that say where a run comes from."""
     if started.redacted is not None:
         yield "redacted", clean(redacted_words(started.redacted), _MAX_TEXT_CHARS), "yellow"
     yield "request", clean(started.request.text, _MAX_TEXT_CHARS), ""
@@ -301,21 +301,21 @@ def _beginning(started: RunStarted, *, is_left: bool) -> Iterator[tuple[str, str
 
 
 def _onward(activity: Activity, holder: LeaseHolder | None, outer_id: str) -> tuple[str, ...]:
-    """The words of the command with which it goes on; none if it has ended or is running."""
+    """Return the words of the command that continues the run; none if it ended or is running."""
     status, run_id = activity.status, activity.run_id
     if status == Status.INPUT_REQUIRED:
         waits = any(key_of(one) not in activity.answered for one in activity.pending)
         return ("approve" if waits else "resume", outer_id)
     if status in STOPPED:
         return ("resume", run_id, CONTINUE)
-    # A child run goes on with its parent run.
+    # A child run continues with its parent run.
     is_inside = activity.started is not None and activity.started.parent_run_id
     is_open = status_words(status, holder) == DIED or _is_untouched(activity)
     return ("resume", run_id) if is_open and not is_inside else ()
 
 
 def _line(name: str, text: str, style: str, width: int) -> Text:
-    """One fact; a long one continues on the next line, indented."""
+    """Return one fact; a long one continues on the next line, indented."""
     rows = textwrap.wrap(
         text, max(20, width - _LABEL_WIDTH), break_long_words=False, break_on_hyphens=False
     )
@@ -352,8 +352,8 @@ def _tokens(activity: Activity) -> str:
 
 
 def _outcomes(activity: Activity) -> str:
-    """How many calls there were, and how many of each outcome."""
-    # By the rows, which are in the order of settling, as in the timeline.
+    """Return the number of calls, in total and by outcome."""
+    # Counted by rows, which are in the order of settling, as in the timeline.
     rows = (step.ended for step in activity.ended if step.kind == "tool")
     words = Counter(ended.word for ended in rows if ended is not None and ended != CUT_OFF)
     # "2 results", but "2 denied: validation".
@@ -381,7 +381,7 @@ def print_result(
     streamed: bool = False,
     summary: bool,
 ) -> int:
-    """Print what came of a run, its answer on stdout and the rest on stderr; gives the exit code.
+    """Print a run's result, the answer on stdout and the rest on stderr; return the exit code.
 
     An answer that was *streamed* is not printed again.
     """
@@ -410,7 +410,7 @@ def print_answer(output: object, terminal: Terminal, *, markdown: bool = False) 
 
 
 def _what_came(result: AgentResult[Any], error: AgentError) -> Iterator[str]:
-    """The status and the error, each word once; for a parked run only what it waits for."""
+    """Yield the status and the error, without repetition; for a parked run what it waits for."""
     for pending in result.pending[:_MAX_TOLD]:
         yield f"waits for {pending_text(pending)}"
     if len(result.pending) > _MAX_TOLD:
@@ -423,7 +423,7 @@ def _what_came(result: AgentResult[Any], error: AgentError) -> Iterator[str]:
 
 
 def _what_next(result: AgentResult[Any], journal: str) -> Iterator[str]:
-    """The commands for what can be done next; none if no log was kept."""
+    """Yield the commands for what can be done next; none if no log was kept."""
     if journal == MEMORY:
         return
     if result.status is Status.INPUT_REQUIRED:

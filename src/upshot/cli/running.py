@@ -1,4 +1,4 @@
-"""Runs an agent, resumes, forks and replays its runs."""
+"""Runs an agent; resumes, forks and replays its runs."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ from upshot.state.activity import Activity
 from upshot.state.child_runs import child_of
 from upshot.state.run_state import STOPPED
 
-# Told where a reply that was being written is asked for again.
+# Shown when a model call whose reply was already printed is repeated.
 _VOID = "the reply broke off: its text above is void, and it is asked for again"
 
 
 class TextStream:
-    """Writes a model's text to stdout as it comes.
+    """Writes a model's text to stdout as it arrives.
 
-    Other output on the same terminal begins on a new line.
+    Other output on the same terminal starts on a new line.
     """
 
     def __init__(self, terminal: Terminal) -> None:
@@ -73,14 +73,14 @@ class TextStream:
         ):
             self.end_line()
             if isinstance(event, ModelRetried) and self._is_in_reply:
-                # What was written cannot be taken back.
+                # What was printed cannot be erased.
                 self.wrote = False
                 self._terminal.tell(Text(_VOID, "yellow"))
             if isinstance(event, ModelReplied | ModelRetried):
                 self._is_in_reply = False
 
     def end_line(self) -> None:
-        """End the line that was begun."""
+        """End the current line."""
         if not self._at_line_start:
             self._terminal.put("\n")
             self._at_line_start = True
@@ -96,8 +96,8 @@ async def attend(
 ) -> tuple[AgentResult[Any], Activity]:
     """Watch a run to its end.
 
-    Ctrl-C, and SIGTERM, ask it to stop at its next safe point; a second one cancels it, a
-    third one ends the process.
+    The first Ctrl-C or SIGTERM asks it to stop at its next safe point; the second cancels it, the
+    third ends the process.
     """
     activity = Activity()
     progress = Progress(activity, terminal, mode, stopping=lambda: live.stopping)
@@ -111,7 +111,7 @@ async def attend(
         async with progress:
             async for event in live:
                 if path_of(event):
-                    # Of a child run, which the picture shows as one step.
+                    # An event of a child run, which is shown as one step.
                     continue
                 if stream is not None:
                     stream.take(event)
@@ -125,7 +125,7 @@ async def attend(
 
 
 async def _name_inner(key: str, activity: Activity, journal: Where | None) -> None:
-    """Name the step of a child run after its agent, as soon as its log names that."""
+    """Name the step of a child run after its agent, as soon as its log has it."""
     run_id = child_of(key)
     if journal is None or run_id is None:
         return
@@ -170,7 +170,7 @@ async def resume_agent(
     take_over: bool = False,
     continue_stopped: bool = False,
 ) -> int:
-    """Go on with a run and print its result; if it has ended, only print that."""
+    """Resume a run and print its result; if it has ended, only print that."""
     async with AsyncExitStack() as stack:
         opening = open_journal(existing_journal(journal), create=False)
         log = await stack.enter_async_context(opening)
@@ -220,7 +220,7 @@ async def _refuse_taken(run_id: str, where: str, journal: str) -> None:
 async def show_live(
     live: Any, terminal: Terminal, *, log: Where, journal: str, shown: Shown
 ) -> int:
-    """Watch a run to its end and print its result; gives the exit code."""
+    """Watch a run to its end and print its result; return the exit code."""
     mode = choose_mode(shown.progress, terminal, streaming=shown.stream)
     stream = TextStream(terminal) if shown.stream else None
     result: AgentResult[Any]
@@ -246,9 +246,9 @@ _MAX_SHOWN = 400
 async def stop_run(
     terminal: Terminal, *, wanted: str, now: bool, reason: str, journal: str, as_json: bool
 ) -> int:
-    """Stop a run, whoever works on it; with *now* print what became of it."""
+    """Stop a run, whichever process works on it; with *now* wait for its end and print that."""
     async with open_journal(existing_journal(journal), create=False) as log:
-        # The one that the request was handed over to.
+        # Stop the run that the request was handed over to.
         run_id = (await chain_from(await find_run(log, wanted), log))[-1]
         if now:
             result = await cancel(run_id, journal=log)
@@ -269,7 +269,7 @@ async def stop_run(
 
 
 async def fork_run(terminal: Terminal, *, wanted: str, at: int, journal: str, as_json: bool) -> int:
-    """Begin a new run from a point of another one, and print its id."""
+    """Start a new run from a point of another one, and print its id."""
     async with open_journal(existing_journal(journal), create=False) as log:
         run_id = await find_run(log, wanted)
         new_id = await fork(run_id, at=at, journal=log)
@@ -284,7 +284,7 @@ async def fork_run(terminal: Terminal, *, wanted: str, at: int, journal: str, as
 async def replay_run(
     terminal: Terminal, *, wanted: str, asked: Asked, journal: str, as_json: bool
 ) -> int:
-    """Run an agent against what was recorded, and print where it first does otherwise."""
+    """Run an agent against the record of a run, and print the first difference."""
     async with open_journal(existing_journal(journal), create=False) as log:
         run_id = await find_run(log, wanted)
         launching = Launching(await read_activity(log, run_id), asked)

@@ -1,8 +1,8 @@
-"""Ctrl-C and SIGTERM while a run is under way: what is told, and the countdown.
+"""Ctrl-C and SIGTERM while a run works: the messages, and the countdown.
 
-The first one asks the run to stop at its next safe point. How long that may take, the runtime says
-(``LiveRun.stopping``): a write in hand gets longer than the rest, for nobody knows what came of one
-that is cut off. The second one cancels the run at once, the third one ends the process.
+The first signal asks the run to stop at its next safe point. The runtime says how long that may
+take (``LiveRun.stopping``): a write in progress gets longer than the rest, because the effect of an
+interrupted write is unknown. The second signal cancels the run at once, the third ends the process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from upshot.runs.live_run import LiveRun
 from upshot.runs.task_supervisor import Stopping
 
 _LOOK_S = 0.1
-# The seconds left that are told where the line cannot be redrawn.
+# The seconds left that are reported where the line cannot be redrawn.
 _TOLD_S = (30, 20, 10, 5, 3, 2, 1)
 _MOST_NAMED = 2
 _CAUSES = {
@@ -30,7 +30,7 @@ _CAUSES = {
 
 
 def time_left(stopping: Stopping) -> str:
-    """How long a run has left to stop, and for what."""
+    """Say how long a run has left to stop, and for what."""
     writes = stopping.writes
     more = f" and {len(writes) - _MOST_NAMED} more" if len(writes) > _MOST_NAMED else ""
     named = ", ".join(writes[:_MOST_NAMED]) + more
@@ -48,12 +48,12 @@ def _first_words(stopping: Stopping) -> str:
 def stop_signals(
     live: LiveRun[Any], tell: Callable[[str], None], *, is_redrawn: bool = False
 ) -> Generator[None]:
-    """Turn signals into stop requests while *live* is under way.
+    """Turn signals into stop requests while *live* works.
 
     Args:
         live: The run.
         tell: Shows one line.
-        is_redrawn: Whether the countdown is drawn elsewhere, so that only its beginning is told.
+        is_redrawn: Whether the countdown is drawn elsewhere, so that only its start is reported.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -73,7 +73,7 @@ def stop_signals(
 
 
 class _Stops:
-    """What each signal does, in their order."""
+    """What each signal does, in order."""
 
     def __init__(
         self, live: LiveRun[Any], tell: Callable[[str], None], *, is_redrawn: bool
@@ -109,7 +109,7 @@ class _Stops:
 
 
 async def _count_down(live: LiveRun[Any], tell: Callable[[str], None], first: Stopping) -> None:
-    """Tell the seconds that are left, each of some once."""
+    """Report the seconds left at the moments of ``_TOLD_S``, each once."""
     told = ceil(first.left_s)
     while (stopping := live.stopping) is not None:
         left = ceil(stopping.left_s)

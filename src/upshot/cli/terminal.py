@@ -50,7 +50,7 @@ _PLAIN = Glyphs(
 
 
 def glyphs_for(encoding: str) -> Glyphs:
-    """The glyphs that a stream of *encoding* can show."""
+    """Return the glyphs that a stream of *encoding* can show."""
     glyphs = Glyphs()
     try:
         "".join(glyphs).encode(encoding)
@@ -72,7 +72,7 @@ class Terminal:
 
     def __init__(self, *, out: TextIO | None = None, err: TextIO | None = None) -> None:
         self._width: int | None = None
-        # A stream that was closed is None.
+        # A closed stream is None.
         self.out: Console = _console(out or sys.stdout or io.StringIO())
         self.err: Console = _console(err or sys.stderr or io.StringIO(), stderr=True)
 
@@ -96,7 +96,7 @@ class Terminal:
         self.say_all(lines)
 
     def say_all(self, lines: Iterable[RenderableType]) -> None:
-        """Write to stdout, laid out for its width, each as it comes."""
+        """Write to stdout, laid out for its width, each line as it arrives."""
         _write(self.out, lambda: _laid_out(self.out, lines))
 
     def say_rows(self, rows: Iterable[Text]) -> None:
@@ -157,7 +157,7 @@ codecs.register_error(_JSON_ESCAPES, _escape_missing)
 
 
 def _laid_out(console: Console, lines: Iterable[RenderableType]) -> Iterator[str]:
-    # The console looks at its surroundings whenever it is asked.
+    # Read once, because the console inspects its environment at each access.
     width = 0 if console.legacy_windows else console.width
     for line in lines:
         if isinstance(line, Text) and line.no_wrap and _fits(line.plain, width):
@@ -172,12 +172,12 @@ def _laid_out(console: Console, lines: Iterable[RenderableType]) -> Iterator[str
 
 
 def _fits(row: str, width: int) -> bool:
-    """Whether a row that is not to be broken needs no laying out."""
+    """Whether a row that must not be wrapped needs no layout."""
     return cell_len(row) <= width and "\n" not in row
 
 
 def _styled(console: Console, line: Text) -> str:
-    """A row with its colours; a tenth of the time that laying it out takes."""
+    """Return a row with its colours, in a tenth of the time of a full layout."""
     name = console.color_system
     if name is None:
         return line.plain
@@ -191,7 +191,7 @@ def _styled(console: Console, line: Text) -> str:
 def _write(console: Console, render: Callable[[], Iterable[str]]) -> None:
     stream = console.file
     try:
-        # Laying out writes an empty text to the stream, which may fail as well.
+        # Layout writes an empty text to the stream, which may fail as well.
         for text in render():
             stream.write(text)
         stream.flush()
@@ -205,7 +205,7 @@ def _write(console: Console, render: Callable[[], Iterable[str]]) -> None:
 
 
 def _mute(stream: IO[str]) -> None:
-    """Send what follows nowhere, the last flush of the interpreter included."""
+    """Discard what follows, the interpreter's last flush included."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)

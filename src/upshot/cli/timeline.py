@@ -1,4 +1,4 @@
-"""Rows and bars of the steps of a run, finished or in flight."""
+"""Rows and bars for the steps of a run, finished or in progress."""
 
 from __future__ import annotations
 
@@ -48,10 +48,9 @@ def timeline(activity: Activity, *, width: int, glyphs: Glyphs) -> Iterator[Text
 
 
 def bar(step: Step, *, length_s: float, width: int, glyphs: Glyphs) -> str:
-    """A line of *width* characters with a bar for the time of *step* within *length_s* seconds.
+    """Return a line of *width* characters with a bar for the time of *step* in *length_s* seconds.
 
-    A step is at least one character wide, whatever its length; the wait after it is
-    drawn lighter.
+    A step is at least one character wide, however short; the wait after it is drawn lighter.
     """
     first = min(width - 1, int(_share(step.start_s, length_s) * width))
     if step.kind == "mark":
@@ -65,7 +64,7 @@ def bar(step: Step, *, length_s: float, width: int, glyphs: Glyphs) -> str:
 
 @lru_cache(maxsize=4096)
 def fit(text: str, width: int) -> str:
-    """*text* in exactly *width* columns, cut with an ellipsis or filled with spaces."""
+    """Return *text* in exactly *width* columns, cut with an ellipsis or padded with spaces."""
     if cell_len(text) > width:
         text = set_cell_size(text, width - 1).rstrip() + "…"
     return set_cell_size(text, width)
@@ -92,7 +91,7 @@ def _widths(names: int, width: int) -> _Widths:
 
 
 class _Row:
-    """How the rows of one timeline are laid out."""
+    """The layout of the rows of one timeline."""
 
     def __init__(self, widths: _Widths, length_s: float, glyphs: Glyphs) -> None:
         self._widths = widths
@@ -101,7 +100,7 @@ class _Row:
 
     @property
     def detail_indent(self) -> int:
-        """The column where the detail below a row begins."""
+        """The column where the detail below a row starts."""
         times = (self._widths.at, self._widths.took)
         return sum(width + 1 for width in times if width) + 2
 
@@ -127,7 +126,7 @@ class _Row:
         )
 
     def inline(self, ended: Ended) -> str:
-        """Word and detail of an ending where both fit into its column, else ""."""
+        """Return word and detail of an ending if both fit into its column, else ""."""
         both = clean(", ".join(filter(None, (ended.word, ended.detail))))
         return both if cell_len(both) <= self._widths.outcome else ""
 
@@ -142,13 +141,13 @@ class _Row:
             if style and shown:
                 begin = len(drawn) - len(cell)
                 spans.append(Span(begin, begin + shown, style))
-        # In one go: to append cell by cell takes three times as long, and a run may have
-        # ten thousands of rows.
+        # In one call: appending cell by cell takes three times as long, and a run may have tens of
+        # thousands of rows.
         return Text(drawn.rstrip(), no_wrap=True, overflow="crop", spans=spans)
 
 
 def _share(at_s: float, length_s: float) -> float:
-    """Where a moment lies in the whole, from 0 to 1."""
+    """Return where a moment lies in the whole, from 0 to 1."""
     return min(1.0, max(0.0, at_s / length_s)) if length_s > 0 else 0.0
 
 
@@ -162,7 +161,7 @@ _SPINNER = "|/-\\"
 
 
 def choose_mode(wanted: str, terminal: Terminal, *, streaming: bool) -> Mode:
-    """How progress is shown."""
+    """Return how progress is shown."""
     is_screen = terminal.err.is_terminal
     if wanted == "none" or (wanted == "auto" and not is_screen):
         return "none"
@@ -171,13 +170,13 @@ def choose_mode(wanted: str, terminal: Terminal, *, streaming: bool) -> Mode:
 
 
 class Progress:
-    """Shows a run on stderr while it is under way; an async context manager.
+    """Shows a run on stderr while it works; an async context manager.
 
     Args:
         activity: What the run has done.
-        terminal: Where to.
-        mode: How.
-        stopping: What is left of a run that was asked to stop, None if it was not.
+        terminal: The terminal to write to.
+        mode: How to show it.
+        stopping: Returns the state of a requested stop; None if none was requested.
     """
 
     def __init__(
@@ -199,7 +198,7 @@ class Progress:
 
     async def __aenter__(self) -> Self:
         if self._mode == "live":
-            # Refreshed by the loop and not by a thread, which would read a half updated one.
+            # Refreshed by the loop and not by a thread, which could read a half-updated state.
             self._live = Live(
                 console=self._terminal.err,
                 auto_refresh=False,
@@ -219,12 +218,12 @@ class Progress:
             self._live.stop()
 
     def take(self, event: Event) -> None:
-        """Take the next event and show what it changed."""
+        """Add the next event and show what it changed."""
         self._activity.add(event)
         if self._mode == "none":
             return
         if isinstance(event, RunStarted | RunResumed):
-            # First of all, so that it is known what to resume should the process die.
+            # Shown first, so that the run can be resumed if the process dies.
             self.tell(Text(f" {event.run_id}", "dim"))
         ended = self._activity.ended
         while self._told < len(ended):
@@ -232,7 +231,7 @@ class Progress:
             self._told += 1
 
     def tell(self, line: Text) -> None:
-        """Show one more line, above what is redrawn."""
+        """Show one more line, above the part that is redrawn."""
         if self._live is not None:
             self._live.console.print(line)
         else:
@@ -258,7 +257,7 @@ class Progress:
 
 
 def settled_line(step: Step, width: int, glyphs: Glyphs) -> Text:
-    """A step that ended, in one line of *width* columns."""
+    """Return a finished step as one line of *width* columns."""
     ended = ending_of(step)
     style = STYLES[ended.tone]
     sign = {"good": glyphs.good, "bad": glyphs.bad}.get(ended.tone, glyphs.odd)
@@ -270,7 +269,7 @@ def settled_line(step: Step, width: int, glyphs: Glyphs) -> Text:
 def picture(
     activity: Activity, *, now_s: float, width: int, glyphs: Glyphs, frame: int = 0
 ) -> Iterator[Text]:
-    """What the run is doing now, and what it has used."""
+    """Yield lines with what the run is doing now, and what it has used."""
     spinner = _SPINNER[frame % len(_SPINNER)]
     running = activity.running
     for step in running[:_MAX_SHOWN]:
@@ -294,7 +293,7 @@ def _running_line(step: Step, activity: Activity, now_s: float, width: int, spin
 def _progress_line(
     sign: tuple[str, str], step: Step, took: str, said: tuple[str, str], width: int
 ) -> Text:
-    """A step in one line; on a narrow terminal its name and its text share the width."""
+    """Return a step as one line; on a narrow terminal its name and its text share the width."""
     name_width = max(1, min(_NAME_WIDTH, (width - _TOOK_WIDTH - 6) // 2))
     left = max(1, width - name_width - _TOOK_WIDTH - 6)
     return Text.assemble(

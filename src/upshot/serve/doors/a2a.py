@@ -357,7 +357,7 @@ class AgentTasks:
         return summary
 
     async def _found(self, user: User, task_id: str, need: Need = "see") -> RunHandle:
-        """Return a task of this agent that the user may see; for others raise as for unknown ids."""
+        """Return a task of this agent that the user may see; others count as unknown."""
         try:
             handle = await public_run(self._site, user, task_id, need)
         except Missing:
