@@ -1,39 +1,39 @@
 """The engines: what decides the next step of a run.
 
-An engine has one method, ``execute(run, host, board)``. It reads the board, has models, tools and
-child runs called by the ``run``, asks the user and keeps steps by the ``host``, and leaves the
-answer on the board or returns it. It knows neither journal nor result: the run around it does.
+An engine has one method, ``execute(run, host, board)``. It reads the board, calls models, tools and
+child runs through ``run``, asks the user and keeps steps through ``host``, and leaves the answer on
+the board or returns it. It knows neither journal nor result; the session handles those.
 
 Parts:
 
 - ``loop``: LoopEngine. Its whole state is on the board; the last message says what comes next.
-- ``script``: ScriptEngine. An async function of the user's is called, again from its top when
-  the run goes on, and gets from the log what it asked before.
+- ``script``: ScriptEngine. Calls an async function of the user. A resumed run calls it again from
+  the top, and the log answers what it asked before.
 - ``graph``: GraphEngine. Nodes and edges, written in Python or as data.
-- ``machine``: MachineEngine. States and transitions in YAML, with conditions in CEL. It loads only
-  when it is used, because it needs extras.
+- ``machine``: MachineEngine. States and transitions in YAML, with conditions in CEL. It is imported
+  only when used, because it needs extras.
 - ``walk``: what graphs and machines share: keys of steps, limits, checkpoints, retries, gathering.
-- ``common``: agents in an engine, their errors and hand-offs, and checks of functions.
+- ``common``: agents in an engine, their errors and handoffs, and checks of functions.
 - ``mermaid``: the chart of a graph or machine.
 
-The life of a step in a graph or machine: the walk counts a visit, which gives its key; the host
-is asked for the step of that key. In a new run its body is run, and what came of it is logged as
-the value of the step. When the run goes on, the host hands that value back and the body is not run.
-So an engine must come to the same keys each time, whatever was fast or slow.
+The life of a step in a graph or machine: the walk counts a visit, which gives its key; the host is
+asked for the step with that key. In a new run its body runs, and the outcome is logged as the value
+of the step. In a resumed run the host returns that value, and the body does not run. So an engine
+must produce the same keys each time, whatever was fast or slow.
 
 Invariants:
 
-- An engine ends a run by returning or by ``Failed``, ``Parked``, ``Interrupted`` or ``Aborted``;
-  any other exception is a bug, and those four are never swallowed.
-- A child run that ended in the log is handed back and not started again; its key names it.
-- Waits between tries come from ``Retry.wait_s`` alone. Retry lives in one place: an agent in a
-  node that is tried again does not try its model calls again.
+- An engine ends a run by returning or by raising ``Failed``, ``Parked``, ``Interrupted`` or
+  ``Aborted``. Any other exception is a bug, and those four are never swallowed.
+- A child run that has ended is not started again; its result comes from the log, by its key.
+- Waits between tries come from ``Retry.wait_s`` alone. Retry is in one place: an agent in a node
+  with retries does not retry its model calls.
 
 Traps:
 
-- A request to stop is followed between steps, and in children, which hear of it by themselves.
-- A text that a decider seeds as feedback is the last message, and alone it does not say what was
-  asked: see ``common.asked_in``.
+- A request to stop is obeyed between steps. Child runs get it directly.
+- Feedback from a decider is the last message, and alone it does not say what the task is: see
+  ``common.asked_in``.
 """
 
 from upshot.lazy import lazy_imports

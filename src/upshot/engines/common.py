@@ -1,7 +1,7 @@
-"""What engines share: agents in them, errors, hand-offs, and checks of functions.
+"""What engines share: agents in them, errors, handoffs, and checks of functions.
 
-A hand-off that an agent inside made is shown where the next step is chosen. Where the agent was the
-last to do anything, it becomes the hand-off of the whole run, as if its own model had made it.
+The choice of the next step can depend on a handoff made by an agent inside. If that agent was the
+last to work, its handoff becomes the handoff of the whole run.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from upshot.runs.engine_api.run_view import Run
 
 
 def asked_in(messages: Sequence[Message], feedback: str, *, otherwise: str = "") -> str:
-    """The text of the last message; what a decider wants changed follows what was asked.
+    """Return the text of the last message; feedback of a decider follows the request.
 
     Args:
-        messages: Those of the main channel.
+        messages: The messages of the main channel.
         feedback: What a decider wants changed, "" in the first attempt. It is the last message, and
             alone it would not say what the task is.
-        otherwise: What was asked where no message says it.
+        otherwise: The request, if no message contains it.
     """
     last = messages[-1] if messages else None
     if last is None:
@@ -46,13 +46,13 @@ def asked_in(messages: Sequence[Message], feedback: str, *, otherwise: str = "")
 
 
 def ask_about(item: Json, text: str) -> str:
-    """The request to an agent that works on *item*; *text* is the request without the item."""
+    """Return the request to an agent that works on *item*; *text* is the request without it."""
     written = item if isinstance(item, str) else msgspec.json.encode(item).decode()
     return f"{text}\n\n{written}" if text else written
 
 
 def read_failure(exception: Exception) -> AgentResult[Any] | None:
-    """The failure that *exception* stands for; None where it is a bug of what raised it."""
+    """Return the failure that *exception* reports; None if it is a bug."""
     if isinstance(exception, RunFailed) or told_error(exception) is not None:
         return result_of_exception(exception)
     return None
@@ -62,16 +62,15 @@ def check_fit(function: Callable[..., object], what: str, *arguments: str) -> No
     """Check that *function* can be called with these arguments, before a run starts.
 
     Args:
-        function: What was given. One that does not tell its parameters, as some built-in ones,
-            passes.
+        function: The function. One without a readable signature, such as some built-ins, passes.
         what: What it is, for the message, such as "a script".
-        arguments: The names of what it is called with, by position.
+        arguments: The names of its positional arguments.
 
     Raises:
         Misuse: It cannot be called with these.
     """
     try:
-        # A decorator may add arguments of its own, or drop some: what it wraps does not count.
+        # A decorator may add or drop arguments, so check its own signature and not the wrapped one.
         signature = inspect.signature(function, follow_wrapped=False)
     except (TypeError, ValueError):
         return
@@ -89,12 +88,12 @@ _FIELDS = ("to_agent_id", "tool_name", "call_id", "reason", "note")
 
 
 def form_of(event: HandoffEvent) -> JsonObject:
-    """The hand-off as JSON, for the log."""
+    """Return the handoff as JSON, for the log."""
     return {name: getattr(event, name) for name in _FIELDS}
 
 
 def read_handoff(form: Json) -> HandoffEvent | None:
-    """The hand-off in the log, None where there is none."""
+    """Return the logged handoff, None if there is none."""
     if not isinstance(form, dict):
         return None
     fields: dict[str, Any] = {name: str(form.get(name, "")) for name in _FIELDS}
@@ -102,19 +101,19 @@ def read_handoff(form: Json) -> HandoffEvent | None:
 
 
 async def hand_over(run: Run, host: RunHost, event: HandoffEvent | None) -> None:
-    """Make *event* the hand-off of the run, unless it has made one."""
+    """Make *event* the handoff of the run, unless it has one."""
     if event is not None and run.handoff is None:
         await host.publish(event)
 
 
 async def warn_of_unread(host: RunHost, place: str, to_agent_id: str, how: str) -> None:
-    """Warn that a hand-off was made and nothing looked at it.
+    """Warn that a handoff was made and nothing read it.
 
     Args:
-        host: Of the run.
-        place: Who made it, such as "the state 'ask'".
-        to_agent_id: The agent that it was handed to.
-        how: How it could be looked at.
+        host: The host of the run.
+        place: What made it, such as "the state 'ask'".
+        to_agent_id: The agent that it was made to.
+        how: How the user can read it.
     """
     message = f"{place} handed over to {to_agent_id!r}, and nothing asked whether it did: {how}"
     warning = RunWarning(code="handoff_not_followed", message=message, origin=Origin.ENGINE)
@@ -122,11 +121,11 @@ async def warn_of_unread(host: RunHost, place: str, to_agent_id: str, how: str) 
 
 
 def lent_options(run: Run) -> dict[str, Any]:
-    """The options of the run that hold for an agent inside it too.
+    """Return the options of the run that agents inside it inherit.
 
     Returns:
-        How model calls are tried again, where the call said it: an option of the call wins over
-        that of any agent. ``Run.child`` lends the model and the dependencies.
+        ``retry``, if the call set it: an option of the call overrides those of all agents.
+        ``Run.child`` passes on the model and the dependencies.
     """
     options: dict[str, Any] = {}
     if run.is_retry_given:
@@ -135,14 +134,14 @@ def lent_options(run: Run) -> dict[str, Any]:
 
 
 def check_models(agents: Iterable[Agent[Any]], *, has_model: bool) -> None:
-    """Check that *agents* have a model, also those in graphs and machines that drive them.
+    """Check that *agents* have a model, including those in nested graphs and machines.
 
     Args:
-        agents: Those that will work.
+        agents: The agents that will work.
         has_model: Whether the run has a model that agents without one may use.
 
     Raises:
-        Misuse: One has none; all are named.
+        Misuse: Some have none; all of them are named.
     """
     if has_model:
         return

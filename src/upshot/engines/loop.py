@@ -1,10 +1,10 @@
 """LoopEngine: model, tools, model, until there is an answer.
 
-Its whole state is on the board: the last message says what comes next. So a resumed run simply goes
-on, and a call that is logged is never made again.
+Its whole state is on the board: the last message says what comes next. So a resumed run simply
+continues, and a logged call is never made again.
 
-The board keeps the order in which things happened: where a call waited for an approval, the
-outcomes of others of its reply stand before it. A model reads them in the order of its calls.
+Messages are on the board in the order in which things happened. If a call waited for an approval,
+later outcomes of its reply may come before its own. A model reads them in the order of the calls.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ from upshot.state.board import Board
 from upshot.tools.execution.batch import SLICE
 from upshot.tools.toolbox import Toolbox
 
-# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+# Module constants: in Python 3.11, looking a member up on its enum class is slow.
 _ASSISTANT = Role.ASSISTANT
 _USER = Role.USER
-# Of outcomes, each of which becomes one.
+# Makes the message of an outcome.
 _make_message = unchecked(Message(Role.TOOL))
 
 
 class InCallOrder:
-    """What a model is shown of a channel, over the turns of one session.
+    """Puts the outcomes in a channel into call order, for the model requests of one session.
 
-    Only what an earlier session left can be out of order: within one, the outcomes of a reply come
-    together. So it is looked through once.
+    Only messages from earlier sessions can be out of order, because within a session the outcomes
+    of a reply are added together. So the messages are searched once.
     """
 
     def __init__(self) -> None:
         self._shown: MessageList | None = None
         self._is_looked = False
         self._compacted: Compacted | None = None
-        # How many messages the copy was made of.
+        # The number of messages that the copy contains.
         self._taken = 0
 
     def of(self, messages: MessageList, compacted: Compacted | None = None) -> MessageList:
-        """*messages* themselves where they are in order, else a copy that is, and grows.
+        """Return *messages* if they are in order, else a sorted copy that grows with them.
 
         Args:
-            messages: Those of the channel.
-            compacted: What replaces the older ones; None for nothing.
+            messages: The messages of the channel.
+            compacted: What replaces older messages; None for nothing.
         """
         if not self._is_looked or compacted is not self._compacted:
             self._is_looked, self._compacted, self._shown = True, compacted, None
@@ -72,19 +72,19 @@ class InCallOrder:
 
 
 def in_call_order(messages: Sequence[Message]) -> Sequence[Message]:
-    """*messages* with the outcomes after each reply in the order of its calls.
+    """Return *messages* with the outcomes after each reply in the order of its calls.
 
     Returns:
-        The very same object where nothing has to move.
+        The same object if nothing has to move.
     """
     moved: list[Message] | None = None
     for at, message in enumerate(messages):
         if len(message.tool_calls) < 2:
-            # One call has no order.
+            # One call needs no order.
             continue
         places = {call.id: place for place, call in enumerate(message.tool_calls)}
         if len(places) < len(message.tool_calls):
-            # With one id twice, it is not known which outcome belongs to which call.
+            # If two calls share an id, it is unknown which outcome belongs to which.
             continue
         end = at + 1
         while end < len(messages) and messages[end].role is Role.TOOL:
@@ -98,47 +98,47 @@ def in_call_order(messages: Sequence[Message]) -> Sequence[Message]:
 
 
 def keeps_points(host: RunHost) -> bool:
-    """Whether the host keeps checkpoints; only the run's own host says so."""
+    """Whether the host takes checkpoints; only the run's own host can say so."""
     return bool(getattr(host, "keeps_checkpoints", False))
 
 
 async def save_point(run: Run, host: RunHost, board: Board, *, step: str, iteration: int) -> None:
-    """Give the host a checkpoint of *board* as it is now.
+    """Give the host a checkpoint of the current *board*.
 
     Args:
         run: The run.
-        host: Its host, which keeps checkpoints.
-        board: What is on it is copied.
-        step: Where the engine goes on from there, in its own words.
-        iteration: How many steps it has made.
+        host: Its host, which takes checkpoints.
+        board: Its content is copied.
+        step: Where the engine continues from there, in its own words.
+        iteration: The number of steps so far.
     """
     await host.checkpoint(Checkpoint(run.id, step, board.snapshot(), iteration=iteration))
 
 
 _CORRECTIVE_TURNS = 1
-# After a reply that was cut when the run was stopped, where that goes on.
+# Appended to a reply that was cut off when the run was stopped, to continue it.
 _GO_ON = Message(Role.USER, "Your reply was cut off there. Go on.")
-# What a checkpoint of a loop is called; its number is the iteration.
+# The step of a loop's checkpoints; their iteration is the turn.
 _POINT = "turn"
 
 
 def _calls_told(response: ModelResponse) -> tuple[ToolCall, ...]:
-    """The calls of a failed reply that are told of: those whole enough to be denied."""
+    """Return the calls of a failed reply to keep: only a filtered reply has complete ones."""
     error = response.error
     is_filtered = error is not None and error.code == ErrorCode.CONTENT_FILTER
     return response.tool_calls if is_filtered else ()
 
 
 class LoopEngine:
-    """Asks the model, runs the tools that it calls, and asks again, until it answers.
+    """Calls the model, runs the tools that it calls, and repeats until it answers.
 
     Args:
-        model: Asked where the call names none; wins over the agent's. None for that.
-        corrective_turns: How often an answer that is not of the output type is sent back
-            with what is wrong, before the run fails with invalid_output.
+        model: Used if the call names none; overrides the agent's model. None uses the agent's.
+        corrective_turns: How often an answer that is not of the output type is sent back with
+            an explanation, before the run fails with invalid_output.
     """
 
-    # It finds its place by the log, so that it is not asked whether it can go on.
+    # It resumes from the log, so it is not asked whether it can resume.
     goes_on_by_log: ClassVar[bool] = True
 
     def __init__(
@@ -152,7 +152,7 @@ class LoopEngine:
         return f"LoopEngine({'' if self.model is None else repr(self.model)})"
 
     def can_resume(self, checkpoint: Checkpoint) -> bool:
-        """Whether the checkpoint is of a loop, and its board holds something to go on with."""
+        """Whether the checkpoint is of a loop and its board is not empty."""
         return checkpoint.step == _POINT and bool(checkpoint.board.channels)
 
     async def execute(self, run: Run, host: RunHost, board: Board) -> Board:
@@ -160,10 +160,10 @@ class LoopEngine:
 
         Raises:
             Interrupted: The run was asked to stop.
-            Failed: The model's error was not overcome, or the answer is not of its type.
+            Failed: The model's error persists, or the answer is not of its type.
             Parked: A tool call waits for an approval.
         """
-        # The run's own model was chosen with this engine's in mind; another engine may use us.
+        # The run's model was chosen with this engine's in mind, unless another engine uses us.
         model = None if run.engine is self else self.model
         turns = _Turns(run, host, board, model, self._corrective_turns)
         if run.reply is not None and run.reply.error is not None and not run.is_again:
@@ -174,7 +174,7 @@ class LoopEngine:
 
 
 class _Turns:
-    """The turns of one pass: what is on the board, and how many corrections are left."""
+    """The turns of one attempt: the board, and how many corrections are left."""
 
     def __init__(
         self, run: Run, host: RunHost, board: Board, model: Model | None, corrections: int
@@ -184,24 +184,23 @@ class _Turns:
         self._stop_request = host.interrupts
         self._board = board
         self._model = model
-        # Around it another engine may be called again: it is handed back what it asks and calls,
-        # and so are we.
+        # Inside an engine that called hand_back, this loop's calls are answered from the log too.
         self._is_again = run.is_again
         roles: list[Role] = []
         if board.last_produced() is not None:
             produced = board.so_far()[len(board.seeded()) :]
             roles = [message.role for message in produced if message != _GO_ON]
-        # An earlier session may have used some up; nothing else adds user messages here.
+        # Earlier sessions may have used corrections; nothing else adds user messages here.
         self._corrections = corrections - roles.count(_USER)
         self._number = roles.count(_ASSISTANT)
         self._keeps_points = keeps_points(host)
         self._order = InCallOrder()
 
     def fail_again(self, reply: ModelResponse, error: AgentError) -> None:
-        """Fail as an earlier session was about to, whose last reply was an error.
+        """Fail like the earlier session, whose last reply was an error.
 
         Raises:
-            Failed: Unless the request was too long and can be made shorter.
+            Failed: Unless the request was too long and can be compacted.
         """
         said = [one for one in self._board.produced() if one.role is Role.ASSISTANT]
         is_shown = bool(said) and (said[-1].text, said[-1].tool_calls) == (
@@ -213,17 +212,17 @@ class _Turns:
             self._fail(reply, error, is_shown=is_shown)
 
     async def take(self) -> bool:
-        """Do what the last message asks for; True when the run has its answer."""
+        """Do what the last message asks for; True if the run has its answer."""
         last = self._board.last_produced()
         if last is not None and (calls := self._board.open_calls()):
             await self._call_tools(calls)
             return self._run.handoff is not None
-        # The provider goes on with a reply that it paused when it is sent back as it is.
+        # A provider continues a reply that it paused when it is sent back unchanged.
         if last is None or last.role is not _ASSISTANT or last.paused:
             if self._run.handoff is not None:
                 return True
             await self._stop_if_asked()
-            # Not before the first turn, where there is nothing to go on from.
+            # Not before the first turn, where there is nothing to resume.
             if self._keeps_points and self._number:
                 run, host, number = self._run, self._host, self._number
                 await save_point(run, host, self._board, step=_POINT, iteration=number)
@@ -234,14 +233,14 @@ class _Turns:
             return False
         return self._conclude()
 
-    # -- asking
+    # -- model calls
 
     async def _ask(self) -> None:
         self._number += 1
         run = self._run
         response = None if self._is_again else run.reply
         if response is not None:
-            # It was paid for before the process ended, and counts once.
+            # An earlier session got and counted it, but died before it was on the board.
             run.reply = None
         else:
             if run.agent.handoffs:
@@ -258,13 +257,13 @@ class _Turns:
     def _fail(self, response: ModelResponse, error: AgentError, *, is_shown: bool) -> NoReturn:
         calls = _calls_told(response)
         if (response.content or calls) and not is_shown:
-            # What came before the fault. The end of the attempt tells of calls that are not made.
+            # The text before the fault. The end of the attempt settles calls that are not made.
             said = Message(Role.ASSISTANT, response.content or "", tool_calls=calls)
             self._board.append(said)
         raise Failed(error)
 
     def _request(self) -> ModelRequest:
-        # Before the place is reached where an earlier session ended, what it left comes bit by bit.
+        # Until the engine has caught up with the log, messages come one by one.
         board = self._board
         is_again, said = board.is_again, board.so_far()
         return ModelRequest(
@@ -283,20 +282,20 @@ class _Turns:
     # -- tools
 
     async def _call_tools(self, calls: list[ToolCall]) -> None:
-        """Have *calls* run and put their outcomes on the board, whatever happens meanwhile."""
+        """Run *calls* and put their outcomes on the board, even when cancelled."""
         run, tools = self._run, self._run.tools
         if await self._stop_request():
-            # The request to stop came while the model replied or the run waited: none starts.
+            # The request to stop came during the model call or while parked: start no call.
             tools.cancel(running=False)
-        # Once: a later reply may use the same ids again.
+        # Only once, because a later reply may use the same ids.
         settled, earlier = ({}, None) if self._is_again else run.take_left_over()
         outcomes = [settled[call.id] for call in calls if call.id in settled] if settled else []
         fresh = [call for call in calls if call.id not in settled] if settled else calls
-        # A cancelled dispatch returns nothing: the outcomes are then found in the records.
+        # A cancelled dispatch returns nothing; the outcomes are then found in the records.
         known = len(tools.records)
         try:
             if run.has_repeated_ids:
-                # In an older log an answer or outcome may be of either, so neither is made.
+                # In an old log an answer or outcome may belong to either call, so make neither.
                 outcomes += await tools.call_off(
                     fresh, earlier and earlier.started, turn=self._number
                 )
@@ -305,14 +304,14 @@ class _Turns:
             else:
                 outcomes += await tools.dispatch(fresh, turn=self._number)
         except asyncio.CancelledError:
-            # The calls are settled all the same, and the message list stays valid.
+            # The calls were settled nevertheless; the messages must stay valid.
             outcomes += [record.outcome for record in tools.records[known:]]
             await self._show(tools, calls, outcomes)
             raise
         await self._show(tools, calls, outcomes)
         if tools.pending:
             if await self._stop_request():
-                # The request to stop came while others ran: the rest are not asked about any more.
+                # The request to stop came while others ran: ask no more questions.
                 waiting = self._board.open_calls()
                 off = await tools.call_off(waiting, turn=self._number)
                 await self._show(tools, waiting, off)
@@ -325,8 +324,8 @@ class _Turns:
     async def _show(
         self, tools: Toolbox, calls: list[ToolCall], outcomes: list[ToolOutcome]
     ) -> None:
-        """Put *outcomes* on the board, those of thousands of calls bit by bit."""
-        # A list for each id: a confused model may use one id twice.
+        """Put *outcomes* on the board; for thousands of calls, in several changes."""
+        # A list for each id, because a confused model may use one id twice.
         by_call: dict[tuple[str, str], list[ToolOutcome]] = {}
         for outcome in outcomes:
             by_call.setdefault((outcome.call_id, outcome.tool_name), []).append(outcome)
@@ -348,7 +347,7 @@ class _Turns:
     # -- answering
 
     def _conclude(self) -> bool:
-        """Take the last text as the answer, or send it back once with what is wrong with it."""
+        """Accept the last text as the answer, or send it back once with an explanation."""
         output = self._run.output
         if output.is_text:
             return True

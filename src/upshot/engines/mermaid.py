@@ -1,4 +1,4 @@
-"""The Mermaid writer of graphs and machines: boxes, frames around boxes, and arrows with labels.
+"""Writes graphs and machines as Mermaid: boxes, frames around boxes, and labelled arrows.
 
 Source:
     Mermaid, flow chart syntax, read 2025-11.
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Shape(NamedTuple):
-    """What a box is drawn between."""
+    """The brackets that give a box its shape."""
 
     left: str = "["
     right: str = "]"
@@ -19,7 +19,7 @@ class Shape(NamedTuple):
 
 AGENT = Shape("([", "])")
 QUESTION = Shape("{{", "}}")
-# What is written behind the name of a frame.
+# Added to the name of a frame.
 PARALLEL = " (parallel)"
 FOR_EACH = " (for each)"
 
@@ -28,9 +28,9 @@ class Box(NamedTuple):
     """One node of a chart.
 
     Attributes:
-        label: What is written in it.
-        shape: Its outline, where nothing is inside it.
-        inside: What is framed by it: a chart of its own, or boxes without arrows.
+        label: Its text.
+        shape: Its outline, if nothing is inside it.
+        inside: What it frames: a chart, or boxes without arrows.
     """
 
     label: str
@@ -43,9 +43,9 @@ class Chart(NamedTuple):
 
     Attributes:
         boxes: By name.
-        arrows: From, to and label, "" for none.
+        arrows: Source, target and label, "" for none.
         start: The name of the first box.
-        ends: Boxes that are an end though arrows leave them.
+        ends: Boxes that are ends although arrows leave them.
     """
 
     boxes: Mapping[str, Box]
@@ -54,12 +54,12 @@ class Chart(NamedTuple):
     ends: Collection[str] = ()
 
     def to_mermaid(self) -> str:
-        """The chart as Mermaid text."""
+        """Return the chart as Mermaid text."""
         return "\n".join(["flowchart TD", *_chart(self, prefix="n", indent="    ")]) + "\n"
 
 
 def _chart(chart: Chart, *, prefix: str, indent: str) -> Iterator[str]:
-    # Names may hold anything, and a word such as "end" breaks the syntax: ids are numbers.
+    # Names may contain anything, and a word such as "end" breaks the syntax, so ids are numbers.
     ids = {name: f"{prefix}{number}" for number, name in enumerate(chart.boxes, start=1)}
     yield f"{indent}{prefix}_start((start)) --> {ids[chart.start]}"
     for name, box in chart.boxes.items():

@@ -1,4 +1,4 @@
-"""ScriptEngine: an async function drives the steps."""
+"""ScriptEngine: an async function decides the steps."""
 
 from __future__ import annotations
 
@@ -16,32 +16,33 @@ from upshot.runs.engine_api.run_view import Run
 from upshot.state.board import Board
 
 _Script: TypeAlias = Callable[[Run, RunHost, Board], object]
-# Async, or plain where it has nothing to wait for. It may ask for the role too: it gets both.
+# Async or sync. Its parameter may be annotated with the protocol Host; it gets a RunHost.
 Script: TypeAlias = _Script | Callable[[Run, Host, Board], object]
 
 
 class ScriptEngine:
     """Runs a function of ``(run, host, board)``.
 
-    What it returns is the output; None leaves the answer on the board. A resumed run calls
-    it again from its top, on the board as the run left it. What it asks through ``run`` and
-    ``host`` is then handed back from the log: replies of models in the order of the calls,
-    outcomes of tools by their call id and arguments, answers of the user, children and
-    ``host.once`` by their keys, children without one by what they are asked; a message that it
-    appends again stands there once. All else that must not be done twice belongs in ``host.once``.
-    Of ``resume_from`` it gets the board, and the checkpoint as ``run.resume_from``; where it
-    does not look at that, a warning says so.
+    Its return value is the output; None leaves the answer on the board. A resumed run calls it
+    again from the top, on the board as the last session left it. What it asks through ``run`` and
+    ``host`` is then answered from the log: model calls by their order, tool calls by call id and
+    arguments, questions, ``host.once`` and child runs by key, and child runs without a key by
+    request. A message that is appended again appears once. Anything else that must not happen twice
+    belongs in ``host.once``.
+
+    From ``resume_from`` it gets the board, and the checkpoint as ``run.resume_from``. The run warns
+    if it does not look at that.
 
     Args:
         script: An async function.
 
     Raises:
-        Misuse: It is no function, or takes other arguments.
+        Misuse: It is not a function, or takes other arguments.
     """
 
-    # It finds its place by the log, so that it is not asked whether it can go on.
+    # It resumes from the log, so it is not asked whether it can resume.
     goes_on_by_log: ClassVar[bool] = True
-    # What a checkpoint means is up to the script, which finds it as run.resume_from.
+    # Only the script knows what a checkpoint means; it reads run.resume_from.
     reads_checkpoints: ClassVar[bool] = True
 
     def __init__(self, script: Script) -> None:
@@ -55,18 +56,18 @@ class ScriptEngine:
         return f"ScriptEngine({getattr(self._script, '__qualname__', self._script)})"
 
     async def execute(self, run: Run, host: RunHost, board: Board) -> object:
-        """Call the script; whatever it raises ends the run.
+        """Call the script; any exception ends the run.
 
         Returns:
-            What it returned.
+            The script's return value.
         """
         if run.engine is self:
-            # As a part of another engine it is called for the first time, or not again.
+            # Inside another engine, that engine decides whether calls are answered from the log.
             run.hand_back(board)
         try:
             made = self._script(run, host, board)
             return await made if inspect.isawaitable(made) else made
         except Exception as error:
-            # The run decides what it means; whose code raised it is known here.
+            # The session handles the exception; here it is known whose code raised it.
             blame(error, "the script", run.id)
             raise

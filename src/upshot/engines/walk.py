@@ -1,9 +1,8 @@
 """What a walk through a graph or machine needs: its log, its limits, retries and gathering.
 
-What a node or state changed is in the log as the value of its step. The run's own board follows:
-it shows what the branches that met have done. A resumed run walks again from the start; steps that
-are settled give back what they changed and are not done again, and what the board shows already is
-not put on it twice.
+The log has what a node or state changed as the value of its step. The run's own board follows when
+branches have joined. A resumed run walks again from the start; settled steps return their changes
+and do not run again, and messages that are already on the board are not added twice.
 """
 
 from __future__ import annotations
@@ -38,24 +37,24 @@ T = TypeVar("T")
 async def together(
     works: Sequence[Coroutine[Any, Any, T]], *, at_once: int | None = None
 ) -> list[T]:
-    """Do all of *works* at the same time.
+    """Run all of *works* at the same time.
 
-    A failure cancels the others. One that is parked does not: the others go on to their end,
-    so that all that is waited for is known at once.
+    A failure cancels the others. A parked one does not: the others run to their end, so that
+    everything the run waits for is known at once.
 
     Args:
-        works: What is done.
-        at_once: How many at most at the same time, None for all.
+        works: The coroutines to run.
+        at_once: The maximum number that run at the same time, None for all.
 
     Returns:
-        What came of each, in the order given.
+        Their return values, in the order given.
 
     Raises:
-        Parked: Nothing failed, and the user is asked.
-        Exception: What the first in order of those that failed raised.
+        Parked: Nothing failed, and some wait for the user.
+        Exception: The exception of the first failed one, in the order given.
     """
     if len(works) == 1:
-        # A task for the only one would gain nothing.
+        # A single one needs no task.
         return [await works[0]]
     gate = None if at_once is None else asyncio.Semaphore(at_once)
     tasks = [asyncio.ensure_future(_within(gate, work)) for work in works]
@@ -64,10 +63,10 @@ async def together(
     finally:
         for task in tasks:
             task.cancel()
-        # Also when we are cancelled: nothing may be left behind.
+        # Also when this is cancelled: leave no task behind.
         await asyncio.gather(*tasks, return_exceptions=True)
         for work in works:
-            # One that was cancelled before its turn would be reported as never awaited.
+            # One that was cancelled before its start would be reported as never awaited.
             work.close()
     return _values(tasks)
 
@@ -90,14 +89,14 @@ async def _until_settled(tasks: Sequence[asyncio.Task[Any]]) -> None:
         if (not left or _failure(task) is not None) and not settled.done():
             settled.set_result(None)
 
-    # Not asyncio.wait, which looks at all that are left each time that one is done.
+    # Not asyncio.wait, which checks all remaining tasks each time that one is done.
     for task in tasks:
         task.add_done_callback(count)
     await settled
 
 
 def _values(tasks: Sequence[asyncio.Task[T]]) -> list[T]:
-    # One that failed by itself comes before those that were cancelled because of it.
+    # Failures come before tasks that were cancelled because of them.
     failures = [failure for task in tasks if (failure := _failure(task)) is not None]
     failures.sort(key=lambda failure: isinstance(failure, asyncio.CancelledError))
     if failures:
@@ -113,7 +112,7 @@ def _values(tasks: Sequence[asyncio.Task[T]]) -> list[T]:
 
 
 def _failure(task: asyncio.Task[Any]) -> BaseException | None:
-    """Why *task* failed, None where it did not or is parked."""
+    """Return why *task* failed, None if it did not or is parked."""
     if task.cancelled():
         return asyncio.CancelledError()
     error = task.exception()
@@ -121,14 +120,14 @@ def _failure(task: asyncio.Task[Any]) -> BaseException | None:
 
 
 class QuestionOrder:
-    """Lets questions pass in the order in which they first came.
+    """Asks questions in the order in which they first came.
 
     Args:
         host: Asks the user, and keeps the order in the log.
-        key: What the keys of its steps begin with.
+        key: The prefix of the keys of its steps.
 
     Attributes:
-        has_changed: Whether the graph has changed since, so that a question may not come any more.
+        has_changed: Whether the graph has changed since, so that a question may never come again.
     """
 
     def __init__(self, host: RunHost, key: str) -> None:
@@ -140,28 +139,28 @@ class QuestionOrder:
         self._moved = asyncio.Event()
 
     async def ask(self, asker: str, question: str, choices: tuple[str, ...]) -> Json:
-        """Ask the user, when all that came before have asked.
+        """Ask the user, after all questions that first came earlier.
 
         Args:
-            asker: Unique in the run, and the same when the run goes on.
-            question: What is asked.
-            choices: What may be answered, empty for anything.
+            asker: Unique in the run, and the same in every session.
+            question: The question.
+            choices: The allowed answers, empty for any.
 
         Returns:
             The answer.
 
         Raises:
             Parked: The user cannot answer now.
-            Failed: The graph has changed, and questions before this one have not come yet; code
-                dead_end. Their answers would be taken for that of this one.
+            Failed: The graph has changed, and earlier questions have not come yet, so their answers
+                would be taken for the answer to this one; code dead_end.
         """
         place = await self._place_of(asker)
         while self._passed < place:
             await self._moved.wait()
         self._passed += 1
-        # The new event first: one that wakes up before its turn waits for the next move.
+        # Replace the event first: a task that wakes up too early waits for the next move.
         moved, self._moved = self._moved, asyncio.Event()
-        # The host takes its number before it first waits, so the next may come at once.
+        # The host numbers the question before it first waits, so the next one may start now.
         moved.set()
         return await self._host.ask_user(question, choices=choices)
 
@@ -171,7 +170,7 @@ class QuestionOrder:
             if self.has_changed and place > self._passed:
                 self._check_known(f"{self._key}{place + 1}", asker)
             came = await self._host.step(f"{self._key}{place + 1}", Effect.READ, lambda: asker)
-            # While this one waited for the log, another asker may have read the same place.
+            # While this task waited for the log, another may have read the same place.
             if place == len(self._order):
                 self._order.append(came)
         return self._order.index(asker)
@@ -185,29 +184,29 @@ class QuestionOrder:
             raise Failed(ErrorCode.DEAD_END, message, details={"node": before})
 
 
-# Steps that wait for nothing would keep timers, cancels and other runs waiting: after so many of
-# them the event loop gets its turn.
+# Steps that never wait would block timers, cancels and other runs, so yield to the event loop after
+# this many of them.
 _STEPS_A_TURN = 32
-# In the keys of steps that say when a node or state that failed is tried again.
+# In the keys of steps that log when a failed node or state is retried.
 _TRY = "~failed-"
 
 
 class Walk:
-    """One pass of an engine through its graph or machine.
+    """One attempt of an engine to walk through its graph or machine.
 
     Args:
         run: The run.
         host: Its host.
-        board: The run's own.
-        kind: "graph" or "machine"; the keys of its steps begin with it.
+        board: The run's own board.
+        kind: "graph" or "machine"; the prefix of the keys of its steps.
 
     Attributes:
         run: The run.
         host: Its host.
-        key: What all keys of its steps begin with.
+        key: The prefix of all keys of its steps.
         questions: Keeps questions in the order in which they were first asked.
-        start: Where it begins, also when the run goes on.
-        keeps_points: Whether the host keeps checkpoints.
+        start: Where it starts, the same in every session.
+        keeps_points: Whether the host takes checkpoints.
     """
 
     def __init__(self, run: Run, host: RunHost, board: Board, kind: str) -> None:
@@ -219,24 +218,23 @@ class Walk:
         self._kind = kind
         self._board = board
         self.keeps_points: bool = keeps_points(host)
-        # How many messages of each channel an earlier session has put on the board.
+        # The number of messages that earlier sessions put on each channel of the board.
         self._shown: dict[str, int] = {}
         self._messages: list[Added] = []
         self._variables: JsonObject = {}
         self._steps = 0
 
     async def begin(self, start: str, digest: str) -> Board:
-        """The board as it was before any node ran, also when the run goes on.
+        """Return the board as it was before any node ran, the same in every session.
 
         Args:
-            start: Where to begin. It may be elsewhere now; what was done was done from there on.
-            digest: Of the graph or machine; a warning tells where it has changed since.
+            start: Where to start. The log overrides it, because finished steps started from there.
+            digest: The digest of the graph or machine; warns if it has changed since.
         """
         now = self._board.snapshot()
         point = self.run.resume_from if self.run.attempt == 1 else None
         counts = {channel: len(messages) for channel, messages in now.channels.items()}
-        # A step, so that it is logged: the board of a resumed run shows more than what the walk
-        # began with.
+        # Logged as a step, because the board of a resumed run has more than the walk started with.
         form = await self.host.step(
             f"{self.key}start",
             Effect.READ,
@@ -265,16 +263,16 @@ class Walk:
         return BoardCopy(Board.restore(before), run=self._board)
 
     def commit(self, story: Sequence[Change]) -> None:
-        """Note changes that the run's board is to show before the next step begins."""
+        """Add changes that must be on the run's board before the next step starts."""
         for change in story:
             self._messages += change.messages
             self._variables.update(change.variables)
 
     def flush(self) -> None:
-        """Put on the run's board what it is to show and does not yet."""
+        """Put committed changes on the run's board."""
         for channel, messages in self._messages:
-            # A resumed walk makes the same messages in the same order, so the first ones are
-            # there.
+            # A resumed walk produces the same messages in the same order, so the first ones are
+            # on the board already.
             shown = min(self._shown.get(channel, 0), len(messages))
             if shown:
                 self._shown[channel] -= shown
@@ -282,25 +280,25 @@ class Walk:
         self._messages.clear()
         if self._variables:
             for name, value in self._variables.items():
-                # Set again, it would be logged as a change in every session.
+                # Setting it again would log a change in every session.
                 if not self._board.shows(name, value):
                     self._board.set(name, value)
             self._variables.clear()
 
     async def name_point(self, step: str, key: str, iteration: int) -> None:
-        """Give the host a checkpoint before *step*, if the step is to be done.
+        """Give the host a checkpoint before *step*, if the step has not run yet.
 
         Args:
-            step: The node or state that comes next, and is all that comes next.
-            key: What it has in the log.
-            iteration: How many there were before it.
+            step: The node or state that comes next; nothing else is under way.
+            key: Its key in the log.
+            iteration: The number of steps before it.
         """
         if not self.host.is_settled(key):
             self.flush()
             await save_point(self.run, self.host, self._board, step=step, iteration=iteration)
 
     async def stop_if_asked(self) -> None:
-        """Stop before a step where that was asked for.
+        """Raise if the run was asked to stop, before a step.
 
         Raises:
             Interrupted: It was.
@@ -313,16 +311,16 @@ class Walk:
             raise Interrupted(stop.cause, stop.detail)
 
     async def tries_before(self, key: str, clock: Clock | None = None) -> int:
-        """How many tries of a node or state failed in earlier sessions.
+        """Return how many tries of a node or state failed in earlier sessions.
 
-        What is left of the wait after the last one is waited for.
+        Waits for the rest of the wait after the last one.
 
         Args:
-            key: What those were logged under by ``may_try_again``.
-            clock: Where the wait is measured; None is the run's clock.
+            key: The key that ``may_try_again`` logged them under.
+            clock: The clock to wait on; None is the run's clock.
 
         Raises:
-            Interrupted: The run was asked to stop meanwhile.
+            Interrupted: The run was asked to stop during the wait.
         """
         tries, last = 0, None
         while self.host.is_settled(f"{key}{_TRY}{tries + 1}"):
@@ -349,18 +347,18 @@ class Walk:
         """Wait before the next try of a node or state.
 
         Args:
-            tries: How many tries have failed.
-            attempts: How many there may be.
+            tries: The number of failed tries.
+            attempts: The maximum number of tries.
             backoff_s: Seconds before the second try; doubled for each one after it.
-            key: Under which the try is logged, with the end of the wait.
+            key: The key to log the try under, with the end of the wait.
             floor_s: The shortest wait that the provider asks for.
-            clock: Where the wait is measured; None is the run's clock.
+            clock: The clock to wait on; None is the run's clock.
 
         Returns:
-            False, at once, where no try is left, or the wait would end after the deadline.
+            False, at once, if no try is left or the wait would end after the deadline.
 
         Raises:
-            Interrupted: The run was asked to stop meanwhile.
+            Interrupted: The run was asked to stop during the wait.
         """
         link = current_run.get()
         if link is None or tries >= attempts:
@@ -384,21 +382,21 @@ class Walk:
 class Visits:
     """The visits of the nodes of one graph, or of the states of one machine, and their limit.
 
-    They are counted while walking and not read from the log: a resumed run walks the same way from
-    the start, and so finds the same keys.
+    They are counted during the walk and not read from the log. A resumed run walks the same way
+    from the start, and so produces the same keys.
 
     Args:
-        walk: The pass that they belong to.
+        walk: The walk that they belong to.
         names: All nodes or states.
-        max_steps: How many visits there may be; None is the run's ``max_turns``, and never less
-            than there are names.
-        key: What the keys of its steps begin with.
+        max_steps: The maximum number of visits; None is the run's ``max_turns``, and at least the
+            number of names.
+        key: The prefix of the keys of its steps.
         word: "node" or "state".
-        option: What raises the limit.
+        option: The option that raises the limit.
         prefix: The sub-machines that it is in, for messages.
 
     Attributes:
-        has_points: Whether checkpoints are to be saved between them.
+        has_points: Whether to save checkpoints between them.
     """
 
     def __init__(
@@ -418,22 +416,22 @@ class Visits:
         self._word = word
         self._option = option
         self._prefix = prefix
-        # A run can begin again at one node of the outermost graph or machine, and nowhere else.
+        # Only a single node of the outermost graph or machine can be a starting point.
         self.has_points: bool = walk.keeps_points and key == walk.key
         self._counts: dict[str, int] = {}
         self._steps = 0
         most = walk.run.budget.max_turns
-        # The budget counts calls of models. What goes through each node once is no runaway, however
-        # many nodes there are.
+        # The budget counts model calls. Passing each node once is no runaway, however many nodes
+        # there are.
         self._limit = max(most, len(names)) if max_steps is None and most is not None else max_steps
 
     async def save_point(self, name: str) -> None:
-        """Save a checkpoint before *name*, which is all that comes next."""
+        """Save a checkpoint before *name*, if nothing else is under way."""
         key = f"{self._key}{name}#{self._counts.get(name, 0) + 1}"
         await self._walk.name_point(name, key, self._steps)
 
     def enter(self, *names: str) -> list[str]:
-        """Count a visit of each of *names*, and give the keys of their steps.
+        """Count a visit of each of *names*, and return the keys of their steps.
 
         Raises:
             Failed: The limit is reached.
@@ -454,10 +452,10 @@ class Visits:
         return keys
 
     def check_known(self, name: str) -> None:
-        """Check that *name* is there.
+        """Check that *name* exists.
 
         Raises:
-            Failed: It is not: the log is of a graph or machine that has changed since.
+            Failed: It does not, because the graph or machine has changed since it was logged.
         """
         if name not in self._names:
             there = ", ".join(self._names)

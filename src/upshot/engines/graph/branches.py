@@ -1,4 +1,4 @@
-"""Board copies of branches, and merging them."""
+"""Copies of the board for branches, and merging them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Added: TypeAlias = tuple[str, tuple[Message, ...]]
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """What one node changed on its copy of the board. Two are the same only if identical.
+    """What one node changed on its copy of the board. Compared by identity.
 
     Attributes:
-        node: Which one.
+        node: The node.
         messages: What it appended, by channel, in order.
         variables: What it set, as JSON.
     """
@@ -39,11 +39,12 @@ class BoardCopy(Board):
     """A copy of a board that shares everything with it until it is written to.
 
     Args:
-        base: What it is a copy of.
-        run: The run's own board, which warns of what JSON cannot hold; None where *base* knows it.
+        base: The board to copy.
+        run: The run's own board, which warns of values that JSON cannot represent; None if *base*
+            does that.
 
     Attributes:
-        asked: What an agent is asked that works on it next; "" is the last message.
+        asked: The request for the next agent that works on it; "" means the last message.
     """
 
     def __init__(self, base: Board, *, run: Board | None = None) -> None:
@@ -53,7 +54,7 @@ class BoardCopy(Board):
         self._variables = dict(base._variables)
         self._seeded = base._seeded
         self._on_loss = (run or base)._on_loss
-        # What agents inside a ForEach are asked, until a message is added.
+        # The request for agents inside a ForEach, until a message is added.
         self.asked: str = getattr(base, "asked", "")
         self._own_channels: set[str] = set()
         self._added: list[Added] = []
@@ -64,7 +65,7 @@ class BoardCopy(Board):
         added = tuple(messages)
         if isinstance(channel, str) and channel not in self._own_channels:  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             self._own_channels.add(channel)
-            # Copied at the first write: the base and the other branches go on reading theirs.
+            # Copied at the first write, because the base and the other branches still use theirs.
             self._channels[channel] = MessageList(self._channels[channel])
         super().extend(added, channel)
         if added:
@@ -73,12 +74,12 @@ class BoardCopy(Board):
                 self.asked = ""
 
     def lend(self, name: str, value: Json) -> None:
-        """Set the variable *name* without it being a change."""
+        """Set the variable *name* without counting it as a change."""
         self._lent.pop(name, None)
         self._variables[name] = value
 
     def changes(self) -> dict[str, object]:
-        """What was changed, as the value of a step; the host makes it JSON."""
+        """Return what was changed, as the value of a step; the host converts it to JSON."""
         self.notice()
         form: dict[str, object] = {}
         if self._set:
@@ -88,14 +89,14 @@ class BoardCopy(Board):
         return form
 
     def settle(self, node: str, form: JsonObject) -> Change:
-        """Take the variables as the log has them, so that this copy equals one read from the log.
+        """Set the variables to their logged values, so that this copy equals one read from the log.
 
         Args:
-            node: Who changed it.
-            form: What ``changes`` gave here, made JSON.
+            node: The node that changed it.
+            form: The value of ``changes``, as JSON.
         """
         variables: Any = form.get("set", {})
-        # Lent, since the step's value has the change: set here, it would be a second one.
+        # Lent, because the step's value has the change already; set would add a second one.
         for name, value in variables.items():
             self.lend(name, value)
         return Change(node=node, messages=tuple(self._added), variables=variables)
@@ -106,7 +107,7 @@ class BoardCopy(Board):
 
 
 def read_change(node: str, form: JsonObject) -> Change:
-    """What the log says that *node* changed."""
+    """Return the logged changes of *node*."""
     added = cast("list[tuple[str, Any]]", form.get("add", ()))
     return Change(
         node=node,
@@ -133,23 +134,23 @@ class Branch(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One branch of a walk through a graph.
 
     Attributes:
-        board: What its next node finds; it is not written to.
-        story: The changes that led to it since the board that all branches came from, each
-            after those that it knew of.
+        board: What its next node sees; it is not written to.
+        story: The changes that led to it since the board that all branches came from. Each comes
+            after the changes that its node saw.
     """
 
     board: Board
     story: tuple[Change, ...] = ()
 
     def after(self, change: Change, board: Board | None = None) -> Branch:
-        """The branch when *change* was made too; *board* shows it already, if given."""
+        """Return the branch after *change*; *board* contains the change already, if given."""
         if board is None:
             board = BoardCopy(self.board)
             apply(change, board)
         return Branch(board=board, story=(*self.story, change))
 
     def without(self, names: Collection[str]) -> Branch:
-        """The branch as if nothing in it had set these variables; for joining only."""
+        """Return the branch without changes to these variables; for joining only."""
         if not names:
             return self
         story = (
@@ -166,16 +167,16 @@ def join(
 
     Args:
         base: The board that all of them came from.
-        branches: In the order in which their messages are to stand.
-        merges: How a variable is merged that more than one of them set, by name.
+        branches: In the order that their messages must have.
+        merges: How to merge a variable that more than one of them set, by name.
         place: Where they meet, for errors.
 
     Raises:
-        Failed: More than one set a variable for which no merge is named; code conflict.
+        Failed: More than one set a variable that has no merge; code conflict.
     """
     if len(branches) == 1:
         return branches[0]
-    # A dict is an ordered set here: what they have in common counts once.
+    # The dict is an ordered set: changes that several branches share count once.
     story = list(dict.fromkeys(change for branch in branches for change in branch.story))
     merged = {
         name: _merge(name, writers, base=base, branches=branches, merges=merges, place=place)
@@ -190,7 +191,7 @@ def join(
 
 
 def _contested(branches: Sequence[Branch]) -> dict[str, list[Change]]:
-    """The changes that set a variable last and did not know of each other, by its name."""
+    """Return the last changes of each variable whose nodes did not see each other's change."""
     holders: dict[Change, list[int]] = {}
     last: dict[str, dict[int, Change]] = {}
     for number, branch in enumerate(branches):
@@ -200,8 +201,8 @@ def _contested(branches: Sequence[Branch]) -> dict[str, list[Change]]:
                 last.setdefault(name, {})[number] = change
     found: dict[str, list[Change]] = {}
     for name, by_branch in last.items():
-        # Where one branch that has a change has set the variable again, the change was known there,
-        # and is superseded for all.
+        # If a branch with this change set the variable again, that node saw this change, so it is
+        # superseded in all branches.
         writers = [
             change
             for change in dict.fromkeys(by_branch.values())
@@ -223,7 +224,7 @@ def _merge(
 ) -> Json:
     merge = merges.get(name)
     if merge is None and name == HANDOFF_STATE_KEY:
-        # As in a run: the first that was made counts.
+        # As in a run: the first handoff counts.
         made = (change.variables[name] for change in writers)
         return next((one for one in made if one is not None), None)
     if merge is None:
@@ -239,7 +240,7 @@ def _merge(
         return merge(values)
     common = set(branches[0].story).intersection(*(branch.story for branch in branches[1:]))
     before = base.get(name)
-    # What all of them have in common was before they parted, and so belongs to the base.
+    # Changes that all branches share were made before the fork, so they belong to the base.
     for change in branches[0].story:
         if change in common and name in change.variables:
             before = change.variables[name]
@@ -250,10 +251,10 @@ def _merge(
 
 
 def _add(base: Any, values: list[Any]) -> Any:
-    """Sum up what each added, to numbers or lists."""
+    """Sum up what each branch added, to numbers or lists."""
     if all(isinstance(value, list) for value in values):
         start = cast("list[Any]", base) if isinstance(base, list) else []
-        # One that does not begin with the former list was made anew: all of it is added.
+        # A list that does not start with the former one is new: all of it is added.
         tails = [value[len(start) :] if value[: len(start)] == start else value for value in values]
         return [*start, *(item for tail in tails for item in tail)]
     numbers = all(isinstance(value, int | float) for value in values)
@@ -264,7 +265,7 @@ def _add(base: Any, values: list[Any]) -> Any:
 
 
 def _update(base: Any, values: list[Any]) -> Any:
-    """One mapping of all of them; of two that have a key, the later wins."""
+    """Return one mapping of all; if two have the same key, the later wins."""
     if not all(isinstance(value, dict) for value in values):
         raise Misuse("the merge 'update' is for mappings: name another one")
     whole: dict[str, Any] = dict(cast("dict[str, Any]", base)) if isinstance(base, dict) else {}
@@ -281,7 +282,7 @@ def _latest(_: Any, values: list[Any]) -> Any:
     return values[-1]
 
 
-# What a merge may be called by; each gets the value before the fork and those of the branches.
+# The named merges; each gets the value before the fork and the values of the branches.
 MERGES: dict[str, Callable[[Any, list[Any]], Any]] = {
     "add": _add,
     "update": _update,

@@ -60,7 +60,7 @@ def _label(condition: object) -> str:
 
 _GRAPH_FIELDS = {"nodes", "edges", "start", "ends", "merges", "max_steps"}
 _NODE_FIELDS = {"attempts", "backoff_s", "effect", "idempotent", "output"}
-# What each kind of node may say besides.
+# The further fields of each kind of node.
 _KINDS = {
     "function": set[str](),
     "agent": {"request", "request_from"},
@@ -73,7 +73,7 @@ _KINDS = {
 
 
 class _Reader:
-    """Reads what ``Graph.from_data`` takes as the arguments of a graph; *make* makes a subgraph."""
+    """Reads the data of ``Graph.from_data`` as arguments of a graph; *make* makes a subgraph."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class _Reader:
                 return ForEach(named, do, fields.get("as", "item"), fields.get("at_once"))
 
     def _either(self, fields: Mapping[str, Any], name: str, place: str) -> Any:
-        """A value, or the function that gives it."""
+        """Return a value, or the function that returns it."""
         source = fields.get(f"{name}_from")
         return fields.get(name) if source is None else self._function(source, place)
 
@@ -177,11 +177,11 @@ def _refuse_unknown(fields: Mapping[str, Any], known: set[str], place: str) -> N
 
 
 class Edge(NamedTuple):
-    """A way from one node to another.
+    """A connection from one node to another.
 
     Attributes:
-        source: From here.
-        target: To there.
+        source: Where it starts.
+        target: Where it leads.
         condition: A function of the board, sync or async; None is always.
     """
 
@@ -193,24 +193,24 @@ class Edge(NamedTuple):
 class Graph(metaclass=ArgumentsMeta):
     """Nodes that work on a board, and the edges that say which comes next.
 
-    All edges of a node whose conditions hold are followed: several are a fork. A node is begun
-    when no other that is under way can still reach it without closing a cycle: that is a
-    join. Each branch works on its own copy of the board until then, and their changes are merged.
+    All edges of a node whose conditions hold are followed; several of them are a fork. A node
+    starts when no other node under way can still reach it without closing a cycle; that is a join.
+    Until then each branch works on its own copy of the board. At the join their changes are merged.
 
     Args:
         nodes: What each node does: a function of the board, an Agent, a Graph, or one of the
-            values beside this class; ``Node(...)`` around any of them adds retries.
-        edges: ``(source, target)`` or ``(source, target, condition)``. A node without any is
+            values beside this class. ``Node(...)`` around any of them adds retries.
+        edges: ``(source, target)`` or ``(source, target, condition)``. A node without edges is
             an end.
         start: The first node.
-        ends: Nodes at which the graph may also end, when no condition of their edges holds.
-        merges: How a variable is merged that several branches set, by name: "add", "update",
+        ends: Nodes where the graph may also end, if no condition of their edges holds.
+        merges: How to merge a variable that several branches set, by name: "add", "update",
             "first", "last", or a function of the list of values, in the order of the nodes.
-        max_steps: How many nodes may be run, one that is run again counted again. None is the
-            run's ``max_turns``, and never less than there are nodes.
+        max_steps: The maximum number of nodes to run, counting repeated ones again. None is the
+            run's ``max_turns``, and at least the number of nodes.
 
     Raises:
-        Misuse: An edge leads from or to no node, there is no such start, a merge is unknown.
+        Misuse: An edge names a missing node, the start is missing, or a merge is unknown.
     """
 
     def __init__(
@@ -243,17 +243,17 @@ class Graph(metaclass=ArgumentsMeta):
         functions: Mapping[str, Callable[..., Any]] | None = None,
         agents: Mapping[str, Agent[Any]] | None = None,
     ) -> Self:
-        """Make a graph of plain data that names its functions and agents.
+        """Make a graph from plain data that names its functions and agents.
 
         Args:
             data: ``{"start", "nodes", "edges", "ends", "merges", "max_steps"}``; a node is the
                 name of a function, or a mapping with one of function, agent, tool, ask, graph,
-                parallel, foreach, and what ``Node`` takes.
+                parallel, foreach, and the arguments of ``Node``.
             functions: Nodes' functions and edges' conditions, by name.
             agents: By name.
 
         Raises:
-            Misuse: It is no such data, or a name is nowhere; the message says where.
+            Misuse: The data has another form, or a name is unknown; the message says where.
         """
         return cls(**_Reader(functions or {}, agents or {}, make=cls).graph(data, ""))
 
@@ -261,20 +261,20 @@ class Graph(metaclass=ArgumentsMeta):
         return f"Graph({list(self.nodes)}, start={self.start!r})"
 
     def edges_of(self, name: str) -> Sequence[Edge]:
-        """The edges that begin at a node."""
+        """Return the edges that start at a node."""
         return self._edges_of[name]
 
     def to_mermaid(self) -> str:
-        """The graph as Mermaid text."""
+        """Return the graph as Mermaid text."""
         return _chart(self).to_mermaid()
 
     def agents(self) -> Iterator[Agent[Any]]:
-        """The agents of its nodes, also those of nested nodes."""
+        """Return the agents of its nodes, including nested nodes."""
         return _agents_in(self.nodes.values())
 
     @cached_property
     def digest(self) -> str:
-        """What tells it from a graph that would do something else.
+        """A digest of the graph's behaviour.
 
         It covers nodes with their functions and agents, edges with their conditions, the start,
         the ends, the merges and the limit.
@@ -289,7 +289,7 @@ class Graph(metaclass=ArgumentsMeta):
         return _reach_of(self.nodes, self._edges_of, self.start)
 
     def ready(self, arrived: Collection[str]) -> list[str]:
-        """Those of *arrived* that no other of them can still reach, in the order of the nodes."""
+        """Return the nodes in *arrived* that no other of them can still reach, in node order."""
         if len(arrived) == 1:
             return [*arrived]
         bits, ahead = self._reach
@@ -316,7 +316,7 @@ class Graph(metaclass=ArgumentsMeta):
         for agent in self.agents():
             named = [tool for tool in agent.tools or () if isinstance(tool, str)]
             if named:
-                # A graph has no tools by name to look them up in.
+                # A graph has no tools to look names up in.
                 raise Misuse(
                     f"the agent {agent.id!r} of the graph names the tool {named[0]!r}: give it the "
                     "tool itself, Agent(tools=[...])"
@@ -351,7 +351,7 @@ def _read_edge(edge: Sequence[Any]) -> Edge:
 
 
 class Reach(NamedTuple):
-    """Which nodes lie ahead of which, as bits of whole numbers.
+    """Which nodes can be reached from which, as bits of integers.
 
     Attributes:
         bits: The bit of each node.
@@ -363,10 +363,10 @@ class Reach(NamedTuple):
 
 
 def _reach_of(names: Iterable[str], edges_of: Mapping[str, Sequence[Edge]], start: str) -> Reach:
-    """What lies ahead of each node when edges that close a cycle are left out.
+    """Return what can be reached from each node, ignoring edges that close a cycle.
 
-    The walk is depth first, from the start and in the order of the edges; an edge back to a
-    node that is still being walked closes a cycle.
+    The search is depth first, from the start and in the order of the edges. An edge back to a node
+    that is still being searched closes a cycle.
     """
     bits: dict[str, int] = {}
     ahead: dict[str, int] = {}
@@ -378,7 +378,7 @@ def _reach_of(names: Iterable[str], edges_of: Mapping[str, Sequence[Edge]], star
             edge = next(edges, None)
             if edge is None:
                 left.pop()
-                # The last nodes have the lowest bits, so that most numbers stay short.
+                # The last nodes get the lowest bits, so that most numbers stay short.
                 bits[name] = 1 << len(bits)
                 if left:
                     ahead[left[-1][0]] |= bits[name] | ahead[name]

@@ -1,7 +1,7 @@
-"""GraphEngine: goes through a graph.
+"""GraphEngine: walks through a graph.
 
-In each step all nodes run at the same time that no other node under way can still reach. So
-what a node finds depends on the graph and on what nodes did, and never on which was faster.
+Each step runs all nodes at the same time that no other node under way can still reach. So what a
+node sees depends on the graph and on what nodes did, and never on which was faster.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ Commit: TypeAlias = Callable[[Sequence[Change]], None]
 
 
 class _Done(NamedTuple):
-    """The result of a node: its branch after it, what it returned, and where it goes on.
+    """The outcome of a node: its branch after it, what it returned, and the next nodes.
 
-    The hand-off is that of the agents that were the last to work in it.
+    The handoff is from the agents that worked last in it.
     """
 
     branch: Branch
@@ -80,24 +80,25 @@ class _Done(NamedTuple):
 async def walk_graph(
     walk: Walk, graph: Graph, board: Board, *, key: str, commit: Commit, start: str = ""
 ) -> JsonObject | None:
-    """Go through *graph* from its start until nothing is under way.
+    """Walk through *graph* from its start until nothing is under way.
 
     Args:
-        walk: The pass that it belongs to.
-        graph: What is walked.
-        board: What its first node finds; it is not written to.
-        key: What the keys of its steps begin with.
-        commit: Gets what was changed, whenever a single branch is left.
+        walk: The walk that it belongs to.
+        graph: The graph.
+        board: What its first node sees; it is not written to.
+        key: The prefix of the keys of its steps.
+        commit: Called with the changes, whenever a single branch is left.
         start: Another node to start at.
 
     Returns:
-        The hand-off that the last agent of a branch made, None where there is none.
+        The handoff that the last agent of a branch made, None if there is none.
 
     Raises:
-        Failed: There is no way on, the step limit is reached, branches conflict, or a node failed.
+        Failed: No edge can be followed, the step limit is reached, branches conflict, or a node
+            failed.
         Aborted: An agent in a node was aborted.
         Interrupted: The run was asked to stop, between nodes or in an agent.
-        Parked: The user is asked.
+        Parked: The run waits for the user.
     """
     return await _GraphWalk(walk, graph, board, key, commit).go(start or graph.start)
 
@@ -114,19 +115,19 @@ class _GraphWalk:
 
     async def go(self, start: str) -> JsonObject | None:
         self._visits.check_known(start)
-        # The branches that came to each node, with the place of the node before it.
+        # The branches that arrived at each node, with the place of the previous node.
         arrived: dict[str, list[tuple[int, Branch]]] = {start: [(-1, Branch(board=self._base))]}
         ended: list[tuple[int, Branch]] = []
         handoff: JsonObject | None = None
         while arrived:
             self._settle_fork(arrived, ended)
-            # All that can be done is done before anything goes on, so that where branches meet does
-            # not depend on which was faster.
+            # All ready nodes finish before the next step, so that where branches meet does not
+            # depend on which was faster.
             ready = self._graph.ready(arrived)
             branches = [self._join(arrived.pop(name), name) for name in ready]
             is_alone = len(branches) == 1 and not arrived and not ended
-            # Not before: while others are under way, or have ended, a join has to see what this one
-            # changed since they parted.
+            # Only when alone: a join must still see what this branch changed since the fork, while
+            # others are under way or have ended.
             if is_alone:
                 branches = [self._settle(branches[0])]
             await self._walk.stop_if_asked()
@@ -143,8 +144,7 @@ class _GraphWalk:
                     arrived.setdefault(target, []).append((place, done.branch))
                 if not done.targets:
                     ended.append((place, done.branch))
-                    # In the order of the nodes: of several hand-offs made side by side the first
-                    # counts.
+                    # In the order of the nodes: of several parallel handoffs, the first counts.
                     handoff = handoff or done.handoff
         self._settle(self._join(ended, "the end"))
         return handoff
@@ -152,16 +152,16 @@ class _GraphWalk:
     def _join(self, arrived: list[tuple[int, Branch]], name: str) -> Branch:
         if len(arrived) == 1:
             return arrived[0][1]
-        # In the order of the nodes and not of time: messages come out the same in each session.
+        # In node order, not in the order of time: messages are the same in each session.
         arrived.sort(key=lambda one: one[0])
-        # One branch comes twice where two edges of a node lead here by different ways.
+        # One branch arrives twice if two edges of a node lead here by different paths.
         branches = list(dict.fromkeys(branch for _, branch in arrived))
         return join(self._base, branches, self._graph.merges, name)
 
     def _settle_fork(
         self, arrived: dict[str, list[tuple[int, Branch]]], ended: Sequence[object]
     ) -> None:
-        """Commit what several branches have in common when they begin."""
+        """Commit the common changes of several branches when they start."""
         if len(arrived) == 1 or ended:
             return
         branches = {branch for waiting in arrived.values() for _, branch in waiting}
@@ -171,7 +171,7 @@ class _GraphWalk:
                 arrived[name] = [(place, settled) for place, _ in waiting]
 
     def _settle(self, branch: Branch) -> Branch:
-        """Commit what the only branch that is left has changed."""
+        """Commit the changes of the only branch left."""
         if not branch.story:
             return branch
         self._commit(branch.story)
@@ -188,18 +188,18 @@ class _GraphWalk:
         )
 
     async def _route(self, name: str, board: Board, handoff: JsonObject | None) -> list[str]:
-        """The nodes that come next, by the edges whose conditions hold."""
+        """Return the next nodes, by the edges whose conditions hold."""
         edges = self._graph.edges_of(name)
         targets: list[str] = []
         shown: Board | None = None
         for _, target, condition in edges:
             if condition is not None:
-                # A condition looks only: what it changed would not be in the log.
+                # On a copy: changes by a condition would not be in the log.
                 shown = shown or BoardCopy(board)
                 try:
                     holds = await _evaluate(condition, shown)
                 except Exception as error:
-                    # The run decides what it means; whose code raised it is known here.
+                    # The session handles the exception; here it is known whose code raised it.
                     blame(error, f"the condition from {name!r} to {target!r}", self._walk.run.id)
                     raise
                 if not holds:
@@ -221,16 +221,16 @@ class _GraphWalk:
 
 
 class _Step:
-    """One visit of one node: a keyed step of the log.
+    """One visit of one node: a keyed step in the log.
 
     Args:
-        walk: The pass that it belongs to.
-        key: Its own.
+        walk: The walk that it belongs to.
+        key: The key of the step.
         merges: By variable.
-        keeps: Whether what the node returns is kept on the board where it names no variable.
+        keeps: Whether to store the node's return value on the board if it names no variable.
 
     Attributes:
-        handoff: What an agent in it handed over, None for nothing.
+        handoff: The handoff of an agent in it, None for none.
     """
 
     def __init__(
@@ -246,17 +246,17 @@ class _Step:
     async def take(
         self, name: str, node: Node, branch: Branch, *, route: Callable[[Board], Any] | None = None
     ) -> _Done:
-        """Run the node, or return what the log says about it."""
+        """Run the node, or return its logged outcome."""
 
         async def body() -> dict[str, object]:
-            # What came before has to be in the log before this step.
+            # Earlier changes must be in the log before this step.
             self._walk.flush()
             board, value = await self._try(name, node, branch.board)
             self._board = board
             form = board.changes()
-            # Without a way on, the value goes to the Parallel or ForEach that the node is in.
+            # Without a route, the value is for the Parallel or ForEach that contains the node.
             if route is not None:
-                # Within the step, so that the log has the way: a resumed run asks no condition
+                # Within the step, so that the route is logged: a resumed run evaluates no condition
                 # again.
                 if targets := await route(board):
                     form["to"] = targets
@@ -269,7 +269,7 @@ class _Step:
         host, effect = self._walk.host, node.effect
         logged: Any
         if node.asks:
-            # Questions are numbered as they come, so each is asked again; the host knows answers.
+            # Questions are numbered as they come, so ask each again; the host has the answers.
             form = await body()
             logged = await host.step(self._key, Effect.READ, lambda: form)
         else:
@@ -278,33 +278,32 @@ class _Step:
 
     def _done(self, name: str, branch: Branch, form: JsonObject) -> _Done:
         board = self._board
-        # Handed back from the log: nothing was worked on in this session.
+        # The outcome came from the log: nothing ran in this session.
         if board is None:
             after = branch.after(read_change(name, form))
         else:
-            # By the form that was logged, so that this session sees the same values as a later
-            # one.
+            # From the logged form, so that this session sees the same values as a later one.
             after = branch.after(board.settle(name, form), board)
         to: Any = form.get("to", ())
         handoff: Any = form.get("handoff")
         return _Done(after, form.get("value"), to, handoff)
 
     async def _try(self, name: str, node: Node, base: Board) -> tuple[BoardCopy, Any]:
-        """Work on a copy of *base*, as often as the node may; a failed try changes nothing."""
+        """Work on a copy of *base*, with retries; a failed try changes nothing."""
         tries = 1 + await self._walk.tries_before(self._key)
         while True:
-            # A copy for each try: what a failed one changed goes with its copy.
+            # A copy for each try: changes of a failed one are dropped with it.
             board, self.handoff = BoardCopy(base), None
-            # An agent's run that failed has ended for good: a further try needs a run, and so a
-            # key, of its own.
+            # A child run that failed has ended, so a further try needs another run, with its own
+            # key.
             key = self._key if tries == 1 else f"{self._key}~{tries}"
             try:
                 value = await self._work(name, node, board, key)
-            # These are not failures of the node: another try would end the same way.
+            # These are not failures of the node: another try would end in the same way.
             except (Parked, Interrupted, Aborted, Misuse):
                 raise
             except Exception as error:
-                # A node that may be tried again decides by the error alone what comes next.
+                # Boundary: whether the node is retried depends only on the error.
                 if not await self._may_try_again(node, error, tries):
                     blame(error, f"the node {name!r}", self._walk.run.id)
                     raise
@@ -360,9 +359,8 @@ class _Step:
 
     async def _subgraph(self, graph: Graph, board: BoardCopy, key: str) -> Json:
         story: list[Change] = []
-        # Its first node has a copy, since the changes are made on this board in the end.
-        # Its changes go into the value of this step, not to the run's board: this node may still
-        # fail.
+        # Its first node gets a copy, since the changes are applied to this board at the end. They
+        # go into the value of this step, not to the run's board, since this node may still fail.
         self.handoff = await walk_graph(
             self._walk, graph, BoardCopy(board), key=f"{key}/", commit=story.extend
         )
@@ -370,7 +368,7 @@ class _Step:
         return board.get(OUTPUT_VAR) if any(OUTPUT_VAR in one.variables for one in story) else None
 
     async def _parallel(self, work: Parallel, board: BoardCopy, key: str) -> Json:
-        # The branches start from a copy, since their changes are made on *board* by the join alone.
+        # The branches start from a copy, because only the join applies their changes to *board*.
         base = Branch(board=BoardCopy(board))
         members = dict(members_of(work))
         works = [
@@ -385,7 +383,7 @@ class _Step:
     async def _foreach(self, work: ForEach, board: BoardCopy, key: str) -> Json:
         items = work.items
         found = board.get(items) if isinstance(items, str) else await _evaluate(items, board)
-        # As they stand in a log, so that each session goes through the same items.
+        # As JSON, like in the log, so that each session uses the same items.
         listed = to_free_json(found)[0]
         if not isinstance(listed, list):
             raise Misuse(f"ForEach found no list but {kind_of(listed)}: {items!r}")
@@ -396,14 +394,14 @@ class _Step:
         works: list[Any] = []
         for number, item in enumerate(listed):
             mine = BoardCopy(board)
-            # Not as a change: set by each branch, it would be a conflict where they meet.
+            # Lent, because as a change of every branch it would be a conflict at the join.
             mine.lend(work.name, item)
             mine.asked = ask_about(item, said)
-            # Kept as a variable, what each item returns would conflict with the others.
+            # Kept as a variable, the return values of the items would conflict.
             step = _Step(self._walk, f"{key}/{number}", self._merges, keeps=False)
             works.append(step.take(str(number), node, Branch(board=mine)))
         done = await together(works, at_once=work.at_once)
-        # A variable with a merge is wanted outside too.
+        # Variables with a merge are wanted outside too.
         own = work.own_names.difference(self._merges)
         branches = [one.branch.without(own) for one in done]
         _show(join(BoardCopy(board), branches, self._merges, key).story, board)
@@ -412,7 +410,7 @@ class _Step:
 
 
 def _value_of(done: _Done, own: Collection[str]) -> Json:
-    """What came of an item: its value, or the variables of a graph that gives no output."""
+    """Return the value of an item, or the variables that a graph without output set."""
     if done.value is not None:
         return done.value
     found = {
@@ -433,25 +431,25 @@ def _show(story: Sequence[Change], board: Board) -> None:
         apply(change, board)
 
 
-# -- what is done at one node
+# -- the work of one node
 
 
 async def _evaluate(function: Callable[..., Any], *arguments: object) -> Any:
     """Call a user's function, sync or async."""
     value = function(*arguments)
-    # Asking whether it can be awaited is not cheap, and most conditions give one of these.
+    # isawaitable is not cheap, and most conditions return one of these.
     if value is None or value is True or value is False:
         return value
     return await value if inspect.isawaitable(value) else value
 
 
 def _answer_of(value: Any, *, is_named: bool) -> Any:
-    """What a function returned; of a result, a reply or the like its answer.
+    """Return what a function returned; for a result, a reply or the like, its answer.
 
     Args:
         value: What it returned.
-        is_named: Whether a variable takes it. Else a mapping holds variables, and an error that is
-            a text alone is one, by which edges can lead on.
+        is_named: Whether a variable takes it. Otherwise a mapping contains variables, and so does
+            one with only a text as error, which edges can test.
 
     Raises:
         Signal: It is a form of a result that did not complete.
@@ -476,15 +474,15 @@ async def _run_agent(
     """Run an agent as a child run; its answer is appended to the board.
 
     Args:
-        walk: The pass that it belongs to.
-        task: Who works, and on what.
-        board: Of the node.
-        key: Names the run of the agent, which goes on where it was cut off.
-        is_retried: Whether the node is tried again; its model calls are not as well, for the
-            waits would multiply.
+        walk: The walk that it belongs to.
+        task: The agent and its request.
+        board: The board of the node.
+        key: The key of the child run, which resumes if it was interrupted.
+        is_retried: Whether the node has retries; then its model calls have none, because the waits
+            would multiply.
 
     Returns:
-        Its output, and the hand-off that it made, None for none; the board shows that too.
+        Its output, and its handoff, None for none. The handoff is also set on the board.
 
     Raises:
         Aborted: It was aborted, and so is the run.
@@ -511,13 +509,13 @@ async def _run_agent(
         board.append(Message(Role.ASSISTANT, result.content))
     handoff = None if result.handoff is None else form_of(result.handoff)
     if handoff is not None or (task.agent.handoffs and board.get(HANDOFF_STATE_KEY) is not None):
-        # An earlier hand-off is over where this agent made none.
+        # Remove an earlier handoff if this agent made none.
         board.set(HANDOFF_STATE_KEY, handoff)
     return result.output if result.output is not None else result.content, handoff
 
 
 async def _call_tool(walk: Walk, task: ToolTask, board: Board, call_id: str) -> Json:
-    """Call a tool of the run; a call that an earlier session settled is not made again.
+    """Call a tool of the run, unless an earlier session has settled the call.
 
     Returns:
         What it returned.
@@ -532,7 +530,7 @@ async def _call_tool(walk: Walk, task: ToolTask, board: Board, call_id: str) -> 
         arguments = await _evaluate(arguments, board)
     given = cast("Mapping[str, Json]", arguments)
     call = ToolCall(call_id, task.tool, dict(given))
-    # A graph decides itself what is repeated, so each call is a turn of its own.
+    # The graph itself decides about repetition, so each call is a turn of its own.
     run.tools.new_turn()
     outcomes = await run.tools.dispatch([call])
     if not outcomes:
@@ -549,7 +547,7 @@ def _output_of(outcome: ToolOutcome) -> Json:
     )
     match outcome:
         case ToolExecutionResult(output=output):
-            # What was no mapping stands under this name.
+            # An output that is not a mapping has been stored under this name.
             return output["result"] if output.keys() == {"result"} else output
         case ToolArtifactReference(artifact_id=id, summary=summary, size_bytes=size):
             return {"artifact_id": id, "summary": summary, "size_bytes": size}
@@ -581,13 +579,13 @@ async def _ask_person(walk: Walk, question: Question, board: Board, key: str) ->
 
 
 def _keep_value(board: Board, value: Any, *, output: str, name: str) -> None:
-    """Put on the board what a function returned.
+    """Put a function's return value on the board.
 
     Args:
-        board: Its copy.
+        board: The node's copy of it.
         value: What it returned.
-        output: The variable that takes it, "" for what speaks for itself.
-        name: The node's, for the error.
+        output: The variable that takes it, "" for a board or a mapping of variables.
+        name: The name of the node, for the error.
 
     Raises:
         Misuse: Without *output*, it is neither None, a board, nor a mapping.
@@ -607,16 +605,16 @@ def _keep_value(board: Board, value: Any, *, output: str, name: str) -> None:
 
 
 class GraphEngine:
-    """Walks *graph*; each node is a step of the log, and one that is finished is not run again.
+    """Walks through *graph*; each node is a step in the log, and a finished one does not run again.
 
     Args:
-        graph: What is walked.
+        graph: The graph.
 
     Raises:
-        Misuse: It is no graph.
+        Misuse: It is not a Graph.
     """
 
-    # It finds its place by the log, so that it is not asked whether it can go on.
+    # It resumes from the log, so it is not asked whether it can resume.
     goes_on_by_log: ClassVar[bool] = True
 
     def __init__(self, graph: Graph) -> None:
@@ -629,29 +627,29 @@ class GraphEngine:
         return f"GraphEngine({self.graph!r})"
 
     def can_resume(self, checkpoint: Checkpoint) -> bool:
-        """Whether the checkpoint is named after a node; the graph is then entered there."""
+        """Whether the checkpoint is named after a node; the graph then starts there."""
         return checkpoint.step in self.graph.nodes
 
     def check_models(self, *, has_model: bool) -> None:
-        """Check that all its agents have a model, before anything begins.
+        """Check that all its agents have a model, before anything starts.
 
         Args:
-            has_model: Whether the run has one that agents without one may use.
+            has_model: Whether the run has a model that agents without one may use.
 
         Raises:
-            Misuse: One has none; all are named.
+            Misuse: Some have none; all of them are named.
         """
         check_models(self.graph.agents(), has_model=has_model)
 
     async def execute(self, run: Run, host: RunHost, board: Board) -> Board:
-        """Walk the graph from its start, or from the node that a checkpoint names.
+        """Walk through the graph from its start, or from the node that a checkpoint names.
 
         Raises:
             Interrupted: The run was asked to stop, between nodes or in an agent.
             Aborted: An agent in a node was aborted.
-            Failed: No edge leads on, branches conflict, the step limit is reached, or a node
+            Failed: No edge can be followed, branches conflict, the step limit is reached, or a node
                 failed.
-            Parked: The user is asked.
+            Parked: The run waits for the user.
         """
         walk, graph = Walk(run, host, board, "graph"), self.graph
         first = await walk.begin(graph.start, graph.digest)
@@ -660,7 +658,7 @@ class GraphEngine:
                 walk, graph, first, key=walk.key, commit=walk.commit, start=walk.start
             )
         finally:
-            # What was done stays in the result, whatever ended the walk.
+            # Keep what was done in the result, however the walk ended.
             walk.flush()
         await hand_over(run, host, read_handoff(handoff))
         return board

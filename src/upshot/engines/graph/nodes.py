@@ -22,7 +22,7 @@ from upshot.contract.result import OUTPUT_VAR
 from upshot.engines.common import check_fit
 from upshot.errors import Misuse
 
-# A user's function of the board; what it gives is checked where it is used.
+# A user's function of the board; its return value is checked where it is used.
 BoardFunction: TypeAlias = Callable[..., object]
 
 
@@ -32,9 +32,9 @@ class AgentTask:
 
     Attributes:
         agent: The agent.
-        request: What is asked: a text, a Request, or a function of the board that gives one.
-            A text gets the inputs of the run. None is the text of the last message on the main
-            channel; for the items of a ForEach, that and the item.
+        request: The request: a text, a Request, or a function of the board that returns one. A text
+            gets the inputs of the run. None is the text of the last message on the main channel;
+            for the items of a ForEach, that and the item.
     """
 
     agent: Agent[Any]
@@ -42,7 +42,7 @@ class AgentTask:
 
     @property
     def is_typed(self) -> bool:
-        """Whether its answer is a value and no text."""
+        """Whether its answer is a typed value and not a text."""
         return self.agent.output_type is not None and self.agent.output_type is not str
 
 
@@ -52,7 +52,7 @@ class ToolTask:
 
     Attributes:
         tool: Its name.
-        arguments: A mapping, or a function of the board that gives one.
+        arguments: A mapping, or a function of the board that returns one.
     """
 
     tool: str
@@ -64,8 +64,8 @@ class Question:
     """Ask the user; if the answer does not come at once, the run is parked.
 
     Attributes:
-        text: The question, or a function of the board that gives it.
-        choices: What may be answered, empty for anything.
+        text: The question, or a function of the board that returns it.
+        choices: The allowed answers, empty for any.
     """
 
     text: str | BoardFunction
@@ -77,7 +77,7 @@ class Parallel:
     """Do several things at the same time, each on a copy of the board; changes are merged.
 
     Attributes:
-        branches: What is done, by name; changes are merged in this order.
+        branches: What to do, by name; changes are merged in this order.
     """
 
     branches: Mapping[str, object]
@@ -93,14 +93,14 @@ class Parallel:
 class ForEach:
     """Do the same for every item, at the same time, each on a copy of the board.
 
-    The values that come of it are kept as a list, in the order of the items.
+    The resulting values are kept as a list, in the order of the items.
 
     Attributes:
-        items: A variable that holds a list, or a function of the board that gives one.
-        work: What is done; it finds its item in a variable, and an agent that no request is named
-            for is asked about it.
-        name: Of that variable.
-        at_once: How many at most are worked on at the same time; None is all.
+        items: A variable that contains a list, or a function of the board that returns one.
+        work: What to do. It finds its item in a variable; an agent without a request is asked
+            about the item.
+        name: The name of that variable.
+        at_once: The maximum number of items at the same time; None is all.
     """
 
     items: str | BoardFunction
@@ -114,10 +114,10 @@ class ForEach:
 
     @cached_property
     def own_names(self) -> frozenset[str]:
-        """The variables that are each item's own: those of nodes that return something.
+        """The variables that each item has for itself: those set by nodes that return something.
 
-        Such a node sets its variable for every item, and what functions set themselves is not
-        among them: two that do so may overlook that the other does it too.
+        Such a node sets its variable for every item, so this is not a conflict. Variables that
+        functions set themselves are not included: there a conflict may be a mistake.
         """
         work = as_node("work", self.work)
         named = (work.output,) if work.output else ()
@@ -132,15 +132,15 @@ class Node:
         work: A function of the board (or of board and run), sync or async; an Agent, a Graph,
             or one of the other values of this module.
         attempts: How often it is tried, at least 1.
-        backoff_s: Seconds before the second try; doubled for each one after it. What an error
-            says in ``retry_after_s`` is a floor.
+        backoff_s: Seconds before the second try; doubled for each one after it. The
+            ``retry_after_s`` of an error is a minimum.
         effect: read, write or destructive: what a function does outside.
-        idempotent: Whether it may run again when the process ended in it. False makes the run
-            fail then, with code interrupted.
+        idempotent: Whether it may run again if the process died in it. If False, the run then
+            fails with code interrupted.
         output: The variable that takes what it returns. "" is the node's name for a tool, a
             question, ForEach and an agent with an output type; then a function returns None, its
             board, or variables to set.
-        asks: Whether the user may be asked in it.
+        asks: Whether it may ask the user.
         wants_run: Whether it is a function of board and run.
     """
 
@@ -170,13 +170,13 @@ class Node:
             )
 
 
-# What they return is kept under the name of their node, if no other is given.
+# Their return value is stored under the name of their node, if no other is given.
 _NAMED = (ToolTask, Question, ForEach)
 _WORKS: tuple[type, ...] = (Agent, AgentTask, ToolTask, Question, Parallel, ForEach)
 
 
 def as_node(name: str, work: object) -> Node:
-    """*work* as a Node.
+    """Return *work* as a Node.
 
     Raises:
         Misuse: It is nothing that a node can do.
@@ -198,7 +198,7 @@ def as_node(name: str, work: object) -> Node:
 
 
 def members_of(work: object) -> Iterator[tuple[str, Node]]:
-    """The nodes in *work*, by name."""
+    """Return the nodes in *work*, by name."""
     match work:
         case Parallel(branches=branches):
             yield from ((name, as_node(name, node)) for name, node in branches.items())
@@ -210,9 +210,9 @@ def members_of(work: object) -> Iterator[tuple[str, Node]]:
 
 
 def _returned_names(work: object) -> Iterator[str]:
-    """The variables that take what nodes in *work* return."""
+    """Return the variables that take what nodes in *work* return."""
     if hasattr(work, "nodes"):
-        # What a graph gives.
+        # The output of a graph.
         yield OUTPUT_VAR
     for name, node in members_of(work):
         inner = node.work
@@ -224,16 +224,16 @@ def _returned_names(work: object) -> Iterator[str]:
 
 
 def _asks(work: object) -> bool:
-    """Whether the user may be asked in *work*."""
+    """Whether *work* may ask the user."""
     return isinstance(work, Question) or any(node.asks for _, node in members_of(work))
 
 
 def _takes_run(function: BoardFunction) -> bool:
-    """Whether *function* wants the run besides the board."""
+    """Whether *function* takes the run besides the board."""
     try:
         parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
         if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
-            # A decorator with *args takes what the function takes that it wraps.
+            # A decorator with *args takes what the wrapped function takes.
             parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return False
@@ -243,10 +243,10 @@ def _takes_run(function: BoardFunction) -> bool:
 
 
 def facts_of(value: object, above: frozenset[int] = frozenset()) -> object:
-    """What decides what *value* does, as plain data that is the same in every process.
+    """Return what decides what *value* does, as plain data that is the same in every process.
 
-    Of a function that is its qualified name, its code and the functions that it closes over;
-    its other variables may change while it runs. Of an agent it is the spec.
+    For a function it is its qualified name, its code and the functions that it closes over; other
+    variables may change while it runs. For an agent it is the spec.
     """
     if value is None or isinstance(value, str | bytes | int | float):
         return value
@@ -269,10 +269,10 @@ def facts_of(value: object, above: frozenset[int] = frozenset()) -> object:
 
 
 def _parts_of(value: object) -> tuple[str, Iterable[object]]:
-    """The name of a function or another object, and the parts that decide what it does."""
+    """Return the name of a function or another object, and the parts that decide what it does."""
     digest = getattr(value, "digest", None)
     if isinstance(digest, str):
-        # A graph in a node.
+        # A graph inside a node.
         return digest, ()
     name = str(getattr(value, "__qualname__", type(value).__qualname__))
     match value:
@@ -299,5 +299,5 @@ def _content_of(cell: CellType) -> object:
     try:
         return cell.cell_contents
     except ValueError:
-        # A name that is set later.
+        # A variable that is assigned later.
         return None

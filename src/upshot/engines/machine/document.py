@@ -1,14 +1,14 @@
-"""A YAML or JSON text as pieces with locations, and faults at them.
+"""Reads YAML or JSON text as pieces with locations, and reports faults at them.
 
-YAML is read from the parser's events and never by loading objects. Plain words mean what YAML
-1.2 says: ``yes`` and ``no`` are texts, so states may be called so. An alias is not copied, and
-what all aliases come to is counted, so a text of a few lines cannot become a large machine. A
-merge key, ``<<: *base``, takes in what a mapping lacks, and each piece keeps the place where it
-is written.
+YAML is read from the parser's events and never by loading objects. Plain words mean what YAML 1.2
+says: ``yes`` and ``no`` are texts, so states may have these names. An alias is not copied, and the
+expanded size of all aliases is limited, so a short text cannot become a huge machine. A merge key,
+``<<: *base``, adds the keys that a mapping lacks; each piece keeps the location where it is
+written.
 
 Source:
     YAML 1.2.2; for merge keys "Merge Key Language-Independent Type for YAML Version 1.1", which
-    1.2 leaves out and users write all the same.
+    1.2 omits and users write nevertheless.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from upshot.errors import Misuse, need_of_extra
 
 Severity = Literal["fault", "warning"]
 
-# More would only bury the first.
+# More would only hide the first ones.
 _MOST_TOLD = 50
 _MAX_SHOWN = 60
 
@@ -34,10 +34,10 @@ class Mark(NamedTuple):
     """A place in a machine.
 
     Attributes:
-        file: As it was given, "" where the machine is no file.
-        line: From 1; 0 where there is no text.
-        column: From 1; 0 where there is no text.
-        path: The way to it, such as "states.draft.transitions[0].to".
+        file: As it was given, "" if the machine is not from a file.
+        line: From 1; 0 without a text.
+        column: From 1; 0 without a text.
+        path: The path of keys, such as "states.draft.transitions[0].to".
     """
 
     file: str = ""
@@ -56,8 +56,8 @@ class MachineFault(NamedTuple):
 
     Attributes:
         mark: Where.
-        found: What stands there.
-        expected: What should.
+        found: What is there.
+        expected: What should be.
         severity: "fault", or "warning" for what may be a mistake.
         kind: A word for it, such as "unknown_state".
     """
@@ -74,10 +74,10 @@ class MachineFault(NamedTuple):
 
 
 class BrokenMachine(Misuse):
-    """A machine cannot be loaded; the message lists all that is wrong with it.
+    """A machine cannot be loaded; the message lists everything that is wrong with it.
 
     Attributes:
-        faults: All of it, in the order of the text.
+        faults: All faults, in the order of the text.
     """
 
     def __init__(self, faults: Sequence[MachineFault]) -> None:
@@ -119,10 +119,10 @@ class Scalar:
     """A text, number, truth value or null.
 
     Attributes:
-        mark: Where it begins.
-        value: What it is.
-        text: As it is written, quotes taken off.
-        style: How YAML has it: "" plain, a quotation mark, "|" or ">".
+        mark: Where it starts.
+        value: Its value.
+        text: As it is written, without quotes.
+        style: The YAML style: "" for plain, a quotation mark, "|" or ">".
     """
 
     mark: Mark
@@ -143,7 +143,7 @@ class Listing:
 
 @dataclass(slots=True)
 class Table:
-    """Pieces by name, in order; of a name that stands twice, the first piece is kept."""
+    """Pieces by name, in order; if a name occurs twice, the first piece is kept."""
 
     mark: Mark
     items: dict[str, Piece] = field(default_factory=dict[str, "Piece"])
@@ -155,7 +155,7 @@ Piece: TypeAlias = Scalar | Listing | Table
 
 
 def plain(piece: Piece) -> Json:
-    """The plain data that *piece* stands for."""
+    """Return *piece* as plain data."""
     match piece:
         case Table(items=items):
             return {name: plain(inner) for name, inner in items.items()}
@@ -166,7 +166,7 @@ def plain(piece: Piece) -> Json:
 
 
 def shown(piece: Piece) -> str:
-    """What *piece* is, for a fault."""
+    """Return what *piece* is, for a fault."""
     match piece:
         case Table(items=items):
             return "a mapping" if items else "an empty mapping"
@@ -182,14 +182,14 @@ def shown(piece: Piece) -> str:
 
 
 def read_data(data: object, faults: list[MachineFault]) -> Piece | None:
-    """Make pieces of plain data.
+    """Make pieces from plain data.
 
     Args:
         data: Mappings, lists, texts, numbers, truth values and None.
-        faults: Takes what is wrong with it.
+        faults: Faults are added to it.
 
     Returns:
-        The whole; None where it is too large or holds itself.
+        The whole; None if it is too large or contains itself.
     """
     try:
         return _Pieces(faults).of(data, "", 0)
@@ -199,21 +199,21 @@ def read_data(data: object, faults: list[MachineFault]) -> Piece | None:
 
 
 def read_yaml(text: str, faults: list[MachineFault], *, file: str = "") -> Piece | None:
-    """Make pieces of a YAML text, of which JSON is a part.
+    """Make pieces from a YAML text; JSON is a part of YAML.
 
     Args:
         text: One document.
-        faults: Takes what is wrong with it.
+        faults: Faults are added to it.
         file: The file that its marks name.
 
     Returns:
-        The whole; None where it is empty or cannot be read to its end.
+        The whole; None if it is empty or cannot be read to its end.
 
     Raises:
         Misuse: The extra is not installed.
     """
     try:
-        # Not an import statement: it is an extra without type stubs.
+        # Not an import statement, because it is an extra without type stubs.
         yaml: Any = importlib.import_module("yaml")
     except ImportError as error:
         raise Misuse(need_of_extra("a machine in YAML", "machine")) from error
@@ -232,7 +232,7 @@ def read_yaml(text: str, faults: list[MachineFault], *, file: str = "") -> Piece
         faults.append(_too_large(composer.mark, str(problem)))
         return None
     except yaml.YAMLError as error:
-        # libyaml 0.2.6 stops at a depth of its own, before it gives the composer anything to count.
+        # libyaml 0.2.6 has a depth limit of its own, and reaches it before the composer counts.
         if "nesting depth" in str(error):
             faults.append(_too_large(composer.mark, _TOO_DEEP))
         else:
@@ -242,7 +242,7 @@ def read_yaml(text: str, faults: list[MachineFault], *, file: str = "") -> Piece
 
 
 class _TooLarge(Exception):
-    """The text is deeper or larger than any machine."""
+    """The text is deeper or larger than any real machine."""
 
 
 def _too_large(mark: Mark, found: str) -> MachineFault:
@@ -273,7 +273,7 @@ def _is_at_tab(text: str, line: int, column: int) -> bool:
 
 
 class _Pieces:
-    """Pieces of plain data."""
+    """Makes pieces from plain data."""
 
     def __init__(self, faults: list[MachineFault]) -> None:
         self._faults = faults
@@ -310,7 +310,7 @@ class _Pieces:
         return Scalar(mark, None)
 
     def _text(self, value: str, mark: Mark) -> str:
-        # A class of its own may write itself in another way.
+        # A subclass may define another __str__.
         text = str.__str__(value)
         if _SURROGATE.search(text) is None:
             return text
@@ -337,7 +337,7 @@ def _below(path: str, name: str) -> str:
 
 
 class _Composer:
-    """Pieces of YAML events, on a stack of its own: depth of the text is no depth of calls."""
+    """Makes pieces from YAML events, on an explicit stack, so that deep texts need no recursion."""
 
     def __init__(self, faults: list[MachineFault], file: str) -> None:
         self.root: Piece | None = None
@@ -345,11 +345,11 @@ class _Composer:
         self._faults = faults
         self._file = file
         self._open: list[Listing | Table] = []
-        # For each mapping that is open, the key whose value comes next.
+        # For each open mapping, the key whose value comes next.
         self._keys: list[Scalar | None] = []
         self._anchors: dict[str, Piece | None] = {}
         self._names: list[str | None] = []
-        # For each that is open, what its merge key names.
+        # For each open piece, the mappings that its merge key names.
         self._bases: list[list[Table]] = []
         self._documents = 0
 
@@ -379,7 +379,7 @@ class _Composer:
         if len(self._open) >= _MAX_DEPTH:
             raise _TooLarge(_TOO_DEEP)
         if event.anchor:
-            # It cannot be used before it is whole.
+            # It cannot be used before it is complete.
             self._anchors[event.anchor] = None
         self._names.append(event.anchor)
         self._open.append(piece)
@@ -394,7 +394,7 @@ class _Composer:
         for base in self._bases.pop():
             assert isinstance(piece, Table)
             for name, inner in base.items.items():
-                # What it says itself wins, and what is named first.
+                # The mapping's own keys win, and then the bases named first.
                 piece.items.setdefault(name, inner)
                 piece.marks.setdefault(name, base.marks[name])
         if anchor:
@@ -402,7 +402,7 @@ class _Composer:
         self._place(piece)
 
     def _place(self, piece: Piece) -> None:
-        """Put a whole piece where it belongs."""
+        """Put a complete piece where it belongs."""
         if not self._open:
             self.root = self.root or piece
             return
@@ -437,7 +437,7 @@ class _Composer:
             self._keys[-1] = Scalar(piece.mark, None, "?")
 
     def _merge(self, key: Scalar, piece: Piece) -> None:
-        """Keep what the mapping that is open takes in when it ends."""
+        """Store the mappings to merge when the open mapping ends."""
         named = piece.items if isinstance(piece, Listing) else [piece]
         bases = [one for one in named if isinstance(one, Table)]
         if self._bases[-1]:
@@ -466,7 +466,7 @@ class _Composer:
 
     def _scalar(self, event: Any) -> Scalar:
         style = event.style or ""
-        # libyaml does not decode what surrogates stand for; a text must be writable.
+        # libyaml does not reject escaped surrogates, which UTF-8 cannot encode.
         text = cast("str", event.value)
         plain = style == "" and event.tag is None
         value = _resolve(text) if plain else text
@@ -493,12 +493,12 @@ class _Composer:
         self._faults.append(MachineFault(self.mark, found, expected, kind="yaml"))
 
 
-# What "!" and "!!str" and the like come to.
+# The tags that "!", "!!str" and the like resolve to.
 _TAGS = {"!", *(f"tag:yaml.org,2002:{name}" for name in ("str", "map", "seq"))}
 
 
 def _resolve(text: str) -> str | float | bool | None:
-    """What a plain word means in YAML 1.2.
+    """Return the value of a plain word in YAML 1.2.
 
     Source:
         YAML 1.2.2, section 10.3.2, the core schema.

@@ -1,8 +1,8 @@
 """The conditions and values of a machine: CEL expressions, and mappings and lists of them.
 
-Each is parsed once. What it reads is known from then on: an evaluation is given only these parts
-of the context, so its cost does not grow with the rest, and an unknown name is a fault before
-anything runs.
+Each is parsed once, which also shows what it reads. An evaluation gets only these parts of the
+context, so its cost does not grow with the rest, and an unknown name is a fault before anything
+runs.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _BROKEN = " is broken: "
 
 
 class Expression:
-    """One expression, parsed.
+    """One parsed expression.
 
     Args:
         source: Its text.
-        mark: Where it stands.
+        mark: Where it is.
         items: Names that it can read besides context, input, output and result.
 
     Attributes:
         source: Its text.
-        mark: Where it stands.
+        mark: Where it is.
 
     Raises:
         BadExpression: It cannot be parsed, or reads a name that does not exist.
@@ -72,7 +72,7 @@ class Expression:
 
     @property
     def reads_result(self) -> bool:
-        """Whether it looks at the whole result, so that it can tell a failure."""
+        """Whether it reads the result, so that it can detect a failure."""
         return "result" in self._reads
 
     @property
@@ -81,15 +81,15 @@ class Expression:
         return self._reads.keys()
 
     def reads_of_result(self, name: str) -> bool:
-        """Whether it looks at the field *name* of the result, or at the whole of it."""
+        """Whether it reads the field *name* of the result, or the whole result."""
         tree = self._reads.get("result", {})
         return tree is None or name in tree
 
     def misfit(self, kinds: type | UnionType) -> str:
-        """Why it never gives one of *kinds*, "" where it may.
+        """Return why it can never return one of *kinds*, "" if it may.
 
-        Only what reads nothing, goes through no items and calls nothing but what CEL itself has,
-        such as ``size``, is evaluated: it always gives the same, at once.
+        It is evaluated only if it is constant and cheap: it reads nothing, loops over nothing, and
+        calls only functions of CEL itself, such as ``size``.
         """
         if self._reads or self._program.calls_functions or self._program.is_counted:
             return ""
@@ -103,7 +103,7 @@ class Expression:
         """Evaluate a condition.
 
         Raises:
-            Failed: It cannot be evaluated or gives no truth value; code invalid_request.
+            Failed: It cannot be evaluated or returns no truth value; code invalid_request.
         """
         value = self._evaluate(scope)
         if not isinstance(value, bool):
@@ -111,7 +111,7 @@ class Expression:
         return value
 
     def value(self, scope: Variables) -> Json:
-        """Evaluate it, to JSON of its own that may be changed.
+        """Evaluate it; returns a JSON value that the caller may change.
 
         Raises:
             Failed: It cannot be evaluated; code invalid_request.
@@ -126,7 +126,7 @@ class Expression:
 
     def _evaluate(self, scope: Variables) -> Any:
         if self._path:
-            # A value that is only handed on keeps its form; CEL knows no integer over 64 bits.
+            # A value that is only passed on keeps its form; CEL has no integers over 64 bits.
             return self._look_up(scope)
         try:
             return self._program.execute(pick(scope, self._reads))
@@ -137,11 +137,11 @@ class Expression:
                     return again[0]
             raise self._broken(said_of(error)) from error
         except Exception as error:
-            # The boundary to the library: whatever it raises is what is wrong with the expression.
+            # Boundary to the library: any exception means that the expression is wrong.
             raise self._broken(said_of(error)) from error
 
     def _with_nulls(self, scope: Variables) -> tuple[Any] | None:
-        """Evaluate it with null for what the result does not know; None where that is no help."""
+        """Evaluate it with null for missing fields of the result; None if that does not help."""
         names = pick(scope, self._reads)
         names["result"] = fill(names["result"], self._reads["result"])
         try:
@@ -149,7 +149,7 @@ class Expression:
         except KeyError:
             return None
         except Exception as error:
-            # The same edge as above.
+            # The same boundary.
             raise self._broken(said_of(error)) from error
 
     def _look_up(self, scope: Variables) -> Any:
@@ -187,7 +187,7 @@ class Expression:
 
 
 def _check_reads(source: str, items: Collection[str]) -> dict[str, Tree]:
-    """What is read of each name; an empty path is all of it."""
+    """Return what is read of each name; an empty path means all of it."""
     bound = bound_names(source)
     known = ("context", "input", "output", "result", *items)
     reads: dict[str, set[Path]] = {}
@@ -211,12 +211,12 @@ def _check_result(path: Path, line: int, column: int) -> None:
 
 @dataclass(frozen=True)
 class Constant:
-    """A value that is written down: a number, a truth value, null, or ``{text: ...}``."""
+    """A literal value: a number, a truth value, null, or ``{text: ...}``."""
 
     constant: float | str | bool | None
 
     def value(self, scope: Variables) -> Json:
-        """The value."""
+        """Return the value."""
         return self.constant
 
 
@@ -227,7 +227,7 @@ class Fields:
     fields: Mapping[str, Formula]
 
     def value(self, scope: Variables) -> JsonObject:
-        """The mapping of their values."""
+        """Return the mapping of their values."""
         return {name: formula.value(scope) for name, formula in self.fields.items()}
 
 
@@ -238,7 +238,7 @@ class Items:
     items: Sequence[Formula]
 
     def value(self, scope: Variables) -> Json:
-        """The list of their values."""
+        """Return the list of their values."""
         return [formula.value(scope) for formula in self.items]
 
 
@@ -246,7 +246,7 @@ Formula: TypeAlias = Expression | Constant | Fields | Items
 
 
 def expressions_of(formula: Formula | None) -> Iterator[Expression]:
-    """All expressions in *formula*."""
+    """Return all expressions in *formula*."""
     match formula:
         case Expression():
             yield formula

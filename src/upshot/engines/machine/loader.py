@@ -1,7 +1,7 @@
-"""Loading a machine: from its file, its text or plain data to states, agents and expressions.
+"""Loads a machine: from its file, its text or plain data to states, agents and expressions.
 
-The form is checked by the schema. What that cannot say is checked here: expressions, names of
-states, and ways that lead nowhere.
+The schema checks the form. What it cannot express is checked here: expressions, names of states,
+and transitions that lead nowhere.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from upshot.engines.machine.machine_schema import SPEC, TASKS, check_form
 from upshot.errors import Misuse
 from upshot.tools.definition.cel import BadExpression
 
-# Reads the machine that a text names, as seen from the place where it stands.
+# Reads the machine in the file that a text names, relative to the place of that text.
 _Inner = Callable[[str, Mark], Machine | None]
 
 _MAX_SHOWN = 60
 _QUOTES = ("'", '"')
 _OBJECT: type[Any] = dict
-# What each work takes for its input; what an expression always gives is looked at too.
+# What each kind of work accepts as input; the value of a constant expression is checked too.
 _TAKEN: dict[str, tuple[type[Any] | UnionType, str]] = {
     "agent": (object, "what the agent is asked: values by name, a list, or an expression"),
     "function": (_OBJECT, "the keywords of the function: values by name, or an expression"),
@@ -65,17 +65,17 @@ def load_machine(source: str | os.PathLike[str] | Mapping[str, Any]) -> Machine:
     """Read a machine.
 
     Args:
-        source: The path of a file in YAML or JSON, the text of one, which has more than one
-            line, or the same as plain data. Files of sub-machines are found from the file that
-            names them, and from the current folder where there is none.
+        source: The path of a file in YAML or JSON; the text of one, which has more than one line;
+            or the same as plain data. Files of sub-machines are relative to the file that names
+            them, and to the current folder if there is none.
 
     Returns:
-        The machine, its expressions parsed; what may be a mistake is in its ``warnings``.
+        The machine, its expressions parsed. Its ``warnings`` have what may be a mistake.
 
     Raises:
-        BrokenMachine: It has faults; all are reported at once, each with file, line and column,
+        BrokenMachine: It has faults. All are reported at once, each with file, line and column,
             what was found and what was expected. It is a Misuse.
-        Misuse: There is no such file, it is a folder, or the extra ``machine`` is not installed.
+        Misuse: The file is missing or a folder, or the extra ``machine`` is not installed.
     """
     machine, faults = _load(source)
     if machine is None:
@@ -86,10 +86,10 @@ def load_machine(source: str | os.PathLike[str] | Mapping[str, Any]) -> Machine:
 def check_machine(
     source: str | os.PathLike[str] | Mapping[str, Any],
 ) -> tuple[MachineFault, ...]:
-    """All that is wrong with a machine, warnings too, in the order of the text.
+    """Return all faults and warnings of a machine, in the order of the text.
 
     Raises:
-        Misuse: There is no such file, or the extra ``machine`` is not installed.
+        Misuse: The file is missing, or the extra ``machine`` is not installed.
     """
     return tuple(_load(source)[1])
 
@@ -107,9 +107,9 @@ def _load(source: object) -> tuple[Machine | None, list[MachineFault]]:
         machine = loader.open(Path(cast("str", source)))
     else:
         raise Misuse(f"a machine is a path or a mapping, not {kind_of(source)}")
-    # What an alias stands for is read as often as it is used.
+    # The target of an alias is read once for each use.
     faults[:] = dict.fromkeys(faults)
-    # Of one file they come in the order of the text; files in that in which they were read.
+    # Faults of one file in the order of the text; files in the order in which they were read.
     files = {file: place for place, file in enumerate(dict.fromkeys(f.mark.file for f in faults))}
     faults.sort(key=lambda fault: (files[fault.mark.file], fault.mark.line, fault.mark.column))
     broken = machine is None or any(fault.severity == "fault" for fault in faults)
@@ -144,7 +144,7 @@ class _Loader:
         return machine
 
     def read(self, piece: Piece | None, name: str, *, file: str = "") -> Machine | None:
-        """Read the machine that *piece* is."""
+        """Read *piece* as a machine."""
         if piece is None:
             if not self._faults:
                 found = "nothing"
@@ -164,7 +164,7 @@ class _Loader:
         if found in self._known:
             return self._known[found]
         problem = ""
-        # A machine that holds itself would be read for ever.
+        # A machine that contains itself would be read forever.
         if found in self._open:
             problem = f"the machine {name!r}, which this one is a part of"
         elif len(self._known) >= _MAX_FILES:
@@ -186,13 +186,13 @@ def _text_of(path: Path) -> str:
         # A device or a pipe might never end.
         raise FileNotFoundError(2, "there is no such file")
     with path.open("rb") as file:
-        # One byte more tells that there is more.
+        # One more byte shows that the file is too long.
         data = file.read(MAX_BYTES + 1)
     return data.decode("utf-8-sig", "strict" if len(data) <= MAX_BYTES else "ignore")
 
 
 class _Reader:
-    """Reads the pieces of a document; values of the wrong form have been removed from it."""
+    """Reads the pieces of a document, from which values of the wrong form have been removed."""
 
     def __init__(self, faults: list[MachineFault], inner: _Inner) -> None:
         self._faults = faults
@@ -243,14 +243,14 @@ class _Reader:
     # -- agents
 
     def _agents(self, piece: Piece | None) -> Mapping[str, Agent[Any] | None]:
-        """Agents by name; None for one that has to be given to the engine."""
+        """Return agents by name; None for one that must be given to the engine."""
         if isinstance(piece, Listing):
             return dict.fromkeys(map(_text, piece.items))
         return {name: self._agent(name, inner) for name, inner in _table(piece).items.items()}
 
     def _agent(self, name: str, piece: Piece) -> Agent[Any] | None:
         if isinstance(piece, Scalar) and not isinstance(piece.value, str):
-            # Null is an agent that is given to the engine; anything else is a fault already.
+            # Null means that the agent is given to the engine; anything else is a fault already.
             return None
         items = _table(piece).items or {"model": piece}
         given: dict[str, Any] = {
@@ -260,7 +260,7 @@ class _Reader:
         }
         model = given.get("model")
         if model and ":" not in model:
-            # No fault: a model that the call names wins over it.
+            # Only a warning, because a model that the call names overrides it.
             wanted = "provider:model, such as openai:gpt-5"
             self._warn(items["model"].mark, f"the model {model!r}", wanted, "model")
         if "tools" in items:
@@ -329,7 +329,7 @@ class _Reader:
         return Each(listed or nothing, name, key, _count(items.get("at_once")))
 
     def _given(self, piece: Piece, taker: str, names: Sequence[str] = ()) -> Formula | None:
-        """What is given to the work *taker*; what it could not take is a fault."""
+        """Read the input of the work *taker*; reports what it cannot accept."""
         kinds, wanted = _TAKEN[taker]
         if taker != "agent" and isinstance(piece, Listing):
             self._tell(piece.mark, shown(piece), wanted, "type")
@@ -356,7 +356,7 @@ class _Reader:
         return Task(kind, name, machine=machine, input=given, retry=retry, mark=piece.mark)
 
     def _member(self, table: Table, given: Formula | None, retry: Retrying | None) -> Task | None:
-        """A member of a parallel; what the state says of input and retry holds for all."""
+        """Read a member of a parallel; input and retry of the state hold for all members."""
         items = table.items
         if "input" in items:
             given = self._given(items["input"], _taker(table))
@@ -373,10 +373,10 @@ class _Reader:
                 found.append(Transition(_text(to), when, to.mark, is_broken=is_broken))
         return tuple(found)
 
-    # -- what the states make together
+    # -- checks across states
 
     def _initial(self, table: Table) -> str:
-        """The name of the first state, "" where there is none."""
+        """Return the name of the first state, "" if there is none."""
         kinds = {name: _table(piece).items.get("type") for name, piece in table.items.items()}
         firsts = {
             name: kind.mark for name, kind in kinds.items() if kind and _text(kind) == "initial"
@@ -390,9 +390,9 @@ class _Reader:
         return next(iter(firsts), "")
 
     def _review(self, states: Mapping[str, State], table: Table, initial: str) -> None:
-        """Look for ways that lead nowhere, and for states and ways that are never reached.
+        """Check for transitions that lead nowhere, and for states and transitions never reached.
 
-        What only a hook could mend is a warning: where a hook leads is not known here.
+        Only a warning if a hook could fix it, because where hooks lead is unknown here.
         """
         for name, state in states.items():
             piece = _table(table.items[name])
@@ -445,7 +445,7 @@ class _Reader:
             return None
 
     def _condition(self, piece: Piece) -> Expression | None:
-        """An expression that gives true or false, or one of these itself."""
+        """Read an expression that returns true or false, or one of these values."""
         if isinstance(piece, Scalar) and isinstance(piece.value, bool):
             return Expression("true" if piece.value else "false", piece.mark)
         made = self._expression(piece)
@@ -453,7 +453,7 @@ class _Reader:
         return made if made is not None and self._gives(made, bool, wanted) else None
 
     def _gives(self, made: Expression, kinds: type | UnionType, what: str) -> bool:
-        """Whether *made* may give one of *kinds*; what it always gives is known here."""
+        """Whether *made* may return one of *kinds*; reports a constant expression that does not."""
         misfit = made.misfit(kinds)
         if misfit:
             found = f"the expression {made.source.strip()[:_MAX_SHOWN]!r}, which {misfit}"
@@ -461,7 +461,7 @@ class _Reader:
         return not misfit
 
     def _formula(self, piece: Piece, items: Collection[str] = ()) -> Formula:
-        """A value: an expression, a literal text, or a mapping or list of values."""
+        """Read a value: an expression, a literal text, or a mapping or list of values."""
         match piece:
             case Table(items={"text": Scalar(value=str(text)), **more}) if not more:
                 return Constant(text)
@@ -478,23 +478,23 @@ class _Reader:
                 return made
 
     def _fields(self, table: Table, items: Collection[str] = ()) -> Fields:
-        """Values by name."""
+        """Read values by name."""
         return Fields({name: self._formula(piece, items) for name, piece in table.items.items()})
 
     def _values(self, piece: Piece, items: Collection[str] = ()) -> Formula:
-        """Values by name, where ``text`` is a name like any other; or one that gives all."""
+        """Read values by name, where ``text`` is an ordinary name; or one formula for all."""
         return (
             self._fields(piece, items) if isinstance(piece, Table) else self._formula(piece, items)
         )
 
 
 def _table(piece: Piece | None) -> Table:
-    """*piece* where it is a mapping, else an empty one."""
+    """Return *piece* if it is a mapping, otherwise an empty one."""
     return piece if isinstance(piece, Table) else Table(Mark() if piece is None else piece.mark)
 
 
 def _text(piece: Piece | None) -> str:
-    """A text or name as it is written, "" where there is none."""
+    """Return a text or name as it is written, "" if there is none."""
     return piece.text if isinstance(piece, Scalar) and piece.value is not None else ""
 
 
@@ -509,7 +509,7 @@ def _retry(piece: Piece | None) -> Retrying | None:
 
 
 def _routes(piece: Piece | None) -> Mapping[str, str]:
-    """States by error code; "" is any other."""
+    """Return target states by error code; "" is any other code."""
     if isinstance(piece, Scalar):
         return {"": _text(piece)}
     routes = _table(piece).items.items()
@@ -517,7 +517,7 @@ def _routes(piece: Piece | None) -> Mapping[str, str]:
 
 
 def _misfit(name: str, value: Json) -> str:
-    """Why the setting *name* cannot be *value*, "" where it can."""
+    """Return why the setting *name* cannot be *value*, "" if it can."""
     try:
         msgspec.convert({name: value}, ModelSettings)
     except (msgspec.ValidationError, Misuse) as problem:
@@ -536,7 +536,7 @@ def _unreachable(states: Mapping[str, State], initial: str) -> Iterator[str]:
 
 
 def _taker(table: Table) -> str:
-    """The work that takes the input of a state or task; the strictest of several."""
+    """Return the kind of work that takes the input of a state or task; the strictest of several."""
     members = table.items.get("parallel")
     inner = list(members.items.values()) if isinstance(members, Table) else []
     takers = [one for one in inner if isinstance(one, Table) and "input" not in one.items]
@@ -545,17 +545,17 @@ def _taker(table: Table) -> str:
 
 
 def _inside(piece: Scalar, problem: BadExpression) -> Mark:
-    """The place in the file of a place in an expression.
+    """Convert a place in an expression to a place in the file.
 
-    It is exact where the expression stands on one line as it is; a text with escapes or one
-    that is folded is placed at its beginning.
+    It is exact if the expression is written on one line without escapes; otherwise it is the start
+    of the text.
     """
     mark = piece.mark
     if not mark.line:
         return mark
     lines = piece.text.count("\n")
     if piece.style == "|" and problem.line <= lines + 1:
-        # The block begins in the next line; how deep it is indented is not known here.
+        # The block starts in the next line; its indentation is unknown here.
         return mark._replace(line=mark.line + problem.line)
     if (
         lines

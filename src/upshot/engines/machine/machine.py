@@ -24,13 +24,13 @@ _NO_FIELDS = Fields({})
 
 @dataclass(frozen=True)
 class Transition:
-    """A way to another state.
+    """A transition to another state.
 
     Attributes:
-        to: Its name.
+        to: The name of that state.
         when: The condition, None for always.
-        mark: Where it stands.
-        is_broken: Whether it has a condition that cannot be read, which is a fault.
+        mark: Where it is.
+        is_broken: Whether its condition cannot be read, which is a fault.
     """
 
     to: str
@@ -46,7 +46,7 @@ class Retrying:
 
     Attributes:
         max_attempts: At least 1.
-        backoff_s: Seconds before the second; doubled for each one after it.
+        backoff_s: Seconds before the second try; doubled for each one after it.
     """
 
     max_attempts: int = 1
@@ -55,15 +55,15 @@ class Retrying:
 
 @dataclass(frozen=True)
 class Task:
-    """What is done in a state, or for one item or member of it.
+    """The work of a state, or of one item or member of it.
 
     Attributes:
         kind: What does it: "agent", "function" or "machine".
-        name: Of the agent or function; for messages only, of the machine.
+        name: The name of the agent or function; for a machine, used in messages only.
         machine: The sub-machine, None otherwise.
-        input: What it is given, None for what the machine was given.
+        input: Its input, None for the machine's input.
         retry: How often it is tried; None leaves that to the agent.
-        mark: Where it stands.
+        mark: Where it is.
     """
 
     kind: str
@@ -80,10 +80,10 @@ class Each:
     """A ``foreach``: the same work for every item.
 
     Attributes:
-        items: Gives a list, or a mapping, whose values are the items.
-        name: Under which expressions find the item.
-        key: Under which its output is kept; None makes a list of the outputs.
-        at_once: How many at most at the same time, None for all.
+        items: Returns a list, or a mapping, whose values are the items.
+        name: The name of the item in expressions.
+        key: The key of its output; None makes a list of the outputs.
+        at_once: The maximum number at the same time, None for all.
     """
 
     items: Expression
@@ -98,16 +98,16 @@ class State:
 
     Attributes:
         name: Its name.
-        mark: Where it stands.
+        mark: Where it is.
         is_final: Whether the machine ends in it.
-        task: What is done, None for nothing, or for members or a question.
-        each: For which items; None for once.
-        members: What is done at the same time, by name.
-        wait: What is waited for, "" for nothing.
-        input: What the question is given.
-        output: What the machine gives when it ends here, None for the output of the last state.
-        keeps: What is put into the context.
-        on_error: Where a failure leads, by its code; "" is any other.
+        task: Its work, None for nothing, or for members or a question.
+        each: The items to do it for; None for once.
+        members: Work that is done at the same time, by name.
+        wait: The name of a question to the user, "" for none.
+        input: The input of the question.
+        output: The output of the machine if it ends here, None for the output of the last state.
+        keeps: Values to put into the context.
+        on_error: The state after a failure, by its code; "" is any other code.
         transitions: In the order in which they are tried.
     """
 
@@ -127,17 +127,17 @@ class State:
 
     @cached_property
     def tasks(self) -> tuple[Task, ...]:
-        """All that is done in it."""
+        """All work that is done in it."""
         return (*([] if self.task is None else [self.task]), *self.members.values())
 
     @cached_property
     def works(self) -> bool:
-        """Whether anything is done in it but finding the way on."""
+        """Whether it does anything besides selecting the next state."""
         return bool(self.tasks or self.wait)
 
     @cached_property
     def reads_handoff(self) -> bool:
-        """Whether any of its expressions looks at what an agent handed over."""
+        """Whether any of its expressions reads a handoff of an agent."""
         formulas = (self.input, self.output, self.keeps, *(task.input for task in self.tasks))
         found = [one for formula in formulas for one in expressions_of(formula)]
         found += [way.when for way in self.transitions if way.when is not None]
@@ -146,26 +146,26 @@ class State:
         return any(one.reads_of_result("handoff") for one in found)
 
     def targets(self) -> Iterator[str]:
-        """Where it may lead without a hook."""
+        """Yield the states where it may lead without a hook."""
         yield from (transition.to for transition in self.transitions)
         yield from self.on_error.values()
 
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """States and their transitions, read by ``load_machine`` and driven by a MachineEngine.
+    """States and their transitions, read by ``load_machine`` and run by a MachineEngine.
 
     Attributes:
-        name: Of the machine.
+        name: Its name.
         states: By name, in the order of the text.
-        initial: The name of the first.
-        context: What the context begins with.
-        agents: Those that it describes itself, by name; None for one that has to be given.
-        max_steps: How many states may be entered; None is the run's ``max_turns``, and never
-            less than there are states.
-        file: Where it was read from, "" for data.
+        initial: The name of the first state.
+        context: The initial context.
+        agents: The agents that it describes itself, by name; None for one that must be given.
+        max_steps: The maximum number of states to enter; None is the run's ``max_turns``, and at
+            least the number of states.
+        file: The file that it was read from, "" for data.
         warnings: What may be a mistake.
-        data: What it was made of, as plain data.
+        data: What it was made from, as plain data.
     """
 
     name: str
@@ -181,7 +181,7 @@ class Machine:
 
     @cached_property
     def digest(self) -> str:
-        """What tells it, with its sub-machines, from any other."""
+        """A digest of it and its sub-machines."""
         made = hashlib.sha256(msgspec.json.encode(self.data, order="deterministic"))
         for _, task in self.tasks():
             if task.machine is not None:
@@ -189,7 +189,7 @@ class Machine:
         return made.hexdigest()
 
     def tasks(self) -> Iterator[tuple[Machine, Task]]:
-        """All that is done in it and its sub-machines, each with the machine it stands in."""
+        """Yield all work in it and its sub-machines, each with the machine that contains it."""
         for state in self.states.values():
             for task in state.tasks:
                 yield self, task
@@ -197,10 +197,10 @@ class Machine:
                     yield from task.machine.tasks()
 
     def to_mermaid(self) -> str:
-        """Write it as the text of a Mermaid flow chart, as ``upshot graph`` does.
+        """Return it as the text of a Mermaid flow chart, as ``upshot graph`` prints it.
 
-        States are nodes, transitions edges with their conditions. Where hooks lead is not
-        known, so it is not shown.
+        States are nodes, transitions are edges with their conditions. Where hooks lead is unknown,
+        so it is not shown.
         """
         return _chart(self).to_mermaid()
 

@@ -1,7 +1,7 @@
-"""MachineEngine: drives a run by a machine, from state to state.
+"""MachineEngine: runs a machine, from state to state.
 
-A visit is one stay in a state and one step of the log. There it is what it changed in the context,
-what came of its work, and where it leads. A run that goes on takes that from the log and does not
+A visit is one stay in a state and one step in the log. Its value has the changes of the context,
+the outcome of the work, and the next state. A resumed run reads that from the log and does not
 enter the state again.
 """
 
@@ -40,28 +40,28 @@ from upshot.state.board import Board
 
 
 class MachineEngine:
-    """Goes through *machine*; each state is a step of the log, and is not entered again on resume.
+    """Runs *machine*; each state is a step in the log, and a resumed run does not enter it again.
 
-    The context begins with what the machine says, under what is on the board: the inputs of the
-    request. Its variables are those of the board. The answer is the ``output`` of the final
-    state, or what came of the last state that did something.
+    The initial context is the machine's, updated by what is on the board: the inputs of the
+    request. Its variables are those of the board. The answer is the ``output`` of the final state,
+    or the outcome of the last state that did something.
 
     Args:
-        machine: As ``load_machine`` gives it.
-        agents: By name, over those that the machine describes itself: Agents, Engines, or
-            objects with ``async execute(input, context)``, whose return goes through
+        machine: As ``load_machine`` returns it.
+        agents: By name, overriding those that the machine describes: Agents, Engines, or objects
+            with ``async execute(input, context)``, whose return value goes through
             ``coerce_result``.
         functions: By name, sync or async; they get the state's input as keywords.
         hooks: Any object with some of on_state_enter, on_state_exit, on_transition, on_error,
             sync or async.
-        clock: What retries wait on; None is the run's clock.
-        tools: What agents name that the machine describes.
+        clock: The clock for waits before retries; None is the run's clock.
+        tools: The tools that described agents name.
 
     Raises:
-        Misuse: An agent or function is missing; all that are missing are named.
+        Misuse: Agents or functions are missing; all of them are named.
     """
 
-    # It finds its place by the log, so that it is not asked whether it can go on.
+    # It resumes from the log, so it is not asked whether it can resume.
     goes_on_by_log: ClassVar[bool] = True
 
     def __init__(
@@ -89,33 +89,33 @@ class MachineEngine:
 
     @property
     def agents(self) -> tuple[Agent[Any], ...]:
-        """The agents of its states that ask a model, each once."""
+        """The agents of its states that call a model, without duplicates."""
         return self._resolver.agents
 
     def can_resume(self, checkpoint: Checkpoint) -> bool:
-        """Whether the checkpoint is named after a state; the machine is then entered there."""
+        """Whether the checkpoint is named after a state; the machine then starts there."""
         return checkpoint.step in self.machine.states
 
     def check_models(self, *, has_model: bool) -> None:
-        """Check that all its agents have a model, before anything begins.
+        """Check that all its agents have a model, before anything starts.
 
         Args:
-            has_model: Whether the run has one that agents without one may use.
+            has_model: Whether the run has a model that agents without one may use.
 
         Raises:
-            Misuse: One has none; all are named.
+            Misuse: Some have none; all of them are named.
         """
         self._resolver.check_models(has_model=has_model)
 
     async def execute(self, run: Run, host: RunHost, board: Board) -> Board:
-        """Go through the machine from its initial state, or from the one a checkpoint names.
+        """Run the machine from its initial state, or from the state that a checkpoint names.
 
         Raises:
             Interrupted: The run was asked to stop, between states or in an agent.
-            Aborted: An agent was aborted, and no state leads on from that.
-            Failed: A failure that nothing leads on from, a dead end, the step limit, a broken
+            Aborted: An agent was aborted, and no transition handles that.
+            Failed: A failure that no transition handles, a dead end, the step limit, a broken
                 expression, or a hook that raised.
-            Parked: The user is asked.
+            Parked: The run waits for the user.
         """
         walk, machine = Walk(run, host, board, "machine"), self.machine
         first = await walk.begin(machine.initial, machine.digest)
@@ -135,7 +135,7 @@ class MachineEngine:
         except Unhandled as unhandled:
             raise unhandled.ending from unhandled.ending.__cause__
         finally:
-            # What was done stays in the result, whatever ended the walk.
+            # Keep what was done in the result, however the walk ended.
             walk.flush()
         if outcome.payload is not None:
             board.set(OUTPUT_VAR, outcome.payload)
@@ -144,7 +144,7 @@ class MachineEngine:
 
 
 def _given(run: Run, board: Board, variables: JsonObject) -> JsonObject:
-    """What expressions see as ``input``: what the request names, and its text as message."""
+    """Return what expressions see as ``input``: the request's inputs, and its text as message."""
     asked = [message for message in board.messages(MAIN_CHANNEL) if message.role is Role.USER]
     text = asked_in(asked, run.feedback, otherwise=run.request.to_message().text)
     return {"message": text, **run.request.inputs}
@@ -157,18 +157,18 @@ _NOTHING = AgentResult[Json]()
 
 
 class MachineWalk:
-    """One walk through one machine, from its initial state until it ends.
+    """One walk through one machine, from its initial state to its end.
 
     Args:
-        walk: The pass of the engine that it belongs to.
-        machine: What is gone through.
+        walk: The engine's walk that it belongs to.
+        machine: The machine.
         resolver: Agents and functions.
-        hooks: The user's.
-        clock: Where waits between tries are measured; None is the run's clock.
-        key: What the keys of its steps begin with.
+        hooks: The user's hooks.
+        clock: The clock for waits between tries; None is the run's clock.
+        key: The prefix of the keys of its steps.
         given: What expressions see as ``input``.
-        context: What the context begins with.
-        prefix: The sub-machines that it stands in, for the names of states.
+        context: The initial context.
+        prefix: The sub-machines that it is in, for the names of states.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ class MachineWalk:
             prefix=prefix,
         )
         self._last: Outcome = NOTHING
-        # The state whose agent handed over, while nothing has looked at that.
+        # The state whose agent made a handoff that nothing has read yet.
         self._unread = ""
 
     async def go(self, start: str = "", commit: Commit | None = None) -> Outcome:
@@ -210,17 +210,17 @@ class MachineWalk:
 
         Args:
             start: Another state to start at.
-            commit: Gets what each state changed.
+            commit: Called with the changes of each state.
 
         Returns:
-            What it gives; its result holds what all states used.
+            Its output; the result includes the usage of all states.
 
         Raises:
-            Failed: A failure that nothing leads on from, a dead end, the step limit, a broken
+            Failed: A failure that no transition handles, a dead end, the step limit, a broken
                 expression, or a hook that raised.
-            Unhandled: An agent was aborted or interrupted, and no state leads on from that.
+            Unhandled: An agent was aborted or interrupted, and no transition handles that.
             Interrupted: The run was asked to stop, between states.
-            Parked: The user is asked.
+            Parked: The run waits for the user.
         """
         name, said = start or self.machine.initial, ""
         outcomes: list[Outcome] = []
@@ -241,7 +241,7 @@ class MachineWalk:
                     outcomes.append(done.outcome)
             if commit is not None:
                 commit((done.change,))
-            # What the last agent said is the content of the whole, whatever states come after it.
+            # The text of the last agent is the content of the whole, whatever states follow.
             said = next((m.text for _, added in done.change.messages for m in added), said)
             self._last = done.outcome
             if not done.to:
@@ -249,12 +249,12 @@ class MachineWalk:
             name = done.to
 
     async def _look_for_reader(self, state: State, key: str) -> None:
-        """Warn where others work after a hand-off that nothing has looked at."""
+        """Warn if other states work after a handoff that nothing has read."""
         handoff, host = self._last.handoff, self.walk.host
         if self._may_read(state) or handoff is None:
             self._unread = ""
         elif state.works:
-            # Where the state is done already, an earlier session has warned of it.
+            # If the state is settled, an earlier session has warned.
             if not host.is_settled(key):
                 how = "a condition can look at result.handoff"
                 place = f"the state {self._unread!r}"
@@ -266,7 +266,7 @@ class MachineWalk:
         return state.reads_handoff or hooks.has("on_state_exit") or hooks.has("on_transition")
 
     async def _descend(self, machine: Machine, key: str, prefix: str, given: JsonObject) -> Outcome:
-        """Go through a sub-machine; its failure is that of the state that it is in."""
+        """Run a sub-machine; its failure is the failure of the state that contains it."""
         inner = MachineWalk(
             self.walk,
             machine,
@@ -275,7 +275,7 @@ class MachineWalk:
             clock=self.clock,
             key=key,
             given=given,
-            # States change it, and the machine may be gone through again, at the same time too.
+            # A copy: states change it, and the machine may run again, even at the same time.
             context=deepcopy(machine.context),
             prefix=prefix,
         )
@@ -284,18 +284,18 @@ class MachineWalk:
         except Failed as failure:
             return Outcome.failed(failure)
 
-    # -- what a state does
+    # -- the work of a state
 
     async def work(self, state: State, key: str, scope: Variables, last: Outcome) -> Outcome:
-        """Do what *state* does.
+        """Do the work of *state*.
 
         Returns:
-            What came of it; a failure is a value here. A state that does nothing passes
-            on what came of the one before.
+            The outcome; failures are values in it. A state that does nothing passes on the outcome
+            of the previous state.
 
         Raises:
             Failed: An expression is broken.
-            Parked: The user is asked.
+            Parked: The run waits for the user.
         """
         if state.wait:
             return await self._wait_for(state, key, scope)
@@ -321,9 +321,9 @@ class MachineWalk:
         return Outcome(answer)
 
     async def _name_wait(self, wait: str, key: str) -> str:
-        """What an answer names: the wait, with a number where the run has waited for it before.
+        """Return the id of the question: the wait's name, numbered if it was used before.
 
-        The log keeps who had which, for branches may come in another order when the run goes on.
+        The log records which visit has which, because branches may come in another order later.
         """
         number = 1
         while True:
@@ -349,9 +349,9 @@ class MachineWalk:
         is_keyed = each.key is not None or isinstance(found, dict)
         if each.key is not None:
             names = [_key_of(each.key.value(one)) for one in scopes]
-            # Of two items with one key, the value of one would be lost.
+            # If two items had the same key, one value would be lost.
             _refuse_twins(names, str(each.key.mark))
-        # Their steps are called by place, for the key of an item may be any text.
+        # Steps are named by position, because the key of an item may be any text.
         works = [
             self._one(task, f"{key}/{number}", one, f"{self.prefix}{state.name}", name, given=asked)
             for number, (name, one, asked) in enumerate(zip(names, scopes, given, strict=True))
@@ -366,7 +366,7 @@ class MachineWalk:
         return await _gather(works, list(state.members))
 
     def _about(self, task: Task, name: str, item: Any) -> JsonObject:
-        """What is given for *item* where the state says nothing: what the machine was, and it."""
+        """Return the default input for *item*: the machine's input and the item."""
         if task.input is not None or task.kind == "function":
             return self.given
         value = to_free_json(item)[0]
@@ -383,27 +383,27 @@ class MachineWalk:
         *,
         given: JsonObject | None = None,
     ) -> Outcome:
-        """An item or member; it is a step of its own, so that it is not done again."""
-        # Beside the form: the log has neither the exception nor all of the result.
+        """Do the work of an item or member, as a step of its own, so that it is not repeated."""
+        # Kept here, because the log has neither the exception nor all of the result.
         made: list[Outcome] = []
 
         async def body() -> dict[str, object]:
             outcome = await self._try(task, key, scope, f"{state}/{name}", given=given)
             if outcome.error is not None:
-                # What failed is no finished step.
+                # A failed step must not be logged as finished.
                 raise _Broken(outcome.named(name))
             made.append(outcome)
             return outcome.to_form()
 
-        # What it does outside is not known. If it is cut off, it is done again, as a state is.
+        # Its effect outside is unknown. If it is interrupted, it runs again, as a state does.
         form: Any = await self.walk.host.step(key, Effect.WRITE, body, idempotent=True)
         return made[0] if made else Outcome.read(form)
 
     async def _try(
         self, task: Task, key: str, scope: Variables, name: str, *, given: JsonObject | None = None
     ) -> Outcome:
-        """Do *task* as often as it may be tried; without an input it is given *given*."""
-        # Found out once, so that each try is asked the same.
+        """Do *task* with retries; without an input expression it gets *given*."""
+        # Evaluated once, so that each try gets the same input.
         if task.input is None:
             asked = to_free_json(self.given if given is None else given)[0]
         else:
@@ -411,7 +411,7 @@ class MachineWalk:
         retry = task.retry or _ONCE
         tries = 1 + await self.walk.tries_before(key, self.clock)
         while True:
-            # A child run that failed has ended for good, so a further try is another run.
+            # A child run that failed has ended, so a further try is another run.
             outcome = await self._do(task, key if tries == 1 else f"{key}~{tries}", asked, name)
             if outcome.error is None or not await self._may_try_again(outcome, retry, tries, key):
                 return outcome
@@ -419,7 +419,7 @@ class MachineWalk:
 
     async def _may_try_again(self, outcome: Outcome, retry: Retrying, tries: int, key: str) -> bool:
         error = outcome.error
-        # An exception does not say whether a further try would help.
+        # An exception does not say whether a retry would help, so retry it.
         if error is None or not (error.retryable or outcome.exception is not None):
             return False
         limits = outcome.result.rate_limit
@@ -449,7 +449,7 @@ class MachineWalk:
 def _whole(
     answer: Json, said: str, outcomes: Sequence[Outcome], handoff: HandoffEvent | None
 ) -> Outcome:
-    """What a machine gives, with what its states used and what the last agent handed over."""
+    """Return the outcome of a machine, with the usage of its states and the last handoff."""
     spent = summed(outcomes)
     if spent is None and not said:
         return Outcome(answer)
@@ -460,13 +460,13 @@ def _whole(
 
 
 class Done(NamedTuple):
-    """What came of a visit.
+    """The outcome of a visit.
 
     Attributes:
         change: What it changed, for the board.
-        outcome: What came of its work.
-        to: The next state, "" where the machine ends.
-        answer: What the machine gives, where it ends.
+        outcome: The outcome of its work.
+        to: The next state, "" if the machine ends.
+        answer: The output of the machine, if it ends.
     """
 
     change: Change
@@ -480,9 +480,9 @@ class Visit:
 
     Args:
         shared: What all states of the machine share.
-        state: The state that is visited.
-        key: Of its step.
-        last: What came of the state before.
+        state: The state.
+        key: The key of its step.
+        last: The outcome of the previous state.
     """
 
     def __init__(self, shared: MachineWalk, state: State, key: str, last: Outcome) -> None:
@@ -492,22 +492,22 @@ class Visit:
         self._state = state
         self._key = key
         self._last = last
-        # As hooks are told, with the sub-machines that it stands in.
+        # The name that hooks get, with the sub-machines that it is in.
         self._name = shared.prefix + state.name
         self._outcome: Outcome | None = None
 
     async def take(self) -> Done:
-        """Run the state, or return what the log says about it.
+        """Run the state, or return its logged outcome.
 
         Raises:
-            Failed: The state failed and nothing leads on from a failure, no way holds, an
+            Failed: The state failed and nothing handles the failure, no transition holds, an
                 expression is broken, or a hook raised.
-            Parked: The user is asked.
+            Parked: The run waits for the user.
         """
         host, state = self._shared.walk.host, self._state
         entered: JsonObject = {}
         if self._hooks.has("on_state_enter"):
-            # A step of its own: a state that waits for the user is entered once.
+            # A step of its own, so that a state that waits for the user is entered once.
             key = f"{self._key}:enter"
             form: Any = await host.step(key, Effect.WRITE, self._enter, idempotent=True)
             entered = self._context.apply(form)
@@ -515,7 +515,7 @@ class Visit:
                 return self._done(entered, {"to": form["to"], "same": True})
         asked: Outcome | None = None
         if state.wait:
-            # Before its step begins: what is parked is not cut off.
+            # Before its step starts, because parking would look like an interrupted step.
             asked = await self._work()
 
         async def stay() -> dict[str, object]:
@@ -523,7 +523,7 @@ class Visit:
             outcome = asked or await self._work()
             return await self._leave(outcome)
 
-        # What a hook does outside is not known, so any hook makes it a step that writes.
+        # The effect of a hook is unknown, so with any hook the step counts as a write.
         effect = Effect.WRITE if state.works or self._hooks else Effect.READ
         form = await host.step(self._key, effect, stay, idempotent=True)
         return self._done(entered, form)
@@ -542,7 +542,7 @@ class Visit:
         )
         outcome = self._outcome
         if outcome is None:
-            # From the log, where the outcome of a state that did nothing does not stand twice.
+            # From the log, which does not repeat the outcome passed on by a state that did nothing.
             outcome = self._last if form.get("same") else Outcome.read(form)
         return Done(change, outcome, str(form.get("to", "")), form.get("answer"))
 
@@ -561,18 +561,18 @@ class Visit:
         return {**context.take_changes(), **({"to": to} if to else {})}
 
     async def _leave(self, outcome: Outcome) -> dict[str, object]:
-        """Ask hooks about the outcome, keep values, and find the next state."""
+        """Pass the outcome to hooks, store values, and find the next state."""
         context = self._context
         to = ""
-        # Finding what a hook changed takes a copy of all of it.
+        # Only with hooks, because detecting their changes takes a copy of the context.
         if self._hooks:
             context.lend()
             outcome, to = await self._ask_hooks(outcome)
         form: dict[str, object] = {}
-        # A state that does nothing has not failed where the one before it did.
+        # A state that does nothing has not failed, even if the previous state has.
         error = None if outcome is self._last else outcome.error
         scope = self._scope(outcome)
-        # After the hooks, which may have replaced the outcome that these values are taken from.
+        # After the hooks, which may have replaced the outcome that these values come from.
         if error is None and self._state.keeps.fields:
             for name, value in self._state.keeps.value(scope).items():
                 context.set(name, value)
@@ -593,16 +593,16 @@ class Visit:
         return form
 
     async def _ask_hooks(self, outcome: Outcome) -> tuple[Outcome, str]:
-        """The outcome as the hooks leave it, and the state that they name, "" for none."""
+        """Return the outcome after the hooks, and the state that they name, "" for none."""
         context, to = self._context.values, ""
         if outcome.exception is not None and outcome is not self._last:
             told = await self._hooks.call("on_error", self._name, outcome.exception, context)
             to = told if isinstance(told, str) else ""
         if not self._hooks.has("on_state_exit"):
             return outcome, to
-        # A state that does nothing has no result; hooks have seen the one before already.
+        # A state that does nothing has no result, and hooks have seen the previous one.
         own = _NOTHING if outcome is self._last else outcome.result
-        # A dict of their own: what hooks do to it must not change the result.
+        # A copy, because changes by hooks must not change the result.
         view = ResultView(own)
         try:
             told = await self._hooks.call("on_state_exit", self._name, context, view)
@@ -614,14 +614,14 @@ class Visit:
         if told is None or told is context:
             return outcome, to
         if isinstance(told, ResultView) and told == ResultView(told.result):
-            # Handed back as it was; perhaps another's.
+            # Returned unchanged; it may be the view of another result.
             told = told.result
         if told is own:
             return outcome, to
         return _replaced(told, outcome), to
 
     async def _rescue(self, failure: Failed) -> str:
-        """The state that ``on_error`` names after a hook raised.
+        """Return the state that ``on_error`` names after another hook raised.
 
         Raises:
             Failed: It names none.
@@ -635,21 +635,21 @@ class Visit:
         return told
 
     def _replace_context(self, given: object) -> None:
-        """Take what a hook returned in place of the context, where it returned a mapping."""
+        """Replace the context by what a hook returned, if that is another mapping."""
         values = self._context.values
         if isinstance(given, dict) and given is not values:
             values.clear()
             values.update(cast("JsonObject", given))
 
     def _way_on(self, scope: Variables, outcome: Outcome, error: AgentError | None) -> str:
-        """The next state, "" where the machine ends.
+        """Return the next state, "" if the machine ends.
 
-        A failure is left only by a condition that looks at the result, or by ``on_error``:
-        else a way that is meant for success would hide it.
+        A failure is handled only by a condition that reads the result, or by ``on_error``.
+        Otherwise a transition that is meant for success would hide it.
 
         Raises:
-            Unhandled: The agent was aborted or interrupted, and no way holds.
-            Failed: No way holds.
+            Unhandled: The agent was aborted or interrupted, and no transition holds.
+            Failed: No transition holds.
         """
         state = self._state
         if error is None and state.is_final:
@@ -677,17 +677,16 @@ class Visit:
         )
 
     async def _agree(self, to: str) -> str:
-        """The next state after ``on_transition``, which may name another.
+        """Return the next state after ``on_transition``, which may name another.
 
         Raises:
             Failed: There is no such state; code dead_end.
         """
-        # Hooks get whole names, such as `research/draft`, and may answer with these too.
+        # Hooks get full names, such as `research/draft`, and may return these too.
         prefix = self._shared.prefix
         to = to.removeprefix(prefix)
         self._check(to)
-        # Asked last, when the values are kept: this hook sees the context that the next state
-        # finds.
+        # Called last, after values are stored: this hook sees the context as the next state will.
         if self._hooks.has("on_transition"):
             facts = (prefix + to, self._context.values)
             try:
@@ -720,7 +719,7 @@ class Visit:
 
 
 def _replaced(told: object, outcome: Outcome) -> Outcome:
-    """What a hook puts in the place of an outcome."""
+    """Return the outcome that a hook returned in place of another."""
     made = Outcome.of(coerce_result(dict(told) if isinstance(told, ResultView) else told))
     if made.error is None:
         made.say = made.result.content or outcome.say
@@ -729,7 +728,7 @@ def _replaced(told: object, outcome: Outcome) -> Outcome:
 
 
 class _Broken(Failed):
-    """An item or member failed, so that the others are given up."""
+    """An item or member failed, so the others are cancelled."""
 
     def __init__(self, outcome: Outcome) -> None:
         error = outcome.error
@@ -741,7 +740,7 @@ class _Broken(Failed):
 async def _gather(
     works: Sequence[Any], names: Sequence[str] | None, *, at_once: int | None = None
 ) -> Outcome:
-    """All outcomes as one: a list, or a mapping of *names*; the first failure is that of all."""
+    """Combine outcomes: into a list, or a mapping by *names*. The first failure is the outcome."""
     if not works:
         return Outcome([] if names is None else {})
     try:

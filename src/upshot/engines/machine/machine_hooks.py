@@ -17,19 +17,19 @@ from upshot.contract.error import AgentError
 from upshot.errors import Misuse
 from upshot.runs.engine_api.exceptions import Aborted, Failed, Interrupted, Parked
 
-# What cannot be changed in place, and is the same where it is equal.
+# Types that cannot be changed in place, and whose equal values are the same.
 _FIXED = (str, int, bool, type(None))
 
 
 class _Encoded(bytes):
-    """A list or mapping as it was, in JSON."""
+    """The former value of a list or mapping, as JSON."""
 
 
 class MachineContext:
-    """The variables, and what was changed since they were last marked.
+    """The variables, and what was changed since the last ``take_changes``.
 
     Args:
-        values: What it begins with.
+        values: The initial variables.
 
     Attributes:
         values: The dict that hooks get; they may change it, also deep inside.
@@ -42,8 +42,8 @@ class MachineContext:
         self._is_lent = False
 
     def lend(self) -> None:
-        """From now on a hook may change it."""
-        # What cannot be changed in place is its own copy.
+        """Prepare for changes by a hook."""
+        # Values that cannot be changed in place need no copy.
         self._before = {
             name: value if type(value) in _FIXED else _Encoded(msgspec.json.encode(value))
             for name, value in self.values.items()
@@ -51,15 +51,15 @@ class MachineContext:
         self._is_lent = True
 
     def set(self, name: str, value: Json) -> None:
-        """Set a variable to JSON that is not used elsewhere."""
+        """Set a variable to JSON that nothing else refers to."""
         self.values[name] = value
         self._set[name] = value
 
     def take_changes(self) -> dict[str, object]:
-        """What was changed, as JSON, for the log.
+        """Return the changes as JSON, for the log.
 
         Raises:
-            Failed: A hook put something into it that has no JSON form; code hook_failed.
+            Failed: A hook added something without a JSON form; code hook_failed.
         """
         changed, gone = self._set, list[str]()
         if self._is_lent:
@@ -73,14 +73,14 @@ class MachineContext:
         return form
 
     def apply(self, form: JsonObject) -> JsonObject:
-        """Set the context to what the log says.
+        """Set the context to its logged state.
 
         Returns:
             What was set.
         """
         changed: Any = form.get("set", {})
         for name, value in changed.items():
-            # Hooks must not change what is in the log.
+            # Hooks must not change the logged value.
             self.values[name] = value if type(value) in _FIXED else deepcopy(value)
         gone: Any = form.get("drop", ())
         for name in gone:
@@ -90,7 +90,7 @@ class MachineContext:
     def _compare(self) -> tuple[JsonObject, list[str]]:
         changed: JsonObject = {}
         before = self._before
-        # A copy of the items: a thread that a hook started may still write to it.
+        # A copy of the items, because a thread started by a hook may still write to it.
         for name, value in list(self.values.items()):
             if type(value) in _FIXED:
                 if value is self._set.get(name, self):
@@ -118,7 +118,7 @@ NAMES = ("on_state_enter", "on_state_exit", "on_transition", "on_error")
 
 
 class MachineHooks:
-    """The hooks of a user, of which each may be missing, sync or async.
+    """The hooks of a user; each may be missing, sync or async.
 
     Args:
         subject: Any object with some of the methods; None has none.
@@ -153,7 +153,7 @@ class MachineHooks:
         """Call the hook *name*.
 
         Returns:
-            What it returned, None where it is missing.
+            What it returned, None if it is missing.
 
         Raises:
             Failed: It raised; code hook_failed, and the exception is its cause.
@@ -163,13 +163,13 @@ class MachineHooks:
             return None
         try:
             value = method(state, *facts)
-            # Most hooks give nothing, and the question whether that can be awaited is not cheap.
+            # Most hooks return None, and isawaitable is not cheap.
             return await value if value is not None and inspect.isawaitable(value) else value
         except (Parked, Interrupted, Aborted, Failed):
-            # Words of the run's own, by which a hook may end it.
+            # Signals by which a hook may end the run.
             raise
         except Exception as error:
-            # The boundary to a user's hook: what it raises becomes a failure.
+            # Boundary to a user's hook: its exceptions become failures.
             message = f"{name} of the state {state!r} raised {type(error).__name__}: {error}"
             raise Failed(
                 AgentError(
@@ -179,5 +179,5 @@ class MachineHooks:
 
 
 def _needs_self(subject: type, name: str) -> bool:
-    """Whether *name* is a method of the objects of a class, and not of the class itself."""
+    """Whether *name* is an instance method of a class."""
     return inspect.isfunction(inspect.getattr_static(subject, name, None))

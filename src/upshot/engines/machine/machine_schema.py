@@ -1,8 +1,8 @@
-"""The form of a machine: its published JSON Schema, and the faults of a document that breaks it.
+"""The form of a machine: its published JSON Schema, and the faults of a document that violates it.
 
-The schema is the only description of the form. Its titles and descriptions are what a fault says
-is expected. What a schema cannot say is checked by the reader: whether states exist, whether
-expressions can be parsed, and whether every state leads on.
+The schema is the only description of the form. Its titles and descriptions are what a fault says is
+expected. The loader checks what a schema cannot express: whether states exist, whether expressions
+can be parsed, and whether every state leads to another.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ROOTS = ("context", "input", "output", "result")
 # A state does one thing, and so does each member of a parallel.
 TASKS = ("agent", "function", "machine")
 _WORKS = (*TASKS, "parallel", "wait")
-# What a key of a state needs one of beside it.
+# For each key of a state, the keys of which it needs one.
 _BESIDE: dict[str, tuple[str, ...]] = {
     "foreach": TASKS,
     "as": ("foreach",),
@@ -75,7 +75,7 @@ def _any_of(keys: Sequence[str]) -> dict[str, Any]:
 
 def _one_of(works: Sequence[str]) -> dict[str, Any]:
     pairs = ([one, other] for i, one in enumerate(works) for other in works[i + 1 :])
-    # Of what is no mapping, "required" holds.
+    # For anything but a mapping, "required" is always true.
     return {"type": "object", "anyOf": [{"required": pair} for pair in pairs]}
 
 
@@ -275,10 +275,10 @@ _DEFINITIONS: dict[str, Any] = {
 
 
 def machine_schema() -> JsonObject:
-    """The JSON Schema of a machine.
+    """Return the JSON Schema of a machine.
 
-    What it accepts has the form of a machine; whether states exist and expressions can be
-    parsed is for ``load_machine`` to say.
+    What it accepts has the form of a machine. Whether states exist and expressions can be parsed
+    is checked by ``load_machine``.
 
     Source:
         JSON Schema 2020-12.
@@ -293,7 +293,7 @@ def machine_schema() -> JsonObject:
 
 @cache
 def _validator() -> Validator:
-    # Half of what the core installs: loaded when the first machine is.
+    # Loading it is half of the import time of the core, so do it for the first machine only.
     import jsonschema_rs
 
     return jsonschema_rs.Draft202012Validator(machine_schema())
@@ -302,10 +302,10 @@ def _validator() -> Validator:
 def check_form(document: Piece, faults: list[MachineFault]) -> None:
     """Add a fault for each place where *document* does not have the form of a machine.
 
-    A value that cannot be read is taken out of the document, and its key stays in ``marks``, so
-    that all the rest can be read and its faults are reported as well.
+    A value that cannot be read is removed from the document, and its key stays in ``marks``, so
+    that the rest can be read and all faults are reported.
     """
-    # A place where the text itself is wrong has its fault already.
+    # Places where the text itself is wrong have a fault already.
     known = {fault.mark for fault in faults}
     refused: list[tuple[Table | Listing, Piece]] = []
     for error in list(_validator().iter_errors(_marked(plain(document)))):
@@ -314,7 +314,7 @@ def check_form(document: Piece, faults: list[MachineFault]) -> None:
         name = error.kind.name
         found = list(_FAULTS.get(name, _refused)(error, node, piece, key))
         faults += [fault for fault in found if fault.mark not in known]
-        # A state or an agent stays, because others name it; the reader knows what it may be.
+        # A state or an agent stays, because others name it; the loader can handle it.
         if holder is not None and name in _VALUE_FAULTS and "title" not in node:
             refused.append((holder, piece))
     for holder, piece in refused:
@@ -322,7 +322,7 @@ def check_form(document: Piece, faults: list[MachineFault]) -> None:
 
 
 def _find(document: Piece, path: Sequence[str | int]) -> tuple[Table | Listing | None, Piece, Mark]:
-    """The piece at *path*, what holds it, and the place of its key."""
+    """Return the piece at *path*, its parent, and the place of its key."""
     holder, piece, key = None, document, document.mark
     for step in path:
         holder = cast("Table | Listing", piece)
@@ -335,8 +335,8 @@ def _find(document: Piece, path: Sequence[str | int]) -> tuple[Table | Listing |
     return holder, piece, key
 
 
-# The library drops empty keys from a path and takes "01" for a place in a list. So a key that does
-# not begin with a letter, as all keys of the schema do, gets this in front while it is checked.
+# The library drops empty keys from a path and reads "01" as a list index. So a key that does not
+# start with a letter, as all keys of the schema do, gets this prefix for the check.
 _MARK = "\ue000"
 
 
@@ -354,7 +354,7 @@ def _bare(name: str) -> str:
 
 
 def _node(path: Sequence[str | int]) -> dict[str, Any]:
-    """The part of the schema at *path*."""
+    """Return the part of the schema at *path*."""
     found: Any = machine_schema()
     for step in path:
         found = found[step]
@@ -362,7 +362,7 @@ def _node(path: Sequence[str | int]) -> dict[str, Any]:
 
 
 def _take_out(holder: Table | Listing, piece: Piece) -> None:
-    # An alias is held in several places, and may be gone from here already.
+    # An alias has several parents, and may have been removed from this one.
     if isinstance(holder, Table):
         for name in [name for name, one in holder.items.items() if one is piece]:
             del holder.items[name]
@@ -385,11 +385,11 @@ _VALUE_FAULTS = ("type", "enum", "const", "pattern", "minLength", "minimum", "no
 def _refused(
     error: Any, node: Mapping[str, Any], piece: Piece, key: Mark
 ) -> Iterator[MachineFault]:
-    """A value of another type, or none of those that there are."""
+    """Report a value of another type, or not among the allowed ones."""
     about = _about(node)
     kind = "type"
     if "title" in node and "type" not in node:
-        # Right by itself, but not beside the state's type.
+        # Valid by itself, but not with the type of the state.
         yield MachineFault(key, node["title"], about, kind="combination")
         return
     if "const" in node:
@@ -399,7 +399,7 @@ def _refused(
     elif types := node.get("type"):
         words = [_TYPES[one] for one in ([types] if isinstance(types, str) else types)]
         if "number" in types and len(words) > 1:
-            # A number and a truth value are names as well, as they are written.
+            # Numbers and truth values are valid names too, as they are written.
             words = ["a name", *(["a mapping"] if "object" in types else [])]
         about = f"{_listed(words)}: {about}"
     yield MachineFault(piece.mark, shown(piece), about, kind=kind)
@@ -434,7 +434,7 @@ def _missing_key(
 def _missing_any(
     error: Any, node: Mapping[str, Any], piece: Piece, key: Mark
 ) -> Iterator[MachineFault]:
-    """A key without one that it needs beside it, or a member that does nothing."""
+    """Report a key without one that it needs, or a member that does nothing."""
     needed = [one["required"][0] for one in node["anyOf"]]
     if "properties" in node:
         wanted = f"one of {', '.join(needed)}"
@@ -449,7 +449,7 @@ def _missing_any(
 def _excluded(
     error: Any, node: Mapping[str, Any], piece: Piece, key: Mark
 ) -> Iterator[MachineFault]:
-    """More than one work, or a value that is not allowed here."""
+    """Report more than one kind of work, or a value that is not allowed here."""
     if "properties" not in node:
         yield from _refused(error, node, piece, key)
         return

@@ -1,4 +1,4 @@
-"""The agents and functions that a machine names, found before anything begins."""
+"""The agents and functions that a machine names, found before anything starts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from upshot.tools.catalog import resolve_tools
 
 @runtime_checkable
 class Executor(Protocol):
-    """An agent of another kind: whatever it returns goes through ``coerce_result``."""
+    """An agent of another kind: what it returns goes through ``coerce_result``."""
 
     async def execute(self, input: Any, context: Any) -> Any:
         """Work on the input; the context is a copy."""
@@ -45,12 +45,12 @@ class Resolver:
 
     Args:
         machine: The machine.
-        agents: By name; they win over those that the machine describes itself.
+        agents: By name; they override those that the machine describes.
         functions: By name.
-        tools: What agents name that the machine describes.
+        tools: The tools that described agents name.
 
     Raises:
-        Misuse: One is missing or cannot be used; all that are missing are named.
+        Misuse: Some are missing or cannot be used; all missing ones are named.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Resolver:
         for name, function in self._functions.items():
             if not callable(cast("object", function)):
                 raise Misuse(f"functions[{name!r}] is {kind_of(function)}: give a function")
-        # By task, since a name may stand for another agent in a sub-machine.
+        # By task, because a name may stand for another agent in a sub-machine.
         self._agents: dict[int, Agent[Any] | Executor] = {}
         self._find_all(machine)
 
@@ -77,7 +77,7 @@ class Resolver:
         missing: list[str] = []
         for holder, task in machine.tasks():
             if task.kind == "agent":
-                # A sub-machine may call the agents of the machine that it is in.
+                # A sub-machine may use the agents of the outermost machine.
                 described = holder.agents.get(task.name) or machine.agents.get(task.name)
                 agent = self._given.get(task.name) or described
                 if agent is None:
@@ -92,7 +92,7 @@ class Resolver:
             raise Misuse("; ".join(dict.fromkeys(missing)))
 
     def _missing_tools(self, task: Task, agent: Agent[Any] | Executor) -> list[str]:
-        """The messages about tools that *agent* names and that do not exist."""
+        """Return messages about tools that *agent* names and that do not exist."""
         named = agent.tools or () if isinstance(agent, Agent) else ()
         wanted = [tool for tool in named if isinstance(tool, str)]
         if not wanted:
@@ -107,7 +107,7 @@ class Resolver:
 
     @property
     def agents(self) -> tuple[Agent[Any], ...]:
-        """Those that ask a model, each once."""
+        """The agents that call a model, without duplicates."""
         found = (agent for agent in self._agents.values() if isinstance(agent, Agent))
         return tuple({agent.id: agent for agent in found if agent.engine is None}.values())
 
@@ -115,10 +115,10 @@ class Resolver:
         """Check that all agents have a model.
 
         Args:
-            has_model: Whether the run has one that agents without one may use.
+            has_model: Whether the run has a model that agents without one may use.
 
         Raises:
-            Misuse: One has none; all are named.
+            Misuse: Some have none; all of them are named.
         """
         agents = (agent for agent in self._agents.values() if isinstance(agent, Agent))
         check_models(agents, has_model=has_model)
@@ -132,7 +132,7 @@ class Resolver:
         Raises:
             Failed: Its input is not a mapping.
         """
-        # What the machine was asked is for agents; functions would not know these names.
+        # The machine's input is for agents; functions would not know these keywords.
         keywords = {} if task.input is None else given
         if not isinstance(keywords, dict):
             message = f"{task.mark}: the input of the function {task.name!r} is not a mapping"
@@ -140,7 +140,7 @@ class Resolver:
         value: object = await _call(self._functions[task.name], **keywords)
         if value is None or isinstance(value, str | int):
             return Outcome(value)
-        # It raised, and ``_call`` has made that a failure.
+        # It raised, and ``_call`` has converted that.
         if isinstance(value, Outcome):
             return value
         told = read_result(value, or_data=True)
@@ -157,27 +157,27 @@ class Resolver:
         """Run an agent on its input.
 
         Args:
-            task: What is done.
+            task: The task.
             given: The input.
-            context: The machine's; foreign agents get a copy of it.
-            walk: The pass that it belongs to.
-            key: Names the run of the agent, which goes on when this one does.
+            context: The machine's context; foreign agents get a copy of it.
+            walk: The walk that it belongs to.
+            key: The key of the child run, which resumes with this run.
 
         Returns:
-            What came of it.
+            The outcome.
 
         Raises:
             Parked: It waits for the user.
         """
         agent, run = self._agents[id(task)], walk.run
         if not isinstance(agent, Agent):
-            # A copy: what foreign code changed in the context would not be in the log.
+            # A copy, because changes by foreign code would not be in the log.
             return await _execute(agent, given, deepcopy(dict(context)), run=run, host=walk.host)
         options = lent_options(run)
         if self._tools and any(isinstance(tool, str) for tool in agent.tools or ()):
             options["tools"] = self._tools
         if task.retry is not None:
-            # Retry lives in one place: a state that says how leaves none to the model call.
+            # Retry is in one place: if the state has retries, its model calls have none.
             options["retry"] = None
         result = await run.child(agent, _request(given), key=key, **options)
         if result.status is Status.INPUT_REQUIRED:
@@ -186,7 +186,7 @@ class Resolver:
 
 
 async def _call(function: Callable[..., Any], *arguments: object, **keywords: object) -> Any:
-    """What *function* returned; an Outcome where it raised, which is a failure of the state."""
+    """Return what *function* returned; an Outcome if it raised, which is a failure of the state."""
     try:
         value = function(*arguments, **keywords)
         return await value if inspect.isawaitable(value) else value
@@ -205,7 +205,7 @@ async def _execute(
         return value
     result = coerce_result(value)
     if result.parent_run_id != run.id and (result.usage or result.cost is not None):
-        # A run that it started in here has been counted already.
+        # A child run that it started has been counted already.
         await host.report_usage(ModelResponse(usage=result.usage, cost=result.cost))
     return Outcome.of_agent(result)
 
@@ -257,7 +257,7 @@ def _missing(what: str, task: Task, known: Iterable[str]) -> str:
 
 
 def _request(given: Json) -> Request:
-    """What an agent is asked: a text; the ``message`` of a mapping; else the whole as JSON."""
+    """Return an agent's request: a text; the ``message`` of a mapping; else the whole as JSON."""
     if isinstance(given, str):
         return Request(given)
     if not isinstance(given, dict):

@@ -1,4 +1,4 @@
-"""Outcome: the result of a state's work, as a value that the log keeps."""
+"""Outcome: the result of a state's work, as a value for the log."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Outcome:
 
     Args:
         payload: What expressions see as ``output``.
-        result: The whole result; None makes one of the payload when it is asked for.
-        exception: What code raised that should not, None for everything else.
-        say: What an agent answered, which becomes a message; "" for nothing.
-        by_agent: Whether an agent said itself how it went.
+        result: The whole result; None makes one from the payload on request.
+        exception: An unexpected exception of code, None for everything else.
+        say: The answer of an agent, which becomes a message; "" for nothing.
+        by_agent: Whether the result comes from an agent.
 
     Attributes:
         payload: What expressions see as ``output``.
-        exception: What code raised that should not.
-        say: What an agent answered.
-        by_agent: Whether an agent said itself how it went.
+        exception: An unexpected exception of code.
+        say: The answer of an agent.
+        by_agent: Whether the result comes from an agent.
     """
 
     __slots__ = ("_form", "_handoff", "_made", "_result", "by_agent", "exception", "payload", "say")
@@ -57,24 +57,24 @@ class Outcome:
         self.say: str = say
         self.by_agent: bool = by_agent
         self._result = result
-        # Of a payload alone, for hooks and expressions; the log needs none.
+        # Made from a payload, for hooks and expressions only; it is not logged.
         self._made: AgentResult[Any] | None = None
         self._form: JsonObject | None = None
         self._handoff: HandoffEvent | None = None
 
     @classmethod
     def of(cls, result: AgentResult[Any], *, exception: Exception | None = None) -> Outcome:
-        """What came of something that has a result."""
+        """Return the outcome for a result."""
         return cls(_payload(result), result, exception=exception)
 
     @classmethod
     def of_agent(cls, result: AgentResult[Any]) -> Outcome:
-        """What an agent answered, or how it ended."""
+        """Return the outcome for the result of an agent."""
         return cls(_payload(result), result, say=result.content or "", by_agent=True)
 
     @classmethod
     def failed(cls, failure: Failed) -> Outcome:
-        """A failure."""
+        """Return the outcome for a failure."""
         if isinstance(failure, Unhandled):
             return failure.outcome
         error = failure.error
@@ -84,7 +84,7 @@ class Outcome:
 
     @classmethod
     def raised(cls, exception: Exception) -> Outcome:
-        """What code raised: a failure that it meant or was given, or a bug."""
+        """Return the outcome for an exception: a reported failure, or a bug."""
         failure = read_failure(exception)
         if failure is not None:
             return cls.of(failure)
@@ -92,11 +92,11 @@ class Outcome:
 
     @classmethod
     def read(cls, form: JsonObject) -> Outcome:
-        """What the log says came of something."""
+        """Return the outcome that was logged."""
         outcome = cls(form.get("output"))
         result = form.get("result")
         if isinstance(result, dict):
-            # Kept as it was logged: few results are looked at again, and reading one costs.
+            # Kept in its logged form: few results are read again, and decoding is slow.
             outcome._form = result
             outcome._handoff = read_handoff(form.get("handoff"))
         return outcome
@@ -117,14 +117,14 @@ class Outcome:
 
     @property
     def error(self) -> AgentError | None:
-        """What went wrong, None for a success."""
+        """The error, None for a success."""
         if self._result is None and self._form is None:
             return None
         return self.result.error
 
     @property
     def ending(self) -> Signal | None:
-        """What ends the run where nothing leads on from this; None for a mere failure.
+        """The signal that ends the run if nothing handles this; None for an ordinary failure.
 
         An agent that was aborted or interrupted has not just failed.
         """
@@ -135,12 +135,12 @@ class Outcome:
 
     @property
     def handoff(self) -> HandoffEvent | None:
-        """The hand-off that an agent made in it, None for none."""
+        """The handoff that an agent made in it, None for none."""
         return self._handoff if self._result is None else self._result.handoff
 
     @property
     def answer(self) -> Json:
-        """What a machine gives that ends with it: a text as it is, else the payload."""
+        """The output of a machine that ends with this: a text as it is, else the payload."""
         if self._result is None and self._form is None:
             return self.payload
         if self.handoff is not None and not self.payload:
@@ -153,13 +153,13 @@ class Outcome:
 
     @property
     def spent(self) -> tuple[Usage, Cost | None] | None:
-        """What it used, None for what uses nothing."""
+        """What it used, None if it uses nothing."""
         if self._result is None and self._form is None:
             return None
         return self.result.usage, self.result.cost
 
     def to_form(self) -> dict[str, object]:
-        """The outcome as JSON, for the log."""
+        """Return the outcome as JSON, for the log."""
         form: dict[str, object] = {}
         if self.payload is not None:
             form["output"] = self.payload
@@ -172,7 +172,7 @@ class Outcome:
         return form
 
     def named(self, name: str) -> Outcome:
-        """This failure, with the name of the item or member that failed."""
+        """Return this failure with the name of the item or member that failed."""
         error = self.error
         if error is None:
             return self
@@ -183,13 +183,13 @@ class Outcome:
 
 
 class Unhandled(Failed):
-    """A state's agent was aborted or interrupted, and nothing leads on from that.
+    """A state's agent was aborted or interrupted, and no transition handles that.
 
-    The state that a sub-machine is in may lead on from it; else the run ends as the agent did.
+    The state that contains a sub-machine may handle it; otherwise the run ends as the agent did.
 
     Attributes:
-        outcome: Of the agent.
-        ending: What ends the run.
+        outcome: The outcome of the agent.
+        ending: The signal that ends the run.
     """
 
     def __init__(self, outcome: Outcome, error: AgentError, ending: Signal) -> None:
@@ -211,14 +211,14 @@ NOTHING = Outcome({})
 
 
 def summed(outcomes: Iterable[Outcome]) -> tuple[Usage, Cost | None] | None:
-    """What several used in all, None where nothing was."""
+    """Return the total usage of several outcomes, None if nothing was used."""
     spent = [one for outcome in outcomes if (one := outcome.spent) is not None]
     if not spent:
         return None
     usage = spent[0][0]
     for more, _ in spent[1:]:
         usage = usage + more
-    # A function that called no model has no price, and misses none.
+    # A function that called no model has no price, and needs none.
     return usage, Cost.of_calls(_costs(spent))
 
 
@@ -227,7 +227,7 @@ def _costs(spent: Sequence[tuple[Usage, Cost | None]]) -> list[Cost | None]:
 
 
 def _payload(result: AgentResult[Any]) -> Json:
-    """A mapping as it is, a text as ``{"content": text}``, any other value as it is."""
+    """Return a mapping as it is, a text as ``{"content": text}``, any other value as it is."""
     output: object = result.output
     if isinstance(output, dict):
         return to_free_json(cast("object", output))[0]

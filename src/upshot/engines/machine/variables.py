@@ -18,7 +18,7 @@ ROOTS = ("context", "input", "output", "result")
 
 # What a result has besides its fields.
 _MORE = ("success", "tools_used")
-# What is in the process only, and no JSON.
+# Process-local values, which are not JSON.
 _LEFT_OUT = {"local"}
 
 RESULT_FIELDS = (
@@ -26,17 +26,17 @@ RESULT_FIELDS = (
     *_MORE,
 )
 _STRUCTS = ("error", "usage", "cost", "rate_limit", "handoff")
-# These say nothing when they are empty, as in the flat contract.
+# Absent when empty, as in the flat contract.
 _QUIET = ("usage", "metadata", "provider_data")
 
 
 def is_free(path: tuple[str, ...]) -> bool:
-    """Whether what stands at *path* of a result has names of its own, so that none is known."""
+    """Whether *path* of a result is below its known fields, where any name may occur."""
     return len(path) > (2 if path[0] in _STRUCTS else 1)
 
 
 class ResultFields(Mapping[str, Any]):
-    """A result as expressions see it: a field is absent where nothing is known."""
+    """A result as expressions see it: unknown fields are absent."""
 
     def __init__(self, result: AgentResult[Any]) -> None:
         self._result = result
@@ -64,7 +64,7 @@ class Variables(dict[str, Any]):
 
     Args:
         names: context, input, output, and the item of a foreach.
-        result: Gives the result.
+        result: Returns the result.
     """
 
     __slots__ = ("_result",)
@@ -85,7 +85,7 @@ class Variables(dict[str, Any]):
         return made
 
     def but(self, name: str, value: object) -> Variables:
-        """The same with one name more, which is among the context's too where that has no such."""
+        """Return a copy with one more name, also in the context unless that has it."""
         context: object = self.get("context")
         names = {**self, name: value}
         if isinstance(context, Mapping) and name not in context:
@@ -107,14 +107,14 @@ def _known(state: RateLimitState) -> dict[str, object]:
     return {} if state.retry_after is None else {"retry_after": state.retry_after}
 
 
-# The names that are read of a mapping; None is all of it.
+# The names that are read from a mapping; None is all of it.
 Tree: TypeAlias = "dict[str, Tree] | None"
 
 _PLAIN_PATH = re.compile(rf"\s*{NAME}(\s*\.\s*{NAME})*\s*")
 
 
 def tree_of(paths: Collection[Path]) -> Tree:
-    """What *paths* lead to as one tree; None is all of it."""
+    """Return *paths* as one tree; None is everything."""
     if () in paths:
         return None
     below: dict[str, list[Path]] = {}
@@ -124,19 +124,19 @@ def tree_of(paths: Collection[Path]) -> Tree:
 
 
 def only_path(source: str) -> Path | None:
-    """The path that is the whole of *source*, None where there is more to it."""
+    """Return the path that is the whole of *source*, None if there is more to it."""
     if not _PLAIN_PATH.fullmatch(source):
         return None
     return tuple(part.strip() for part in source.split("."))
 
 
 def pick(scope: Variables, reads: Mapping[str, Tree]) -> dict[str, Any]:
-    """The parts of *scope* that *reads* names, in mappings of their own, and nothing else of it."""
+    """Return copies of only the parts of *scope* that *reads* names."""
     return {root: _part(scope[root], tree) for root, tree in reads.items()}
 
 
 def _part(value: Any, tree: Tree) -> Any:
-    # A dict is looked for first: it is what a value nearly always is, and a role takes longer.
+    # A dict is checked for first: nearly every value is one, and isinstance of a Mapping is slow.
     if type(value) is not dict and not isinstance(value, Mapping):
         return value
     if tree is None:
@@ -150,7 +150,7 @@ def _part(value: Any, tree: Tree) -> Any:
 
 
 def fill(value: Mapping[str, Any], tree: Tree, above: Path = ()) -> dict[str, Any]:
-    """*value*, a result, with null where *tree* leads to nothing that is known of it."""
+    """Return *value*, a result, with null for the fields in *tree* that are unknown."""
     filled = dict(value)
     for name, below in (tree or {}).items():
         path = (*above, name)
