@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -64,7 +64,7 @@ async def faults_of(life: Life, outcome: Outcome) -> list[str]:
     # What a killed tool ran inside it goes no further: its own effect is told as unknown.
     has_all = outcome.journal is not None and not (outcome.kills and life.case.engine == "tool")
     records = await records_of(outcome)
-    found += _of_effects(life, records, has_all=has_all)
+    found += _of_effects(life, records, outcome.turns or [outcome.result], has_all=has_all)
     for task, result in enumerate(outcome.turns or [outcome.result]):
         found += _of_end(life, result, task)
         found += _of_worst(life, result, task, records if has_all else {})
@@ -235,14 +235,29 @@ def _of_limit(case: Case, bill: list[Billed]) -> Iterator[str]:
 # -- effects
 
 
-def _of_effects(life: Life, records: dict[str, ToolRecord], *, has_all: bool) -> Iterator[str]:
+def _of_effects(
+    life: Life,
+    records: dict[str, ToolRecord],
+    results: Sequence[AgentResult[Any]],
+    *,
+    has_all: bool,
+) -> Iterator[str]:
     book = life.book.read()
+    # A child run that died and is not resumed has no record of the call that it was at.
+    recorded = {record.call_id for record in records.values()}
+    unrecorded = {
+        one.tool
+        for result in results
+        for one in result.effects
+        if one.state is Effect.UNKNOWN and one.call_id not in recorded
+    }
+    tools = {call.tag: call.tool for call in calls_in(life.case.scripts)}
     for reply in replies_in(life.case):
         for call in reply.calls if reply.finish == "content_filter" else ():
             if book[call.tag]:
                 yield f"{call.tag} took effect, and a filter had cut its reply off"
     for tag in book:
-        if has_all and tag not in records:
+        if has_all and tag not in records and tools[tag] not in unrecorded:
             yield f"{tag} took effect, and no record tells of it"
     for tag, record in records.items():
         yield from _of_call(tag, record, book[tag])
