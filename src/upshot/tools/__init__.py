@@ -1,45 +1,45 @@
 """From a tool call to exactly one outcome: tools, gates, execution, artifacts.
 
-A model asks for calls of tools; this package brings each of them to one of five outcomes (a
-result, a failure, a timeout, a denial, a reference to a stored output) and writes one record of
-it. It knows no run: a ``Toolbox`` works alone, and a run hands in its identity, log and stores.
+A model requests tool calls. This package brings each of them to one of five outcomes (a result, a
+failure, a timeout, a denial, a reference to a stored output) and writes one record of it. It knows
+nothing of runs: a ``Toolbox`` works alone, and a run passes in its identity, log and stores.
 
 Six classes hold the state of a batch of calls:
 
-- ``Toolbox``: the public door; dispatches calls, takes answers, resumes, cancels.
-- ``ToolboxState``: what all calls of a Toolbox share; made and owned by the Toolbox.
-- ``TurnState``: what is counted and remembered within a tool turn; owned by the ToolboxState.
-- ``GatePipeline``: asks the gates that concern a tool, and alone denies; one for each tool.
-- ``Batch``: brings the calls of one reply to an outcome each, and cancels them.
-- ``CallState``: one call on its way, which is all that a gate sees; owned by its Batch.
+- ``Toolbox``: the public interface; dispatches calls, takes answers, resumes, cancels.
+- ``ToolboxState``: what all calls of a Toolbox share; owned by the Toolbox.
+- ``TurnState``: the counters and memory of a tool turn; owned by the ToolboxState.
+- ``GatePipeline``: asks the gates that concern a tool, and alone denies; one per tool.
+- ``Batch``: brings the calls of one reply to one outcome each, and cancels them.
+- ``CallState``: one call in progress, which is all that a gate sees; owned by its Batch.
 
-``ToolCatalog`` holds the checked tools and their schemas. It never changes, and all runs of an
-agent share it: a run that calls no tool makes no Toolbox. Rate limiter, deduplication, remembered
-approvals, secrets and artifact store are made at their first use.
+``ToolCatalog`` has the checked tools and their schemas. It is immutable and shared by all runs of
+an agent; a run that calls no tool creates no Toolbox. Rate limiter, deduplication, remembered
+approvals, secrets and artifact store are created at first use.
 
-The life of a call: ``Toolbox.dispatch`` opens a CallState for each ToolCall and hands them to a
-Batch. The batch asks the gates of all calls in call order, counts each call that passed, and puts
-it in line with the others for what it touches (``execution.locks``). When it is free, the gates on
-time and cancellation are asked again, ``ToolStarted`` is logged, and before a body that may write
-the log is made safe. ``execution`` runs the body, maps how it ended to an outcome and stores what
-is too large for a message. ``Batch`` draws the consequences (deduplication, blocking, taint, loop
+The life of a call: ``Toolbox.dispatch`` opens a CallState for each ToolCall and passes them to a
+Batch. The batch asks the gates of all calls in call order, counts each call that passed, and orders
+it with the others by what it touches (``execution.locks``). Once it is free, the gates on time and
+cancellation are asked again, ``ToolStarted`` is logged, and before a body that may write, the log
+is flushed to disk. ``execution`` runs the body, maps its end to an outcome and stores what is too
+large for a message. ``Batch`` applies the consequences (deduplication, blocking, taint, loop
 detection), makes the record, and emits ``ToolSettled``.
 
-What always holds:
+Invariants:
 
-- Every call gets exactly one outcome and one record, whatever is cancelled, raised or hung; only a
-  log that refuses events leaves calls open.
-- The intent is logged before the effect. A body that may have taken effect and did not come to its
-  end is *unknown*, and is repeated only where ``repetition`` says that this is safe.
+- Every call gets exactly one outcome and one record, whatever is cancelled, raises or hangs; only
+  a log that refuses events leaves calls open.
+- The intent is logged before the effect. A body that may have taken effect but did not finish has
+  an *unknown* effect, and is repeated only if ``repetition`` says that this is safe.
 - Only a GatePipeline denies a call. The batch asks it again when a call is counted and when its
-  body starts, because other calls ran meanwhile.
-- A call that waits for the user is parked and holds nothing. When the answer comes, it is opened
-  anew and all gates are asked again (``call_resumption``).
+  body starts, because other calls ran in between.
+- A call that waits for the user is parked and holds no resource. When the answer comes, the call
+  is opened again and all gates are asked again (``call_resumption``).
 
-Traps: a call belongs to the turn in which it came in, also when a new turn has begun since; an id
-may stand twice in one reply; a body in a thread cannot be ended, only given up.
+Traps: a call belongs to the turn in which it came in, even if a new turn has started since; an id
+may occur twice in one reply; a body in a thread cannot be stopped, only abandoned.
 
-Each name is loaded at its first use.
+Each name is loaded at first use.
 """
 
 from upshot.lazy import lazy_imports

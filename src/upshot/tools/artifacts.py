@@ -1,4 +1,4 @@
-"""Artifacts: where large outputs are kept, and the tool that reads them."""
+"""Artifacts: a store for large outputs, and the tool that reads them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from upshot.tools.definition.tool import Tool
 from upshot.tools.definition.tool_error import ToolError
 
 READER_NAME = "read_artifact"
-# What is read must itself fit into a message.
+# A page must itself fit into a message.
 _MAX_PAGE_CHARS = 10_000
 
 
@@ -33,10 +33,10 @@ class _Stored:
 
 
 class InMemoryArtifacts:
-    """An artifact store that lasts as long as the object.
+    """An artifact store that lives as long as the object.
 
     Args:
-        max_bytes: How much it keeps in all; then it refuses more. 500 MB unless given.
+        max_bytes: How much it stores in total before it refuses more; 500 MB by default.
     """
 
     def __init__(self, *, max_bytes: int = 500_000_000) -> None:
@@ -47,10 +47,10 @@ class InMemoryArtifacts:
         return f"InMemoryArtifacts({len(self._stored)} stored)"
 
     async def put(self, run_id: str, call_id: str, data: bytes, media_type: str) -> File:
-        """Keep *data*; see ``ArtifactStore``.
+        """Store *data*; see ``ArtifactStore``.
 
         Raises:
-            OSError: It is full.
+            OSError: The store is full.
         """
         if len(data) > self._left_bytes:
             raise OSError(f"the store in memory has room for {self._left_bytes} more bytes")
@@ -79,7 +79,7 @@ class InMemoryArtifacts:
 
         Raises:
             KeyError: This run has no such artifact.
-            ValueError: The offset, limit or pattern cannot be used.
+            ValueError: The offset, limit or pattern is invalid.
         """
         stored = self._stored.get(id)
         if stored is None or stored.run_id != run_id:
@@ -88,13 +88,13 @@ class InMemoryArtifacts:
 
 
 def make_reader(store: ArtifactStore, run_id: str) -> Tool:
-    """The tool ``read_artifact`` over what *run_id* has in *store*."""
+    """Make the tool ``read_artifact`` for what *run_id* has in *store*."""
     body = _reader_body().bind(_Reader(store, run_id))
     return Tool(READER_NAME, body, effect=Effect.READ, repeatable=True)
 
 
 class _Reader:
-    """Reads what one run stored."""
+    """Reads the outputs that one run stored."""
 
     def __init__(self, store: ArtifactStore, run_id: str) -> None:
         self._store = store
@@ -122,10 +122,10 @@ class _Reader:
                 length = len(outcome_to_model_content(result))
                 if length <= TOOL_MESSAGE_MAX_CHARS or limit == 1:
                     return page
-                # Escapes make a text longer than it is; a part of it may be longer still.
+                # Escapes make a text longer, and some parts of it more than others.
                 limit = max(1, limit * TOOL_MESSAGE_MAX_CHARS // length * 9 // 10)
         except KeyError:
-            # The same for an id of another run, so that none can be guessed at.
+            # The same for an id of another run, so that ids cannot be guessed.
             raise ToolError(f"there is no artifact {id!r} in this run", code="not_found") from None
         except ValueError as error:
             raise ToolError(str(error), code="invalid_request") from error
@@ -133,5 +133,5 @@ class _Reader:
 
 @functools.cache
 def _reader_body() -> FunctionBody:
-    """The same for every run; reading it anew would be most of what a short run costs."""
+    """The same for every run; reading it each time would dominate the cost of a short run."""
     return FunctionBody(_Reader.read_artifact, READER_NAME)

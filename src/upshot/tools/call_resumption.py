@@ -1,9 +1,9 @@
-"""Calls that go on: parked ones with their answers, and those that a crash interrupted.
+"""Resuming calls: parked ones with their answers, and those that a crash interrupted.
 
-Parked in this process: ``reopen_all`` takes the answers and opens the calls anew, so that all
-gates are asked again. In a later process: ``restore_records`` tells the state what was settled,
-``take_up`` opens a call as the log left it: one that had started runs again or is a failure of
-unknown effect; and ``valid_answers`` finds the answers whose questions are still the same.
+If the calls are parked in this process, ``reopen_all`` takes the answers and opens the calls again,
+so that all gates are asked again. In a later process, ``restore_records`` restores what was
+settled. ``take_up`` opens a call as the log left it: one that had started either runs again or is a
+failure of unknown effect. ``valid_answers`` finds the answers whose questions are unchanged.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class EarlierCalls(NamedTuple):
-    """What the log of an earlier session says of calls that have no outcome, each by call id.
+    """What the log of an earlier session has about calls without an outcome, by call id.
 
     Attributes:
-        started: Their starts; a call that is not among them had not started.
-        asked: What the user was asked about them.
-        answers: What the user has answered since. A yes or an edit holds only for the very
-            question that was asked, and while that has not expired.
+        started: Their starts; a call without an entry had not started.
+        asked: The questions asked about them.
+        answers: The user's answers since. An approval or edit counts only for exactly the
+            question that was asked, until that expires.
     """
 
     started: Mapping[str, ToolStarted] = _NONE
@@ -71,13 +71,13 @@ CallEvent: TypeAlias = ToolStarted | ArtifactStored | ToolSettled | QuestionAske
 
 @dataclass(frozen=True, slots=True)
 class KnownCall:
-    """What is known of a call already.
+    """What is already known of a call.
 
     Attributes:
-        outcome: The outcome; None where it has none, so that the call is made.
-        record: The record of the call, which the Toolbox then takes in; None where it has it.
-        events: What is emitted again.
-        earlier: What the log says of it where it has no outcome.
+        outcome: The outcome; None if it has none, so the call is made.
+        record: The record of the call, which is added to the Toolbox; None if that has it.
+        events: The events to emit again.
+        earlier: What the log says of it if it has no outcome.
     """
 
     outcome: ToolOutcome | None = None
@@ -88,13 +88,13 @@ class KnownCall:
 
 @dataclass(frozen=True, slots=True)
 class KnownOutcomes:
-    """Calls whose outcomes are known, from a log that is re-executed or a record that is replayed.
+    """Calls with known outcomes, from a log that is re-executed or a record that is replayed.
 
     Attributes:
-        find: Gives what is known of a call, None for nothing; a replayed record may raise.
-        pending: Gives the questions that a replayed record left open. No other call is made
-            then: those without an outcome wait. None re-executes a log: calls without an
-            outcome are made.
+        find: Returns what is known of a call, or None; it may raise for a replayed record.
+        pending: Returns the questions that a replayed record left open. No other call is made
+            then: calls without an outcome wait. None re-executes a log: calls without an outcome
+            are made.
     """
 
     find: Callable[[ToolCall], KnownCall | None]
@@ -102,9 +102,9 @@ class KnownOutcomes:
 
 
 async def without_refused(state: ToolboxState, earlier: EarlierCalls) -> EarlierCalls:
-    """*earlier* without the starts of calls whose effect another call had claimed before.
+    """Return *earlier* without the starts of calls whose effect another call had claimed.
 
-    Their bodies never ran: the session ended before it could say so.
+    Their bodies never ran; the session ended before it could log that.
     """
     ledger, kept = state.ledger, dict[str, ToolStarted]()
     if ledger is None or all(one.claim is None for one in earlier.started.values()):
@@ -116,22 +116,22 @@ async def without_refused(state: ToolboxState, earlier: EarlierCalls) -> Earlier
     return earlier._replace(started=kept)
 
 
-# A no of the user is final for the same arguments.
+# A refusal by the user is final for the same arguments.
 _SCOPE_OF_NO = "arguments"
 
 
 def reopen_all(state: ToolboxState, answers: Iterable[AnyAnswer]) -> list[CallState]:
-    """Take the answers to parked calls; calls without one stay parked.
+    """Take the answers to parked calls; calls without an answer stay parked.
 
     Returns:
-        These calls, opened anew, in call order, each before those that waited for it.
+        The answered calls, opened again, in call order, each before those that waited for it.
 
     Raises:
-        Misuse: No such call is parked, it is answered twice, or the answer is of a kind that is
-            not for calls; nothing is taken then.
+        Misuse: No such call is parked, a call is answered twice, or an answer is not for calls;
+            then no answer is taken.
     """
     given = [_read_answer(answer) for answer in answers]
-    # All is checked before anything is unparked: a Misuse leaves every call as it was.
+    # Everything is checked before anything is unparked, so a Misuse leaves every call as it was.
     unknown = [one.call_id for one in given if one.call_id not in state.parked]
     if unknown:
         raise Misuse(f"no call {unknown[0]!r} waits for an answer")
@@ -139,7 +139,7 @@ def reopen_all(state: ToolboxState, answers: Iterable[AnyAnswer]) -> list[CallSt
     if len(by_call) < len(given):
         raise Misuse("a call is answered twice: give one answer for each")
     calls: list[CallState] = []
-    # In the order of the calls and not of the answers, as the gates were asked; a list, because
+    # In the order of the calls, not of the answers, as the gates were asked; a list, because
     # unparking changes the mapping.
     for call_id in [one for one in state.parked if one in by_call]:
         parked, *followers = state.unpark(call_id)
@@ -149,10 +149,10 @@ def reopen_all(state: ToolboxState, answers: Iterable[AnyAnswer]) -> list[CallSt
 
 
 def valid_answers(state: ToolboxState, earlier: EarlierCalls) -> list[CallAnswer]:
-    """The answers to parked calls whose questions still are what they were; warns of others.
+    """Return the answers to parked calls whose questions are unchanged; warn about others.
 
     Args:
-        state: The Toolbox's.
+        state: The state of the Toolbox.
         earlier: The questions of an earlier process, and the answers since.
     """
     valid: list[CallAnswer] = []
@@ -160,7 +160,7 @@ def valid_answers(state: ToolboxState, earlier: EarlierCalls) -> list[CallAnswer
         answer = earlier.answers.get(call_id)
         if answer is None:
             continue
-        # A no holds whatever has changed since.
+        # A refusal counts whatever has changed since.
         if isinstance(answer, Deny) or call.pending == earlier.asked.get(call_id):
             valid.append(answer)
         else:
@@ -169,8 +169,8 @@ def valid_answers(state: ToolboxState, earlier: EarlierCalls) -> list[CallAnswer
 
 
 def _recall(state: ToolboxState, call: CallState, earlier: EarlierCalls) -> None:
-    """Keep the user's answer about a call that had started when its process ended."""
-    # An answer about another version of the tool does not hold for this one.
+    """Remember the user's answer about a call that had started when its process ended."""
+    # An answer about another version of the tool does not count for this one.
     tool = state.known(call.tool_name)
     call.take_tool(tool)
     started = earlier.started[call.call_id]
@@ -182,7 +182,7 @@ def _recall(state: ToolboxState, call: CallState, earlier: EarlierCalls) -> None
 
 
 def _read_answer(answer: AnyAnswer) -> CallAnswer:
-    """*answer*, if it is for a call; else raises Misuse."""
+    """Return *answer* if it is for a call; otherwise raise Misuse."""
     if not isinstance(answer, Approve | Deny | Edit):
         raise Misuse(
             f"{type(answer).__name__} is not an answer for a call: give Approve, Deny or Edit"
@@ -191,7 +191,7 @@ def _read_answer(answer: AnyAnswer) -> CallAnswer:
 
 
 def _reopen(state: ToolboxState, parked: CallState, answer: CallAnswer) -> CallState:
-    """Open a parked call anew with its answer; a late yes or edit is not taken, with a warning."""
+    """Open a parked call again with its answer; warn about and ignore an outdated approval."""
     call, digest = state.open(parked.call, parked.label), parked.digest
     call.step, call.reply = parked.step, parked.reply
     call.source, call.is_edited, call.asks = parked.source, parked.is_edited, parked.asks
@@ -203,21 +203,21 @@ def _reopen(state: ToolboxState, parked: CallState, answer: CallAnswer) -> CallS
     if isinstance(answer, Approve):
         call.granted = digest
     elif isinstance(answer, Edit):
-        # They are the user's own words: there is nothing left to ask.
+        # The edited arguments are the user's own, so there is nothing left to ask.
         call.source, call.is_edited, call.granted = answer.arguments, True, ANY_ARGUMENTS
     call.approval = _record(state, answer, digest)
-    # Before the gates are asked again: the approval gate refuses what the user refused.
+    # Before the gates are asked again, because the approval gate refuses what the user refused.
     version = parked.known_tool.version
     state.turn.remember(call.approval, tool_name=call.tool_name, tool_version=version)
     if not parked.is_answered:
-        # Else the answer came from the log.
+        # Otherwise the answer came from the log.
         asked = "" if pending is None else pending.digest
         state.emit(state.mask(ApprovalAnswered(answer=answer, digest=asked)))
     return call
 
 
 def _reopen_follower(state: ToolboxState, follower: CallState) -> CallState:
-    """Open a call anew that has waited for its equal, now that this is answered."""
+    """Open a call again that waited for its equal, now that this is answered."""
     call = state.open(follower.call, follower.label)
     call.step, call.reply = follower.step, follower.reply
     call.refused, call.mended = follower.refused, follower.mended
@@ -236,7 +236,7 @@ def _record(state: ToolboxState, answer: CallAnswer, digest: str) -> ApprovalRec
 
 
 def _tell_outdated(state: ToolboxState, call: CallState) -> None:
-    """Warn of an answer that cannot be taken."""
+    """Warn about an answer that is ignored."""
     call.is_answered = False
     state.warn(
         "answer_outdated",
@@ -246,7 +246,7 @@ def _tell_outdated(state: ToolboxState, call: CallState) -> None:
 
 
 def restore_records(state: ToolboxState, records: Iterable[ToolRecord]) -> None:
-    """Take in earlier calls: successes deny repetitions, final failures block, and all count."""
+    """Restore earlier calls: successes deny repetitions, final failures block, and all count."""
     counted: defaultdict[int, set[str]] = defaultdict(set)
     for record in records:
         if record.approval is not None:
@@ -274,26 +274,26 @@ def restore_records(state: ToolboxState, records: Iterable[ToolRecord]) -> None:
 
 
 def take_up(state: ToolboxState, call: CallState, earlier: EarlierCalls) -> None:
-    """Open *call* as the earlier session left it."""
+    """Prepare *call* as the earlier session left it."""
     if call.call_id in earlier.started:
-        # First what had started: such a call may have been asked about too, before it was
+        # Starts come first, because a started call may also have been asked about before it was
         # approved.
         _repeat_or_fail(state, call, earlier.started[call.call_id])
         _recall(state, call, earlier)
     elif call.call_id in earlier.asked:
-        # The user was asked about these, whatever a model had to correct first.
+        # The user was asked about these arguments, whatever a model had to correct first.
         call.mended = earlier.asked[call.call_id].arguments
         call.is_answered = call.call_id in earlier.answers
 
 
 def _repeat_or_fail(state: ToolboxState, call: CallState, started: ToolStarted) -> None:
-    """Run a call again that had started when its process ended, if that is safe, else fail it."""
+    """Run a call again that had started when its process ended, or fail it if that is unsafe."""
     tool = state.known(call.tool_name)
     if tool is None or not may_repeat_interrupted(tool):
         give_up(state, call, started)
         return
     call.idempotency_key = started.idempotency_key
-    # With these arguments it passed all gates once, an approval included: the user is not asked
+    # It passed all gates with these arguments, including an approval, so the user is not asked
     # again.
     call.granted, call.mended = ANY_ARGUMENTS, started.arguments
     call.give_up = partial(give_up, state, call, started)
@@ -328,9 +328,9 @@ def _restore_outcome(state: ToolboxState, call: CallState, record: ToolRecord) -
     call.record, call.reply = record, turn.in_run and record.turn
     if outcome_blocks_tool(outcome):
         turn.block(tool, call.digest, outcome)
-    # Only for its count: a later call of the same id and arguments must get another key.
+    # Only to count it, because a later call with the same id and arguments needs another key.
     state.key_of(call)
-    # A log may hold masked arguments.
+    # A log may contain masked arguments.
     call.resources = tool.touched_by(call.arguments or {})
     if tool.is_deduplicated:
         turn.deduplication.enter(call)

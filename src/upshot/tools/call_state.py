@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 
 class RememberedApprovals:
-    """What the user has refused for good, and what may run without asking again.
+    """What the user has refused permanently, and what may run without asking again.
 
-    It outlives turns, and is built anew from records when a run goes on.
+    It outlives turns, and is rebuilt from records when a run is resumed.
     """
 
     def __init__(self) -> None:
@@ -61,18 +61,18 @@ class RememberedApprovals:
         self._granted: dict[str, ApprovalRecord] = {}
 
     def learn(self, approval: ApprovalRecord, *, tool_name: str, tool_version: str) -> None:
-        """Keep an answer as far as its scope reaches beyond its own call.
+        """Remember an answer if its scope reaches beyond its own call.
 
         Args:
             approval: The answer.
             tool_name: The tool of the call.
-            tool_version: Its version; a yes for the tool does not hold for another version.
+            tool_version: Its version; an approval of the tool does not cover another version.
         """
         if approval.decision == "denied":
             if approval.scope:
                 self._refused[approval.digest] = approval
         elif approval.decision == "always":
-            # The use of an approval that stands; it may be withdrawn.
+            # The use of a standing approval, which may be withdrawn.
             return
         elif approval.scope == "arguments":
             self._granted[approval.digest] = approval
@@ -80,18 +80,18 @@ class RememberedApprovals:
             self._granted[_key_of_tool(tool_name, tool_version)] = approval
 
     def refusal(self, digest: str) -> str:
-        """What the user said when refusing the very same call, "" without a refusal."""
+        """Return the user's reason for refusing the same call, "" if it was not refused."""
         refused = self._refused.get(digest)
         return "" if refused is None else refused.reason or "it was not approved"
 
     def forget(self, approval: ApprovalRecord) -> None:
-        """Let a yes stand no more."""
+        """Revoke a standing approval."""
         self._granted = {key: one for key, one in self._granted.items() if one != approval}
 
     def grant(self, call: CallState) -> ApprovalRecord | None:
-        """The standing yes that covers a call, None where there is none."""
+        """Return the standing approval that covers a call, or None."""
         found = self._granted.get(call.digest)
-        # A yes for any arguments was not meant for those that untrusted results may have chosen.
+        # An approval for any arguments does not cover those that untrusted results may have chosen.
         if found is None and not call.is_distrusted:
             tool = call.known_tool
             found = self._granted.get(_key_of_tool(tool.name, tool.version))
@@ -103,7 +103,7 @@ def _key_of_tool(name: str, version: str) -> str:
 
 
 Withdrawn: TypeAlias = Callable[[], Awaitable[Collection[str]]]
-"""Gives the keys of approvals that do not stand any more."""
+"""Returns the keys of withdrawn approvals."""
 ReplayScope: TypeAlias = Literal["turn", "run", "context"]
 
 _REFUSALS_TO_BLOCK = 3
@@ -114,36 +114,36 @@ _OF_THESE_ARGUMENTS = (CANCELLED, INTERRUPTED, REFUSED)
 
 @dataclass(eq=False, repr=False)
 class TurnState:
-    """What is counted and remembered within a tool turn; gates look at it.
+    """Counters and memory of a tool turn, for gates to read.
 
     Attributes:
-        clock: Time.
+        clock: The time.
         budget: The limits.
-        deadline: When the time is over, on the monotonic clock; None for no deadline. Given as
+        deadline: When time is up, on the monotonic clock; None for no deadline. If given as
             None, ``budget.deadline_s`` counts from now.
-        active_time: The time that counts but for waiting for the user; None for no limit. Given
-            as None, ``budget.working_s`` counts from now.
-        in_run: Whether the budget is a run's and goes on in the turns that follow.
-        spent_elsewhere: Says which limit that is counted outside is reached, such as tokens of
-            the run, "" for none; None without such limits.
-        call_judge: Says what of a call is vouched for; None where no policy wants to know.
-        withdrawn: Reads which standing approvals were withdrawn; None where nobody can.
-        cancelled: Whether nothing may start any more.
+        active_time: The time that counts except while waiting for the user; None for no limit. If
+            given as None, ``budget.working_s`` counts from now.
+        in_run: Whether the budget belongs to a run and continues in later turns.
+        spent_elsewhere: Returns which limit counted elsewhere is reached, such as the run's
+            tokens, or ""; None without such limits.
+        call_judge: Judges where the values of a call come from; None if no policy needs it.
+        withdrawn: Reads which standing approvals were withdrawn; None if that is unavailable.
+        cancelled: Whether nothing may start.
         calls: How many bodies were started.
         calls_of: The same for each tool.
         denials: How many calls were denied.
-        refusals: How often in a row the arguments for a tool were refused.
+        refusals: How many times in a row the arguments for a tool were refused.
         blocked: Tools that may not be called again, with the reason.
         blocked_keys: Digests of calls that may not be made again.
-        parked: Ids of calls that wait for the user and are not to be made twice, by digest.
-        tainted: What brought untrusted content into the context, None for nothing.
-        approvals: What the user said for good; None while nothing was.
-        loop_detector: Whether the same call is made again and again.
+        parked: Ids of calls that wait for the user and must not be made twice, by digest.
+        tainted: What brought untrusted content into the context, or None.
+        approvals: The user's lasting answers; None if there are none.
+        loop_detector: Detects the same call being made again and again.
         equal_calls: The calls of guarded tools.
-        identify: Returns the identity of the effect of a call; None where no tool declares one.
-        recheck: Returns how the unknown effect of an earlier call was settled meanwhile, for a
-            call that would make it again; None where that cannot be found out.
-        made_before: Returns what a call gets whose effect the ledger knows; None without a ledger.
+        identify: Returns the identity of a call's effect; None if no tool declares one.
+        recheck: Returns how the unknown effect of an earlier call was settled since, for a
+            call that would make it again; None if that cannot be found out.
+        made_before: Returns what a call gets if the ledger knows its effect; None without a ledger.
     """
 
     clock: Clock
@@ -181,16 +181,16 @@ class TurnState:
 
     @cached_property
     def deduplication(self) -> Deduplication:
-        """Which calls succeeded already."""
+        """The calls that have succeeded."""
         return Deduplication()
 
     @cached_property
     def rate_limiter(self) -> RateLimiter:
-        """What is counted for rate limits and circuits of tools."""
+        """The counters for rate limits and circuits of tools."""
         return RateLimiter(self.clock)
 
     def following(self, scope: ReplayScope) -> TurnState:
-        """The next turn; *scope* says how long successes are remembered."""
+        """Return the next turn; *scope* says how long successes are remembered."""
         in_run = self.in_run
         after = TurnState(
             self.clock,
@@ -206,8 +206,8 @@ class TurnState:
             recheck=self.recheck,
             made_before=self.made_before,
         )
-        # An answer of the user is final, and what the model has read stays read. Made here where
-        # it is not yet: calls of this turn that still run share it with those of the next.
+        # The user's answers are final, and what the model has read stays read. Created here if
+        # necessary, because calls of this turn that still run share it with those of the next.
         self.approvals = after.approvals = self.approvals or RememberedApprovals()
         after.tainted, after.rate_limiter = self.tainted, self.rate_limiter
         if in_run:
@@ -218,12 +218,12 @@ class TurnState:
         return after
 
     def remember(self, approval: ApprovalRecord, *, tool_name: str, tool_version: str) -> None:
-        """Keep an answer of the user for later calls."""
+        """Remember a user's answer for later calls."""
         self.approvals = self.approvals or RememberedApprovals()
         self.approvals.learn(approval, tool_name=tool_name, tool_version=tool_version)
 
     def remaining_s(self) -> float | None:
-        """Seconds that are left to work, below 0 when they are over; None without a limit."""
+        """Return the seconds left to work, negative once time is up; None without a limit."""
         left = None if self.deadline is None else self.deadline - self.clock.monotonic()
         active_time = self.active_time
         if active_time is None:
@@ -231,26 +231,26 @@ class TurnState:
         return active_time.left_s() if left is None else min(left, active_time.left_s())
 
     def waiting_s(self) -> float | None:
-        """Seconds that are left to wait for the user: until the deadline, None without one."""
+        """Return the seconds left to wait for the user until the deadline; None without one."""
         return None if self.deadline is None else self.deadline - self.clock.monotonic()
 
     def asking(self) -> AbstractContextManager[None]:
-        """What to be in while the user is asked."""
+        """Return a context manager to use while the user is asked."""
         return nullcontext() if self.active_time is None else self.active_time.asking()
 
     @property
     def is_over(self) -> bool:
-        """Whether the deadline has passed, or is passing: timers for it may be a hair early."""
+        """Whether the deadline has passed; 2 ms early, because timers for it may fire early."""
         left = self.remaining_s()
         return left is not None and left <= _HAIR_S
 
     def spent(self, tool_name: str) -> str:
-        """Which limit leaves no room for one more call, "" if none."""
+        """Return which limit leaves no room for another call, "" if none does."""
         active_time = self.active_time
         if active_time is not None and active_time.left_s() <= 0:
             return f"working_s: {active_time.limit_s:g} s of work are over"
         if tool_name == READER_NAME:
-            # What was paid for already can be read to its end.
+            # An output that was paid for may be read to its end.
             return ""
         limit, limit_of_tool = self.budget.max_tool_calls, self.budget.max_calls_per_tool
         if limit is not None and self.calls >= limit:
@@ -264,23 +264,23 @@ class TurnState:
         return "" if self.spent_elsewhere is None else self.spent_elsewhere()
 
     def count(self, tool: Tool, *, by: Literal[1, -1] = 1) -> None:
-        """Count a call that is going to run; -1 takes it back, as its body did not start."""
+        """Count a call that is going to run; -1 uncounts one whose body did not start."""
         self.count_restored(tool.name, by=by)
         if tool.rate is not None or tool.circuit is not None:
             self.rate_limiter.count(tool, by=by)
 
     def count_restored(self, tool_name: str, *, by: Literal[1, -1] = 1) -> None:
-        """Count a call against the budget; one that reads a stored output does not count."""
+        """Count a call against the budget; reading a stored output does not count."""
         if tool_name != READER_NAME:
             self.calls += by
             self.calls_of[tool_name] += by
 
     def block(self, tool: Tool, digest: str, outcome: ToolOutcome) -> None:
-        """A call failed for good.
+        """Block what a final failure blocks.
 
-        One that was cut off, by the end of its process or by a cancel, or that its service refused
-        says nothing about other arguments. Equals of one whose effect is unknown are denied by
-        another gate.
+        A call that was cut off (by the end of its process or a cancel) or refused by its service
+        says nothing about other arguments. If the effect is unknown, another gate denies equal
+        calls.
         """
         if tool.is_guarded and is_unknown(outcome):
             return
@@ -291,7 +291,7 @@ class TurnState:
             self.blocked[tool.name] = "an earlier call failed for good"
 
     def refuse_arguments(self, tool_name: str) -> None:
-        """A call's arguments were refused; the third time in a row blocks the tool."""
+        """Count refused arguments; three times in a row blocks the tool."""
         times = self.refusals[tool_name] = self.refusals.get(tool_name, 0) + 1
         if times >= _REFUSALS_TO_BLOCK:
             self.blocked[tool_name] = f"its arguments were refused {times} times in a row"
@@ -301,71 +301,71 @@ class TurnState:
 class CallState:
     """One call on its way through the gates to its outcome; what a gate sees.
 
-    A gate of the user may read all of it, and may set only ``asks``.
+    A user's gate may read all of it, but may only set ``asks``.
 
     Attributes:
         call: The call as the model made it.
         call_id: The model's id of the call.
         tool_name: The tool as the model named it.
         turn: The tool turn that it belongs to.
-        names_on_offer: The names of the tools on offer where it names none of them, else ().
-        label: What the caller of ``dispatch`` called the turn.
+        names_on_offer: The names of the offered tools if it names none of them, otherwise ().
+        label: The label that the caller of ``dispatch`` gave the turn.
         run_id: The run that makes the call.
         step: The key of the step in whose body it was made, "" for none.
-        found: The tool of that name that is on offer, None for none.
+        found: The offered tool of that name, or None.
         pipeline: Asks the gates that concern that tool.
-        tool: The same, None until the gate known_tool has let the call pass.
-        known_tool: The same once it has; not there before.
-        source: What the arguments are read from: the model's, or an edit of a hook or the user.
+        tool: The same tool, but None until the gate known_tool has passed the call.
+        known_tool: The same tool; unset until then.
+        source: The arguments to read: the model's, or an edit by a hook or the user.
         given: The arguments as the body gets them: parsed, coerced and valid.
-        arguments: The same with the schema's defaults filled in; None while they are not valid.
+        arguments: The same with the schema's defaults filled in; None until they are valid.
         values: The typed values of ``given``.
-        coercions: What was changed to fit the schema.
-        digest: SHA-256 over the tool, its version and ``arguments``; "" while there are none.
-        claim: The identity of its effect, None if it has none.
-        asks: Why the user shall be asked whatever the tool declares; "" for no reason.
-        refused: What was wrong before a model corrected the arguments; None where none has.
-        mended: What a model corrected them to; None where none has.
-        is_answered: Whether an answer of the user is at hand, so that ``approve`` is not asked.
-        is_distrusted: Whether ``asks`` is set because untrusted results are in the context.
-        verdict: What of it is vouched for and what is in doubt, where that was judged.
-        is_dry: Whether it is only tried: the user is not asked, and nothing is done.
+        coercions: What was changed to match the schema.
+        digest: SHA-256 of the tool, its version and ``arguments``; "" until there are any.
+        claim: The identity of its effect, or None.
+        asks: Why the user must be asked, whatever the tool declares; "" for no reason.
+        refused: The faults before a model corrected the arguments; None if none did.
+        mended: The arguments corrected by a model; None if none did.
+        is_answered: Whether the user has answered already, so ``approve`` is not asked.
+        is_distrusted: Whether ``asks`` is set because of untrusted results in the context.
+        verdict: Which of its values are vouched for and which are in doubt, if judged.
+        is_dry: Whether it is a dry run: the user is not asked, and nothing runs.
         is_edited: Whether a hook or the user has changed the arguments.
-        is_cancelled: Whether this one call was cancelled, and not the whole turn.
-        is_counted: Whether it has its count in the budget, and its place in line.
-        is_late: Whether its time ran out while it waited to start.
-        is_equal_of: Whether the reply holds so many of it that each waits for the ones before.
-        reply: What the calls of one reply of the model have in common.
+        is_cancelled: Whether this call alone was cancelled, not the whole turn.
+        is_counted: Whether it is counted in the budget and has its place in the order.
+        is_late: Whether it ran out of time while it waited to start.
+        is_equal_of: Whether it is a read in a long reply, where each waits for its earlier equals.
+        reply: Identifies the model's reply; the same for all its calls.
         is_id_taken: Whether it was denied because another call has its id.
-        granted: Digest of what the user let pass, "" for none.
-        approval: Who let it run, or did not.
-        pending: What the user is asked, where it is parked.
-        follows: The id of the parked call whose equal it is, and which it waits for; "" for none.
+        granted: Digest of the arguments that the user approved, "" for none.
+        approval: The approval or refusal.
+        pending: The question to the user while it is parked.
+        follows: The id of the parked equal call that it waits for; "" for none.
         resources: What it touches, None for anything.
-        is_deduplicated: Whether it was entered in the turn's deduplication and has not left it,
-            which also keeps ``is_stale``, ``is_overtaken`` and ``ended`` (see ``repetition``).
-        give_up: Settles a call that an earlier session had started as interrupted. It is used in
-            place of a denial, which would say that the call never ran. None for any other call.
-        idempotency_key: What the body is given to recognise a repetition.
-        mode: How the body runs: async, thread or process; "" before it does.
-        attempts: How often the body was started.
-        started_at: When it was started first.
+        is_deduplicated: Whether it has entered the turn's deduplication and not left it. That
+            also sets ``is_stale``, ``is_overtaken`` and ``ended`` (see ``repetition``).
+        give_up: Settles a call that an earlier session had started as interrupted, in place of a
+            denial, which would say that the call never ran. None for any other call.
+        idempotency_key: The key by which the body can recognise a repetition.
+        mode: How the body runs: async, thread or process; "" before it starts.
+        attempts: How many times the body was started.
+        started_at: When it was first started.
         run_started: The same on the monotonic clock.
-        within: The call in whose body it was asked for, None for none.
+        within: The call inside whose body it was made, or None.
         opened: When the call came in, on the monotonic clock.
-        paused_s: Seconds for which the user was asked.
-        place: Which gate of the pipeline is next.
-        noted: What the gates said up to the last that did not just let the call pass.
-        passed_from: Which gate is the first of those that have let it pass since.
-        wait: What a gate waits for, None for nothing.
+        paused_s: Seconds spent asking the user.
+        place: The index of the next gate in the pipeline.
+        noted: The trace up to the last gate that did more than pass.
+        passed_from: The index of the first gate after those in ``noted``.
+        wait: The gate's awaitable that it waits for, or None.
         outcome: Its outcome, None while it is open.
-        record: All facts of it, None until it is settled.
-        content: What the model reads of the outcome, None while it is not written.
-        lossy: Paths of output values that JSON cannot hold.
+        record: Its record, None until it is settled.
+        content: The model's view of the outcome, None until it is written.
+        lossy: Paths of output values that JSON cannot represent.
         redactions: How many secrets were masked in its output.
-        trust: "untrusted" where its body has brought in untrusted content, whatever the tool
-            declares; else "".
-        inside: The worst that agents did which its body has run.
+        trust: "untrusted" if its body brought in untrusted content, whatever the tool declares;
+            otherwise "".
+        inside: The worst effect of the agents that its body ran.
     """
 
     call: ToolCall
@@ -439,41 +439,41 @@ class CallState:
 
     @property
     def effect(self) -> Effect:
-        """What the tool says it may do; write where it is unknown."""
+        """The effect that the tool declares; write if the tool is unknown."""
         return Effect.WRITE if self.tool is None else self.tool.declared_effect
 
     @property
     def trace(self) -> tuple[GateVerdict, ...]:
-        """What each gate has said, in order."""
-        # All gates let most calls pass, and then this is one tuple for all of them.
+        """The verdict of each gate so far, in order."""
+        # Most calls pass all gates, and then this is a shared tuple.
         return self.noted + self.pipeline.passes[self.passed_from : self.place]
 
     @property
     def identity(self) -> str:
-        """The same for calls that make the same effect; equal calls do."""
+        """Identifies the effect: the same for all calls that make it, such as equal calls."""
         return self.digest if self.claim is None else self.claim.id
 
     def question_digest(self, asked_at: datetime | None) -> str:
-        """Names the question about it of that moment; a later question has another."""
+        """Return a digest of the question at that moment; a later question has another."""
         moment = "" if asked_at is None else asked_at.astimezone(UTC).isoformat()
         said = f"{self.digest}\n{self.label}\n{moment}"
-        # Where other things are in doubt than were shown, it is another question.
+        # With other doubts than those shown, it is another question.
         for doubt in self.verdict.doubts:
             said += f"\n{doubt.path}\n{doubt.reason}"
         return hashlib.sha256(said.encode()).hexdigest()
 
     def take_tool(self, tool: Tool | None) -> None:
-        """Take the tool that was found, None for none."""
+        """Set the tool that was found, None for none."""
         self.tool = tool
         if tool is not None:
             self.known_tool = tool
 
     def take_arguments(self, arguments: JsonObject) -> None:
-        """Take arguments for the tool that were found valid, defaults filled in."""
+        """Set arguments that were found valid, with defaults filled in."""
         self.arguments, self.digest = arguments, call_digest(self.known_tool, arguments)
 
     def release(self) -> None:
-        """Let equal calls go on that wait for this one, which does not run now."""
+        """Release equal calls that wait for this one, which will not run now."""
         if self.is_deduplicated:
             self.turn.deduplication.leave(self)
         elif self.tool is not None and self.tool.is_guarded:
@@ -487,7 +487,7 @@ class CallState:
 
 
 def call_digest(tool: Tool, arguments: JsonObject) -> str:
-    """SHA-256 over a tool, its version and valid arguments for it."""
+    """Return the SHA-256 of a tool, its version and valid arguments for it."""
     said = canonical_json([tool.name, tool.version, arguments])
     return hashlib.sha256(said).hexdigest()
 

@@ -18,32 +18,32 @@ from upshot.tools.definition.lookup import Lookup
 from upshot.tools.definition.tool import Tool, tool
 from upshot.tools.definition.tool_options import TRUSTS, Trust
 
-# Enough for the agents of a program; the tools of one that came before them are let go.
+# Enough for the agents of a program; the least recently used ones are dropped.
 _KEPT = 64
 
 
 class ToolCatalog:
-    """Tools by name, checked; it never changes, so that all runs of an agent share it.
+    """Checked tools by name; immutable, so all runs of an agent share it.
 
     Attributes:
         tools: The tools by name, in order.
         names: Their names, in order.
-        taint: What is untrusted among their names, descriptions and schemas, which a model reads
-            before it calls anything; None for nothing.
+        taint: The untrusted content in their names, descriptions and schemas, which a model reads
+            before it calls anything; None if there is none.
     """
 
     def __init__(self, tools: tuple[Tool, ...]) -> None:
         """Check the tools.
 
         Raises:
-            Misuse: Two have one name, one has a name that is taken, or a parameter that JSON
-                cannot give.
+            Misuse: Two tools have the same name, a name is reserved, or JSON cannot express a
+                parameter.
         """
         self.tools: dict[str, Tool] = {}
         for one in tools:
             if self.tools.setdefault(one.name, one) is not one:
                 raise two_tools(one.name)
-            # A parameter that no schema can describe is told now, and not in the middle of a run.
+            # A parameter without a schema is reported now, and not in the middle of a run.
             one.parameters  # noqa: B018
         if READER_NAME in self.tools:
             raise Misuse(
@@ -93,7 +93,7 @@ def _check_arguments(one: Tool, lookup: Lookup) -> None:
 
 @lru_cache(maxsize=_KEPT)
 def catalog_of(tools: tuple[Tool, ...]) -> ToolCatalog:
-    """The catalog of these very tools, the same each time.
+    """Return the catalog of exactly these tools, the same one each time.
 
     Raises:
         Misuse: See ``ToolCatalog``.
@@ -102,18 +102,18 @@ def catalog_of(tools: tuple[Tool, ...]) -> ToolCatalog:
 
 
 def resolve_tools(items: Iterable[object], *, named: Iterable[object] = ()) -> tuple[Tool, ...]:
-    """Make tools of what an agent lists.
+    """Turn what an agent lists into tools.
 
     Args:
         items: Tools, functions, tool sets (iterables of these), or names found in *named*.
-        named: Where names are looked up, of the same forms but names.
+        named: Where names are looked up; the same kinds of items, except names.
 
     Returns:
         The tools, in order.
 
     Raises:
-        Misuse: A name is nowhere, two different tools have one name, an item is none of these,
-            or has a parameter that JSON cannot give.
+        Misuse: A name is unknown, two different tools have the same name, an item is none of
+            these, or JSON cannot express a parameter.
     """
     by_name = {one.name: one for one in _flatten(named, {})} if named else {}
     found = tuple(dict.fromkeys(_flatten(items, by_name)))
@@ -149,7 +149,7 @@ def _resolve(item: object, named: Mapping[str, Tool]) -> Iterable[Tool]:
 
 @lru_cache(maxsize=_KEPT)
 def _tool_of(function: FunctionType) -> Tool:
-    # The same each time: reading a signature anew would be most of what a short run costs.
+    # Cached, because reading a signature would dominate the cost of a short run.
     return tool(function)
 
 
@@ -161,19 +161,19 @@ class ToolSet:
     """
 
     def __init__(self, items: Iterable[object], *, trust: Trust | None = None) -> None:
-        """Make a set.
+        """Create a set.
 
         Args:
-            items: Tools, functions, and tool sets, such as those of ``open_mcp``.
-            trust: That of all of them, see ``Tool``; None leaves it to each tool.
+            items: Tools, functions and tool sets, such as those of ``open_mcp``.
+            trust: The trust of all of them, see ``Tool``; None leaves it to each tool.
 
         Raises:
-            Misuse: An item is no tool, or *trust* is another word.
+            Misuse: An item is not a tool, or *trust* is another word.
         """
         if trust not in (None, *TRUSTS):
             raise Misuse(f'trust is {trust!r}; give "untrusted", "trusted", "" or None')
         tools = resolve_tools(items)
-        # Made once, so that the set's tools stay the same ones from run to run.
+        # Made once, so that the set's tools are the same objects from run to run.
         self.tools: tuple[Tool, ...] = tuple(
             one if trust is None or one.trust == trust else one.but(trust=trust) for one in tools
         )
@@ -182,5 +182,5 @@ class ToolSet:
         return f"ToolSet({[tool.name for tool in self.tools]})"
 
     def __iter__(self) -> Iterator[Tool]:
-        """The tools, in order."""
+        """Iterate over the tools, in order."""
         return iter(self.tools)

@@ -1,7 +1,7 @@
-"""Tools as native tools of other agent frameworks, whoever makes their calls.
+"""Tools as native tools of other agent frameworks.
 
-A ``Desk`` makes them: that of a Toolbox, which lives as long as this process, or that of
-``upshot.guard``, which keeps them in a journal. What differs between frameworks stands here, once.
+A ``Desk`` makes the calls: for a Toolbox, which lives as long as this process, or for
+``upshot.guard``, which logs them in a journal. All differences between frameworks are here.
 
 Source:
     pydantic-ai 2 (``Tool.from_schema``, ``ApprovalRequired``), openai-agents 0.20
@@ -41,16 +41,16 @@ _CALL_ID: ContextVar[str] = ContextVar("upshot_langchain_call_id", default="")
 
 
 class Conversation(NamedTuple):
-    """What a framework has of the conversation in which a call was made.
+    """What a framework knows of the conversation in which a call was made.
 
     Attributes:
-        id: What the framework calls it, "" where it has no name.
-        said: What the user said last, "" for nothing.
-        turn: How often the user has said something.
-        replies: The calls of each reply of the model, the last one included; None where the
-            framework does not show them.
-        reply: Identifies the last reply among those of all conversations; None where the framework
-            does not show it.
+        id: The framework's id of it, "" if it has none.
+        said: The user's last message, "" for none.
+        turn: How many messages the user has written.
+        replies: The calls of each reply of the model, including the last one; None if the
+            framework does not expose them.
+        reply: Identifies the last reply among those of all conversations; None if the framework
+            does not expose it.
     """
 
     id: str = ""
@@ -61,12 +61,12 @@ class Conversation(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """What a framework had a person say about a call.
+    """A person's decision about a call, as the framework obtained it.
 
     Attributes:
         is_yes: Whether the call may be made.
         reason: Why not, "" for no reason.
-        by: Whose approval it is: the framework's name.
+        by: The source of the approval: the framework's name.
     """
 
     is_yes: bool
@@ -83,11 +83,11 @@ class ForeignCall(NamedTuple):
 
     Attributes:
         call: Its id, tool and arguments.
-        decision: What a person said about it; None where nobody was asked yet.
-        context: Gives what the framework's own context object is, for who names runs by it.
+        decision: A person's decision about it; None if it was not asked for yet.
+        context: The framework's own context object, for naming runs by it.
         conversation: Reads the conversation.
-        has_foreign: Finds whether an assistant's or a tool's message in the conversation was made
-            elsewhere, so that nobody knows what had been read before it.
+        has_foreign: Finds out whether an assistant or tool message in the conversation was made
+            elsewhere, so that it is unknown what was read before it.
     """
 
     call: ToolCall
@@ -98,12 +98,12 @@ class ForeignCall(NamedTuple):
 
 
 class Handed(NamedTuple):
-    """What comes of a call.
+    """The result of a call.
 
     Attributes:
-        outcome: Its outcome; None while it waits for a person.
-        content: What the model reads of it.
-        pending: What a person is asked; None with an outcome.
+        outcome: Its outcome; None while it waits for approval.
+        content: The text for the model.
+        pending: The question to a person; None once there is an outcome.
     """
 
     outcome: ToolOutcome | None
@@ -112,32 +112,32 @@ class Handed(NamedTuple):
 
 
 class Desk(Protocol):
-    """Who makes the calls of a framework.
+    """Makes the calls of a framework.
 
     Attributes:
-        is_durable: Whether its calls outlive this process. Then a call that waits parks the
-            framework's run in its own way, outcomes are told as JSON, and calls may come from any
-            event loop.
+        is_durable: Whether its calls outlive this process. Then a waiting call parks the
+            framework's run in the framework's own way, outcomes are passed as JSON, and calls may
+            come from any event loop.
     """
 
     @property
     def is_durable(self) -> bool: ...
 
     def schemas(self) -> Sequence[ToolSpec]:
-        """The tools on offer."""
+        """Return the offered tools."""
         ...
 
     def find(self, name: str) -> Tool | None:
-        """The tool called *name*."""
+        """Return the tool called *name*, or None."""
         ...
 
     async def make(self, asked: ForeignCall) -> Handed:
-        """Make a call, or say that it waits."""
+        """Make a call, or say that it waits for approval."""
         ...
 
 
 class Box(Protocol):
-    """What is needed of a Toolbox."""
+    """The part of a Toolbox that is needed here."""
 
     @property
     def tainted(self) -> TaintOrigin | None:
@@ -150,23 +150,23 @@ class Box(Protocol):
         ...
 
     def distrust(self, origin: TaintOrigin) -> None:
-        """Tell that untrusted content is in the context."""
+        """Mark the context as containing untrusted content."""
         ...
 
     def schemas(self) -> Sequence[ToolSpec]:
-        """The tools on offer."""
+        """Return the offered tools."""
         ...
 
     def content_of(self, outcome: ToolOutcome) -> str:
-        """What a tool message holds of an outcome."""
+        """Return the content of the tool message for an outcome."""
         ...
 
     def find(self, name: str) -> Tool | None:
-        """The tool called *name*."""
+        """Return the tool called *name*, or None."""
         ...
 
     def question_about(self, call_id: str) -> PendingApproval | None:
-        """What the user is asked before the call may run."""
+        """Return the question to the user about a waiting call, or None."""
         ...
 
     async def dispatch(
@@ -176,12 +176,12 @@ class Box(Protocol):
         ...
 
     async def answer(self, answers: Iterable[Approve | Deny | Edit]) -> list[ToolOutcome]:
-        """Go on with parked calls."""
+        """Resume parked calls with their answers."""
         ...
 
 
 def to_pydantic_ai(desk: Desk) -> list[Any]:
-    """Pydantic AI's tools; a call that needs approval becomes a deferred one of its own.
+    """Make Pydantic AI tools; a call that needs approval becomes one of its deferred calls.
 
     Raises:
         Misuse: The package is not installed.
@@ -190,7 +190,7 @@ def to_pydantic_ai(desk: Desk) -> list[Any]:
 
     def make(spec: ToolSpec) -> object:
         async def call(context: Any, /, **arguments: Any) -> object:
-            # It comes with a no only to who makes the tool call itself, which is not this.
+            # A denial is delivered only to a toolset that runs the tool itself, not to a tool.
             is_yes = bool(context.tool_call_approved)
             asked = ForeignCall(
                 ToolCall(context.tool_call_id or _new_id(), spec.name, arguments),
@@ -236,10 +236,10 @@ def _pydantic_conversation(context: Any) -> Conversation:
 
 
 async def _has_foreign_pydantic(context: Any) -> bool:
-    """Whether a reply or the return of a tool is of another conversation, or of none.
+    """Whether a reply or a tool's return belongs to another conversation, or to none.
 
-    The framework names in each message the conversation in which it was made, and joins requests
-    that follow each other, so the return of a tool is judged by the reply that asked for it.
+    The framework marks each message with its conversation, and merges consecutive requests. So the
+    return of a tool is judged by the reply that requested it.
     """
     own: set[str] = set()
     for message in context.messages:
@@ -258,7 +258,7 @@ async def _has_foreign_pydantic(context: Any) -> bool:
 
 
 def _settled(calls: Sequence[ToolCall], finish: str | None) -> tuple[ToolCall, ...]:
-    """The calls of a reply, marked where it was cut off."""
+    """Return the calls of a reply, marked as cut if it was cut off."""
     if finish not in (FinishReason.CONTENT_FILTER, FinishReason.LENGTH):
         return tuple(calls)
     marked = mark_cut(tuple(calls), fails=finish == FinishReason.CONTENT_FILTER)
@@ -266,7 +266,7 @@ def _settled(calls: Sequence[ToolCall], finish: str | None) -> tuple[ToolCall, .
 
 
 def to_openai_agents(desk: Desk) -> list[Any]:
-    """The OpenAI Agents SDK's tools; one that always needs approval interrupts the SDK's run.
+    """Make OpenAI Agents SDK tools; one that always needs approval interrupts the SDK's run.
 
     Raises:
         Misuse: The package is not installed.
@@ -278,7 +278,7 @@ def to_openai_agents(desk: Desk) -> list[Any]:
         asks = found is not None and found.always_asks
 
         async def invoke(context: Any, arguments: str) -> str:
-            # The SDK comes here with a call that needs approval only once it was given.
+            # The SDK invokes a tool that needs approval only after it was approved.
             yes = Decision(is_yes=True, by="openai-agents") if asks else None
             call = ToolCall(context.tool_call_id, spec.name, arguments)
             return (await desk.make(ForeignCall(call, yes, context))).content
@@ -296,16 +296,16 @@ def to_openai_agents(desk: Desk) -> list[Any]:
 
 
 def to_langchain(desk: Desk) -> list[Any]:
-    """LangChain's tools; the outcome is the ``artifact`` of the message.
+    """Make LangChain tools; the outcome is the ``artifact`` of the message.
 
-    At a desk that is durable, a call that waits is an ``interrupt`` of a graph of LangGraph. At
-    others the model reads that it waits, and the tools are for async calls only.
+    At a durable desk, a waiting call is an ``interrupt`` of a LangGraph graph. At others, the model
+    is told that the call waits, and the tools support only async calls.
 
     Raises:
         Misuse: The package is not installed.
     """
     native = _load("langchain_core.tools", "langchain-core")
-    # What runs a graph brings it along.
+    # A program that runs a graph has langgraph installed.
     types = _load("langgraph.types", "langgraph") if desk.is_durable else None
 
     async def call(name: str, arguments: JsonObject, *, in_loop: bool = True) -> tuple[str, object]:
@@ -319,7 +319,7 @@ def to_langchain(desk: Desk) -> list[Any]:
         )
         handed = await desk.make(asked)
         while handed.outcome is None and types is not None and _is_in_graph(config):
-            # It raises, which parks the graph, until somebody has resumed that with a value.
+            # This raises, which parks the graph, until the graph is resumed with a value.
             said = types.interrupt(_shown(handed.pending))
             decision = _read_decision(said, asked.call.id, config)
             handed = await desk.make(asked._replace(decision=decision))
@@ -347,11 +347,11 @@ def _is_in_graph(config: Mapping[str, Any]) -> bool:
 
 
 def _langgraph_messages(config: Mapping[str, Any]) -> list[Any] | None:
-    """The messages of a graph as the step that makes the call found them."""
+    """Return the messages of a graph as they were when the current step started."""
     read = config.get("configurable", {}).get("__pregel_read")
     try:
         messages: Any = None if read is None else read("messages")
-    except Exception:  # a state of another form, in which nothing is looked for
+    except Exception:  # the state has another form, so there are no messages to find
         return None
     return cast("list[Any]", messages) if isinstance(messages, list) else None
 
@@ -378,10 +378,10 @@ def _langgraph_conversation(config: Mapping[str, Any]) -> Conversation:
 
 
 async def _has_foreign_langgraph(config: Mapping[str, Any], *, in_loop: bool) -> bool:
-    """Whether a reply or the output of a tool came into the graph from outside.
+    """Whether a reply or a tool's output came into the graph from outside.
 
-    Its messages do not say where they were made, but its checkpoints hold what it was invoked
-    with. Without all of these, whatever stands before the user's last words may be from outside.
+    Its messages do not say where they were made, but its checkpoints have the inputs it was invoked
+    with. If some are missing, anything before the user's last message may be from outside.
     """
     messages, told = _langgraph_messages(config), config.get("metadata", {})
     if messages is None:
@@ -390,7 +390,7 @@ async def _has_foreign_langgraph(config: Mapping[str, Any], *, in_loop: bool) ->
     users = [at for at, kind in enumerate(kinds) if kind == "human"]
     since = users[-1] + 1 if users else 0
     is_inner = "|" in str(told.get("langgraph_checkpoint_ns", ""))
-    # Each step before this one may have made a reply; those of an outer graph are not known here.
+    # Each earlier step may have made one reply; the steps of an outer graph are not known here.
     if not is_inner and kinds[since:].count("ai") >= told.get("langgraph_step", 0):
         return True
     if _USERS.issuperset(kinds[:since]):
@@ -417,7 +417,7 @@ _USERS = {"human", "system", "remove"}
 
 
 async def _inputs_of(config: Mapping[str, Any], *, in_loop: bool) -> list[Any]:
-    """The checkpoints of what a thread was invoked with."""
+    """Return the checkpoints of the inputs that a thread was invoked with."""
     placed = config.get("configurable", {})
     saver: Any = placed.get("__pregel_checkpointer")
     if saver is None:
@@ -430,7 +430,7 @@ async def _inputs_of(config: Mapping[str, Any], *, in_loop: bool) -> list[Any]:
 
 
 INBOX = "inbox"
-"""What a graph is resumed with where the answer is in the journal."""
+"""The value to resume a graph with if the answer is in the journal."""
 _FORMS = (
     f'True, False, {{"approved": False, "reason": "..."}}, {INBOX!r} for what the journal has, '
     "or a dict of these by call id"
@@ -438,10 +438,10 @@ _FORMS = (
 
 
 def _read_decision(said: object, call_id: str, config: Mapping[str, Any]) -> Decision | None:
-    """What a graph was resumed with, for one call; None where that says nothing of it.
+    """Return the decision for one call from a graph's resume value; None if it has none.
 
     Raises:
-        Misuse: It has another form, or does not say which of several calls it is for.
+        Misuse: The value has another form, or does not say which of several calls it is for.
     """
     given = cast("Mapping[str, object]", said) if isinstance(said, Mapping) else None
     if given is not None and "approved" not in given:
@@ -449,7 +449,7 @@ def _read_decision(said: object, call_id: str, config: Mapping[str, Any]) -> Dec
             return None
         said = given[call_id]
     elif said != INBOX and _are_several(config):
-        # The framework hands the values of one step out in the order in which its calls ask.
+        # The framework assigns the values of one step in the order in which its calls ask.
         raise Misuse(
             f"several calls of one step may wait, and {said!r:.60} does not say for which it is: "
             f"resume with Command(resume={{{call_id!r}: True, ...}})"
@@ -466,14 +466,14 @@ def _read_decision(said: object, call_id: str, config: Mapping[str, Any]) -> Dec
 
 
 def _are_several(config: Mapping[str, Any]) -> bool:
-    """Whether the step may have other calls beside this one: it was not sent this call alone."""
+    """Whether the step may run other calls too: it was not sent this call alone."""
     path = config.get("metadata", {}).get("langgraph_path") or ("",)
     replies = _langgraph_conversation(config).replies
     return path[0] == "__pregel_pull" and bool(replies) and len(replies[-1]) > 1
 
 
 class BoxDesk:
-    """Makes the calls of a framework with a Toolbox, for as long as that lives.
+    """Makes the calls of a framework with a Toolbox, as long as that exists.
 
     Args:
         box: The Toolbox.
@@ -487,19 +487,19 @@ class BoxDesk:
     def __init__(self, box: Box) -> None:
         self._box = box
         self._counter = Counter(box)
-        # The calls under way of which the framework does not say in which reply they stand.
+        # The running calls whose reply the framework does not expose.
         self._unplaced: list[tuple[ToolCall, object]] = []
 
     def schemas(self) -> Sequence[ToolSpec]:
-        """The tools on offer."""
+        """Return the offered tools."""
         return self._box.schemas()
 
     def find(self, name: str) -> Tool | None:
-        """The tool called *name*."""
+        """Return the tool called *name*, or None."""
         return self._box.find(name)
 
     async def make(self, asked: ForeignCall) -> Handed:
-        """Make a call, or say that it waits."""
+        """Make a call, or say that it waits for approval."""
         conversation = asked.conversation()
         call = mark_if_cut(asked.call, conversation)
         if conversation.reply is not None:
@@ -507,7 +507,7 @@ class BoxDesk:
         placed = call, self._reply_of(call)
         self._unplaced.append(placed)
         try:
-            # The calls of one reply are made together: the others get here before this one ends.
+            # The calls of one reply are made concurrently: the others start before this one ends.
             await asyncio.sleep(0)
             return await self._make(asked, call, placed[1])
         finally:
@@ -519,7 +519,7 @@ class BoxDesk:
         return await self._counter.serve(call, asked.decision, reply=reply)
 
     def _reply_of(self, call: ToolCall) -> object:
-        """The reply of an equal call that is under way, a new one without."""
+        """Return the reply of an equal running call, otherwise a new one."""
         for other, reply in self._unplaced:
             if (other.name, other.arguments) == (call.name, call.arguments):
                 return reply
@@ -527,28 +527,28 @@ class BoxDesk:
 
 
 def mark_if_cut(call: ToolCall, conversation: Conversation) -> ToolCall:
-    """*call*, marked if the last reply was cut off in it, so that it is not made."""
+    """Mark *call* as cut if the last reply was cut off in it, so that it is not made."""
     last = conversation.replies[-1] if conversation.replies else ()
     is_cut = any(one.cut and one.id == call.id for one in last)
     return msgspec.structs.replace(call, cut=True) if is_cut else call
 
 
 async def brings_taint(asked: ForeignCall, box: Box) -> bool:
-    """Whether a call is made after messages of which nobody knows what had been read before."""
+    """Whether a call follows messages from elsewhere, so that it is unknown what was read."""
     return box.asks_after_taint and box.tainted is None and await asked.has_foreign()
 
 
 class Counter:
-    """Makes calls that come one by one, with the locks that one batch of them would have.
+    """Makes calls that arrive one by one, with the locks of a batch.
 
     Args:
-        box: Their Toolbox, which lives as long as this.
+        box: The Toolbox; it lives as long as this object.
     """
 
     def __init__(self, box: Box) -> None:
         self._box = box
         self._locks = Locks()
-        # What was asked for under the ids that wait.
+        # The arguments of waiting calls, by id.
         self._asked: dict[str, JsonObject | str] = {}
 
     async def serve(
@@ -560,14 +560,14 @@ class Counter:
         turn: int = 0,
         reply: object = None,
     ) -> Handed:
-        """Make a call, or take a person's word about one that waits.
+        """Make a call, or apply a person's decision to a waiting one.
 
         Args:
-            call: The call, with the arguments that the framework gives now.
-            decision: What a person said; None where nobody was asked.
-            edited: Whether they are others than those that were asked about.
+            call: The call, with the arguments that the framework passes now.
+            decision: A person's decision; None if it was not asked for.
+            edited: Whether the arguments differ from those that were shown.
             turn: A label for its record.
-            reply: Equal for the calls of one reply; None where a run numbers them.
+            reply: The same for the calls of one reply; None if a run numbers them.
         """
         claim = _claim_of(self._box.find(call.name), call.arguments)
         self._locks.enter(claim)
@@ -612,7 +612,7 @@ def _claim_of(tool: Tool | None, arguments: JsonObject | str) -> Claim:
     if tool is None:
         return Claim(writes=False, resources=frozenset())
     if isinstance(arguments, str):
-        # They were not read: where the tool looks at them, such a call may touch anything.
+        # Unparsed arguments: if the tool's resources depend on them, the call may touch anything.
         resources = None if callable(tool.resources) else tool.resources_of({})
     else:
         resources = tool.touched_by(arguments)
@@ -625,7 +625,7 @@ def _make_langchain_kind(
     *,
     is_durable: bool,
 ) -> Callable[..., object]:
-    # Its own way hands the call's id only to the message that it makes.
+    # The framework's own method passes the call's id only to the message that it makes.
     async def arun(
         self: Any, tool_input: Any, *args: Any, tool_call_id: Any = None, **kwargs: Any
     ) -> object:
@@ -656,7 +656,7 @@ _ERRORS = {one.__struct_config__.tag for one in (ToolDenied, ToolTimeout, ToolFa
 
 
 def _marked(answer: Any) -> object:
-    """A message, as one of an error where it tells of one."""
+    """Return a message with the status "error" if its outcome is one."""
     outcome = getattr(answer, "artifact", None)
     if isinstance(outcome, dict) and cast("JsonObject", outcome).get("kind") in _ERRORS:
         answer.status = "error"
@@ -664,7 +664,7 @@ def _marked(answer: Any) -> object:
 
 
 def _told(outcome: ToolOutcome) -> object:
-    """An outcome for a framework's messages, as JSON, for these may be kept."""
+    """Return an outcome as JSON for a framework's messages, which may be stored."""
     return msgspec.to_builtins(outcome)
 
 

@@ -1,4 +1,4 @@
-"""Rate limits and circuit breakers of tools; active time."""
+"""Rate limits and circuit breakers of tools, and active time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from upshot.tools.repetition import CANCELLED
 
 @dataclass(slots=True)
 class _Bucket:
-    """Calls that are free, as of a moment."""
+    """The number of free calls at a moment."""
 
     free: float
     at: float
@@ -31,7 +31,7 @@ class _Bucket:
 
 @dataclass(slots=True)
 class _Breaker:
-    """Failures in a row, since when the circuit is open, and whether a call is trying it."""
+    """Failures in a row, since when the circuit is open, and whether a trial call is running."""
 
     failures: int = 0
     opened_at: float | None = None
@@ -42,7 +42,7 @@ class RateLimiter:
     """Counts the calls of tools that declare a ``rate`` or a ``circuit``.
 
     Args:
-        clock: Time.
+        clock: The time.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -51,7 +51,7 @@ class RateLimiter:
         self._breakers: dict[str, _Breaker] = {}
 
     def refusal(self, tool: Tool) -> tuple[DeniedReason, str] | None:
-        """Why *tool* may not be called now, None if it may."""
+        """Return why *tool* may not be called now, or None if it may."""
         if tool.rate is None and tool.circuit is None:
             return None
         now = self._clock.monotonic()
@@ -62,7 +62,7 @@ class RateLimiter:
         return None
 
     def count(self, tool: Tool, *, by: Literal[1, -1] = 1) -> None:
-        """Count a call that is going to run; -1 takes it back, as its body did not start."""
+        """Count a call that is going to run; -1 uncounts one whose body did not start."""
         if tool.rate is not None:
             self._bucket(tool, tool.rate, self._clock.monotonic()).free -= by
         breaker = self._breakers.get(tool.name)
@@ -70,7 +70,7 @@ class RateLimiter:
             breaker.trying = by > 0
 
     def note(self, tool: Tool, outcome: ToolOutcome) -> None:
-        """Take in the outcome of a call that ran."""
+        """Record the outcome of a call that ran."""
         if tool.circuit is None:
             return
         breaker = self._breakers.setdefault(tool.name, _Breaker())
@@ -84,23 +84,23 @@ class RateLimiter:
 
     def _bucket(self, tool: Tool, rate: Rate, now: float) -> _Bucket:
         if tool.name not in self._buckets:
-            # As of the moment that is asked about: one after it would not be full at that.
+            # As of the given moment; a later one would leave it short of full.
             self._buckets[tool.name] = _Bucket(float(rate.calls), now)
         return self._buckets[tool.name]
 
     def _full_for(self, tool: Tool, rate: Rate, now: float) -> float:
-        """Seconds until a call is free, 0 for now."""
+        """Return the seconds until a call is free, 0 for now."""
         free = self._bucket(tool, rate, now).refill(rate, now)
-        # Not below 1: sums of fractions may end a hair under it.
+        # Not simply below 1, because sums of fractions may end slightly under it.
         return 0.0 if free > 1 - 1e-9 else (1 - free) * rate.per_s / rate.calls
 
     def _open_for(self, tool: Tool, circuit: Circuit, now: float) -> float:
-        """Seconds until the tool may be tried again, 0 for now."""
+        """Return the seconds until the tool may be tried again, 0 for now."""
         breaker = self._breakers.get(tool.name)
         if breaker is None or breaker.opened_at is None:
             return 0.0
         left = breaker.opened_at + circuit.open_s - now
-        # Another call is trying it; what comes of that is not known yet.
+        # A trial call is running, and its outcome is still open.
         return circuit.open_s if breaker.trying else max(0.0, left)
 
 
@@ -112,10 +112,10 @@ class ActiveTime:
     """Counts time, except while the user is asked.
 
     Args:
-        clock: Time.
-        limit_s: How many seconds there are; with an *outer* one, the lesser of both counts.
+        clock: The time.
+        limit_s: How many seconds there are; with *outer*, the smaller remainder counts.
         spent_s: How many of them were used before.
-        outer: That of the parent run, which rests too while the user is asked here.
+        outer: The active time of the parent run, which pauses too while the user is asked.
     """
 
     def __init__(
@@ -129,30 +129,30 @@ class ActiveTime:
         self.limit_s: float = limit_s
         self._clock = clock
         self._outer = outer
-        # While it rests, the moment up to which it has counted.
+        # While paused, the moment up to which time was counted.
         self._rests_at: float | None = None
         self._asked = 0
         self._over_at = clock.monotonic() + limit_s - spent_s
         self._goes_on: Callable[[], None] | None = None
 
     def left_s(self) -> float:
-        """Seconds that are left, below 0 when they are over."""
+        """Return the seconds left, negative once they are used up."""
         left = self.own_left_s()
         return left if self._outer is None else min(left, self._outer.left_s())
 
     def own_left_s(self) -> float:
-        """The same, without what the parent run has left."""
+        """Return the seconds left without considering the parent run."""
         now = self._clock.monotonic() if self._rests_at is None else self._rests_at
         return self._over_at - now
 
     @property
     def rests(self) -> bool:
-        """Whether the user is asked at the moment."""
+        """Whether the user is being asked."""
         return self._rests_at is not None
 
     @contextmanager
     def asking(self) -> Generator[None]:
-        """Rest while the user is asked."""
+        """Pause while the user is asked."""
         self._stop()
         try:
             yield
@@ -160,7 +160,7 @@ class ActiveTime:
             self._go_on()
 
     def watch(self, goes_on: Callable[[], None] | None) -> None:
-        """Call *goes_on* whenever it counts again; None ends that."""
+        """Call *goes_on* whenever counting resumes; None stops that."""
         self._goes_on = goes_on
 
     def _stop(self) -> None:

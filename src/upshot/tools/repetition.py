@@ -1,13 +1,13 @@
-"""Whether a call may be made again: the only place that decides it.
+"""Whether a call may be repeated: the only module that decides it.
 
-After a call that did not come to its end: a body that writes has then an unknown effect. To run it
-again is safe only where twice is as good as once (``idempotent``). All other answers follow from
-that: whether an outcome tells the model that it may try again, whether a failed body is retried at
-once, whether a call that a crash interrupted runs again, and what a ``verify`` hook may change.
+First, calls that did not finish: if the body may write, its effect is then unknown, and running it
+again is safe only if twice is as good as once (``idempotent``). Everything else follows: whether an
+outcome tells the model that it may retry, whether a failed body is retried at once, whether a call
+interrupted by a crash runs again, and what a ``verify`` hook can change.
 
-After equal calls: ``Deduplication`` holds back what succeeded already, ``EqualCalls`` the equal
-writes of one reply and those whose effect is unknown, and ``LoopDetector`` what gives the same
-result again and again.
+Second, equal calls: ``Deduplication`` denies what has succeeded already, ``EqualCalls`` denies
+equal writes of one reply and those with an unknown effect, and ``LoopDetector`` denies what gives
+the same result again and again.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from upshot.tools.definition.tool import Tool
 if TYPE_CHECKING:
     from upshot.tools.call_state import CallState
 
-# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+# Looked up once: enum members are slow to look up on Python 3.11.
 _NONE = Effect.NONE
 _APPLIED = Effect.APPLIED
 _UNKNOWN = Effect.UNKNOWN
@@ -57,19 +57,19 @@ REFUSED = ErrorCode("request_refused")
 
 
 def effect_after(tool: Tool, *, done: bool) -> Effect:
-    """What a body that ran did outside; *done* says whether it came to its end."""
+    """Return the effect of a body that ran; *done* says whether it finished."""
     if not (tool.may_write and tool.reaches_outside):
         return _NONE
     return _APPLIED if done else _UNKNOWN
 
 
 def may_repeat(tool: Tool, effect: Effect) -> bool:
-    """Whether a call that did not come to its end may be made again after *effect*."""
+    """Whether a call that did not finish may be made again after *effect*."""
     return effect is not _UNKNOWN or tool.idempotent
 
 
 def may_repeat_timeout(tool: Tool, effect: Effect) -> bool:
-    """The same after a timeout, about which the tool may have its own word."""
+    """The same after a timeout, where the tool's ``retry_on_timeout`` wins."""
     return may_repeat(tool, effect) if tool.retry_on_timeout is None else tool.retry_on_timeout
 
 
@@ -79,7 +79,7 @@ def may_repeat_interrupted(tool: Tool) -> bool:
 
 
 def may_retry(call: CallState, outcome: ToolOutcome) -> bool:
-    """Whether the body is run again at once, as its tool wants (``retries``)."""
+    """Whether the body is run again at once, by the tool's ``retries``."""
     tool = call.known_tool
     if call.attempts > tool.retries or call.turn.cancelled:
         return False
@@ -87,14 +87,14 @@ def may_retry(call: CallState, outcome: ToolOutcome) -> bool:
 
 
 def is_unknown(outcome: ToolOutcome | None) -> TypeGuard[ToolTimeout | ToolFailure]:
-    """Whether a call did not come to its end and what it did is unknown."""
-    # Most effects are known, which is told by a look.
+    """Whether a call did not finish and its effect is unknown."""
+    # Most effects are known, so that is checked first.
     is_known = outcome is None or outcome.effect is not _UNKNOWN
     return not is_known and isinstance(outcome, ToolTimeout | ToolFailure)
 
 
 def is_in_doubt(call: CallState) -> bool:
-    """Whether the call has an outcome of unknown effect that may be settled by now."""
+    """Whether the call has an outcome of unknown effect that may be settled since."""
     if call.outcome is None or not is_unknown(call.outcome):
         return False
     tool = call.tool
@@ -104,26 +104,26 @@ def is_in_doubt(call: CallState) -> bool:
 def verified(
     tool: Tool, outcome: ToolTimeout | ToolFailure, settled: Settlement
 ) -> ToolTimeout | ToolFailure:
-    """An outcome of unknown effect, once that is settled."""
+    """Return the outcome with its settled effect."""
     return once_known(outcome, settled, retries_timeouts=tool.retry_on_timeout is not False)
 
 
 def hides(arguments: JsonObject) -> bool:
-    """Whether a log has masked or removed what is in *arguments*: nothing is found by them."""
+    """Whether *arguments* have masked or redacted values, so nothing can be found by them."""
     text = encode(arguments)
     return MASK.encode() in text or REDACTED.encode() in text
 
 
 def may_go_on(outcome: ToolOutcome | None) -> bool:
-    """Whether the body of a call that has its outcome may be at work yet.
+    """Whether the body of a call with an outcome may still be running.
 
-    That it has done nothing so far is then no news.
+    A finding that nothing happened so far then means nothing.
     """
     return isinstance(outcome, ToolTimeout | ToolFailure) and not outcome.stopped
 
 
 def not_retryable_if_unknown(tool: Tool, outcome: ToolOutcome) -> ToolOutcome:
-    """*outcome*, not retryable if its effect is unknown and a second call could double it."""
+    """Return *outcome*, not retryable if its effect is unknown and a retry could double it."""
     if not is_unknown(outcome) or not outcome.retryable or not tool.is_guarded:
         return outcome
     if isinstance(outcome, ToolTimeout) and tool.retry_on_timeout:
@@ -132,7 +132,7 @@ def not_retryable_if_unknown(tool: Tool, outcome: ToolOutcome) -> ToolOutcome:
 
 
 def on_unknown_of(tool: Tool | None, outcome: ToolOutcome, policy: Policy | None) -> OnUnknown:
-    """What a run does about a call whose effect is unknown."""
+    """Return what a run does about a call with an unknown effect."""
     if tool is None or not is_unknown(outcome):
         return "tell"
     if tool.on_unknown is not None:
@@ -146,13 +146,13 @@ def on_unknown_of(tool: Tool | None, outcome: ToolOutcome, policy: Policy | None
 
 
 class MadeCall(msgspec.Struct, frozen=True, eq=False):
-    """What is kept of a guarded call that has its outcome.
+    """The stored facts of a guarded call that has its outcome.
 
     Attributes:
-        record: All facts of it.
-        reply: What the calls of its reply have in common.
-        claim: The identity of its effect, None if it has none.
-        pending: None: it waits for nobody.
+        record: Its record.
+        reply: Identifies its reply.
+        claim: The identity of its effect, or None.
+        pending: Always None, because it has ended.
     """
 
     record: ToolRecord
@@ -170,36 +170,36 @@ class EqualCalls:
     """The calls of guarded tools that a turn made, by identity.
 
     An equal call in the same reply, or one that comes while the first still runs, is the same
-    call: it gets the outcome of the first. A call whose effect is unknown is not made again until
-    that is settled, however long the run lives. Nor is one whose tool declares an identity, once
-    its effect was made; where there is a ledger, that knows it.
+    call: it gets the outcome of the first. A call with an unknown effect is not repeated until it
+    is settled, however long the run lives. If its tool declares an identity, it is not repeated
+    after its effect was applied either; with a ledger, that is checked there.
 
     Args:
-        before: Those of the turn before, None for none.
+        before: The calls of the previous turn, or None.
         in_ledger: Whether a ledger keeps the calls that have an identity.
     """
 
     def __init__(self, before: EqualCalls | None = None, *, in_ledger: bool = False) -> None:
         self._in_ledger = in_ledger if before is None else before._in_ledger
-        # Of a call that has ended not the whole state is kept, which leads back to here.
+        # For ended calls, the whole state is not kept, because it leads back here.
         self._firsts: dict[str, CallState | MadeCall] = {}
         self._made: dict[str, MadeCall] = {} if before is None else before._made
         self._unknown: dict[str, ToolRecord] = {} if before is None else before._unknown
 
     def following(self) -> EqualCalls:
-        """Return those of the next turn, which keep what holds for the whole run."""
+        """Return the calls for the next turn, which keep what holds for the whole run."""
         return EqualCalls(self)
 
     def unknown(self, call: CallState) -> ToolRecord | None:
-        """Return the earlier call whose effect is unknown, None if there is none."""
+        """Return the earlier call whose effect is unknown, or None."""
         return self._unknown.get(call.identity) if self._unknown else None
 
     def forget_unknown(self, call: CallState) -> None:
-        """Let a call pass whose earlier one certainly had no effect."""
+        """Allow a call again whose earlier one certainly had no effect."""
         self._unknown.pop(call.identity, None)
 
     def enter(self, call: CallState) -> CallState | MadeCall | None:
-        """Register a call that is about to run; returns the first of its equals if that stands."""
+        """Register a call that is about to run; returns the equal call that replaces it, if any."""
         identity = call.identity
         made = self._made.get(identity)
         if made is not None:
@@ -210,7 +210,7 @@ class EqualCalls:
             if first.reply == call.reply:
                 stands = not is_over or _is_equal(first, call)
             else:
-                # The ledger waits for what is under way, no longer than the tool wants.
+                # The ledger waits for a running call, but only as long as the tool wants.
                 stands = not is_over and not (self._in_ledger and call.claim is not None)
             if stands:
                 return first
@@ -218,13 +218,13 @@ class EqualCalls:
         return None
 
     def leave(self, call: CallState) -> None:
-        """Forget a call that did not run, and let its equals pass."""
+        """Remove a call that did not run, and release its equals."""
         if self._firsts.get(call.identity) is call:
             del self._firsts[call.identity]
         call.wake()
 
     def settle(self, call: CallState, record: ToolRecord) -> None:
-        """Take the outcome of a call, unless it did not run."""
+        """Store the outcome of a call, unless it did not run."""
         outcome = record.outcome
         if isinstance(outcome, ToolDenied) or outcome.repeats is not None:
             return
@@ -239,13 +239,13 @@ class EqualCalls:
 
 
 def _is_equal(first: CallState | MadeCall, call: CallState) -> bool:
-    """Whether a call asks for the same as the first; with an identity others may differ."""
+    """Whether a call asks for the same as the first; with an identity, arguments may differ."""
     same = first.claim is None or call.claim is None or first.claim.others == call.claim.others
     return same or (first.record is not None and first.record.effect is not Effect.NONE)
 
 
 def repeated(first: ToolRecord, call: CallState) -> ToolOutcome:
-    """The outcome of *call*, which is the same call as *first* and did not run itself."""
+    """Return the outcome of *call*, which is the same call as *first* and did not run."""
     ref, outcome = first.effect_ref, first.outcome
     if outcome.effect is Effect.APPLIED or not isinstance(outcome, ToolFailure | ToolTimeout):
         return repeated_output(outcome, ref, call)
@@ -262,7 +262,7 @@ def repeated(first: ToolRecord, call: CallState) -> ToolOutcome:
 
 
 def repeated_output(outcome: ToolOutcome | None, ref: EffectRef, call: CallState) -> ToolOutcome:
-    """The outcome of *call*, whose effect was made before as *ref*, with the output of that."""
+    """Return the outcome of *call*, whose effect *ref* made before, with that output."""
     if isinstance(outcome, ToolArtifactReference) and ref.run_id == call.run_id:
         return msgspec.structs.replace(
             outcome, call_id=call.call_id, effect=Effect.NONE, repeats=ref, elapsed_ms=0
@@ -280,17 +280,17 @@ def repeated_output(outcome: ToolOutcome | None, ref: EffectRef, call: CallState
 
 NO_PROGRESS = DeniedReason("no_progress")
 TOLD_AT = 3
-"""At which equal result the model is told; a further call is denied."""
+"""After how many equal results the model gets a note; a further call is denied."""
 _ENDS_AT = 6
 
 
 @dataclass(slots=True)
 class LoopDetector:
-    """Counts how often in a row a call gave the same result.
+    """Counts how many times in a row a call gave the same result.
 
     The third result carries a note, the fourth call is denied, and at the sixth ``stalled``
-    says why the run should end. Any other success starts the count anew. A failure is no result:
-    it may be tried again. A duplicate counts, for it would have given what is known already.
+    says why the run should end. Any other success resets the count. A failure is not a result:
+    it may be retried. A duplicate counts, because it would have given a known result.
 
     Attributes:
         stalled: Why there is no progress, "" while there may be.
@@ -306,20 +306,20 @@ class LoopDetector:
         self._notes = {}
 
     def is_fourth(self, key: str) -> bool:
-        """Whether one more call would be the fourth or a later one."""
+        """Whether one more call would be the fourth or later."""
         return self._steps >= TOLD_AT and key == self._key
 
     def count(self, outcome: ToolOutcome, *, key: str, tool: Tool, reply: set[str]) -> None:
-        """Count the outcome of a call beside those of its equals in the same reply.
+        """Count the outcome of a call along with its equals in the same reply.
 
-        Each read counts that ran. A write, a denial and the like count once a reply: the model
-        has not seen yet what the first gave, and may have meant the write several times.
+        Every read that ran counts. A write, a denial and the like count once per reply, because the
+        model has not seen the first result yet, and may have meant the write several times.
 
         Args:
             outcome: The outcome.
             key: The digest of the call.
             tool: Its tool.
-            reply: The digests that have counted in the reply; noted here.
+            reply: The digests that were counted for the reply; this one is added.
         """
         ran = isinstance(outcome, _RAN)
         if key in reply and (tool.may_write or not ran):
@@ -337,7 +337,7 @@ class LoopDetector:
                 self._step(outcome)
 
     def note_of(self, outcome: ToolOutcome) -> str:
-        """What the model is to be told beside *outcome*, "" for nothing."""
+        """Return the note for the model next to *outcome*, "" for none."""
         return self._notes.get((outcome.call_id, outcome.tool_name), "")
 
     def _step(self, outcome: ToolOutcome) -> None:
@@ -361,22 +361,22 @@ def _is_same(one: ToolOutcome, other: ToolOutcome) -> bool:
         case ToolExecutionResult(output=output), ToolExecutionResult(output=earlier):
             return output == earlier
         case ToolArtifactReference(), ToolArtifactReference():
-            # The output is gone from memory; its size and beginning tell nearly as much.
+            # The output is not in memory any longer; size and beginning are nearly as good.
             return (one.size_bytes, one.summary) == (other.size_bytes, other.summary)
         case _:
             return False
 
 
 class _Call(Protocol):
-    """What ``Deduplication`` needs of a call.
+    """The part of a call that ``Deduplication`` needs.
 
     Attributes:
         digest: The same for equal calls.
         resources: What it touches, None for anything.
-        is_deduplicated: Whether it was let pass by ``enter`` and has not ended.
-        is_stale: Whether its resources were written to since its body began.
-        is_overtaken: Whether a write that shares a resource is in line behind it.
-        ended: Done when it has ended; None while no equal call waits for that.
+        is_deduplicated: Whether ``enter`` passed it and it has not ended.
+        is_stale: Whether its resources were written to since its body started.
+        is_overtaken: Whether a write that shares a resource is queued behind it.
+        ended: Done when it has ended; None until an equal call waits for that.
     """
 
     digest: str
@@ -391,7 +391,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class _ByResource(Generic[K]):
-    """Items by what they touch, so that a write finds those it shares something with."""
+    """Items by the resources they touch, so that a write finds those it shares one with."""
 
     def __init__(self) -> None:
         self._items: dict[K, frozenset[str] | None] = {}
@@ -421,36 +421,36 @@ class _ByResource(Generic[K]):
 
 
 class Deduplication:
-    """Knows which calls succeeded, and which are under way.
+    """Tracks which calls have succeeded, and which are running.
 
-    A call is known by the digest of its tool and validated arguments.
+    Calls are identified by the digest of their tool and validated arguments.
     """
 
     def __init__(self) -> None:
         # The ids of the calls that succeeded, by digest.
         self._done: dict[str, str] = {}
         self._under_way: dict[str, list[_Call]] = {}
-        # Indexes: a reply of thousands of calls must not compare each with each.
+        # Indexes, because thousands of calls in a reply must not be compared pairwise.
         self._done_by: _ByResource[str] = _ByResource()
         self._not_overtaken: _ByResource[_Call] = _ByResource()
         self._running: _ByResource[_Call] = _ByResource()
 
     def done_by(self, digest: str) -> str | None:
-        """The id of the call that succeeded already, None where none has."""
+        """Return the id of the call that has succeeded, or None."""
         return self._done.get(digest)
 
     def enter(self, call: _Call) -> str | asyncio.Future[None] | None:
         """Ask to make a call.
 
         Returns:
-            None: it may be made, and ``leave`` or ``record`` has to follow. A string: it
-            succeeded already, as the call of that id. A future: an equal call is under way; ask
-            again when it is done.
+            None: it may be made, and ``leave`` or ``record`` must follow. A string: it has
+            succeeded, as the call with that id. A future: an equal call is running; ask again when
+            it is done.
         """
         if call.digest in self._done:
             return self._done[call.digest]
         equals = self._under_way.setdefault(call.digest, [])
-        # Behind one that a write overtook, it is a call of its own: it comes after the write.
+        # Behind a call that a write overtook, it is a separate call: it comes after the write.
         if equals and not equals[-1].is_overtaken:
             last = equals[-1]
             if last.ended is None:
@@ -462,16 +462,16 @@ class Deduplication:
         return None
 
     def begin(self, call: _Call) -> None:
-        """Take note that the body of a call starts: it sees what was written until now."""
+        """Note that the body of a call starts: it sees everything written so far."""
         if call.is_deduplicated:
             self._running.add(call, call.resources)
 
     def leave(self, call: _Call) -> bool:
-        """Take back ``enter``: the call is not made, or has ended.
+        """Undo ``enter``: the call is not made, or has ended.
 
         Returns:
-            Whether it had entered, nothing wrote to its resources meanwhile, and nothing is
-            about to.
+            Whether it had entered, nothing has written to its resources since, and no such write
+            is queued.
         """
         if not call.is_deduplicated:
             return False
@@ -488,9 +488,9 @@ class Deduplication:
         return not call.is_stale and not call.is_overtaken
 
     def expect_write(self, call: _Call) -> None:
-        """Take note that *call*, which may write, has its place in line.
+        """Note that *call*, which may write, is queued.
 
-        What is asked for after it comes after it, and may find something else.
+        Calls that come after it are ordered after it, and may give another result.
         """
         self._forget_done(call.resources)
         for other in self._not_overtaken.take(call.resources):
@@ -499,12 +499,12 @@ class Deduplication:
             self._not_overtaken.add(call, call.resources)
 
     def record(self, call: _Call, outcome: ToolOutcome, *, may_write: bool) -> None:
-        """Take note of the outcome of a call; *may_write* says whether its tool may."""
-        # A read that was overtaken by a write has seen what is no longer so.
+        """Record the outcome of a call; *may_write* says whether its tool may write."""
+        # The result of a read that a write overtook is outdated.
         fresh = self.leave(call)
         if may_write and outcome.effect in (_APPLIED, _UNKNOWN):
             self._forget_done(call.resources)
-            # What has not begun will see what was written.
+            # A body that has not started will see what was written.
             for other in self._running.take(call.resources):
                 other.is_stale = True
         if fresh and isinstance(outcome, _RAN):
@@ -512,6 +512,6 @@ class Deduplication:
             self._done_by.add(call.digest, call.resources)
 
     def _forget_done(self, resources: frozenset[str] | None) -> None:
-        """What shares a resource with a write may answer differently now."""
+        """Forget results that share a resource with a write: they may be different now."""
         for digest in self._done_by.take(resources):
             del self._done[digest]

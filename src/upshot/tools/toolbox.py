@@ -85,14 +85,14 @@ from upshot.tools.toolbox_state import Barrier, Emit, JournalLog, Offered, Toolb
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What the gates say of a call that is not made.
+    """What the gates say about a call that is not made.
 
     Attributes:
-        outcome: How it would be denied, None if it would not.
-        pending: What the user would be asked first, None for nothing.
-        arguments: What it would be called with, valid and with defaults; None where they
-            were refused or not looked at.
-        trace: What each gate said, in order.
+        outcome: The denial that it would get, or None.
+        pending: The first question that the user would be asked, or None.
+        arguments: The arguments it would run with, valid and with defaults; None if they were
+            refused or not checked.
+        trace: The verdict of each gate, in order.
     """
 
     outcome: ToolDenied | None = None
@@ -102,7 +102,7 @@ class DryRun:
 
     @property
     def would_run(self) -> bool:
-        """Whether it would run now, without a question to the user."""
+        """Whether it would run now, without asking the user."""
         return self.outcome is None and self.pending is None
 
 
@@ -111,7 +111,7 @@ Doubtful: TypeAlias = tuple[Tool[..., Any] | None, ToolRecord]
 
 
 def _of_box(identity: RunInfo | None) -> RunInfo:
-    """The identity of a Toolbox that belongs to no run with an id."""
+    """Return the identity of a Toolbox that does not work for a run with an id."""
     return msgspec.structs.replace(identity or RunInfo(), run_id=f"box-{random.token_hex(8)}")
 
 
@@ -163,14 +163,14 @@ def _check_options(options: Mapping[str, object]) -> None:
             check_argument(name, value, _ALLOWED[name])
 
 
-# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+# Looked up once: enum members are slow to look up on Python 3.11.
 _UNKNOWN = Effect.UNKNOWN
-# Made once: checking its numbers costs more than all else of a Toolbox.
+# Made once, because checking its numbers costs more than the rest of a Toolbox.
 _DEFAULT_BUDGET = Budget()
 
 
 def _policy_of(options: ToolboxOptions) -> Policy | None:
-    """The rules on tools, with what ``web_mode`` forbids."""
+    """Return the policy, with what ``web_mode`` forbids."""
     policy = options.get("policy")
     if options.get("web_mode", True):
         return policy
@@ -184,7 +184,7 @@ def _judge_of(
     clock: Clock,
     whose: RunInfo,
 ) -> CallJudge:
-    """What judges calls where the policy wants that."""
+    """Return the judge of calls that the policy requires."""
     said = said_of(options.get("said", ()), clock.now().date())
     declared, acts = options.get("declared", {}), options.get("acts")
     acts = {} if acts is None else acts
@@ -196,7 +196,7 @@ def _no_step() -> str:
 
 
 def _drop(event: Event) -> None:
-    """Where events go that are neither logged nor handed to a run."""
+    """Drop events that are neither logged nor passed to a run."""
 
 
 class ToolboxOptions(TypedDict, total=False):
@@ -204,55 +204,55 @@ class ToolboxOptions(TypedDict, total=False):
 
     Attributes:
         budget: Limits; None is the default budget.
-        gates: Your own gates, asked before the user is; or a function of the standard
-            gates that gives all that shall be asked, in order.
-        policy: Rules on tools; None is none.
-        approve: Asked where a call needs approval: True, False, or None to leave it
+        gates: Your own gates, asked before approval; or a function that gets the standard gates
+            and returns all gates to ask, in order.
+        policy: Rules for tools; None is none.
+        approve: Called if a call needs approval; returns True, False, or None to leave the call
             parked. None parks every such call.
-        on_pre_tool_use: Asked about every call with valid arguments: Allow, Refuse, Ask
+        on_pre_tool_use: Called for every call with valid arguments; returns Allow, Refuse, Ask
             or EditArguments; None is Allow.
-        artifacts: Where large outputs go; None keeps them in memory.
-        secrets: Texts that are masked everywhere but in the tool itself.
+        artifacts: Where large outputs are stored; None keeps them in memory.
+        secrets: Texts that are masked everywhere except in the tool itself.
         web_mode: Whether tools that declare the network may run; the older name of
             ``Policy(network=)``.
-        parallel: Whether bodies of one reply may run together; a number, how many.
-        repair: Asked once to correct arguments that do not fit, for tools with
-            ``repair=True``: the ``call`` of a model. None leaves such calls denied.
-        replay_scope: How long a success denies its repetition: "turn", or as long as the
-            Toolbox lives and what ``restore`` brings in ("run", "context").
-        journal: Where events are logged when no run does that.
+        parallel: Whether bodies of one reply may run concurrently; a number limits how many.
+        repair: Called once to correct invalid arguments, for tools with ``repair=True``: the
+            ``call`` of a model. None leaves such calls denied.
+        replay_scope: How long a success denies its repetition: "turn", or the lifetime of the
+            Toolbox including what ``restore`` adds ("run", "context").
+        journal: Where events are logged if no run does that.
         keeps_outputs: Whether outputs stay whole in the log, however large, because no model reads
             them.
         ledger: The journal that knows which effects were made, by their identity; None is
             ``journal``.
         clock: Time for deadlines and durations; bodies themselves run in real time.
-        identity: The run that it works for; the budget is then that run's. None is none.
+        identity: The run that it works for, and whose budget it then uses. None is none.
         parent_run_id: That run's parent.
-        attempt: Which pass of the engine this is.
-        step: Gives the key of the step in whose body a call is made, "" for none.
+        attempt: The number of the engine's pass.
+        step: Returns the key of the step in whose body a call is made, "" for none.
         dependencies: The one object that tools find in their context.
-        emit: Takes events without run, attempt, time and place; it has to be quick.
-        barrier: Waits until all that was emitted is safe; awaited before writing bodies.
-        offered: Gives the names that are on offer now; None offers all.
-        at_start: Asked at once before a body starts; it has to be quick and may not raise.
-        deadline: When the time is over, monotonic; None counts ``budget.deadline_s``.
-        working: The same without the time for which the user is asked; None counts
+        emit: Receives events without run, attempt, time and seq; it must be quick.
+        barrier: Waits until all emitted events are on disk; awaited before bodies that may write.
+        offered: Returns the names that are offered now; None offers all.
+        at_start: Called just before a body starts; it must be quick and must not raise.
+        deadline: When time is up, monotonic; None counts ``budget.deadline_s``.
+        working: The same, except for time spent asking the user; None counts
             ``budget.working_s``.
-        spent: Says which limit that others count, such as tokens, is reached; "" for none.
+        spent: Returns which limit counted elsewhere, such as tokens, is reached; "" for none.
         workers: Threads for plain tools; None is the process's own.
-        known_outcomes: Outcomes that are handed back instead of making their calls.
-        said: What the user said, for ``Policy(taint="values")``: texts, or a function that gives
+        known_outcomes: Outcomes that are returned instead of making their calls.
+        said: The user's words, for ``Policy(taint="values")``: texts, or a function that returns
             what was said so far.
-        acts: The writes that the policy judged in other runs too: their places, each beginning
-            with its run, by what names the act.
+        acts: The writes that the policy judged in this and other runs: by the name of the act,
+            the places where it was made, each starting with its run.
         declared: What tools declared when the log's calls were made, by their version.
-        earlier_may_work: Whether who made the calls that ``resume`` takes up may still be at work:
-            that such a call has done nothing is then no news.
+        earlier_may_work: Whether the process that made the calls passed to ``resume`` may still be
+            running them; a finding that such a call has done nothing is then ignored.
         earlier_calls: Calls of earlier turns that are denied as duplicates: the tool, the
-            arguments, and what became of the call, in words.
-        unknown: Told of calls whose effect is unknown, with their tools, once all calls of a reply
-            have settled; it raises where no outcome is to be returned.
-        is_checked: Whether tools and options were checked already, as those of a run are.
+            arguments, and the state of the call in words.
+        unknown: Called with the calls whose effect is unknown, and their tools, once all calls of
+            a reply have settled; if it raises, no outcomes are returned.
+        is_checked: Whether tools and options were checked already, as a run does.
     """
 
     budget: Budget | None
@@ -296,14 +296,14 @@ class ToolboxOptions(TypedDict, total=False):
 class Toolbox:
     """Runs tool calls: through the gates, within their time, to exactly one outcome each.
 
-    Alone, it is a context of its own: its budget counts from ``new_turn()`` and large outputs
-    are kept in memory. In a run, that hands in its identity, log and stores.
+    Alone, it is its own context: its budget counts from ``new_turn()`` and large outputs are kept
+    in memory. A run passes in its identity, log and stores.
 
     Attributes:
         records: One record for every settled call, in call order.
-        known_outcomes: Outcomes that are handed back instead of making their calls, None for
-            none; a run that is re-executed sets it once its Toolbox is made.
-        doubts: What a run that goes on waits for still, because an effect is unknown.
+        known_outcomes: Outcomes that are returned instead of making their calls, or None. A run
+            that is re-executed sets it after creating its Toolbox.
+        doubts: Questions about unknown effects for which a resumed run still waits.
     """
 
     records: list[ToolRecord]
@@ -312,14 +312,14 @@ class Toolbox:
     _scope: ReplayScope
 
     def __init__(self, tools: Iterable[object], **options: Unpack[ToolboxOptions]) -> None:
-        """Make a Toolbox.
+        """Create a Toolbox.
 
         Args:
             tools: Tools, functions or tool sets.
             options: See ``ToolboxOptions``.
 
         Raises:
-            Misuse: A tool, a gate or an option cannot be used.
+            Misuse: A tool, a gate or an option is unusable.
         """
         get = options.get
         is_new = not get("is_checked")
@@ -386,7 +386,7 @@ class Toolbox:
 
     @property
     def run_id(self) -> str:
-        """The run whose calls they are; made up where none was given."""
+        """The run that makes the calls; a made-up id if none was given."""
         return self._state.identity.run_id
 
     @property
@@ -396,21 +396,21 @@ class Toolbox:
 
     @property
     def stalled(self) -> str:
-        """Why this turn leads nowhere: the same call with the same result; "" while it may."""
+        """Why this turn makes no progress: the same call with the same result; "" if it may."""
         return self._state.turn.loop_detector.stalled
 
     @property
     def pending(self) -> tuple[PendingApproval, ...]:
-        """What the user is asked about parked calls, in call order."""
+        """The questions to the user about parked calls, in call order."""
         known = self.known_outcomes
         if known is not None and known.pending is not None:
-            # Engines only park with it; in a replay a call of unknown effect may be among them.
+            # Engines use it only to park; in a replay it may include a call of unknown effect.
             return cast("tuple[PendingApproval, ...]", known.pending())
         parked = self._state.parked.values()
         return tuple(call.pending for call in parked if call.pending is not None)
 
     def question_about(self, call_id: str) -> PendingApproval | None:
-        """What the user is asked about a parked call, or about the equal one that it waits for."""
+        """Return the question about a parked call, or about the equal call it waits for."""
         call = self._state.waiting(call_id)
         if call is not None and call.follows:
             call = self._state.waiting(call.follows)
@@ -418,12 +418,12 @@ class Toolbox:
 
     @property
     def abandoned(self) -> int:
-        """How many threads of the process still run a call that was given up."""
+        """How many threads of the process still run an abandoned call."""
         return self._state.workers.lost
 
     @property
     def tainted(self) -> TaintOrigin | None:
-        """What brought untrusted content into the context, None for nothing."""
+        """What brought untrusted content into the context, or None."""
         return self._state.turn.tainted
 
     @property
@@ -436,66 +436,66 @@ class Toolbox:
         self._state.dependencies = dependencies
 
     def schemas(self) -> tuple[ToolSpec, ...]:
-        """The tools on offer; the same tuple while nothing changes.
+        """Return the offered tools; the same tuple until something changes.
 
-        ``read_artifact`` is among them from the first stored output on; it can always be called.
+        ``read_artifact`` is included once an output was stored; it can always be called.
         """
         return self._state.specs()
 
     def add(self, tools: Iterable[Tool]) -> None:
-        """Offer further *tools* from now on; one of a known name is left out.
+        """Offer more *tools* from now on; a tool whose name is known is ignored.
 
         Raises:
-            Misuse: Two have one name, or one cannot be used.
+            Misuse: Two have the same name, or one is unusable.
         """
         known = self._state.catalog.tools
         added = tuple(one for one in tools if one.name not in known)
         self._state.catalog = catalog_of((*known.values(), *added))
 
     def find(self, name: str) -> Tool | None:
-        """The tool called *name*, on offer or not; None where there is none."""
+        """Return the tool called *name*, offered or not; None if there is none."""
         return self._state.known(name)
 
     def new_turn(self) -> None:
-        """Begin a tool turn: what was blocked is free again, and calls may be repeated."""
-        # A new object and not a cleared one: calls of the last turn that still run keep theirs.
+        """Start a tool turn: blocked tools are free again, and calls may be repeated."""
+        # A new object, because calls of the last turn that still run keep the old one.
         self._state.turn = self._state.turn.following(self._scope)
 
     def cancel(self, *, running: bool = True) -> None:
-        """Deny what has not started, until ``new_turn()``, and end bodies that are *running*."""
+        """Deny what has not started, until ``new_turn()``; if *running*, cancel running bodies."""
         self._state.turn.cancelled = True
-        # A copy: a batch that ends meanwhile takes itself out of the set.
+        # A copy, because a batch that ends removes itself from the set.
         for batch in tuple(self._batches):
             batch.cancel(running=running)
 
     def hold(self, held: asyncio.Event | None) -> None:
-        """Have every call that has not started wait for *held* first; None has none wait."""
+        """Make every call that has not started wait for *held* first; None removes that."""
         self._state.held = held
 
     def cancel_call(self, call_id: str) -> bool:
-        """End one running or waiting call, as ``cancel`` ends all.
+        """Cancel one running or waiting call, as ``cancel`` does for all.
 
         Returns:
-            Whether there was one. A parked call is answered instead, with ``Deny``.
+            Whether there was one. To end a parked call, answer it with ``Deny``.
         """
         return any(batch.cancel_call(call_id) for batch in tuple(self._batches))
 
     def has_call(self, call_id: str) -> bool:
-        """Whether ``cancel_call`` would find such a call; may be asked in any thread."""
+        """Whether ``cancel_call`` would find such a call; safe to call from any thread."""
         return any(call.call_id == call_id for call in self._open_calls())
 
     def _open_calls(self) -> list[CallState]:
         return [call for batch in tuple(self._batches) for call in batch.open_calls()]
 
     def writes_in_hand(self) -> dict[CallState, str]:
-        """The calls whose bodies run and may write, in words; may be asked in any thread."""
+        """Return the running calls that may write, in words; safe to call from any thread."""
         begun = [call for call in self._open_calls() if call.run_started is not None]
         writes = [call for call in begun if call.record is None and call.known_tool.may_write]
         mask = self._state.mask
         return {call: call_words(call.tool_name, mask(call.arguments or {})) for call in writes}
 
     def warn_of_leftovers(self) -> None:
-        """Warn of bodies that go on after they were given up."""
+        """Warn about abandoned bodies that are still running."""
         for name, count in self._state.leftover.items():
             if count > 0:
                 bodies = "1 call goes" if count == 1 else f"{count} calls go"
@@ -507,23 +507,23 @@ class Toolbox:
         """Run the calls of one reply.
 
         Args:
-            calls: What the model asks for.
+            calls: The calls that the model requested.
             turn: A label for their records.
-            reply: Equal for calls of one reply that are dispatched apart; None: these are all.
+            reply: The same for calls of one reply that are dispatched separately; None: all here.
 
         Returns:
-            One outcome for each call in call order; parked calls are left out, ``pending``
-            has them.
+            One outcome for each call in call order, except parked calls, which are in
+            ``pending``.
 
         Raises:
             asyncio.CancelledError: The caller was cancelled; every call has its record.
             JournalError: Events could not be logged.
-            Misuse: *calls* is no list of ToolCalls.
+            Misuse: *calls* is not a list of ToolCalls.
         """
         if not isinstance(calls, Sequence) or not isinstance(turn, int):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             got = f"got {shown(calls)} and {shown(turn)}"
             raise Misuse(f"dispatch must be given a list of ToolCalls and a number as turn, {got}")
-        # An engine is called again from its top: these calls may be in the log already.
+        # An engine may be called again from its start, with calls that are in the log already.
         if self.known_outcomes is not None:
             return await self._hand_back(calls, self.known_outcomes, turn)
         if len(calls) > SLICE:
@@ -532,12 +532,12 @@ class Toolbox:
         return self._judged(await self._run(opened, reply))
 
     async def check(self, call: ToolCall) -> DryRun:
-        """Find out what would come of a call, without making it.
+        """Find out what a call would get, without making it.
 
-        Your hook and gates are asked; ``approve`` is not, and nothing is emitted or counted.
+        Your hook and gates are called; ``approve`` is not, and nothing is emitted or counted.
 
         Args:
-            call: What the model might ask for.
+            call: A call that a model might request.
 
         Returns:
             Why it would be denied, or what the user would be asked first, with the gates' trace.
@@ -545,7 +545,7 @@ class Toolbox:
         opened = self._state.open(call, 0)
         opened.is_dry = True
         opened.pipeline.ask(opened)
-        # Hooks that wait are waited for: an answer without theirs might be wrong.
+        # Async hooks are awaited, because an answer without theirs might be wrong.
         await opened.pipeline.wait(opened)
         mask, outcome = self._state.mask, opened.outcome
         return DryRun(
@@ -556,12 +556,12 @@ class Toolbox:
         )
 
     def content_of(self, outcome: ToolOutcome) -> str:
-        """What a tool message holds of an outcome of this Toolbox.
+        """Return the content of the tool message for an outcome of this Toolbox.
 
         Returns:
-            ``outcome_to_model_content``, or in a run the text of a tool with ``plain_text`` that
-            gave nothing else; between marks where it may hold untrusted content, and with a note
-            after it where the same call gave the same result again and again.
+            ``outcome_to_model_content``; in a run, if a tool with ``plain_text`` returned just a
+            text, that text. Possibly untrusted content is put between marks, and a note follows
+            if the same call gave the same result repeatedly.
         """
         tools, text = self._state.catalog.tools, None
         if self._state.turn.in_run and (tool := tools.get(outcome.tool_name)) and tool.plain_text:
@@ -574,9 +574,9 @@ class Toolbox:
         return f"{text}\n\n{note}" if note else text
 
     def distrust(self, origin: TaintOrigin) -> None:
-        """Tell that untrusted content is in the context already, and where it came from.
+        """Mark the context as containing untrusted content, and say where it came from.
 
-        If the body of a call tells it, the result of that call is marked untrusted too.
+        Called from the body of a call, this also marks the result of that call as untrusted.
         """
         turn, running = self._state.turn, running_call.get()
         turn.tainted = turn.tainted or origin
@@ -584,31 +584,31 @@ class Toolbox:
             running.trust = UNTRUSTED
 
     def note_effect(self, effect: Effect) -> None:
-        """Tell the call whose body runs here what an agent did that the body has run."""
+        """Add the effect of an agent to the call whose body runs it here."""
         running = running_call.get()
         if running is not None and running.turn is self._state.turn:
             running.inside = worst_effect((running.inside, effect))
 
     def heed(self, withdrawn: Withdrawn) -> None:
-        """Ask *withdrawn*, before a standing approval lets a call run, whether it stands still."""
+        """Ask *withdrawn* whether a standing approval still counts, each time before it is used."""
         self._state.turn.withdrawn = withdrawn
 
     async def answer(self, answers: Iterable[AnyAnswer]) -> list[ToolOutcome]:
-        """Go on with parked calls that the user has answered.
+        """Resume parked calls that the user has answered.
 
-        The gates are asked again, for what was right when the user was asked may not be now.
-        A yes or an edit that comes after its question expired is not taken: it is asked anew.
+        The gates are asked again, because their verdicts may have changed since.
+        An approval or edit after the question expired is ignored: the user is asked again.
 
         Args:
-            answers: Approve, Deny or Edit; calls without one stay parked.
+            answers: Approve, Deny or Edit; calls without an answer stay parked.
 
         Returns:
-            One outcome for each of these calls, in call order, and for those that waited for
-            their equal among them.
+            One outcome for each answered call, and for each call that waited for it as its
+            equal, in call order.
 
         Raises:
-            Misuse: No such call is parked, it is answered twice, or the answer is of a kind
-                that is not for calls.
+            Misuse: No such call is parked, a call is answered twice, or an answer is not for
+                calls.
         """
         check_argument("answers", answers, _ANSWERS)
         return self._judged(await self._run(reopen_all(self._state, answers)))
@@ -622,13 +622,13 @@ class Toolbox:
     ) -> list[ToolOutcome]:
         """Run the calls of a reply at which an earlier process ended.
 
-        A call that had started and only reads or is idempotent runs again, with its old
-        idempotency key; the user's answer about it still holds. Any other that had started is a
-        failure ``interrupted``, its effect unknown. What had not started is dispatched.
+        If a call that only reads or is idempotent had started, it runs again with its old
+        idempotency key, and the user's answer about it still counts. Any other that had started
+        is a failure ``interrupted`` with an unknown effect. What had not started is dispatched.
 
         Args:
-            calls: Those of the reply that have no outcome.
-            earlier: What the log says of them: what had started, what was asked and answered.
+            calls: The calls of the reply that have no outcome.
+            earlier: Their starts, questions and answers in the log.
             turn: A label for their records.
 
         Returns:
@@ -640,16 +640,16 @@ class Toolbox:
         """
         known = self.known_outcomes
         if known is not None and known.pending is not None:
-            # Nothing of a replayed record is left half done.
+            # A replayed record leaves nothing half done.
             return await self._hand_back(calls, known, turn)
         return await self._go_on([(call, earlier) for call in calls], earlier, turn)
 
     async def _go_on(
         self, calls: Sequence[tuple[ToolCall, EarlierCalls]], earlier: EarlierCalls, turn: int
     ) -> list[ToolOutcome]:
-        """See ``resume``; each call stands with what is known of it."""
+        """See ``resume``; each call comes with what is known of it."""
         state = self._state
-        # Before the calls are opened: a call that is asked about anew then finds its old question.
+        # Before the calls are opened, so that a call that is asked about again finds its question.
         state.asked.update(earlier.asked)
         opened = [state.open(call, turn) for call, _ in calls]
         for one, (_, known) in zip(opened, calls, strict=True):
@@ -659,13 +659,13 @@ class Toolbox:
             valid = valid_answers(state, earlier) if earlier.answers else []
             outcomes += await self._run(reopen_all(state, valid)) if valid else []
         except asyncio.CancelledError:
-            # While answers are taken up, the calls without one wait outside of their batch.
+            # While answers are applied, the calls without one are not in a batch.
             self._settle_off([one for one in opened if state.waiting(one.call_id) is one])
             raise
         return self._judged(outcomes)
 
     def _judged(self, outcomes: list[ToolOutcome]) -> list[ToolOutcome]:
-        """*outcomes*, unless whoever judges those of unknown effect raises."""
+        """Return *outcomes*, unless the judge of those with unknown effects raises."""
         if self._judge is None or self._state.turn.cancelled:
             return outcomes
         doubtful = [one for one in outcomes if one.effect is _UNKNOWN]
@@ -675,11 +675,11 @@ class Toolbox:
         return outcomes
 
     async def recheck(self, record: ToolRecord, id: str) -> Settlement | None:
-        """How the unknown effect of an earlier call is settled by now, None if it is not.
+        """Return how the unknown effect of an earlier call is settled now, or None.
 
         Args:
-            record: Of the call.
-            id: Its effect in the ledger; the tool's ``verify`` is asked where that is unknown.
+            record: The record of the call.
+            id: Its effect in the ledger; if that is unknown, the tool's ``verify`` is asked.
         """
         state, tool = self._state, self._state.known(record.tool_name)
         if tool is None:
@@ -697,14 +697,14 @@ class Toolbox:
         *,
         turn: int = 0,
     ) -> list[ToolOutcome]:
-        """Settle calls of a reply that will not be made any more, so that none is left open.
+        """Settle calls of a reply that will not be made, so that none is left open.
 
-        One that had started in an earlier process is a failure ``interrupted``; all others are
-        denied as cancelled, those that wait for the user too.
+        One that had started in an earlier process is a failure ``interrupted``. All others are
+        denied as cancelled, including those that wait for the user.
 
         Args:
-            calls: Those of the reply that have no outcome.
-            started: What the log says of the start of some of them, by call id.
+            calls: The calls of the reply that have no outcome.
+            started: Their starts in the log, by call id, if any.
             turn: A label for their records.
 
         Returns:
@@ -725,7 +725,7 @@ class Toolbox:
         return [one.outcome for one in opened if one.outcome is not None]
 
     def give_up(self, started: Iterable[ToolStarted]) -> None:
-        """Settle calls as interrupted that an earlier process had started and nobody makes again.
+        """Settle calls as interrupted that an earlier process started and that are not repeated.
 
         Raises:
             JournalError: Events could not be logged.
@@ -739,16 +739,16 @@ class Toolbox:
         self._settle_off(opened)
 
     def restore(self, records: Iterable[ToolRecord]) -> None:
-        """Take in what a log says of earlier calls of this turn.
+        """Restore earlier calls of this turn from a log.
 
-        Their successes deny repetitions, their final failures block, and they count.
+        Their successes deny repetitions, their final failures block, and they are counted.
         """
         earlier = tuple(records)
         self.records += earlier
         restore_records(self._state, earlier)
 
     async def flush(self) -> None:
-        """Wait until all that was logged of the calls is safe.
+        """Wait until everything logged about the calls is on disk.
 
         Raises:
             JournalError: It could not be written.
@@ -756,13 +756,13 @@ class Toolbox:
         if self._state.barrier is not None:
             await self._state.barrier()
 
-    # -- lent to other frameworks
+    # -- for other frameworks
 
     def for_pydantic_ai(self) -> list[Any]:
-        """The tools on offer as Pydantic AI's own, each call through the gates to an outcome.
+        """Return the offered tools for Pydantic AI; each call passes the gates to an outcome.
 
-        The outcome is the metadata of what the tool returns. Call ``new_turn()`` for each
-        request. A call that needs approval is deferred by ``ApprovalRequired``.
+        The outcome is the metadata of the tool's return. Call ``new_turn()`` for each request.
+        A call that needs approval is deferred with ``ApprovalRequired``.
 
         Raises:
             Misuse: The package is not installed.
@@ -772,10 +772,10 @@ class Toolbox:
         return to_pydantic_ai(BoxDesk(self))
 
     def for_openai_agents(self) -> list[Any]:
-        """The tools on offer as function tools of the OpenAI Agents SDK; see ``for_pydantic_ai``.
+        """Return the offered tools for the OpenAI Agents SDK; see ``for_pydantic_ai``.
 
-        A tool that always needs approval interrupts the SDK's run; else the model is told that
-        the call waits, and ``pending`` has it.
+        A tool that always needs approval interrupts the SDK's run. For other calls that need
+        approval, the model is told that the call waits, and ``pending`` has it.
 
         Raises:
             Misuse: The package is not installed.
@@ -785,10 +785,10 @@ class Toolbox:
         return to_openai_agents(BoxDesk(self))
 
     def for_langchain(self) -> list[Any]:
-        """The tools on offer as LangChain's own, for async calls; see ``for_pydantic_ai``.
+        """Return the offered tools for LangChain, for async calls; see ``for_pydantic_ai``.
 
-        The outcome is the artifact of the message. Of a call that needs approval the model is
-        told that it waits, and ``pending`` has it.
+        The outcome is the artifact of the message. If a call needs approval, the model is told
+        that it waits, and ``pending`` has it.
 
         Raises:
             Misuse: The package is not installed.
@@ -797,10 +797,10 @@ class Toolbox:
 
         return to_langchain(BoxDesk(self))
 
-    # -- inside
+    # -- internals
 
     async def _open_many(self, calls: Sequence[ToolCall], turn: int) -> list[CallState]:
-        """Open calls, and let others have the loop meanwhile."""
+        """Open calls, giving other tasks of the loop a turn in between."""
         opened: list[CallState] = []
         try:
             for first in range(0, len(calls), SLICE):
@@ -823,7 +823,7 @@ class Toolbox:
             await batch.run()
         finally:
             self._batches.discard(batch)
-            # Also after a cancel or a lost log: what was settled has its record.
+            # Even after a cancel or a lost log, settled calls have their records.
             self.records += batch.records
         return [call.outcome for call in calls if call.outcome is not None]
 
@@ -835,16 +835,16 @@ class Toolbox:
     async def _hand_back(
         self, calls: Sequence[ToolCall], known: KnownOutcomes, turn: int
     ) -> list[ToolOutcome]:
-        """Give the outcomes that are known, and make the other calls where that is wanted."""
+        """Return the known outcomes, and make the other calls if that is wanted."""
         found = [known.find(call) for call in calls]
         taken = [one for one in found if one is not None and one.record is not None]
         told = [event for one in taken for event in one.events]
-        # In the order of the log, also where calls that ran side by side are asked for in another.
+        # In the order of the log, even if concurrent calls are requested in another order.
         for event in sorted(told, key=lambda event: event.seq):
-            # A copy, for the log stamps what is emitted.
+            # A copy, because the log stamps what is emitted.
             self._state.emit(msgspec.structs.replace(event))
         self.restore(one.record for one in taken if one.record is not None)
-        # By id, and in order: a model may use one id for several calls of a reply.
+        # By id, and in order, because a model may use one id for several calls of a reply.
         made: dict[str, deque[ToolOutcome]] = {}
         if known.pending is None:
             for outcome in await self._make_rest(calls, found, turn):

@@ -1,4 +1,4 @@
-"""What all calls of a Toolbox share, and the log of a Toolbox that belongs to no run."""
+"""What all calls of a Toolbox share, and the log of a Toolbox without a run."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ Barrier: TypeAlias = Callable[[], Awaitable[None]]
 Offered: TypeAlias = Callable[[], Container[str]]
 
 MAX_PROCESSES = max(4, 2 * (os.cpu_count() or 1))
-"""How many bodies of a Toolbox run in processes at a time."""
+"""How many bodies of a Toolbox may run in processes at a time."""
 
 _encode = msgspec.json.Encoder().encode
 V = TypeVar("V")
 
 
 class JournalLog:
-    """Logs the events of a Toolbox that belongs to no run."""
+    """Logs the events of a Toolbox that does not work for a run."""
 
     def __init__(
         self, journal: Journal, run_id: str, *, clock: Clock, attempt: Callable[[], int]
@@ -81,7 +81,7 @@ class JournalLog:
     async def open(self) -> None:
         """Claim the run and find the end of its log, once."""
         if self._opening is None:
-            # Two batches may come first at once, and a second claim would end the first.
+            # Two batches may start at the same time, and a second claim would end the first.
             self._opening = asyncio.ensure_future(self._open())
         await asyncio.shield(self._opening)
 
@@ -92,7 +92,7 @@ class JournalLog:
             read_event(self._state, event)
 
     def emit(self, event: Event) -> None:
-        """Stamp and append *event*; progress is for subscribers, and there are none.
+        """Stamp and append *event*; deltas are dropped, because there are no subscribers.
 
         Raises:
             JournalError: Another process has claimed the run, or the journal is closed.
@@ -111,7 +111,7 @@ class JournalLog:
         self._state.add(event)
 
     async def barrier(self) -> None:
-        """Wait until all that was appended is safe.
+        """Wait until everything appended is on disk.
 
         Raises:
             JournalError: It could not be written.
@@ -119,7 +119,7 @@ class JournalLog:
         await until_safe(self._journal, self._run_id, self._seq, epoch=self._epoch)
 
 
-# What never holds a word of its tool.
+# Outcomes that never contain the tool's own words.
 _WITHOUT_OUTPUT = (ToolDenied, ToolTimeout)
 
 
@@ -128,38 +128,38 @@ class ToolboxState:
     """What all calls of a Toolbox share.
 
     Attributes:
-        identity: The run whose calls they are.
+        identity: The run that makes the calls.
         parent_run_id: That run's parent, "" for none.
-        attempt: Gives the number of the engine's current pass.
-        step: Gives the key of the step in whose body a call is made, "" for none.
+        attempt: Returns the number of the engine's current pass.
+        step: Returns the key of the step in whose body a call is made, "" for none.
         catalog: The tools.
-        offered: Gives the names that are on offer now; None offers all.
-        pipeline_of: Gives the gates that concern a tool; None is a tool that is not known.
-        clock: Time.
-        emit: Takes events.
-        barrier: Waits until all that was emitted is safe; None where nothing is logged.
-        journal_log: The log of a Toolbox that belongs to no run; None in a run.
+        offered: Returns the names that are offered now; None offers all.
+        pipeline_of: Returns the gate pipeline for a tool, or for an unknown tool (None).
+        clock: The time.
+        emit: Receives events.
+        barrier: Waits until all emitted events are on disk; None if nothing is logged.
+        journal_log: The log of a Toolbox that does not work for a run; None in a run.
         secrets: What is masked; None without secrets.
-        store: Where large outputs go; None until the first is stored.
+        store: Where large outputs are stored; None until the first one.
         workers: Threads for plain tools.
         dependencies: The caller's one object for tools.
-        parallel: Whether bodies may run together at all; a number, how many.
-        earlier_may_work: Whether who began the calls that are taken up may still be at work.
+        parallel: Whether bodies may run concurrently; a number limits how many.
+        earlier_may_work: Whether the process that started resumed calls may still be running them.
         turn: The tool turn.
-        offers_reader: Whether ``read_artifact`` is offered: from the first stored output on.
-        held: What a call waits for before it starts, None for nothing.
-        ledger: The effects that the journal knows; None where it keeps none.
+        offers_reader: Whether ``read_artifact`` is offered, as it is once an output was stored.
+        held: What a call waits for before it starts, or None.
+        ledger: The effects that the journal knows; None if it keeps none.
         keeps_outputs: Whether outputs stay whole, however large.
-        told: Warnings that were given already.
-        made: How often a call with the same id and arguments was made.
-        asked: What the user was asked about calls that are not settled, by call id.
-        times_asked: How many questions were asked about calls of an id, settled or not.
+        told: Warnings that were emitted already.
+        made: How many calls were made, by their id and arguments.
+        asked: The user's questions about unsettled calls, by call id.
+        times_asked: How many questions were asked about calls with an id, settled or not.
         parked: Calls that wait for the user, by id.
         followers: Calls that wait for an equal one that is parked.
         fenced: Calls whose results are shown as untrusted, by id and tool.
-        untrusted: Ids of artifacts that may hold untrusted content.
-        slots: What limits how many bodies of a tool run at a time, "" for all tools.
-        leftover: How many bodies of a tool go on after they were given up.
+        untrusted: Ids of artifacts that may contain untrusted content.
+        slots: The limits of concurrent bodies by tool, "" for all tools.
+        leftover: How many abandoned bodies of a tool are still running.
     """
 
     identity: RunInfo
@@ -202,7 +202,7 @@ class ToolboxState:
         self.told, self.made, self.leftover = set(), Counter(), Counter()
         self.asked, self.times_asked, self.parked, self.followers = {}, Counter(), {}, []
         self.fenced, self.untrusted, self.slots = set(), set(), {}
-        # Weak, so that the turn does not lead back here and need the garbage collector.
+        # Weak, so that the turn does not refer back here and need the garbage collector.
         state = ref(self)
 
         def identify(call: CallState) -> EffectClaim | None:
@@ -214,7 +214,7 @@ class ToolboxState:
     # -- tools on offer
 
     def known(self, name: str) -> Tool | None:
-        """The tool called *name*, on offer or not."""
+        """Return the tool called *name*, offered or not."""
         if name != READER_NAME:
             return self.catalog.tools.get(name)
         if self._reader is None:
@@ -222,19 +222,19 @@ class ToolboxState:
         return self._reader
 
     def names_on_offer(self) -> tuple[str, ...]:
-        """The names on offer, in order."""
+        """Return the offered names, in order."""
         names = self.catalog.names
         if self.offered is not None:
             offered = self.offered()
             names = tuple(name for name in names if name in offered)
-        # The reader comes last: what stands before it stays the same for prompt caches.
+        # The reader comes last, so that what precedes it stays the same for prompt caches.
         return (*names, READER_NAME) if self.offers_reader else names
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """The tools on offer; the same tuple while nothing changes."""
+        """Return the offered tools; the same tuple until something changes."""
         if self.offered is None and not self.offers_reader:
             return self.catalog.specs
-        # The same object tells an encoder that its bytes of the tools are still right.
+        # An encoder recognises the same object and reuses its bytes for the tools.
         names = self.names_on_offer()
         if names != self._specs[0]:
             found = (self.known(name) for name in names)
@@ -242,7 +242,7 @@ class ToolboxState:
         return self._specs[1]
 
     def artifact_store(self) -> ArtifactStore:
-        """Where large outputs go."""
+        """Return the store for large outputs."""
         if self.store is None:
             self.store = InMemoryArtifacts()
         return self.store
@@ -250,10 +250,10 @@ class ToolboxState:
     # -- calls
 
     def open(self, call: ToolCall, label: int) -> CallState:
-        """Take a call in; *label* is what the caller of ``dispatch`` calls the turn.
+        """Open a call; *label* is the caller's label for the turn.
 
         Raises:
-            Misuse: It is no ToolCall.
+            Misuse: It is not a ToolCall.
         """
         if not isinstance(call, ToolCall):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise Misuse(f"calls must be ToolCall objects, got {call!r:.60}")
@@ -273,7 +273,7 @@ class ToolboxState:
         )
 
     def identify(self, call: CallState) -> EffectClaim | None:
-        """The identity of the effect of a call, None if its tool declares none."""
+        """Return the identity of a call's effect, or None if its tool declares none."""
         tool = call.known_tool
         claim = claim_of(tool, call.arguments or {}, self.identity, self.secrets)
         if claim is not None and self.ledger is None and tool.scope != "run":
@@ -286,16 +286,16 @@ class ToolboxState:
         return claim
 
     def mask(self, value: V) -> V:
-        """*value*, JSON or a struct of the contract, with every secret in it replaced."""
+        """Return *value*, JSON or a contract struct, with every secret in it replaced."""
         return value if self.secrets is None else self.secrets.mask(value)
 
     def warn(self, code: str, message: str, *, once: str = "") -> None:
-        """Tell that something went wrong without failing a call.
+        """Emit a warning that does not fail a call.
 
         Args:
             code: A word for it.
             message: One line; secrets in it are masked.
-            once: A key under which it is told only once, "" tells it each time.
+            once: A key under which it is emitted only once; "" emits it each time.
         """
         if once in self.told:
             return
@@ -305,10 +305,10 @@ class ToolboxState:
         self.emit(Warned(warning=warning))
 
     def key_of(self, call: CallState) -> str:
-        """The idempotency key of a call that is about to run: the same after a resume.
+        """Return the idempotency key of a call that is about to run: the same after a resume.
 
-        Some models use one call id again and again; then the count of equal calls is in the
-        key, for the second is meant as a second one.
+        Some models reuse call ids. The key then includes the count of equal calls, because the
+        second is meant as a second one.
         """
         said = f"{self.identity.run_id}\n{call.call_id}\n{call.digest}"
         earlier = self.made[said]
@@ -320,7 +320,7 @@ class ToolboxState:
     # -- calls that wait for the user
 
     def park(self, call: CallState, pending: PendingApproval) -> None:
-        """Have *call* wait for the user, and its equals for it."""
+        """Park *call* until the user answers; its equals will wait for it."""
         call.pending = self._ask(call, pending)
         self.parked[call.call_id] = call
         if call.known_tool.is_deduplicated:
@@ -329,8 +329,8 @@ class ToolboxState:
             call.turn.equal_calls.enter(call)
 
     def _ask(self, call: CallState, pending: PendingApproval) -> PendingApproval:
-        """Ask the user, unless the very same was asked before and still counts."""
-        # The digest covers the moment of the question, so the call is compared as if asked then.
+        """Ask the user, unless the same question was asked before and has not expired."""
+        # The digest covers the moment of the question, so it is compared as of that moment.
         earlier = self.asked.get(call.call_id)
         if (
             earlier is not None
@@ -345,7 +345,7 @@ class ToolboxState:
         return pending
 
     def unpark(self, call_id: str) -> list[CallState]:
-        """Take back a parked call; returns it, and those that wait for it after it."""
+        """Remove a parked call; returns it, followed by the calls that wait for it."""
         call = self.parked.pop(call_id)
         call.turn.equal_calls.leave(call)
         call.turn.parked.pop(call.digest, None)
@@ -355,7 +355,7 @@ class ToolboxState:
         return [call, *followers]
 
     def follow_on(self, followers: list[CallState], pending: PendingApproval) -> None:
-        """Have the user asked about the first of *followers* instead of the one that is gone."""
+        """Park the first of *followers* in place of the call that is gone."""
         for place, call in enumerate(followers):
             call.follows = "" if place == 0 else followers[0].call_id
         if followers:
@@ -363,14 +363,14 @@ class ToolboxState:
             self.park(first, msgspec.structs.replace(pending, call_id=first.call_id))
 
     def waiting(self, call_id: str) -> CallState | None:
-        """The call of this id that waits for the user, or for one that does; None without one."""
+        """Return the call with this id that waits for the user, or for one that does; or None."""
         parked = self.parked.get(call_id)
         if parked is not None:
             return parked
         return next((one for one in self.followers if one.call_id == call_id), None)
 
     def is_question_of(self, answer: Approve | Deny | Edit, pending: PendingApproval) -> bool:
-        """Whether *answer* is to the question *pending*, which has not expired; a no always is."""
+        """Whether *answer* is for *pending*, which has not expired; a denial always is."""
         if isinstance(answer, Deny):
             return True
         times_asked = self.times_asked[answer.call_id]
@@ -379,16 +379,16 @@ class ToolboxState:
         )
 
     def is_expired(self, pending: PendingApproval) -> bool:
-        """Whether it has to be asked anew."""
+        """Whether the question must be asked again."""
         return pending.expires_at is not None and self.clock.now() >= pending.expires_at
 
-    # -- bodies at a time
+    # -- limits of concurrent bodies
 
     def slots_of(self, call: CallState) -> tuple[asyncio.Semaphore, ...]:
-        """What limits how many bodies run beside that of the call: its tool's limit, and all's."""
+        """Return the limits on bodies that run next to the call's: by its tool, and overall."""
         tool = call.known_tool
         found = () if tool.concurrency is None else (self._slot(tool.name, tool.concurrency),)
-        # The one name that no tool can have; taken last by all, so that nobody waits in a ring.
+        # "" cannot be a tool's name. All acquire it last, so that calls cannot deadlock.
         most = self.parallel
         return found if isinstance(most, bool) else (*found, self._slot("", most))
 
@@ -398,7 +398,7 @@ class ToolboxState:
         return self.slots[name]
 
     def processes(self) -> asyncio.Semaphore:
-        """What limits how many bodies run in processes of their own at a time."""
+        """Return the semaphore for bodies that run in separate processes."""
         if self._processes is None:
             self._processes = asyncio.Semaphore(MAX_PROCESSES)
         return self._processes
@@ -406,22 +406,22 @@ class ToolboxState:
     # -- settled calls
 
     def trust_of(self, call: CallState) -> str:
-        """UNTRUSTED where the outcome may hold untrusted content, else ""."""
+        """Return UNTRUSTED if the outcome may contain untrusted content, otherwise ""."""
         outcome, tool = call.outcome, call.tool
         if tool is None or isinstance(outcome, _WITHOUT_OUTPUT):
             return ""
-        # What is read back is as it was when it was stored.
+        # What is read back is as untrusted as it was when it was stored.
         is_read_back = tool.name == READER_NAME and call.given.get("id") in self.untrusted
         return UNTRUSTED if call.trust or is_read_back else tool.trust
 
     def learn(self, record: ToolRecord, tool: Tool | None) -> None:
-        """Take note of what a settled call brought into the context; *tool* is that of today."""
+        """Note what a settled call brought into the context; *tool* is its current definition."""
         turn = self.turn
         if record.is_untrusted:
             self.fenced.add((record.call_id, record.tool_name))
         if turn.call_judge is not None and tool is not None:
             turn.call_judge.take(record, tool, is_tainted=turn.tainted is not None)
-        # What is called untrusted today was so then.
+        # A tool that is untrusted today is treated as if it was so then.
         if record.is_untrusted or (
             tool is not None
             and tool.trust == UNTRUSTED
@@ -437,14 +437,14 @@ class ToolboxState:
             self.untrusted.add(outcome.artifact_id)
 
     def record_of(self, call: CallState) -> ToolRecord:
-        """All facts of a settled call, secrets masked."""
+        """Make the record of a settled call, with secrets masked."""
         outcome, tool = call.outcome, call.tool
         if outcome is None:
             raise RuntimeError(f"the call {call.call_id!r} is not settled")
         now = self.clock.monotonic()
         ran = call.run_started is not None
         until = now if call.run_started is None else call.run_started
-        # What denies is always the last that was asked.
+        # A denial always comes from the last gate that was asked.
         trace = call.trace
         last = trace[-1] if trace else None
         record = ToolRecord(

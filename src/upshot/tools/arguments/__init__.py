@@ -1,13 +1,13 @@
 """From the arguments that a model wrote to valid JSON.
 
-``argument_check.ArgumentCheck`` is made once for a tool: it parses the text, lets ``coercion``
-mend what has only one reading ("5" for 5, a value for a list of one), validates against the schema
-with all faults at once, and fills in defaults. It gives ``Checked`` (with the list of coercions)
-or ``Refused`` (the faults as text for the model, and a hint). Nothing here raises on a model's
-words.
+Each tool has one ``argument_check.ArgumentCheck``. It parses the text, uses ``coercion`` to fix
+values with only one possible reading ("5" for 5, a value for a list of one), validates against the
+schema, collecting all faults, and fills in defaults. It returns ``Checked`` (with the list of
+coercions) or ``Refused`` (the faults as text for the model, and a hint). Nothing here raises on
+what a model wrote.
 
 ``schema_faults`` puts a validator's faults into sentences with JSON paths.
 
-What always holds: nothing is guessed. What has two readings, or looks like a list that went wrong,
-is refused; so is a number that JSON cannot hold. Every change is on the call's record.
+Invariant: nothing is guessed. A value with two readings, or one that looks like a broken list, is
+refused, and so is a number that JSON cannot represent. Every change is in the call's record.
 """

@@ -1,4 +1,4 @@
-"""From what a model wrote to arguments that fit, defaults filled in."""
+"""From what a model wrote to valid arguments with defaults filled in."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Defaults:
         schema: JSON Schema of an object.
 
     Attributes:
-        are_there: Whether there are any.
+        are_there: Whether the schema has defaults.
     """
 
     def __init__(self, schema: JsonObject) -> None:
@@ -61,21 +61,21 @@ class Defaults:
             else item
             for key, item in _properties(schema).items()
         }
-        # Most schemas have none inside, and then it need not be found where they apply.
+        # Most schemas have no nested defaults, so there is no need to find where they apply.
         self._inside = _has_defaults({**schema, "properties": bare}) or (
             bool(self._own) and _comes_back(schema)
         )
         self.are_there: bool = bool(self._own) or self._inside
 
     def fill(self, value: JsonObject, validator: Validator) -> JsonObject:
-        """*value* with the default of everything that is absent.
+        """Return *value* with defaults for everything that is absent.
 
         Args:
-            value: Arguments that fit the schema.
+            value: Arguments that match the schema.
             validator: The schema; it knows which of its parts apply where.
 
         Returns:
-            *value* itself where nothing is absent, else a copy.
+            *value* itself if nothing is absent, otherwise a copy.
         """
         missing = {key: one for key, one in self._own.items() if key not in value}
         filled = {**value, **missing} if missing else value
@@ -95,13 +95,13 @@ class Defaults:
     def _applied(
         self, value: JsonObject, validator: Validator
     ) -> Iterator[tuple[Place, JsonObject]]:
-        """Every part of the schema that holds somewhere in *value*, the weightiest last."""
+        """Yield every part of the schema that applies in *value*, the one that wins last."""
         details = cast("list[dict[str, str]]", validator.evaluate(value).list()["details"])
         wrong = {one["evaluationPath"] for one in details if not one["valid"]}
         seen: set[tuple[str, str]] = set()
         for one in reversed(details):
             where = (one["schemaLocation"], one["instanceLocation"])
-            # A branch that does not hold says nothing, whatever holds in parts of it.
+            # A branch that does not match has no say, even if some of its parts match.
             if where in seen or _stands_under(one["evaluationPath"], wrong):
                 continue
             seen.add(where)
@@ -111,7 +111,7 @@ class Defaults:
 
 
 def _pointer_in(location: str) -> str:
-    """The pointer in a schema's location, whose base is of no interest."""
+    """Return the pointer in a schema's location, without the base."""
     base, mark, fragment = location.partition("#")
     return unquote(fragment) if mark else base
 
@@ -127,7 +127,7 @@ def _stands_under(path: str, wrong: set[str]) -> bool:
 
 
 def _steps(value: Json, pointer: str) -> Place:
-    """The steps of a JSON pointer into *value*; those that lead nowhere are kept as text."""
+    """Return the steps of a JSON pointer into *value*; steps that lead nowhere stay text."""
     steps: list[str | int] = []
     at: Json | Absent = value
     for name in steps_of(pointer):
@@ -157,7 +157,7 @@ def _has_defaults(schema: Json) -> bool:
 
 
 def _comes_back(schema: Json) -> bool:
-    """Whether a reference may lead to the root, or to what stands right below it."""
+    """Whether a reference may lead to the root, or to something directly below it."""
     if isinstance(schema, list):
         return any(map(_comes_back, schema))
     if not isinstance(schema, dict):
@@ -169,29 +169,29 @@ def _comes_back(schema: Json) -> bool:
 
 
 def read_object(arguments: str | Mapping[str, Json], coercions: list[Coercion]) -> JsonObject | str:
-    """Read *arguments*, leniently where models and proxies are known to go wrong.
+    """Read *arguments*, tolerating the known mistakes of models and proxies.
 
     Args:
         arguments: JSON text (empty text and null are no arguments), or a mapping.
-        coercions: What is changed is added here.
+        coercions: Every change is appended here.
 
     Returns:
-        The object; or what is wrong, in words. A number that JSON cannot hold is wrong
-        wherever it stands: as null it would count as absent.
+        The object, or what is wrong in words. A number that JSON cannot represent is wrong
+        wherever it is, because null in its place would count as absent.
     """
     if not isinstance(arguments, str):
         return _read_mapping(arguments)
     if not arguments.strip():
         return {}
     value, strict = _parse(arguments)
-    # Encoded twice: a model's own mistake, or that of a proxy before it.
+    # Encoded twice: a mistake of the model, or of a proxy in between.
     if isinstance(value, str):
         inner, strict = _parse(value)
         if isinstance(inner, dict):
             said, value = value, cast("JsonObject", inner)
             coercions.append(Coercion(path="", rule="json", before=said, after=value))
     if value is None:
-        # Several models write null where a tool takes nothing.
+        # Several models write null for a tool without parameters.
         return {}
     if value is ABSENT:
         return f"/: the arguments are not JSON: {arguments[:100]}"
@@ -216,7 +216,7 @@ def _read_mapping(arguments: object) -> JsonObject | str:
 
 
 def _is_number_at(value: Json, path: str) -> bool:
-    """Whether a number stands at *path*, where something was replaced, or null for one."""
+    """Whether the value replaced at *path* was a number (or is null in place of one)."""
     for name in steps_of(path) if path != "/" else ():
         found = found_at(value, (int(name) if isinstance(value, list) else name,))
         if isinstance(found, Absent):
@@ -226,9 +226,9 @@ def _is_number_at(value: Json, path: str) -> bool:
 
 
 def _parse(text: str) -> tuple[object, bool]:
-    """JSON of *text* and whether it is strict; ``ABSENT`` where it is none.
+    """Return the JSON of *text* and whether it is strict; ``ABSENT`` if it is not JSON.
 
-    NaN and infinities stay what they are.
+    NaN and infinities are kept.
     """
     from upshot.wire.decoding import replace_surrogates
 
@@ -237,7 +237,7 @@ def _parse(text: str) -> tuple[object, bool]:
     except (ValueError, msgspec.MsgspecError, RecursionError):
         pass
     try:
-        # Providers really send raw line breaks and byte order marks.
+        # Providers do send raw line breaks and byte order marks.
         value = json.loads(text.lstrip("\N{ZERO WIDTH NO-BREAK SPACE}"), strict=False)
         return replace_surrogates(value), False
     except (ValueError, RecursionError):
@@ -265,12 +265,12 @@ _MAX_HINT_CHARS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Arguments that fit.
+    """Valid arguments.
 
     Attributes:
-        given: What the model gave, coerced where it had to be.
-        filled: The same with the schema's defaults for what is absent, however deep.
-        coercions: What was changed.
+        given: The model's arguments, coerced if necessary.
+        filled: The same with the schema's defaults for absent values, at any depth.
+        coercions: The changes.
     """
 
     given: JsonObject
@@ -280,11 +280,11 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Arguments that do not fit.
+    """Invalid arguments.
 
     Attributes:
-        details: Every fault with its path; the first twenty, where there are more.
-        hint: What the tool takes.
+        details: Every fault with its path, but at most the first twenty.
+        hint: What the tool accepts.
     """
 
     details: str
@@ -295,7 +295,7 @@ class ArgumentCheck:
     """Reads the arguments of one tool.
 
     Attributes:
-        name: The tool's name.
+        name: The name of the tool.
         schema: JSON Schema of its arguments.
     """
 
@@ -311,7 +311,7 @@ class ArgumentCheck:
         """The compiled schema; formats are checked and nothing is fetched.
 
         Raises:
-            Misuse: It is no JSON Schema.
+            Misuse: The schema is not a valid JSON Schema.
         """
         import jsonschema_rs
 
@@ -332,7 +332,7 @@ class ArgumentCheck:
         if isinstance(value, str):
             return Refused(value, self.hint)
         if not self.validator.is_valid(value):
-            # Valid arguments are by far the most; only the others pay for a closer look.
+            # Most arguments are valid; only the others pay for a closer look.
             mender = Coercer(self.validator)
             mended, faults = mender.mend(value)
             if faults:
@@ -351,7 +351,7 @@ class ArgumentCheck:
 
     @cached_property
     def hint(self) -> str:
-        """What the tool takes, for a model that got it wrong."""
+        """What the tool accepts, for a model that got it wrong."""
         if not self._properties:
             return f"{self.name} takes {self._unnamed()}"
         required = self.schema.get("required")
@@ -376,7 +376,7 @@ class ArgumentCheck:
 
 
 def _type_word(schema: object) -> str:
-    """The type of a property in a few words, "any" where it takes many forms."""
+    """Return the type of a property in a few words, "any" if it has many forms."""
     if not isinstance(schema, dict):
         return "any"
     fields = cast("JsonObject", schema)

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
 
 
-# Bounded, for int() and Decimal() take time that grows faster than their text.
+# Bounded, because int() and Decimal() take more than linear time.
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,299})")
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,99})(\.[0-9]{1,99})?([eE][+-]?[0-9]{1,2})?")
-# So many readings of one place are looked at.
+# How many readings of one place are tried.
 _MAX_READINGS = 4
 _OPENERS = ("[", "{")
 _NAMING = ("properties", "patternProperties")
@@ -53,9 +53,9 @@ class Edit(msgspec.Struct, frozen=True):
 
     Attributes:
         place: Where.
-        rule: Why it is no guess, in a word.
-        before: What the model gave.
-        after: What becomes of it.
+        rule: Why it is not a guess, in a word.
+        before: The value that the model gave.
+        after: The new value.
     """
 
     place: Place
@@ -75,7 +75,7 @@ CoercionCandidate: TypeAlias = tuple[Edit, ...]
 
 
 def faults_by_place(faults: Iterable[ValidationError]) -> dict[Place, list[ValidationError]]:
-    """*faults* by the place where they were found, in their order."""
+    """Group *faults* by their place, in order."""
     found: dict[Place, list[ValidationError]] = {}
     for fault in faults:
         found.setdefault(tuple(fault.instance_path), []).append(fault)
@@ -83,11 +83,11 @@ def faults_by_place(faults: Iterable[ValidationError]) -> dict[Place, list[Valid
 
 
 def proposals(place: Place, faults: Sequence[ValidationError]) -> list[CoercionCandidate]:
-    """Every reading of the value at *place* that guesses nothing; most often one or none.
+    """Return every reading of the value at *place* that is not a guess; usually one or none.
 
     Args:
         place: Where the value is.
-        faults: All that a schema has against it there.
+        faults: All faults that the schema found there.
     """
     value = cast("Json", faults[0].instance)
     wanted = list(dict.fromkeys(kind for fault in faults for kind in wanted_types(fault)))
@@ -96,7 +96,7 @@ def proposals(place: Place, faults: Sequence[ValidationError]) -> list[CoercionC
         inside = (_of_branch(place, branch) for fault in faults for branch in union_branches(fault))
         found = _distinct(itertools.chain.from_iterable(inside))
     if not found and "array" in wanted and place and isinstance(place[-1], str):
-        # Never an item of an array: there it is open which bracket is missing.
+        # Never an item of an array, because it would be unclear which bracket is missing.
         found = [(Edit(place, "array", value, new),) for new in _wrapped(value)]
     return found[:_MAX_READINGS]
 
@@ -111,30 +111,30 @@ def _plain(
         seen: set[str] = set()
         choices = [choice for fault in faults for choice in _choices(fault)]
         for rule, new in itertools.chain(_of_text(value, wanted), _of_choice(value, choices)):
-            # One change is listed once, however many rules ask for it.
+            # A change is listed once, however many rules produce it.
             if repr(new) not in seen:
                 seen.add(repr(new))
                 yield rule, new
 
 
 def _is_declared(fault: ValidationError) -> bool:
-    """Whether the place is a property that the schema names, and no entry of a free map."""
+    """Whether the place is a property that the schema names, not an entry of a free map."""
     last = ""
     steps = iter(fault.evaluation_path)
     for step in steps:
         if step in _NAMING or step in _APPLYING:
             last = str(step)
         if step in _NAMING or step == "dependentSchemas":
-            # The next is a name, whatever it looks like.
+            # What follows is a name, even if it looks like a keyword.
             next(steps, None)
     return last == "properties"
 
 
 def _of_branch(place: Place, branch: Sequence[ValidationError]) -> list[CoercionCandidate]:
-    """The readings that satisfy one branch of a union, as far as can be seen."""
+    """Return the readings that satisfy one branch of a union, as far as can be seen."""
     parts: list[list[CoercionCandidate]] = []
     for inner, faults in faults_by_place(branch).items():
-        # At the place itself only a union in the union has something new to say.
+        # At the place itself, only a nested union has something to add.
         found = _deeper(inner, faults) if inner == place else proposals(inner, faults)
         if not found:
             return []
@@ -178,7 +178,7 @@ def _of_number(text: str, wanted: Sequence[str]) -> Iterator[tuple[str, Json]]:
         if exact == exact.to_integral_value():
             yield "integer", int(exact)
         return
-    # Never a lossy number: what the float says must be what the text said.
+    # Never a lossy number: the float must equal what the text says.
     if Decimal(repr(float(text))) == exact:
         yield "number", float(text)
 
@@ -217,7 +217,7 @@ def _wrapped(value: Json) -> Iterator[list[Json]]:
     if value is None or isinstance(value, list):
         return
     if isinstance(value, str) and value.lstrip().startswith(_OPENERS):
-        # A list or an object that went wrong, and no item; but a whole object may be one.
+        # A broken list or object, not an item; but a complete object may be an item.
         parsed = _parse(value)
         if isinstance(parsed, dict):
             yield [parsed]
@@ -225,24 +225,24 @@ def _wrapped(value: Json) -> Iterator[list[Json]]:
     yield [value]
 
 
-# Each trial validates the whole value, and tries one reading of every place at once.
+# Each trial validates the whole value, with one reading of every place at once.
 _MAX_TRIALS = 64
 _MAX_NESTING = 5
 _MAX_FAULTS = 20_000
-# From here on a float no longer tells every integer from the next.
+# From here on a float cannot represent every integer.
 _MAX_EXACT = 2**53
 
 _Faults: TypeAlias = dict[Place, list["ValidationError"]]
-# What the model would not know again: better to tell of its own words.
+# The model would not recognise these changes, so faults refer to its own words.
 _UNTOLD = ("absent", "array")
 
 
 class _Win(NamedTuple):
-    """A reading that the schema takes.
+    """A reading that the schema accepts.
 
     Attributes:
-        value: What the place holds then.
-        edits: The changes, those inside of new values included.
+        value: The resulting value of the place.
+        edits: The changes, including those inside new values.
     """
 
     value: Json | Absent
@@ -250,13 +250,13 @@ class _Win(NamedTuple):
 
 
 class Coercer:
-    """Changes what a schema refuses, all places at a time.
+    """Changes values that a schema refuses, at all places together.
 
     A change is kept only if it leaves no fault at its place, and if no other reading of that
-    place does so as well.
+    place does so too.
 
     Attributes:
-        coercions: What was changed.
+        coercions: The changes made.
     """
 
     def __init__(self, validator: Validator) -> None:
@@ -265,11 +265,10 @@ class Coercer:
         self._trials = _MAX_TRIALS
 
     def mend(self, value: Json) -> tuple[Json, list[ValidationError]]:
-        """Mend what can be mended.
+        """Fix every fault that can be fixed.
 
         Returns:
-            The value as far as it was mended, and the faults that are left. *value* itself is
-            not changed.
+            The value with the fixes, and the remaining faults. *value* itself is not changed.
         """
         faults = self._faults(value)
         if len(faults) > _MAX_FAULTS:
@@ -285,7 +284,7 @@ class Coercer:
     def _mend(
         self, value: Json, faults: Sequence[ValidationError], nesting: int
     ) -> tuple[Json, tuple[Edit, ...], _Faults]:
-        """The value with all places mended that can be, how, and what is wrong at the others."""
+        """Return the value with its fixes, the fixes, and the faults at the other places."""
         offers = _offers(faults) if nesting else {}
         wins: dict[Place, list[_Win]] = {}
         near: _Faults = {}
@@ -310,7 +309,7 @@ class Coercer:
         wins: dict[Place, list[_Win]],
         nesting: int,
     ) -> _Faults:
-        """Try one reading of each place; what is right goes to *wins*, what is wrong comes back."""
+        """Try one reading of each place; adds successes to *wins* and returns the faults."""
         self._trials -= 1
         trial = changed(
             value, ((one.place, one.after) for edits in chosen.values() for one in edits)
@@ -318,7 +317,7 @@ class Coercer:
         edits = {place: list(proposal) for place, proposal in chosen.items()}
         wrong = _wrong(self._faults(trial), chosen)
         if wrong:
-            # What was text may hold more that is only written wrongly.
+            # A value that was text may contain more that needs coercion.
             inside = [fault for found in wrong.values() for fault in found]
             trial, more, near = self._mend(trial, inside, nesting - 1)
             for edit in more:
@@ -334,19 +333,19 @@ class Coercer:
 def round_integers(
     value: JsonObject, validator: Validator, coercions: list[Coercion]
 ) -> JsonObject | str:
-    """Make ints of integral floats where a schema wants an integer; JSON Schema takes both.
+    """Turn integral floats into ints where a schema wants an integer; JSON Schema allows both.
 
     Args:
-        value: Arguments that fit the schema.
+        value: Arguments that match the schema.
         validator: The schema.
-        coercions: What is changed is added here.
+        coercions: Every change is appended here.
 
     Returns:
-        *value* itself where nothing is to be changed; text on what cannot be changed without
+        *value* itself if nothing has to change; a text about what cannot be changed without
         loss.
     """
     found = {place: number for place, number in floats_in(value) if number.is_integer()}
-    # Where a half is refused, and only there, integers are wanted, however the schema says so.
+    # Integers are wanted exactly where a half is refused, however the schema expresses it.
     # (Above 2**53 there are no halves.)
     if not found:
         return value
@@ -366,7 +365,7 @@ def _half(number: float) -> float:
 
 
 def _integer_places(faults: Iterable[ValidationError]) -> Iterable[Place]:
-    """Where *faults*, those in unions included, ask for an integer."""
+    """Yield the places where *faults*, including those in unions, ask for an integer."""
     for fault in faults:
         wanted = wanted_types(fault)
         if ("integer" in wanted and "number" not in wanted) or _is_choice_of_integers(fault):
@@ -387,7 +386,7 @@ def _is_choice_of_integers(fault: ValidationError) -> bool:
 
 
 def _offers(faults: Sequence[ValidationError]) -> dict[Place, list[CoercionCandidate]]:
-    """Readings by place; none of the places lies inside another."""
+    """Return readings by place; no place lies inside another."""
     offers: dict[Place, list[CoercionCandidate]] = {}
     places = faults_by_place(faults)
     for place in sorted(places, key=len):
@@ -397,7 +396,7 @@ def _offers(faults: Sequence[ValidationError]) -> dict[Place, list[CoercionCandi
 
 
 def _wrong(faults: Iterable[ValidationError], chosen: Mapping[Place, CoercionCandidate]) -> _Faults:
-    """Those of *faults* that lie at or under one of the places, by place."""
+    """Return those of *faults* that lie at or below one of the places, by place."""
     wrong: _Faults = {}
     for fault in faults:
         kind: Any = fault.kind
@@ -410,8 +409,8 @@ def _wrong(faults: Iterable[ValidationError], chosen: Mapping[Place, CoercionCan
 
 
 def _nearer(faults: Sequence[ValidationError], near: _Faults) -> list[ValidationError]:
-    """*faults*, with what was wrong in the only reading of a place instead of those there."""
-    # That says more than that a text is no number.
+    """Replace *faults* at places with a single reading by the faults of that reading."""
+    # That is more helpful than "a text is not a number".
     found = {place: None for fault in faults if (place := above(fault.instance_path, near))}
     told = [fault for fault in faults if above(fault.instance_path, near) is None]
     return told + [fault for place in found for fault in near[place]]

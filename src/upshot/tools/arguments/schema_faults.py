@@ -1,4 +1,4 @@
-"""What a schema says against a value; JSON paths."""
+"""The faults that a schema finds in a value, and JSON paths."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from jsonschema_rs import ValidationError
 
 
-# The steps from the root: names of properties, and places in arrays.
+# The steps from the root: property names and array indexes.
 Place: TypeAlias = tuple[str | int, ...]
 
 
 class Absent:
-    """The new value of what shall be left out."""
+    """The new value of something that is removed."""
 
     def __repr__(self) -> str:
         return "ABSENT"
@@ -37,7 +37,7 @@ ABSENT = Absent()
 
 
 def found_at(value: Json, place: Sequence[str | int]) -> Json | Absent:
-    """What *value* holds at *place*, ``ABSENT`` where there is no such place."""
+    """Return the value at *place* in *value*, or ``ABSENT`` if that does not exist."""
     for step in place:
         if isinstance(value, list) and isinstance(step, int) and step < len(value):
             value = value[step]
@@ -49,12 +49,12 @@ def found_at(value: Json, place: Sequence[str | int]) -> Json | Absent:
 
 
 def changed(value: Json, changes: Iterable[tuple[Place, Json | Absent]]) -> Json:
-    """A copy of *value* with what *changes* says at its places; the later ones win.
+    """Return a copy of *value* with *changes* applied; later ones win.
 
     Args:
         value: Any JSON; it shares no container with the copy.
         changes: Places with their new values. The last step may be new to its object; a place
-            that cannot be reached is passed over.
+            that cannot be reached is skipped.
     """
     root: list[Json] = [copy_json(value)]
     for place, new in changes:
@@ -68,13 +68,13 @@ def changed(value: Json, changes: Iterable[tuple[Place, Json | Absent]]) -> Json
 
 
 def above(place: Sequence[str | int], known: Container[Place]) -> Place | None:
-    """Which of *known* is *place* itself or stands above it; the nearest to the root."""
+    """Return which of *known* is *place* itself or an ancestor of it, nearest to the root."""
     steps = tuple(place)
     return next((steps[:end] for end in range(len(steps) + 1) if steps[:end] in known), None)
 
 
 def floats_in(value: Json, place: Place = ()) -> Iterator[tuple[Place, float]]:
-    """Every float in *value*, with its place."""
+    """Yield every float in *value*, with its place."""
     if isinstance(value, float):
         yield place, value
     elif isinstance(value, dict):
@@ -89,7 +89,7 @@ def floats_in(value: Json, place: Place = ()) -> Iterator[tuple[Place, float]]:
 
 def is_too_deep(text: str, value: object) -> bool:
     """Whether *value*, read from *text*, is nested deeper than ``MAX_DEPTH``."""
-    # Most texts have fewer brackets than that, and then no further look is needed.
+    # Most texts have fewer brackets than that and need no closer look.
     if text.count("[") + text.count("{") <= MAX_DEPTH:
         return False
     level = [value]
@@ -124,18 +124,18 @@ _MAX_TOTAL_CHARS = 4_000
 def describe_faults(
     faults: Sequence[ValidationError], known: Sequence[str] = (), value: Json = None
 ) -> str:
-    """All *faults* with their paths, in one line of a bounded length.
+    """Describe all *faults* with their paths, in one line of limited length.
 
     Args:
-        faults: What the validator found.
-        known: Names of the properties at the root, to tell a misspelt one what is near.
-        value: What was validated; names the keys of an object that may have none.
+        faults: The faults that the validator found.
+        known: Names of the properties at the root, to suggest one for a misspelt name.
+        value: The validated value; used to name the keys of an object that allows none.
     """
     return join_faults(text for fault in faults for text in _describe(fault, known, value))
 
 
 def join_faults(texts: Iterable[str]) -> str:
-    """The first of *texts*, and how many more there are."""
+    """Join the first of *texts*, and say how many more there are."""
     told: list[str] = []
     rest = size = 0
     for text in texts:
@@ -148,12 +148,12 @@ def join_faults(texts: Iterable[str]) -> str:
 
 
 def pointer(path: Sequence[str | int]) -> str:
-    """*path* as a JSON pointer; the root is "/", for readers."""
+    """Return *path* as a JSON pointer; the root is "/", for readers."""
     return "/" + "/".join(pointer_step(str(step)) for step in path)
 
 
 def wanted_types(fault: ValidationError) -> list[str]:
-    """The types that would have been right at the place of *fault*, of all branches of a union."""
+    """Return the types that are valid at the place of *fault*, from all branches of a union."""
     kind: Any = fault.kind
     if kind.name == "type":
         return list(kind.types)
@@ -166,13 +166,13 @@ def wanted_types(fault: ValidationError) -> list[str]:
 
 
 def union_branches(fault: ValidationError) -> Sequence[Sequence[ValidationError]]:
-    """What each branch of a union says, nothing where *fault* is none of a union."""
+    """Return the faults of each branch of a union; nothing if *fault* is not from a union."""
     kind: Any = fault.kind
     return getattr(kind, "context", ()) if kind.name in ("anyOf", "oneOf") else ()
 
 
 def shown(value: object) -> str:
-    """*value* as JSON of a bounded length, as the model wrote it."""
+    """Return *value* as JSON of limited length, as the model wrote it."""
     try:
         text = msgspec.json.encode(to_free_json(value)[0]).decode()
     except (UnserializableError, ValueError, TypeError):
@@ -181,12 +181,12 @@ def shown(value: object) -> str:
 
 
 def cut_text(text: str, most: int = _MAX_CHARS) -> str:
-    """*text*, or its beginning and three dots."""
+    """Return *text*, cut to *most* characters with three dots."""
     return text if len(text) <= most else text[: most - 3] + "..."
 
 
 def describe_choices(choices: Sequence[object]) -> str:
-    """The first of *choices* as JSON, and how many more there are."""
+    """Return the first of *choices* as JSON, and how many more there are."""
     told = [cut_text(shown(choice), _MAX_CHOICE_CHARS) for choice in choices[:_MAX_CHOICES]]
     more = len(choices) - len(told)
     return ", ".join(told) + (f" and {more} more" if more else "")
@@ -208,7 +208,7 @@ def _describe(fault: ValidationError, known: Sequence[str], value: Json) -> Iter
         case "additionalProperties" | "unevaluatedProperties":
             names = known if not path else ()
             for place, name in enumerate(cast("list[str]", kind.unexpected)):
-                # Looking for what is near takes time, and no more than these are told.
+                # Similar names take time to find, and no more than these are shown.
                 near = _unexpected(name, names if place < _MAX_FAULTS else ())
                 yield f"{_place([*path, name])}: {near}"
         case "falseSchema":
@@ -221,7 +221,7 @@ def _describe(fault: ValidationError, known: Sequence[str], value: Json) -> Iter
 
 
 def _closed_keys(fault: ValidationError, value: Json) -> Iterator[tuple[str, ...]]:
-    """The keys of an object that may have none: the validator names only the object."""
+    """Yield the keys of an object that allows none; the validator names only the object."""
     if fault.schema_path[-1:] == ["additionalProperties"]:
         held = found_at(value, fault.instance_path)
         if isinstance(held, dict):
@@ -236,7 +236,7 @@ def _unexpected(name: str, known: Sequence[str]) -> str:
 
 
 def _alone(fault: ValidationError) -> str:
-    """What is wrong, without where."""
+    """Return what is wrong, without the place."""
     kind: Any = fault.kind
     return _choice(fault.instance, kind.options) if kind.name == "enum" else cut_text(fault.message)
 
@@ -252,7 +252,7 @@ def _of_union(fault: ValidationError, value: Json) -> Iterator[str]:
     place = _place(fault.instance_path)
     branches = [list(filter(functools.partial(_is_inside, fault), one)) for one in _deep(fault)]
     if len(branches) == 1:
-        # Only one branch is near: its faults have paths of their own.
+        # Only one branch comes close: its faults have their own paths.
         yield from (text for inner in branches[0] for text in _describe(inner, (), value))
     elif branches:
         told = describe_faults([inner for one in branches for inner in one], (), value)
@@ -262,7 +262,7 @@ def _of_union(fault: ValidationError, value: Json) -> Iterator[str]:
 
 
 def _deep(fault: ValidationError) -> list[Sequence[ValidationError]]:
-    """The branches that say something of what stands inside."""
+    """Return the branches that have faults inside the value."""
     return [one for one in union_branches(fault) if any(_is_inside(fault, e) for e in one)]
 
 
@@ -272,7 +272,7 @@ def _is_inside(fault: ValidationError, inner: ValidationError) -> bool:
 
 
 def _union(fault: ValidationError) -> str:
-    # Of the right type and wrong all the same: that says more than the types of the others.
+    # The right type with a wrong value says more than the types of the other branches.
     near = [
         _alone(inner)
         for branch in union_branches(fault)

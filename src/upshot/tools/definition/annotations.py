@@ -1,6 +1,6 @@
-"""Between annotations and JSON Schema.
+"""From annotations to JSON Schema and typed values.
 
-Constraints of annotated-types, which pydantic's own types are made of, as msgspec has them.
+Constraints of annotated-types, which pydantic's own types use, are translated for msgspec.
 
 Source:
     annotated-types 0.7 and 0.8 (README), read in 2026.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 
-# Builds the typed value of a JSON value that the schema has let pass.
+# Builds the typed value from a JSON value that matches the schema.
 Builder: TypeAlias = Callable[[Json], object]
 
 _REF = "#/$defs/{name}"
@@ -44,27 +44,27 @@ _ANYTHING: tuple[object, ...] = (Any, object)
 
 
 class BuildError(ValueError):
-    """A value fits the schema and its type refuses it all the same; the text says why."""
+    """A value matches the schema, but its type refuses it; the message says why."""
 
 
 def read_annotations(
     annotations: Mapping[str, object],
 ) -> tuple[dict[str, JsonObject], JsonObject, dict[str, Builder]]:
-    """Read what *annotations*, by parameter name, say of JSON.
+    """Read *annotations*, by parameter name, into schemas and builders.
 
-    Those that hold pydantic types are read by pydantic, which is then loaded already; all
-    others by msgspec.
+    Annotations that contain pydantic types are read by pydantic, which is then loaded already;
+    all others by msgspec.
 
     Returns:
-        A schema for each, the definitions that they refer to, and a builder for each whose
-        values are not taken as they are.
+        A schema for each, the definitions that the schemas refer to, and a builder for each whose
+        values are not used as they are.
 
     Raises:
-        TypeError: One has no JSON form.
+        TypeError: An annotation has no JSON form.
     """
     plain = {name: kind for name, kind in annotations.items() if not _is_of_pydantic(kind)}
     rest = {name: kind for name, kind in annotations.items() if name not in plain}
-    # Parameter by parameter, since neither library reads the other's types.
+    # One parameter at a time, because neither library reads the other's types.
     schemas, definitions = _read_plain(plain)
     builders = {name: _builder(kind) for name, kind in plain.items() if kind not in _AS_THEY_ARE}
     if rest:
@@ -82,7 +82,7 @@ def read_annotations(
 
 
 def copy_json(value: Json) -> Json:
-    """A copy that shares no container with *value*."""
+    """Return a copy that shares no container with *value*."""
     if isinstance(value, dict):
         return {name: copy_json(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -91,26 +91,26 @@ def copy_json(value: Json) -> Json:
 
 
 def is_field_info(value: object) -> TypeGuard[FieldInfo]:
-    """Whether *value* is what pydantic's ``Field(...)`` gives; never loads pydantic."""
+    """Whether *value* was made by pydantic's ``Field(...)``; never loads pydantic."""
     kind = _loaded_class("pydantic.fields", "FieldInfo")
     return kind is not None and isinstance(value, kind)
 
 
 def with_field_info(annotation: object, default: object) -> object:
-    """*annotation* with what a ``Field(...)`` in the default's place says of it."""
+    """Add a ``Field(...)`` that was given as the default to *annotation*."""
     return Annotated[annotation, default] if is_field_info(default) else annotation
 
 
 def _loaded_class(module: str, name: str) -> type | None:
-    """The class *name* of *module*, None while that has not loaded it.
+    """Return the class *name* of *module*, or None as long as it is not loaded.
 
-    Another thread may be importing the module: no annotation can use the class before it is there.
+    Another thread may be importing the module; no annotation can use the class before that ends.
     """
     return getattr(sys.modules.get(module), name, None)
 
 
 def _is_of_pydantic(annotation: object) -> bool:
-    """Whether pydantic has to read *annotation*."""
+    """Whether *annotation* has to be read by pydantic."""
     is_loaded = "pydantic" in sys.modules
     if not is_loaded and _module() is None:
         return False
@@ -120,7 +120,7 @@ def _is_of_pydantic(annotation: object) -> bool:
     for kind in _classes_in(annotation, set()):
         for name, hint in _hints_of(kind).items():
             if is_loaded and (holds_constraints(hint) or _uses_pydantic(hint)):
-                # msgspec reads the fields of a class by itself, and neither of these.
+                # msgspec reads the fields of a class itself, and understands neither of these.
                 return not issubclass(kind, msgspec.Struct) or _refuse(kind, name)
             if holds_constraints(hint):
                 _refuse(kind, name)
@@ -141,13 +141,13 @@ def _uses_pydantic(annotation: object) -> bool:
     if getattr(annotation, "__module__", "").partition(".")[0] == "pydantic":
         return True
     if any(getattr(one, "func", None) for one in getattr(annotation, "__metadata__", ())):
-        # A predicate: no schema can tell it, but pydantic can hold a value to it.
+        # A predicate: no schema can express it, but pydantic can check it.
         return True
     return any(map(_uses_pydantic, get_args(annotation)))
 
 
 def _classes_in(annotation: object, seen: set[type]) -> Iterator[type]:
-    """Every class in *annotation* that has fields, those in the fields of others included."""
+    """Yield every class with fields in *annotation*, those nested in fields included."""
     if isinstance(annotation, type) and annotation not in seen and _has_fields(annotation):
         seen.add(annotation)
         yield annotation
@@ -165,7 +165,7 @@ def _has_fields(kind: type) -> bool:
 def _hints_of(kind: type) -> dict[str, object]:
     try:
         return get_type_hints(kind, include_extras=True)
-    except Exception:  # annotations are the caller's code; what reads them next tells the fault
+    except Exception:  # annotations are the caller's code; the next reader reports the fault
         return {}
 
 
@@ -200,16 +200,16 @@ def _builder(annotation: object) -> Builder:
         return copy_json
 
     kind = cast("type[object]", with_constraints(annotation))
-    # It refuses what could never be built, such as two kinds of lists in one union.
+    # Refuses what could never be built, such as two kinds of lists in one union.
     msgspec.json.Decoder(kind, dec_hook=_build_other)
 
     def build(value: Json) -> object:
         try:
-            # Copied first, for msgspec shares what is annotated with Any.
+            # Copied first, because msgspec shares values annotated with Any.
             return msgspec.convert(copy_json(value), kind, dec_hook=_build_other)
         except (msgspec.ValidationError, ValueError, TypeError) as error:
             raise BuildError(str(error)) from error
-        except Exception as error:  # a type's own code may raise anything: it refuses the value
+        except Exception as error:  # a type's own code may raise anything: the value is refused
             raise BuildError(f"{type(error).__name__}: {error}") from error
 
     return build
@@ -241,11 +241,11 @@ def _pydantic_builder(adapter: TypeAdapter[object]) -> Builder:
 
     def build(value: Json) -> object:
         try:
-            # As JSON, because pydantic's strict reading of Python objects refuses date strings.
+            # As JSON, because pydantic's strict mode refuses date strings in Python objects.
             return adapter.validate_json(msgspec.json.encode(value), strict=True)
         except ValidationError as error:
             raise BuildError("; ".join(map(_fault_text, error.errors()))) from error
-        except Exception as error:  # a type's own code may raise anything: it refuses the value
+        except Exception as error:  # a type's own code may raise anything: the value is refused
             raise BuildError(f"{type(error).__name__}: {error}") from error
 
     return build
@@ -257,7 +257,7 @@ def _fault_text(fault: Any) -> str:
 
 
 def _is_path(kind: type) -> bool:
-    # Who annotates with a path has loaded pathlib; no other tool has to.
+    # An annotation with a path means that pathlib is loaded; other tools do not need it.
     pathlib = sys.modules.get("pathlib")
     return pathlib is not None and issubclass(kind, pathlib.PurePath)
 
@@ -271,27 +271,27 @@ _BOUNDS = {
     "MinLen": "min_length",
     "MaxLen": "max_length",
 }
-# They say something to readers, and limit nothing.
+# These inform readers and constrain nothing.
 _WORDS = ("Unit", "DocInfo")
 _OF_META = (*_BOUNDS.values(), "pattern", "title", "description")
 
 
 def with_constraints(annotation: object) -> object:
-    """*annotation* with what annotated-types say in it as ``msgspec.Meta``.
+    """Replace the constraints of annotated-types in *annotation* by ``msgspec.Meta``.
 
     Raises:
-        TypeError: A constraint cannot be told to a model.
+        TypeError: A constraint cannot be expressed to a model.
     """
     return annotation if _module() is None else _rewritten(annotation, _metas)
 
 
 def to_fields(annotation: object) -> object:
-    """*annotation* for pydantic, which reads no ``msgspec.Meta``: as its own ``Field``."""
+    """Replace ``msgspec.Meta`` in *annotation* by ``Field``, which pydantic understands."""
     return _rewritten(annotation, _fields)
 
 
 def holds_constraints(annotation: object) -> bool:
-    """Whether annotated-types say something in *annotation* itself."""
+    """Whether *annotation* itself has constraints of annotated-types."""
     module = _module()
     if module is None:
         return False
@@ -302,7 +302,7 @@ def holds_constraints(annotation: object) -> bool:
 
 
 def _module() -> ModuleType | None:
-    # Who annotates with them has loaded them; no other tool has to.
+    # An annotation that uses it means that it is loaded; other tools do not need it.
     return sys.modules.get("annotated_types")
 
 
@@ -329,7 +329,7 @@ def _annotated(base: object, extras: list[object]) -> object:
         return base
     metas = [one for one in extras if isinstance(one, msgspec.Meta) and _limits(one)]
     if metas and get_origin(base) in (Union, UnionType):
-        # msgspec takes limits only on what they limit, and null is never meant.
+        # msgspec accepts limits only on the types that they limit, and null is never one of them.
         members = [one if one is NoneType else _annotated(one, [*metas]) for one in get_args(base)]
         return _annotated(_union(members), [one for one in extras if one not in metas])
     return Annotated[(cast("Any", base), *extras)]
@@ -344,7 +344,7 @@ def _limits(meta: msgspec.Meta) -> bool:
 
 
 def _name_in(module: ModuleType, item: object) -> str:
-    """What *item* is called in annotated-types, "" if it is not of it."""
+    """Return the name of *item* in annotated-types, "" if it is not from there."""
     kind = type(item)
     return kind.__name__ if getattr(module, kind.__name__, None) is kind else ""
 

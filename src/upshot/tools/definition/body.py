@@ -1,4 +1,4 @@
-"""The callable of a tool: a function whose signature is read, or one with a given schema."""
+"""The callable of a tool: a function with its signature, or a callable with a given schema."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from upshot.tools.definition.annotations import (
     with_field_info,
 )
 
-# Without one of these there is nothing but text, and griffe need not be loaded.
+# A docstring without any of these is plain text, so griffe need not be loaded.
 _SECTIONS = re.compile(
     r"^\s*(:param|:return|:raise|\w[\w ]*:\s*$|-{3,}\s*$)", re.MULTILINE | re.IGNORECASE
 )
@@ -36,7 +36,7 @@ def parse_docstring(text: str | None) -> tuple[str, dict[str, str]]:
 
     Returns:
         The text before the first section, and the description of each parameter. Sections
-        on results and errors are for readers of the code and are left out. Never raises.
+        about results and errors are for readers of the code and are dropped. Never raises.
     """
     if not text:
         return "", {}
@@ -72,15 +72,15 @@ _Types: TypeAlias = tuple[dict[str, JsonObject], JsonObject, dict[str, Builder],
 
 
 class FunctionBody:
-    """A Python function, whose schema is read from its signature and docstring.
+    """A Python function whose schema is read from its signature and docstring.
 
-    Made at definition time, when what can never work is refused. The rest is read when it is
-    first needed, so that a tool that is never offered costs next to nothing.
+    What can never work is refused at definition. The rest is read at first use, so a tool that is
+    never offered costs next to nothing.
 
     Attributes:
-        function: What is called.
+        function: The function that is called.
         is_async: Whether it is a coroutine function.
-        is_method: Whether the function still waits for its ``self``.
+        is_method: Whether it is a method without its ``self``.
         wants_context: Whether the first parameter is a ``ToolContext``.
     """
 
@@ -92,7 +92,7 @@ class FunctionBody:
             name: The tool's name, for messages.
 
         Raises:
-            Misuse: A parameter has no name that JSON could give, or no JSON Schema.
+            Misuse: A parameter cannot be passed by name, or has no JSON Schema.
         """
         self.function: Callable[..., object] = function
         self.is_async: bool = is_async(function)
@@ -105,19 +105,19 @@ class FunctionBody:
         if self.wants_context:
             del parameters[0]
         _check_names(parameters, name)
-        # Types are read now, for a mistake is best told where it is; the docstring, which
-        # needs a parser, waits until a model is told about the tool.
+        # Types are read now, so that a mistake is reported where it was made. The docstring needs
+        # a parser, so it is read only when the tool is described to a model.
         self._parameters = {parameter.name: parameter for parameter in parameters}
         self._check_types()
 
     @functools.cached_property
     def description(self) -> str:
-        """The docstring's text before its sections, "" without a docstring."""
+        """The text of the docstring before its sections; "" without a docstring."""
         return self._docstring[0]
 
     @functools.cached_property
     def parameters(self) -> JsonObject:
-        """An object schema of all parameters, closed to other names.
+        """An object schema of all parameters that allows no other names.
 
         Raises:
             Misuse: An annotation cannot be resolved, or has no JSON form.
@@ -139,12 +139,12 @@ class FunctionBody:
         return whole
 
     def build(self, arguments: JsonObject) -> dict[str, object]:
-        """Make typed values of *arguments*, which fit the schema.
+        """Turn *arguments*, which match the schema, into typed values.
 
-        What is absent is left to the function's own defaults.
+        Absent ones are left to the function's own defaults.
 
         Raises:
-            BuildError: A type refuses its value; every refusal is named with its path.
+            BuildError: A type refuses its value. The message lists every refusal with its path.
         """
         builders = self._types[2]
         values: dict[str, object] = {}
@@ -169,10 +169,10 @@ class FunctionBody:
         return self.function(**values)
 
     def bind(self, owner: object) -> FunctionBody:
-        """The body whose function is the method of *owner*."""
+        """Return the body with the function bound to *owner*."""
         method = cast("Callable[..., object]", self.function.__get__(owner))  # type: ignore[attr-defined]
         bound = object.__new__(FunctionBody)
-        # What was read of one is right for the other.
+        # Everything that was read from the function holds for the method too.
         bound.__dict__.update(self.__dict__, function=method, is_method=False)
         return bound
 
@@ -180,7 +180,7 @@ class FunctionBody:
         try:
             _ = self._types
         except Misuse as problem:
-            # A name may be defined further down in the file; it is looked up again at first use.
+            # The name may be defined further down in the file; it is looked up again at first use.
             if not isinstance(problem.__cause__, NameError):
                 raise
 
@@ -216,7 +216,7 @@ class FunctionBody:
 
     @functools.cached_property
     def _made_defaults(self) -> dict[str, Callable[[], object]]:
-        """Defaults that pydantic's ``Field(...)`` stands for."""
+        """Defaults that come from pydantic's ``Field(...)``, as functions that make them."""
         return {
             name: functools.partial(one.default.get_default, call_default_factory=True)
             for name, one in self._parameters.items()
@@ -225,7 +225,7 @@ class FunctionBody:
 
 
 def _culprit(kinds: dict[str, object]) -> str:
-    """Which parameter cannot be read."""
+    """Return which parameter cannot be read, for a message."""
     for name, kind in kinds.items():
         try:
             read_annotations({name: kind})
@@ -267,7 +267,7 @@ def is_context(parameter: inspect.Parameter) -> bool:
     """Whether *parameter* is annotated with ``ToolContext``."""
     kind = parameter.annotation
     if isinstance(kind, str):
-        # Read as text, for the name may stand behind TYPE_CHECKING only.
+        # Read as text, because the name may be imported only under TYPE_CHECKING.
         return _CONTEXT_TEXT.search(kind) is not None
     return kind is ToolContext or get_origin(kind) is ToolContext
 
@@ -291,7 +291,7 @@ def _is_required(parameter: inspect.Parameter) -> bool:
 
 
 def _text_in(annotation: object) -> str:
-    """The first plain text in an ``Annotated``, where many put descriptions."""
+    """Return the first plain text in an ``Annotated``, a common place for descriptions."""
     extras = get_args(annotation)[1:] if hasattr(annotation, "__metadata__") else ()
     return next((item for item in extras if isinstance(item, str)), "")
 
@@ -306,7 +306,7 @@ def _describe(schema: JsonObject, text: str, default: object) -> JsonObject:
         value, lossy = to_free_json(default)
     except UnserializableError:
         return described
-    # ``x: int = None`` is common; null is no value of such a parameter, it is left out.
+    # ``x: int = None`` is common, but null is not a valid value there: no default is shown.
     if not lossy and (value is not None or _takes_null(schema)):
         described["default"] = value
     return described
@@ -325,13 +325,13 @@ def _one_line(error: Exception) -> str:
 
 @dataclass(frozen=True, slots=True)
 class SchemaBody:
-    """A callable that takes its arguments as one JSON object, described by a given schema.
+    """A callable that takes its arguments as one JSON object, with a given schema.
 
     Attributes:
         function: Called with the arguments, or with a context and the arguments.
-        description: What the schema's author says of it.
+        description: The description that came with the schema.
         parameters: JSON Schema of the arguments.
-        wants_context: Whether it takes a ``ToolContext`` first.
+        wants_context: Whether a ``ToolContext`` is passed first.
         is_async: Whether it is a coroutine function.
     """
 
@@ -342,23 +342,23 @@ class SchemaBody:
     is_async: bool
 
     def build(self, arguments: JsonObject) -> dict[str, object]:
-        """The arguments as they are, as a copy that the callable may change."""
+        """Return a copy of the arguments, which the callable may change."""
         return cast("dict[str, object]", copy_json(arguments))
 
     def start(self, values: dict[str, object], context: ToolContext[object] | None) -> object:
-        """Call it."""
+        """Call the function."""
         return self.function(context, values) if self.wants_context else self.function(values)
 
 
 Body: TypeAlias = FunctionBody | SchemaBody
-"""A tool's work, apart from everything that is decided about it."""
+"""The callable of a tool with its schema, apart from all options."""
 
 
 def is_async(function: Callable[..., object]) -> bool:
-    """Whether calling *function* gives a coroutine; sees through partials and ``__call__``."""
+    """Whether calling *function* returns a coroutine; looks into partials and ``__call__``."""
     while isinstance(function, functools.partial):
         function = cast("functools.partial[object]", function).func
-    call = getattr(type(function), "__call__", None)  # noqa: B004  # the method itself is looked at
+    call = getattr(type(function), "__call__", None)  # noqa: B004  # the method itself is needed
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
@@ -377,17 +377,17 @@ _BOUNDS = ("minimum", "maximum")
 
 
 def read_body(name: str, description: object, parameters: object, call: object) -> SchemaBody:
-    """The body of a tool that is described by a schema.
+    """Make the body of a tool that is described by a schema.
 
     Args:
         name: The tool's name, for messages.
-        description: What it does.
-        parameters: JSON Schema of an object; copied, so that later changes do not reach it.
-        call: Takes the arguments as one dict, with a ``ToolContext`` before them if it is
-            annotated so.
+        description: The description for the model.
+        parameters: JSON Schema of an object; copied, so later changes do not affect it.
+        call: Takes the arguments as one dict, after a ``ToolContext`` if its first parameter
+            is annotated so.
 
     Raises:
-        Misuse: One of them cannot be used.
+        Misuse: One of them is unusable.
     """
     if not isinstance(description, str):
         raise Misuse(f"tool {name!r}: description is {description!r:.100}; give a text")
@@ -403,17 +403,17 @@ def read_body(name: str, description: object, parameters: object, call: object) 
 
 
 def usable_schema(name: str, parameters: object) -> JsonObject:
-    """A schema from outside, or that of any object where it cannot be used.
+    """Return a schema from outside, or the schema of any object if it is unusable.
 
     Args:
         name: The tool's name.
-        parameters: JSON Schema of an object, if it is one.
+        parameters: Should be the JSON Schema of an object.
     """
     try:
         return _read_schema(name, parameters)
     except Misuse:
-        # Its author reads the arguments anyway; one bad tool must not cost all others,
-        # and a provider would refuse the whole request.
+        # The author of the schema checks the arguments anyway. One bad tool must not cost all the
+        # others, and a provider would refuse the whole request.
         return {"type": "object"}
 
 
@@ -432,14 +432,14 @@ def _read_schema(name: str, parameters: object) -> JsonObject:
     schema = cast("JsonObject", copy)
     kind = schema.get("type", "object")
     if isinstance(kind, list) and "object" in kind:
-        # Arguments are always an object, and providers take no list here.
+        # Arguments are always an object, and providers accept no list here.
         schema["type"] = kind = "object"
     if kind != "object":
         raise Misuse(f"the schema of tool {name!r} has to describe an object, not {kind!r:.100}")
     if not _is_plain(schema):
         from upshot.tools.arguments.argument_check import ArgumentCheck
 
-        # What is wrong in it is best told where it is written, and not in a call.
+        # A fault in the schema is best reported here, not at the first call.
         ArgumentCheck(name, schema).validator  # noqa: B018
     return schema
 
@@ -451,7 +451,7 @@ def _read_call(name: str, call: object) -> Callable[..., object]:
     try:
         signature = inspect.signature(call)
     except (TypeError, ValueError):
-        # Some builtins have none to look at.
+        # Some builtins have no signature.
         return call
     try:
         signature.bind(*[None] * (2 if takes_context(call) else 1))
@@ -464,7 +464,7 @@ def _read_call(name: str, call: object) -> Callable[..., object]:
 
 
 def _is_plain(schema: Json) -> bool:
-    """Whether *schema* is right for sure; others are read by a library that is slow to load."""
+    """Whether *schema* is certainly valid; others go to a library that is slow to load."""
     if not isinstance(schema, dict):
         return False
     return all(_is_plain_word(word, value) for word, value in schema.items())

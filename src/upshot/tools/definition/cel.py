@@ -1,15 +1,16 @@
 """Conditions and values in CEL, the Common Expression Language.
 
-``compile_condition`` makes a condition of a text; machines evaluate the same programs.
+``compile_condition`` turns a text into a condition; machines evaluate the same programs.
 
-The library has no cost limit: macros inside macros multiply, and hold up the whole process while
-they run. So what a macro does for an item is written into a list of one, and a function that
-counts is asked for its index. One item too many, or one too late, and there is nothing at that
-index. Functions that the library gets wrong are replaced by ones as the language defines them.
+The library has no cost limit: nested macros multiply and block the whole process while they run.
+So the body of each macro is wrapped in a list of one element, and a counting function returns the
+index into it. One item too many, or past the time limit, and the index does not exist. Functions
+that the library implements wrongly are replaced by ones that follow the language definition.
 
 Source:
     Language definition of the Common Expression Language, "List of Standard Definitions", read on
-    2026-11-21: the size of a text is its number of code points, and ``string`` takes truth values.
+    2026-11-21: the size of a text is its number of code points, and ``string`` accepts truth
+    values.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from upshot.contract.base.checks import expected, kind_of, nearest
 from upshot.contract.base.structs import JsonObject
 from upshot.errors import Misuse, need_of_extra
 
-# The parser calls itself for each operator, and has no limit of its own.
+# The parser recurses for each operator, and has no limit.
 MAX_EXPRESSION_CHARS = 2_000
 _MAX_SAID = 300
 MAX_ITEMS = 50_000
-# The library copies what map and filter have so far for each item, so that time is counted too.
+# For each item the library copies the result of map and filter so far, so time is limited too.
 MAX_S = 1.0
-# What the function is called; no expression can name it, since it is none of the known ones.
+# The name of the counting function. No expression can use it, because it is not a known one.
 COUNTER = "upshot_count_item"
 _TOO_MUCH = f"it goes through more than {MAX_ITEMS} items in all, or computes for over {MAX_S:g} s"
 
@@ -45,9 +46,9 @@ _MARK = re.compile(
 )
 
 _AT = re.compile(r"<input>:(\d+):(\d+): (?:Syntax error: )?(.*)")
-# Names were looked at before, so what it does not find is a form of the function.
+# Names were checked before, so if one is not found, this form of the function does not exist.
 _MISFIT = re.compile(r"Undefined variable or function: '(\w+)'")
-# What the parser's generator says, in plain words.
+# Messages of the generated parser, in plain words.
 _PARSER_WORDS = (
     (re.compile(r"token recognition error at: '([\"'].*)'"), "a text is not closed"),
     (re.compile(r"token recognition error at: (.*)"), "{} means nothing here"),
@@ -56,7 +57,7 @@ _PARSER_WORDS = (
     (re.compile(r"no viable alternative at input (.*)"), "it cannot be read on from {}"),
     (re.compile(r"missing (.*) at (.*)"), "{} is missing before {}"),
 )
-# As other languages call them.
+# Names in other languages.
 _MEANT = {
     "count": "size", "includes": "contains", "len": "size", "length": "size",
     "lower": "lowerAscii", "toLowerCase": "lowerAscii", "toUpperCase": "upperAscii",
@@ -74,11 +75,11 @@ _NATIVE = frozenset((
     "size", "startsWith", "string", "timestamp", "type", "uint",
 ))
 # fmt: on
-# Types are values, and can be compared with what type() gives.
+# Types are values that can be compared with the result of type().
 TYPES = frozenset(
     ("bool", "bytes", "double", "dyn", "int", "list", "map", "null_type", "string", "type", "uint")
 )
-# It makes a list of any length out of a number.
+# Makes a list of any length from a number.
 _LEFT_OUT = frozenset(("lists.range",))
 LIBRARIES = frozenset(("math", "strings", "sets", "lists", "base64"))
 
@@ -86,7 +87,7 @@ Path: TypeAlias = tuple[str, ...]
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _TOKEN = re.compile(
     r"//[^\n]*|"
-    # In a raw text a backslash is one, also before its end.
+    # In a raw text a backslash is a backslash, even before the closing quote.
     r"(?:[rR][bB]?|[bB][rR])(?!\"\"\"|''')(?:\"[^\"\n]*\"|'[^'\n]*')|"
     r'[rRbB]{0,2}(?:"""(?s:.*?)"""|\'\'\'(?s:.*?)\'\'\'|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\')'
     rf"|(?P<path>{NAME}(?:\s*\.\s*{NAME})*)(?P<call>\s*\()?"
@@ -95,7 +96,7 @@ _TOKEN = re.compile(
 _BOUND = re.compile(
     rf"\.\s*(?:all|exists|exists_one|existsOne|map|filter)\s*\(\s*({NAME})\s*,(?:\s*({NAME})\s*,)?"
 )
-# Not names but values and operators.
+# Values and operators, not names.
 _WORDS = frozenset(("true", "false", "null", "in"))
 
 
@@ -104,9 +105,9 @@ class BadExpression(Exception):
 
     Attributes:
         found: What is wrong with it.
-        expected: What should stand there.
-        line: In the text, from 1.
-        column: In the line, from 1.
+        expected: What should be there instead.
+        line: The line in the text, from 1.
+        column: The column in the line, from 1.
     """
 
     def __init__(self, found: str, expected: str, line: int = 1, column: int = 1) -> None:
@@ -121,13 +122,13 @@ class Program:
     """One expression, parsed, with its cost limited.
 
     Args:
-        source: Its text.
-        needed_by: What needs it, for the message if the library is missing.
-        extra: The extra that brings the library.
+        source: The text of the expression.
+        needed_by: What needs the library, for the message if it is missing.
+        extra: The extra that installs the library.
 
     Attributes:
-        source: Its text.
-        is_counted: Whether it goes through items.
+        source: The text of the expression.
+        is_counted: Whether it iterates over items.
 
     Raises:
         BadExpression: It cannot be parsed, or calls a function that does not exist.
@@ -152,15 +153,15 @@ class Program:
 
     @property
     def calls_functions(self) -> bool:
-        """Whether it calls more than the library's own functions."""
+        """Whether it calls functions that have to be passed to the library."""
         return bool(self._functions)
 
     def execute(self, names: JsonObject) -> Any:
-        """Evaluate it; raises what the library raises, which ``said_of`` puts in words.
+        """Evaluate it. Raises what the library raises; ``said_of`` puts that in words.
 
         Raises:
-            KeyError: A name is not there.
-            OverflowError: It goes through too many items, or takes too long.
+            KeyError: A name does not exist.
+            OverflowError: It iterates over too many items, or takes too long.
         """
         if self.is_counted:
             return self._count(names)
@@ -175,12 +176,12 @@ class Program:
             return self._program.execute(context)
         finally:
             if count.is_spent:
-                # In place of what the library says of it, or does not say: "or" takes errors in.
+                # Replaces the library's own error, which "or" may have swallowed.
                 raise OverflowError(_TOO_MUCH)
 
 
 class ConditionError(Exception):
-    """A condition cannot be evaluated on the values that it was given, or is not true or false."""
+    """A condition cannot be evaluated on the given values, or its result is not a truth value."""
 
 
 class Condition:
@@ -188,7 +189,7 @@ class Condition:
 
     Attributes:
         text: The expression.
-        reads: The names that it reads.
+        reads: The names that it uses.
     """
 
     __slots__ = ("_program", "reads", "text")
@@ -199,17 +200,17 @@ class Condition:
         self._program = program
 
     def holds(self, values: JsonObject) -> bool:
-        """Return whether it is true of *values*, which give each name that it reads a value.
+        """Return whether the condition is true of *values*, which map each name to its value.
 
         Raises:
-            ConditionError: A name has no value, types do not fit, it costs too much, or the result
-                is not true or false.
+            ConditionError: A name has no value, types do not match, it costs too much, or the
+                result is not true or false.
         """
         names = {name: values[name] for name in self.reads if name in values}
         try:
             value = self._program.execute(names)
         except Exception as error:
-            # The boundary to the library: whatever it raises says why there is no answer.
+            # The boundary to the library: whatever it raises explains why there is no answer.
             raise self._error(said_of(error)) from error
         if not isinstance(value, bool):
             raise self._error(f"it gives {shown_value(value)}, not true or false")
@@ -226,12 +227,12 @@ def compile_condition(text: str, *, names: Collection[str] | None = None) -> Con
     """Parse a condition in CEL, such as ``cents > 5000 && currency == "EUR"``.
 
     Args:
-        text: The expression; it must give true or false.
-        names: The names that it may read; None for any.
+        text: The expression; it must evaluate to true or false.
+        names: The names that it may use; None for any.
 
     Raises:
-        Misuse: It cannot be parsed, calls an unknown function, reads a name that is not in *names*,
-            or the extra ``cel`` is not installed.
+        Misuse: It cannot be parsed, calls an unknown function, uses a name that is not in
+            *names*, or the extra ``cel`` is not installed.
     """
     if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
         raise Misuse(f"a condition must be a string in CEL, got {kind_of(text)}")
@@ -253,13 +254,13 @@ def compile_condition(text: str, *, names: Collection[str] | None = None) -> Con
 
 
 class ItemCount:
-    """Counts the items of one evaluation, and the time that it computes.
+    """Counts the items of one evaluation and its computing time.
 
     Args:
-        clock: Gives seconds; by default those that this thread has computed.
+        clock: Returns seconds; by default the CPU time of this thread.
 
     Attributes:
-        is_spent: Whether it was more than it may be.
+        is_spent: Whether a limit was exceeded.
     """
 
     __slots__ = ("_clock", "_end", "_left", "is_spent")
@@ -271,7 +272,7 @@ class ItemCount:
         self.is_spent: bool = False
 
     def __call__(self) -> int:
-        """Count an item: 0, and 1 for one too many."""
+        """Count an item: return 0, or 1 once a limit is exceeded."""
         self._left -= 1
         if self._left < 0 or self._clock() > self._end:
             self.is_spent = True
@@ -279,14 +280,14 @@ class ItemCount:
 
 
 class _Open(NamedTuple):
-    """A bracket that is open: whether it is that of a macro, and the commas in it so far."""
+    """An open bracket: whether it belongs to a macro, and the commas in it so far."""
 
     is_macro: bool
     commas: int = 0
 
 
 def guarded(source: str) -> str:
-    """*source* with its items counted; as it is where it has no macro.
+    """Return *source* with its items counted; unchanged if it has no macro.
 
     Args:
         source: An expression that can be parsed.
@@ -300,7 +301,7 @@ def guarded(source: str) -> str:
 
 
 def _insertions(source: str) -> Iterator[tuple[int, str]]:
-    """What is written where, in order."""
+    """Yield the texts to insert with their positions, in order."""
     opened: list[_Open] = []
     for found in _MARK.finditer(source):
         mark = found["mark"]
@@ -312,7 +313,7 @@ def _insertions(source: str) -> Iterator[tuple[int, str]]:
             opened.append(_Open(is_macro=False))
         elif opened:
             top = opened.pop()
-            # After the first comma stands what is done for each item.
+            # The part after the first comma is evaluated for each item.
             if top.is_macro and top.commas == 1:
                 yield found.start(), f"][{COUNTER}()]"
             if mark == ",":
@@ -322,26 +323,26 @@ def _insertions(source: str) -> Iterator[tuple[int, str]]:
 
 
 INSTEAD: Mapping[str, str] = {"size": "upshot_size"}
-"""What is called in place of a function that the library has, and that cannot be replaced by name.
+"""Replacements for functions that the library has and that cannot be overridden by name.
 
-No expression can name them, since they are none of the known ones.
+No expression can use these names, because they are not known functions.
 """
 
 
 def functions_for(called: Collection[str]) -> Mapping[str, Callable[[Any], Any]]:
-    """What an expression needs that calls the functions *called*, by the name that it calls."""
+    """Return our implementations of the functions *called*, by the name to pass them under."""
     return {INSTEAD.get(name, name): _MADE[name] for name in called if name in _MADE}
 
 
 def _size(value: Any) -> int:
-    """The library counts the bytes of a text."""
+    """Replace the library's ``size``, which counts the bytes of a text."""
     if isinstance(value, str | bytes | list | dict):
         return len(cast(Sized, value))
     raise TypeError(f"size() takes a text, a list or a mapping, {_not(value)}")
 
 
 def _string(value: Any) -> str:
-    """Called only for values that the library does not take."""
+    """Convert a value that the library's ``string`` does not accept; called only for those."""
     if isinstance(value, bool):
         return "true" if value else "false"
     raise TypeError(f"string() takes a number, a text, a truth value or a time, {_not(value)}")
@@ -355,7 +356,7 @@ _MADE: Mapping[str, Callable[[Any], Any]] = {"size": _size, "string": _string}
 
 
 def paths_of(source: str) -> Iterator[tuple[Path, int, int]]:
-    """The chains of names in *source* that begin with a name, with their places."""
+    """Yield the dotted paths in *source* that start with a name, with their positions."""
     before = ""
     for token in _TOKEN.finditer(source):
         found = token["path"]
@@ -369,7 +370,7 @@ def paths_of(source: str) -> Iterator[tuple[Path, int, int]]:
 
 
 def roots_of(source: str) -> Iterator[tuple[str, int, int]]:
-    """The names that *source* reads and does not bind itself, with their places."""
+    """Yield the names that *source* uses and does not bind itself, with their positions."""
     bound = bound_names(source)
     for path, line, column in paths_of(source):
         root = path[0]
@@ -378,17 +379,17 @@ def roots_of(source: str) -> Iterator[tuple[str, int, int]]:
 
 
 def position(source: str, at: int) -> tuple[int, int]:
-    """Line and column of the character *at*, both from 1."""
+    """Return line and column of the character *at*, both from 1."""
     line = source.count("\n", 0, at) + 1
     return line, at - (source.rfind("\n", 0, at) + 1) + 1
 
 
 def with_calls(source: str, names: Mapping[str, str]) -> str:
-    """*source* with other functions called.
+    """Return *source* with some function names replaced.
 
     Args:
         source: An expression that can be parsed.
-        names: What to call in place of what, by the last part of its name.
+        names: The new name for each old one, by the last part of the old name.
     """
     parts: list[str] = []
     done = 0
@@ -403,18 +404,18 @@ def with_calls(source: str, names: Mapping[str, str]) -> str:
 
 
 def bound_names(source: str) -> set[str]:
-    """The names that macros such as ``map`` bind in *source*."""
+    """Return the names that macros such as ``map`` bind in *source*."""
     return {name for pair in _BOUND.findall(source) for name in pair if name}
 
 
 @cache
 def _cel(needed_by: str = "an expression in CEL", extra: str = "cel") -> Any:
     try:
-        # Not an import statement: it is an extra, and loading it takes its time.
+        # Imported by name: the library is an extra, and slow to load.
         cel = importlib.import_module("cel")
     except ImportError as error:
         raise Misuse(need_of_extra(needed_by, extra)) from error
-    # What it says of functions that fail stands in the error, and not on the terminal too.
+    # Failures of functions are in the error; they need not appear on the terminal too.
     logging.getLogger("cel").addHandler(logging.NullHandler())
     return cel
 
@@ -446,7 +447,7 @@ def _parse(source: str) -> Any:
 
 
 def _short(said: str) -> str:
-    """What the parser says without the list of all that could stand there."""
+    """Return the parser's message without the list of everything that was expected."""
     short = " ".join(said.partition(" expecting ")[0].split())[:_MAX_SAID]
     if "'<EOF>'" in short:
         return "it ends too soon"
@@ -457,8 +458,8 @@ def _short(said: str) -> str:
 
 
 def _check_functions(program: Any, source: str) -> Mapping[str, Any]:
-    """The functions of the library that it needs."""
-    # Operators have names between underscores or after an @.
+    """Return the library functions that the program needs."""
+    # The names of operators are enclosed in underscores or start with an @.
     named = [name for name in program.functions() if name.isidentifier() and name[0] != "_"]
     native = functions_for(named)
     called = [name for name in named if name not in _NATIVE]
@@ -474,7 +475,7 @@ def _check_functions(program: Any, source: str) -> Mapping[str, Any]:
 
 
 def _nearest_function(name: str, known: frozenset[str]) -> str:
-    """What is expected instead of the function *name*, also where it has another name elsewhere."""
+    """Return what to expect in place of the function *name*, which other languages may use."""
     meant = nearest(name, _MEANT, cutoff=0.8)
     if meant and _MEANT[meant[0]] in known:
         return f"a function of CEL; did you mean {_MEANT[meant[0]]!r}?"
@@ -492,7 +493,7 @@ def _place_of(source: str, name: str) -> tuple[int, int]:
 
 
 def said_of(error: Exception) -> str:
-    """What the library says of an evaluation that failed, in plain words."""
+    """Return the library's message about a failed evaluation in plain words."""
     if isinstance(error, KeyError):
         return f"there is no {error.args[0] if error.args else 'such key'!r}"
     said = " ".join(str(error).split())
@@ -503,7 +504,7 @@ def said_of(error: Exception) -> str:
 
 
 def shown_value(value: object) -> str:
-    """The kind of *value* for a message, and a number itself."""
+    """Return the kind of *value* for a message, and a number itself."""
     names: dict[type, str] = {
         bool: "a truth value",
         str: "a text",

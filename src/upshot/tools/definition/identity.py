@@ -1,4 +1,4 @@
-"""The identity of an effect: which arguments of a call say that it is the same one."""
+"""The identity of an effect: which arguments make two calls the same effect."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from upshot.tools.definition.tool import Tool
 
 Once: TypeAlias = str | tuple[str, ...] | Callable[[JsonObject], str | None]
-"""What identifies an effect: arguments by name, or a pure function of all of them."""
+"""The identity of an effect: arguments by name, or a pure function of all arguments."""
 
 Scope: TypeAlias = Literal["journal", "tenant", "conversation", "run"]
-"""Where an effect is made once."""
+"""Where an effect happens only once."""
 
 OnRepeat: TypeAlias = Literal["repeat", "deny"]
 OnUnknown: TypeAlias = Literal["tell", "ask", "stop"]
@@ -30,15 +30,15 @@ SCOPES: tuple[str, ...] = get_args(Scope)
 ON_REPEAT: tuple[str, ...] = get_args(OnRepeat)
 ON_UNKNOWN: tuple[str, ...] = get_args(OnUnknown)
 
-# Longer ones are kept as a digest.
+# Longer texts are stored as a digest.
 _MOST_CHARS = 120
 
 
 def read_names(tool_name: str, option: str, given: object) -> tuple[str, ...]:
-    """The names of arguments that an option of a tool gives.
+    """Return the argument names that a tool's option gives.
 
     Raises:
-        Misuse: They are no names.
+        Misuse: They are not names.
     """
     names = (given,) if isinstance(given, str) else given
     if not isinstance(names, tuple | list) or not all(
@@ -52,11 +52,11 @@ def read_names(tool_name: str, option: str, given: object) -> tuple[str, ...]:
 
 
 def check_identity(tool: Tool) -> None:
-    """Check what a tool declares of its identity.
+    """Check the options that concern a tool's identity.
 
     Raises:
-        Misuse: It only reads, lacks an argument that is named, or an option has no meaning
-            without ``once``.
+        Misuse: The tool only reads, a named argument does not exist, or an option needs
+            ``once``.
     """
     if tool.once is None:
         for option in ("effect_name", "may_differ", "keep"):
@@ -78,16 +78,16 @@ def check_identity(tool: Tool) -> None:
 def claim_of(
     tool: Tool, arguments: JsonObject, whose: RunInfo, secrets: Secrets | None
 ) -> EffectClaim | None:
-    """The identity of the effect of a call, None if it has none.
+    """Return the identity of a call's effect, or None if it has none.
 
     Args:
-        tool: Its tool.
-        arguments: Its valid arguments, with defaults.
-        whose: The run that makes it.
-        secrets: Masked in what is shown of the key; None without secrets.
+        tool: The tool.
+        arguments: The arguments of the call, valid and with defaults.
+        whose: The run that makes the call.
+        secrets: Masked in the readable key; None without secrets.
 
     Raises:
-        Exception: What the tool's own function of the arguments raises.
+        Exception: Whatever the tool's own function of the arguments raises.
     """
     if tool.once is None:
         return None
@@ -137,5 +137,5 @@ def _scope_of(scope: str, whose: RunInfo) -> str:
 
 
 def is_span(value: object) -> bool:
-    """Whether *value* is a time span above zero."""
+    """Whether *value* is a timedelta above zero."""
     return isinstance(value, timedelta) and value > timedelta(0)

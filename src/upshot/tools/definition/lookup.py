@@ -1,4 +1,4 @@
-"""Lookup: another tool that tells whether a call took effect."""
+"""Lookup: asks another tool whether a call took effect."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ def _is_name(value: object) -> bool:
 _NAME = Allowed("the name of a tool", fits=_is_name)
 
 CallTool: TypeAlias = Callable[[str, JsonObject], Awaitable[Json]]
-"""Calls the tool of a name, and gives its value."""
+"""Calls a tool by name and returns its value."""
 
 
 class Lookup:
-    """Finds out by another tool whether a call took effect: ``verify=Lookup(...)``.
+    """Asks another tool whether a call took effect: ``verify=Lookup(...)``.
 
-    The tool stands among the tools of the same agent, and declares ``effect="read"``: it is called
-    without asking anybody, and nothing that it says is shown to a model. Its context has no
-    dependencies. One that fails leaves the effect unknown, with a warning.
+    The other tool belongs to the same agent and declares ``effect="read"``. It is called without
+    approval, its results are not shown to a model, and its context has no dependencies. If it
+    fails, the effect stays unknown and a warning is logged.
 
     Attributes:
         tool: The name of that tool.
-        arguments: What it is called with. ``{name}`` in a text stands for an argument of the call,
-            and keeps the argument's type where it is the whole text.
-        found: A condition in CEL: true if the call took effect, false if it did not. It reads the
-            fields of the tool's value, or ``result`` where that is no object, and the arguments
-            of the call, which go before fields of the same name. A text that is JSON is read
-            first.
+        arguments: The arguments to call it with. ``{name}`` in a text is replaced by an argument of
+            the call, which keeps its type if the text is nothing else.
+        found: A condition in CEL: true if the call took effect, false if it did not. It can use
+            the fields of the tool's value (``result`` if that is not an object) and the arguments
+            of the call, which win over fields of the same name. A text that contains JSON is
+            decoded first.
     """
 
     __slots__ = ("arguments", "found", "tool")
@@ -51,11 +51,11 @@ class Lookup:
     def __init__(
         self, tool: str, arguments: JsonObject | None = None, *, found: str | Condition
     ) -> None:
-        """Name the tool, and what is true of its value once the call took effect.
+        """Name the tool, and the condition on its value that shows that the call took effect.
 
         Raises:
-            Misuse: *found* cannot be parsed, or the extra ``cel`` is not installed; or an argument
-                is of another type.
+            Misuse: *found* cannot be parsed, the extra ``cel`` is not installed, or an argument has
+                the wrong type.
         """
         check_argument("tool of a Lookup", tool, _NAME)
         if not isinstance(arguments, dict | None):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
@@ -73,18 +73,18 @@ class Lookup:
 
     @property
     def reads(self) -> set[str]:
-        """The arguments of the call that stand in its own."""
+        """The arguments of the call that appear in the arguments of the lookup."""
         return set(_FIELD.findall(msgspec.json.encode(self.arguments).decode()))
 
     async def ask(self, given: JsonObject, call: CallTool) -> bool:
-        """Whether a call took effect.
+        """Return whether a call took effect.
 
         Args:
             given: The arguments of that call.
             call: Calls the tool.
 
         Raises:
-            ConditionError: The condition has no answer.
+            ConditionError: The condition cannot be evaluated.
             Exception: Whatever *call* raises.
         """
         value = await call(self.tool, cast("JsonObject", _filled(self.arguments, given)))
@@ -92,7 +92,7 @@ class Lookup:
 
 
 def _filled(value: Json, given: JsonObject) -> Json:
-    """*value* with arguments in place of ``{name}``; alone it keeps the argument's type."""
+    """Fill arguments into ``{name}`` in *value*; if it is the whole text, the type is kept."""
     if isinstance(value, dict):
         return {name: _filled(one, given) for name, one in value.items()}
     if isinstance(value, list):
@@ -118,9 +118,9 @@ def _in_text(name: str, given: JsonObject) -> str:
 
 
 def _fields(value: Json) -> JsonObject:
-    """What a condition reads of a tool's value."""
+    """Return the names that a condition can use, from a tool's value."""
     if isinstance(value, str):
-        # No JSON, or too deep to be read: then it is the text.
+        # A text that is not JSON, or nested too deeply, stays a text.
         with suppress(msgspec.DecodeError, RecursionError):
             value = msgspec.json.decode(value)
     return value if isinstance(value, dict) else {"result": value}

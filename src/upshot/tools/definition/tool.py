@@ -1,4 +1,4 @@
-"""Tool: something that a model can call, and what is known about it."""
+"""Tool: a function that a model can call, with its schema and options."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         VerifyHook,
     )
 
-    # The parameters of the function that a tool is made of, what it returns, and its owner.
+    # The function's parameters, its return type, and (for methods) its owner.
     P = ParamSpec("P", default=...)
     R_co = TypeVar("R_co", covariant=True, default=object)
     Q = ParamSpec("Q")
@@ -62,82 +62,82 @@ Resources: TypeAlias = Iterable[str] | Callable[[JsonObject], Iterable[str]]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tool(Generic[P, R_co]):
-    """Something that a model can call.
+    """A function that a model can call.
 
-    Made by ``@tool`` or ``Tool.from_schema``; it can still be called like the function, with its
-    parameters and its result, ``Tool[P, R_co]``.
+    Made by ``@tool`` or ``Tool.from_schema``. It can still be called like the function itself, with
+    the same parameters and result: ``Tool[P, R_co]``.
 
     Attributes:
-        name: What the model calls it by: 1 to 64 of a-z, A-Z, 0-9, ``_``, ``-`` and ``.``.
-        body: Its work.
-        about: What it does, for the model; None takes the docstring.
-        effect: What it may do outside; None is undeclared and counts as write.
-        idempotent: Whether running it twice with the same arguments is as good as once. A
-            repetition after a success in the turn is then denied as a duplicate.
-        repeatable: Whether repetitions make sense all the same, as for polling.
-        network: Whether it reaches the network.
-        resources: What it touches: names, or a function of the arguments that gives them.
+        name: The name that the model calls: 1 to 64 of a-z, A-Z, 0-9, ``_``, ``-`` and ``.``.
+        body: The function behind it, with its schema.
+        about: The description for the model; None uses the docstring.
+        effect: What a call may change outside; None is undeclared and counts as write.
+        idempotent: Whether calling it twice with the same arguments is as good as once. A
+            repetition after a success in the same turn is denied as a duplicate.
+        repeatable: Whether repetitions make sense even so, as in polling.
+        network: Whether it uses the network.
+        resources: What a call touches: names, or a function from the arguments to names.
             None is undeclared and counts as everything.
-        approval: Whether the user is asked before it runs: True, False, or a pure function of the
-            arguments that says so; None asks for destructive ones. A function that raises asks.
-        deny: Whether its calls are denied: True, False, or a pure function of the arguments that
-            says so. A function that raises has the user asked.
-        once: What identifies its effect, which is made once, whoever asks for it: an argument, a
-            tuple of arguments, or a pure function of all arguments that returns a text, or None
-            for a call without identity. None is no identity.
-        effect_name: The name of the effect, which another tool may share; "" is its own name.
-        scope: Where it is made once: in the "journal", for one "tenant", in one "conversation"
-            or one "run".
-        may_differ: Arguments that may differ in a second call; others that differ are a conflict.
-        on_repeat: What a second call gets: "repeat" is the output of the first, "deny" a denial.
-        claim_wait_s: Seconds to wait for another call of the same effect that is under way; None is
-            the tool's timeout.
-        keep: For how long after its end the effect is made only once; None is for good.
+        approval: Whether a call needs the user's approval: True, False, or a pure function of the
+            arguments that returns one of them; None asks for destructive tools. If the function
+            raises, the user is asked.
+        deny: Whether calls are denied: True, False, or a pure function of the arguments that
+            returns one of them. If the function raises, the user is asked.
+        once: The identity of its effect, which then happens only once however often it is
+            requested: an argument, a tuple of arguments, or a pure function of all arguments that
+            returns a text, or None for a call without identity. None means no identity.
+        effect_name: The name of the effect, which several tools may share; "" is the tool's name.
+        scope: Where the effect happens only once: in the "journal", or per "tenant",
+            "conversation" or "run".
+        may_differ: Arguments that may differ in a second call; any other difference is a conflict.
+        on_repeat: What a second call gets: the output of the first ("repeat") or a denial ("deny").
+        claim_wait_s: Seconds to wait while another call makes the same effect; None is the tool's
+            timeout.
+        keep: How long after it completed the effect is remembered; None is forever.
         timeout_s: Seconds for one run of the body; None is ``Budget.tool_timeout_s``.
-        retry_on_timeout: Whether it may be called again after a timeout; None concludes
-            that from the effect.
-        min_useful_s: With less time left than this it is not started.
-        isolation: "process" runs each call in a process of its own, which is ended with all
-            that it has started, and where ``ToolContext.dependencies`` is None; else None.
-        limits: What such a process may use; None is no limit.
-        env: Variables for such a process, which inherits only a few without secrets, such as
-            PATH, HOME, LANG and those that begin with PYTHON.
-        verify: Asked whether a call whose effect is unknown took effect, before it
-            is repeated: a ``VerifyHook``, or a ``Lookup``, which asks another tool. None leaves it
-            unknown.
-        on_unknown: What a run does when its effect is unknown after that: "tell" (the model is
-            told), "ask" (the run parks with a ``PendingEffect``), "stop" (it fails with
-            ``effect_unknown``). None is the policy's, else "ask" for a tool that declares
-            ``destructive`` and "tell" for others.
-        repair: Whether a model is asked once to correct arguments that do not fit.
-        retries: How often a failed body is run again at once, where nothing is unknown.
-        error_key: A returned mapping with something truthy under it is a failure; None
-            switches that off.
-        concurrency: How many bodies of it run at a time; None is no limit of its own.
-        trust: "untrusted" where its results may hold untrusted content; "trusted" where they are
-            all your own system's words, so that its records say what the user's names mean; else
-            "".
-        foreign: Whether its name, description and schema are its source's, as those of an MCP
-            server are: with ``trust="untrusted"`` a run is tainted as soon as it is offered.
-        arguments: What each argument is to ``Policy(taint="values")``, such as "recipient" or
-            ``ref("file")``; one that is left out is a "target".
-        records: What its results are made of.
-        private: Whether its results are private: what goes out after them is asked about.
-        asked_by: Words by which a user asks for it; empty for the first word of its name.
-        approval_expires_s: Seconds after which an unanswered approval is asked anew; None is
-            what the policy says.
-        rate: How often a run may call it; None is no limit of its own.
-        circuit: When a run leaves it alone after failures; None is never.
-        block_scope: What a failure that is final blocks for the turn: "tool", or with "key"
-            only calls with the same arguments.
-        plain_text: Whether the model of a run reads a text that it returns as it is; False shows
-            the JSON ``{"result": "..."}``.
-        ask: Who answers where its calls need approval: "staff", or "user" for the user of the run
-            too, over any door.
-        public: What the user of the run sees of its calls over a public door: False is nothing,
-            True how far they are, and a function of the arguments gives what of them is shown
-            beside that, as a JSON object.
-        public_name: What the user sees it called; "" is its name.
+        retry_on_timeout: Whether a call may be repeated after a timeout; None derives this from
+            the effect.
+        min_useful_s: The call is not started if less time than this is left.
+        isolation: "process" runs each call in a separate process, which is killed along with
+            every process it started; ``ToolContext.dependencies`` is None there. None runs it in
+            this process.
+        limits: Resource limits of that process; None is no limit.
+        env: Environment variables for that process. It inherits only a few that hold no secrets:
+            PATH, HOME, LANG, those starting with PYTHON and the like.
+        verify: Checks whether a call with an unknown effect took effect, before it is repeated: a
+            ``VerifyHook``, or a ``Lookup``, which asks another tool. None leaves it unknown.
+        on_unknown: What a run does if the effect is still unknown after that: "tell" (report it to
+            the model), "ask" (park with a ``PendingEffect``) or "stop" (fail with
+            ``effect_unknown``). None uses the policy's value; without one, "ask" if the tool
+            declares ``destructive``, otherwise "tell".
+        repair: Whether a model is asked, once, to correct invalid arguments.
+        retries: How often a failed body is run again immediately if its effect is known.
+        error_key: A returned mapping with a truthy value under this key is a failure; None
+            disables this.
+        concurrency: How many calls of it may run at a time; None is no limit.
+        trust: "untrusted" if its results may contain untrusted content; "trusted" if they are
+            entirely your own system's words, so that its records can resolve names that the user
+            mentions; otherwise "".
+        foreign: Whether its name, description and schema come from outside, such as from an MCP
+            server. With ``trust="untrusted"``, a run is tainted as soon as the tool is offered.
+        arguments: The role of each argument for ``Policy(taint="values")``, such as "recipient" or
+            ``ref("file")``; an argument that is not listed is a "target".
+        records: The records that its results consist of.
+        private: Whether its results are private; sending data out after them needs approval.
+        asked_by: Words that a user may use to ask for it; empty uses the first word of its name.
+        approval_expires_s: Seconds until an unanswered approval is asked again; None uses the
+            policy's value.
+        rate: How often a run may call it; None is no limit.
+        circuit: When a run stops calling it after failures; None is never.
+        block_scope: What a final failure blocks for the rest of the turn: the "tool", or only
+            calls with the same arguments ("key").
+        plain_text: Whether a returned text reaches the model as it is; False wraps it as the JSON
+            ``{"result": "..."}``.
+        ask: Who may approve its calls: "staff", or "user" to include the user of the run, at any
+            door.
+        public: What the user of the run sees of its calls at a public door: False is nothing, True
+            is their progress, and a function from the arguments to a JSON object adds that object.
+        public_name: The name shown to the user; "" is the tool's name.
     """
 
     name: str
@@ -184,12 +184,12 @@ class Tool(Generic[P, R_co]):
     ask: Audience = "staff"
     public: Public = False
     public_name: str = ""
-    # No field: a hand-off waits in line like a write, and changes nothing outside of the run.
+    # Not a field: a handoff is ordered like a write, but changes nothing outside the run.
     reaches_outside = True
 
     def __post_init__(self) -> None:
         check_tool(vars(self))
-        self.declaration  # noqa: B018  # it is misuse at definition to declare what is not there
+        self.declaration  # noqa: B018  # declaring an unknown argument is misuse at definition
         if self.effect is not None:
             object.__setattr__(self, "effect", to_effect(self.name, self.effect))
         if self.resources is not None:
@@ -199,7 +199,7 @@ class Tool(Generic[P, R_co]):
         object.__setattr__(self, "may_differ", read_names(self.name, "may_differ", self.may_differ))
         check_identity(self)
         if self.isolation is not None:
-            self.address  # noqa: B018  # it is misuse at definition to have none
+            self.address  # noqa: B018  # having no address is misuse at definition
 
     def __repr__(self) -> str:
         from upshot.contract.base.reprs import portray_briefly
@@ -208,20 +208,20 @@ class Tool(Generic[P, R_co]):
 
     @cached_property
     def description(self) -> str:
-        """What it does, for the model."""
+        """The description for the model."""
         return self.body.description if self.about is None else self.about
 
     @property
     def parameters(self) -> JsonObject:
-        """JSON Schema of its arguments; not to be changed."""
+        """JSON Schema of the arguments; do not change it."""
         return self.body.parameters
 
     @cached_property
     def declaration(self) -> ToolDeclaration:
-        """What it says of itself to a policy.
+        """What the tool declares to a policy.
 
         Raises:
-            Misuse: It names an argument that is not there, or something is not of its type.
+            Misuse: It names an unknown argument, or a value has the wrong type.
         """
         return read_declaration(self)
 
@@ -240,14 +240,14 @@ class Tool(Generic[P, R_co]):
 
     @cached_property
     def check(self) -> ArgumentCheck:
-        """How its arguments are read."""
+        """The parser and validator of its arguments."""
         from upshot.tools.arguments.argument_check import ArgumentCheck
 
         return ArgumentCheck(self.name, self.parameters)
 
     @cached_property
     def address(self) -> Address:
-        """Where a process of its own finds it.
+        """Where a separate process finds the function.
 
         Raises:
             Misuse: Another process cannot import it by name.
@@ -264,35 +264,35 @@ class Tool(Generic[P, R_co]):
 
     @property
     def spec(self) -> ToolSpec:
-        """It as it is offered to a model."""
+        """The tool as it is offered to a model."""
         return ToolSpec(name=self.name, description=self.description, parameters=self.parameters)
 
     @cached_property
     def declared_effect(self) -> Effect:
-        """What it may do; write where nothing was declared."""
+        """The declared effect; write if none was declared."""
         return self.effect or Effect.WRITE
 
     @cached_property
     def may_write(self) -> bool:
-        """Whether it may change something outside."""
+        """Whether a call may change something outside."""
         return self.effect is not Effect.READ
 
     @cached_property
     def always_asks(self) -> bool:
-        """Whether the user is asked about each call of it, whatever else asks for that."""
+        """Whether every call needs approval, whatever the policy or a hook says."""
         return self.effect is Effect.DESTRUCTIVE if self.approval is None else self.approval is True
 
     @cached_property
     def is_deduplicated(self) -> bool:
-        """Whether its repetitions are held back: once is as good as twice, and none makes sense."""
+        """Whether repetitions are denied: it is idempotent, not repeatable, and has no identity."""
         return self.idempotent and not self.repeatable and self.once is None
 
     @cached_property
     def is_guarded(self) -> bool:
-        """Whether a second call could double its effect, so that equal calls are held back.
+        """Whether a second call could double the effect, so equal calls are denied.
 
-        That is so for a declared write that is neither idempotent nor repeatable, and for every
-        tool with an identity.
+        True for a declared write that is neither idempotent nor repeatable, and for every tool
+        with an identity.
         """
         if self.once is not None:
             return True
@@ -301,14 +301,14 @@ class Tool(Generic[P, R_co]):
 
     @property
     def is_unbound(self) -> bool:
-        """Whether it is a method that has no ``self`` yet."""
+        """Whether it is a method that is not bound to an object yet."""
         return isinstance(self.body, FunctionBody) and self.body.is_method
 
     def resources_of(self, arguments: JsonObject) -> frozenset[str] | None:
-        """What a call with *arguments* touches, None for anything.
+        """Return what a call with *arguments* touches; None means anything.
 
         Raises:
-            Exception: What the tool's own function of the arguments raises.
+            Exception: Whatever the tool's own function of the arguments raises.
         """
         if self.resources is None:
             return None
@@ -316,23 +316,23 @@ class Tool(Generic[P, R_co]):
         return frozenset(named)
 
     def touched_by(self, arguments: JsonObject) -> frozenset[str] | None:
-        """The same of arguments that were not checked: anything where the function refuses them."""
+        """Like ``resources_of`` for unchecked arguments; None if the function raises."""
         try:
             return self.resources_of(arguments)
-        except Exception:  # its own function takes only what was checked
+        except Exception:  # the function only has to cope with checked arguments
             return None
 
     def but(self, **changes: object) -> Tool[P, R_co]:
-        """This tool with some fields changed, such as ``name``.
+        """Return a copy of this tool with some fields changed, such as ``name``.
 
         Raises:
-            TypeError: It has no such field.
+            TypeError: There is no such field.
         """
         return replace(self, **cast("dict[str, JsonObject]", changes))
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function itself, without gates or a record."""
-        # So that decorating a function takes nothing away from its other callers and tests.
+        # So that a decorated function keeps working for its other callers and its tests.
         return cast("Callable[P, R_co]", self.body.function)(*args, **kwargs)
 
     @overload
@@ -342,7 +342,7 @@ class Tool(Generic[P, R_co]):
         self: Tool[Concatenate[S, Q], R_co], owner: S, kind: type | None = None
     ) -> Tool[Q, R_co]: ...
     def __get__(self, owner: object, kind: type | None = None) -> Tool[..., R_co]:
-        """As a method: the tool with its ``self``."""
+        """Bind the tool of a method to its object."""
         if owner is None or not isinstance(self.body, FunctionBody) or not self.is_unbound:
             return self
         return replace(self, body=self.body.bind(owner))
@@ -367,20 +367,19 @@ class Tool(Generic[P, R_co]):
         trust: Trust = "",
         foreign: bool = False,
     ) -> Tool:
-        """Make a tool of a JSON Schema.
+        """Make a tool from a JSON Schema.
 
         Args:
-            name: What the model calls it by.
-            description: What it does, for the model.
-            parameters: JSON Schema of the arguments, an object schema; copied.
-            call: A function, plain or async, that takes the arguments as one dict; with a
-                first parameter annotated ``ToolContext`` it takes that before them.
+            name: The name that the model calls.
+            description: The description for the model.
+            parameters: JSON Schema of the arguments, an object schema; it is copied.
+            call: A function, plain or async, that takes the arguments as one dict. If its first
+                parameter is annotated ``ToolContext``, the context is passed before them.
 
-        The others: see ``Tool``.
+        The other options are fields of ``Tool``.
 
         Raises:
-            Misuse: The name, the schema or the callable cannot be used, or an option is not of
-                its type.
+            Misuse: The name, schema or callable is unusable, or an option has the wrong type.
         """
         from upshot.tools.definition.body import read_body
 
@@ -460,22 +459,22 @@ def tool(
     effect: EffectWord | None = None,
     **fields: object,
 ) -> Tool[P, R_co] | Callable[[Callable[P, R_co]], Tool[P, R_co]]:
-    """Make a tool of a function, plain or async: ``@tool`` or ``@tool(effect="read")``.
+    """Make a tool from a function, plain or async: ``@tool`` or ``@tool(effect="read")``.
 
-    The schema is made of the signature, the descriptions of the docstring. A first parameter
-    annotated with ``ToolContext`` is given one and is not shown to the model. A plain function
-    runs in a thread, with ``isolation="process"`` in a process of its own.
+    The schema comes from the signature, the descriptions from the docstring. A first parameter
+    annotated with ``ToolContext`` receives the context and is hidden from the model. A plain
+    function runs in a thread, or in a separate process with ``isolation="process"``.
 
     Args:
-        name: What the model calls it by; None is the function's name.
-        description: What it does, for the model; None is the docstring.
+        name: The name that the model calls; None is the function's name.
+        description: The description for the model; None is the docstring.
 
-    The others: see ``Tool``.
+    The other options are fields of ``Tool``.
 
     Raises:
         Misuse: The function has no name, is a generator or a class, or has a parameter that
-            JSON cannot give; or it shall run in a process, and none could import it; or there
-            is no such option.
+            JSON cannot express; or it should run in a separate process, which cannot import it;
+            or an option does not exist.
     """
     check_known(fields, _OPTIONS)
 

@@ -1,4 +1,4 @@
-"""What a body may raise: ToolError, and one-line texts of exceptions."""
+"""ToolError, which a body may raise, and one-line texts of exceptions."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ _DONE = (Effect.NONE, Effect.APPLIED, Effect.UNKNOWN)
 
 
 class ToolError(Exception):
-    """Raised by a tool to fail with a message that the model reads.
+    """Raised by a tool to fail with a message for the model.
 
-    Any other exception fails the call too; this one also says what to do about it.
+    Any other exception fails the call too; this one also says what can be done about it.
 
     Attributes:
         message: What went wrong, in one line.
-        code: A word for it, None for none.
-        retryable: Whether the same call may be made again. False blocks the tool for
+        code: A word for the error, or None.
+        retryable: Whether the same call may be made again. False blocks the tool for the rest of
             the turn.
-        retry_after_s: Seconds to wait before that, None where it does not matter.
-        effect: What it did outside all the same, where the tool knows: none, applied or
-            unknown. None concludes it: unknown for a tool that may write.
+        retry_after_s: Seconds to wait before that; None if it does not matter.
+        effect: What the call changed outside in spite of the failure, if the tool knows: none,
+            applied or unknown. With None, a tool that may write counts as unknown.
 
     Raises:
-        Misuse: An argument is not of its kind. In a tool that fails the call all the same.
+        Misuse: An argument has the wrong type. Raised inside a tool, it fails the call too.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ToolError(Exception):
 
     @property
     def error(self) -> AgentError:
-        """The failure that it is where no tool raises it."""
+        """The same failure as an error value, for use outside a tool call."""
         return AgentError(
             ErrorCode(self.code or ErrorCode.INTERNAL),
             str(self),
@@ -88,13 +88,13 @@ class NotDone(ToolError):
 
     Attributes:
         message: Why it did nothing, in one line.
-        code: A word for it, None for none.
+        code: A word for the error, or None.
         retryable: Whether the same call may be made again.
-        retry_after_s: Seconds to wait before that, None where it does not matter.
+        retry_after_s: Seconds to wait before that; None if it does not matter.
         effect: none.
 
     Raises:
-        Misuse: An argument is not of its kind. In a tool that fails the call all the same.
+        Misuse: An argument has the wrong type. Raised inside a tool, it fails the call too.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class NotDone(ToolError):
 
 
 def seconds(value: object) -> float | None:
-    """*value* as seconds, None where it is no finite number from 0 on."""
+    """Return *value* as seconds, or None if it is not a finite number of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -129,9 +129,9 @@ _MAX_CHARS = 2_000
 _MARK = "Traceback (most recent call last):"
 _BARS = " |+-\t"
 _PLACE = re.compile(r'File "[^"]*", line \d+(?:, in \S+)?')
-# The first words of what was raised, where the lines of a traceback were joined to one.
+# The start of the exception's own line, in a traceback whose lines were joined into one.
 _RAISED = re.compile(r"\b[A-Za-z_][\w.]*(?:Error|Exception|Warning|Interrupt|Exit)(?=:|\s*$)")
-# Of a group of exceptions each line begins with a bar.
+# Each line of an exception group's traceback starts with a bar.
 _BAR = re.compile(r"^ *[|+](?:-\+)? ?")
 _CHAINED = (
     "The above exception was the direct cause of the following exception:",
@@ -140,7 +140,7 @@ _CHAINED = (
 
 
 def one_line(text: str) -> str:
-    """*text* in one line, at most 2,000 characters, without any traceback."""
+    """Return *text* in one line of at most 2,000 characters, without any traceback."""
     if _MARK in text:
         text = without_traceback(text)
     line = clean_text(" ".join(text.split())) or "The tool failed without a message."
@@ -148,18 +148,18 @@ def one_line(text: str) -> str:
 
 
 def named(error: BaseException) -> str:
-    """The kind of *error*, and what it says where it says anything; never raises."""
+    """Return the type of *error* and its message, if it has one; never raises."""
     name = type(error).__name__
     try:
         text = str(error)
-    except Exception:  # a foreign exception may fail even here, and has to be told
+    except Exception:  # an exception from elsewhere may fail even here, and still needs a text
         text = ""
     text = without_traceback(text)
     return f"{name}: {text}" if text.strip() else name
 
 
 def without_traceback(text: str) -> str:
-    """What *text* says before its tracebacks, and what the last of them ends with."""
+    """Return the text before the tracebacks in *text*, and the end of the last traceback."""
     before, mark, after = text.partition(_MARK)
     if not mark:
         return text
@@ -172,29 +172,29 @@ def without_traceback(text: str) -> str:
 
 
 def _ending(traceback: str) -> str:
-    """The lines after the frames: what was raised."""
+    """Return the lines after the frames: the exception itself."""
     lines = [_BAR.sub("", line) for line in traceback.splitlines()]
     last = max((n for n, line in enumerate(lines) if line.lstrip().startswith('File "')), default=0)
     for place, line in enumerate(lines[last:], last):
-        # The code of a frame, and the marks under it, stand further in than what was raised.
+        # The code of a frame, and the marks under it, are indented further than the exception.
         if line.strip() and not line.startswith(" "):
             return " ".join(one for one in lines[place:] if one.strip(_BARS))
     return ""
 
 
 def _joined_ending(traceback: str) -> str:
-    """The same of lines that were joined to one before."""
+    """Like ``_ending``, for a traceback whose lines were joined into one."""
     frames = list(_PLACE.finditer(traceback))
     rest = traceback[frames[-1].end() :] if frames else traceback
     raised = [found.start() for found in _RAISED.finditer(rest)]
-    # The code of the last frame may name what it raises; it is told once more after it.
+    # The code of the last frame may name the exception, which is named again after it.
     return rest[raised[-1] :].strip() if raised else ""
 
 
 def is_stop(error: BaseException) -> bool:
-    """Whether *error* ends the program or the running task, and is no foreign code's own doing."""
+    """Whether *error* ends the program or the running task, and was not raised by a hook itself."""
     if isinstance(error, asyncio.CancelledError):
-        # Raised by a hook itself, it is an error like any other.
+        # A CancelledError that a hook itself raises is an error like any other.
         task = asyncio.current_task()
         return task is not None and task.cancelling() > 0
     return isinstance(error, KeyboardInterrupt | SystemExit)

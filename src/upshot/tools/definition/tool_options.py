@@ -39,14 +39,14 @@ Trust: TypeAlias = Literal["", "untrusted", "trusted"]
 
 @dataclass(frozen=True, slots=True)
 class UnknownEffect:
-    """A call that may have taken effect or not.
+    """A call whose effect is unknown: it may have taken effect or not.
 
     Attributes:
         call_id: The model's id of the call.
-        tool_name: The tool.
-        arguments: What it was called with, valid and with defaults.
-        run_id: The run that it belongs to.
-        idempotency_key: What its body was given to hand to a service.
+        tool_name: The name of the tool.
+        arguments: The arguments of the call, valid and with defaults.
+        run_id: The run that made the call.
+        idempotency_key: The key that the body was given to pass to a service.
         outcome: A timeout, or a failure such as ``interrupted``.
     """
 
@@ -62,21 +62,21 @@ VerifyAnswer: TypeAlias = Effect | str | bool | None
 VerifyHook: TypeAlias = Callable[[UnknownEffect], VerifyAnswer | Awaitable[VerifyAnswer]]
 """Says whether the call took effect: "applied" or True, "none" or False, None if unknown.
 
-Plain ones run in a thread, and all have five seconds, or what the turn has left. One that
-raises, takes longer or answers anything else leaves the effect unknown, with a warning.
+Plain functions run in a thread. A hook has five seconds, or what is left of the turn. If it
+raises, takes longer or returns anything else, the effect stays unknown and a warning is logged.
 """
 
 
 class Condition(Protocol):
-    """A condition on arguments that is written as text, such as one of ``compile_condition``."""
+    """A condition on arguments written as text, such as ``compile_condition`` returns."""
 
     @property
     def text(self) -> str:
-        """The condition as it was written."""
+        """The text of the condition."""
         ...
 
     def holds(self, values: JsonObject, /) -> bool:
-        """Whether it is true of these arguments."""
+        """Return whether the condition is true of these arguments."""
         ...
 
 
@@ -88,8 +88,8 @@ def ask_predicate(predicate: Predicate, arguments: JsonObject) -> bool:
     """Return whether *predicate* is true of a call.
 
     Raises:
-        TypeError: It gave neither True nor False.
-        Exception: What it raises.
+        TypeError: It returned neither True nor False.
+        Exception: Whatever it raises.
     """
     answer: object = predicate(arguments) if callable(predicate) else predicate.holds(arguments)
     if not isinstance(answer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # functions may be untyped
@@ -98,7 +98,7 @@ def ask_predicate(predicate: Predicate, arguments: JsonObject) -> bool:
 
 
 def predicate_text(predicate: Predicate) -> str:
-    """What a log calls *predicate*: its text, or the name of the function."""
+    """Return the name of *predicate* in a log: its text, or the function's name."""
     text = getattr(predicate, "text", None)
     if isinstance(text, str):
         return text
@@ -113,12 +113,12 @@ def _is_predicate(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ProcessLimits:
-    """What a tool with ``isolation="process"`` may use; each process that it starts too.
+    """Limits for a tool with ``isolation="process"``, and for each process that it starts.
 
     Attributes:
-        cpu_s: Seconds of processor time, rounded up to whole ones; None is no limit.
-        memory_bytes: Size of the address space, the interpreter (about 100 MB) included;
-            None is no limit. Not every system holds it; Linux does.
+        cpu_s: Seconds of processor time, rounded up to whole seconds; None is no limit.
+        memory_bytes: Size of the address space, including the interpreter (about 100 MB);
+            None is no limit. Linux enforces it; not every system does.
     """
 
     cpu_s: float | None = None
@@ -135,9 +135,9 @@ class Address:
     """Where another process finds a function.
 
     Attributes:
-        module: Its module, "" for the script that is run.
-        file: The module's file, "" where it has none.
-        name: Its name in there, dotted for one in a class.
+        module: Its module, "" for the main script.
+        file: The file of the module, "" if it has none.
+        name: Its name in the module, dotted if it is in a class.
     """
 
     module: str
@@ -146,11 +146,11 @@ class Address:
 
 
 def address_of(function: Callable[..., object], tool_name: str) -> Address:
-    """Where another process finds *function*.
+    """Return where another process finds *function*.
 
     Raises:
         Misuse: It has no such place, for instance because it is defined inside a function;
-            or this system cannot isolate.
+            or this system does not support isolation.
     """
     if os.name != "posix":
         raise Misuse(f"tool {tool_name!r}: isolation='process' needs a POSIX system")
@@ -173,18 +173,18 @@ def address_of(function: Callable[..., object], tool_name: str) -> Address:
     return Address(module, os.path.abspath(file) if file else "", name)
 
 
-# Some providers take no dots; what is sent to those is settled where it is sent.
+# Some providers allow no dots; names are translated for those when a request is sent.
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _DECLARABLE = (Effect.READ, Effect.WRITE, Effect.DESTRUCTIVE)
-# Words of other libraries, and fields that are set otherwise.
+# What other libraries call them, and fields that are set by another option.
 _SYNONYMS = {"about": "description", "timeout": "timeout_s", "doc": "description"}
 
 
 def check_known(options: Iterable[str], known: Iterable[str]) -> None:
-    """Check that there are such options.
+    """Check that all options exist.
 
     Raises:
-        Misuse: There is no such option; the message names what looks like it.
+        Misuse: An option does not exist; the message suggests a similar one.
     """
     names = list(known)
     for option in options:
@@ -196,13 +196,13 @@ def check_known(options: Iterable[str], known: Iterable[str]) -> None:
 
 
 def check_tool(fields: Mapping[str, object]) -> None:
-    """Check what was declared of a tool.
+    """Check the fields of a tool.
 
     Args:
         fields: Its fields by name.
 
     Raises:
-        Misuse: Something is not of its type, or out of its range.
+        Misuse: A value has the wrong type or is out of range.
     """
     name = fields["name"]
     if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -219,17 +219,17 @@ def check_tool(fields: Mapping[str, object]) -> None:
     if fields["on_unknown"] is not None and fields["effect"] == Effect.READ:
         raise Misuse(f"tool {name!r}: on_unknown= is for a tool that writes, and it only reads")
     if not _is_environment(fields["env"]):
-        # What was given is not shown: there may be keys in it.
+        # The value is not shown, because it may contain keys.
         raise Misuse(f"tool {name!r}: env is not a mapping of names to texts: give one, or None")
 
 
 def read_resources(
     name: str, resources: object
 ) -> tuple[str, ...] | Callable[..., Iterable[str]] | None:
-    """*resources* as a tool keeps them: what can be read only once is read now.
+    """Return *resources* as a tool stores them; an iterable is read into a tuple.
 
     Raises:
-        Misuse: They are no names, and no function that gives them.
+        Misuse: They are neither names nor a function that returns names.
     """
     if resources is None or callable(resources):
         return cast("Callable[..., Iterable[str]] | None", resources)
@@ -246,13 +246,13 @@ def read_resources(
 
 
 def read_declaration(tool: Tool) -> ToolDeclaration:
-    """What *tool* says of itself to a policy.
+    """Return what *tool* declares to a policy.
 
     Raises:
-        Misuse: It names an argument that is not there, or something is not of its type.
+        Misuse: It names an unknown argument, or a value has the wrong type.
     """
     whose, given = f"tool {tool.name!r}: ", cast("object", tool.arguments or {})
-    # Only then is the schema needed, which is made at its first use.
+    # The schema is built at first use, so it is read only if needed.
     properties = cast("JsonObject", tool.parameters.get("properties", {})) if given else {}
     records, asked_by = cast("object", tool.records), cast("object", tool.asked_by)
     kept = (records,) if isinstance(records, Record) else records
@@ -272,10 +272,10 @@ def read_declaration(tool: Tool) -> ToolDeclaration:
 
 
 def to_effect(name: str, word: object) -> Effect:
-    """The effect that a tool declares.
+    """Return the effect that a tool declares.
 
     Raises:
-        Misuse: It is none that can be declared.
+        Misuse: It cannot be declared.
     """
     if not isinstance(word, str) or word not in _DECLARABLE:
         raise Misuse(f"tool {name!r}: effect is {word!r}: give read, write or destructive")
@@ -288,10 +288,10 @@ class Rate:
 
     Attributes:
         calls: How many calls may come at once, at least 1.
-        per_s: In how many seconds as many become free again, above 0.
+        per_s: Seconds until that many calls are available again, above 0.
 
     Raises:
-        Misuse: One of them is out of its range.
+        Misuse: A value is out of range.
     """
 
     calls: int
@@ -307,11 +307,11 @@ class Circuit:
     """When a tool that keeps failing is not called for a while.
 
     Attributes:
-        failures: After how many timeouts and failures in a row, at least 1.
-        open_s: For how many seconds, above 0; then one call is let pass to try.
+        failures: How many timeouts and failures in a row open the circuit, at least 1.
+        open_s: For how many seconds it stays open, above 0; then one trial call is allowed.
 
     Raises:
-        Misuse: One of them is out of its range.
+        Misuse: A value is out of range.
     """
 
     failures: int = 5

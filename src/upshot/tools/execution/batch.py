@@ -1,4 +1,4 @@
-"""The calls of one reply, from their gates to an outcome each."""
+"""The calls of one reply, from their gates to their outcomes."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from upshot.tools.repetition import TOLD_AT, is_in_doubt
 from upshot.tools.toolbox_state import ToolboxState
 
 SLICE = 1_000
-"""After so many calls of a reply are made, shown or hashed, other tasks of the loop get a turn."""
-# The same where gates or bodies are asked, which takes ten times as long.
+"""How many calls are built, shown or hashed before other tasks of the loop get a turn."""
+# The same for asking gates and running bodies, which takes ten times as long.
 _SLICE = 100
 
 
 class Batch:
-    """Brings the calls of one reply to an outcome each, and cancels them.
+    """Brings the calls of one reply to one outcome each, and cancels them.
 
-    Their gates are asked in call order; a body starts as soon as its own gates have let it
-    pass and what it touches is free. One failure cancels no other call.
+    Gates are asked in call order. A body starts as soon as its own gates have passed it and what
+    it touches is free. A failure cancels no other call.
     """
 
     def __init__(self, state: ToolboxState, calls: Sequence[CallState]) -> None:
@@ -38,20 +38,20 @@ class Batch:
         self._calls = tuple(calls)
         self._claims: dict[CallState, Claim] = {}
         self._tasks: dict[CallState, asyncio.Task[None]] = {}
-        # Where the only call is driven in the caller's task, that, and whether it was cancelled
-        # for the sake of the call alone.
+        # The caller's task while it runs the only call itself, and whether that task was cancelled
+        # just to cancel the call.
         self._caller: asyncio.Task[None] | None = None
         self._is_taken_back = False
         self._counted: set[str] = set()
-        # Reads that came often in this reply, by digest, and which ones each waits for.
-        # The first call of each digest, and all of those that have equals.
+        # For replies with many reads: the first call of each digest, all calls that have equals,
+        # and the equal calls that a call waits for.
         self._firsts: dict[str, CallState] = {}
         self._equals: dict[str, list[CallState]] = {}
         self._before: dict[CallState, tuple[CallState, ...]] = {}
 
     @cached_property
     def _locks(self) -> Locks:
-        """The line of bodies; a call that comes alone stands in none."""
+        """The order of the bodies; not used for a single call."""
         return Locks()
 
     @property
@@ -63,8 +63,8 @@ class Batch:
         """Settle or park every call.
 
         Raises:
-            asyncio.CancelledError: The caller was cancelled; every call is settled all the same.
-            JournalError: The log refuses events; calls may be open.
+            asyncio.CancelledError: The caller was cancelled; every call is settled even so.
+            JournalError: The log refuses events; calls may be left open.
         """
         try:
             if self._state.journal_log is not None:
@@ -79,36 +79,36 @@ class Batch:
             self._settle_open(parked=True)
             raise
         except GeneratorExit:
-            # The loop was closed under it: there is nothing left to wait with.
+            # The loop was closed: nothing is left to wait with.
             raise
         except BaseException:
-            # Bodies must not go on when nothing more can be logged.
+            # Bodies must not keep running when nothing can be logged.
             await self._finish()
             raise
         self._settle_open(parked=False)
 
     def cancel(self, *, running: bool = True) -> None:
-        """End calls and settle them as cancelled; ``run`` then returns.
+        """Cancel calls and settle them as cancelled; ``run`` then returns.
 
         Args:
-            running: Whether those are ended whose bodies run; else they come to their end.
+            running: If true, running bodies are cancelled; otherwise they finish.
         """
         for call, task in self._tasks.items():
             if running or call.run_started is None:
                 self._end(task)
 
     def open_calls(self) -> list[CallState]:
-        """The calls that can be ended; may be asked in any thread."""
-        # A copy, for the thread of the loop may begin and end calls meanwhile.
+        """Return the calls that can still be cancelled; safe to call from any thread."""
+        # A copy, because the loop's thread may start and end calls at the same time.
         return [call for call, task in list(self._tasks.items()) if not task.done()]
 
     def cancel_call(self, call_id: str) -> bool:
-        """End one call; returns whether there was one to end."""
+        """Cancel one call; returns whether there was an open one."""
         found = False
         for call, task in self._tasks.items():
             if call.call_id == call_id and not task.done():
                 if task is not self._caller:
-                    # A task that never began does not get to its own end.
+                    # A task that never started does not reach its own cleanup.
                     task.add_done_callback(lambda _, call=call: self._leave(call))
                 call.is_cancelled = found = True
                 self._end(task)
@@ -122,25 +122,24 @@ class Batch:
         task.cancel()
 
     def settle_off(self) -> None:
-        """Settle every call that is still open, without making it."""
+        """Settle every open call without running it."""
         self._settle_open(parked=True)
 
-    # -- on the way to the body
+    # -- before the body
 
     async def _start(self) -> list[CallState]:
-        """Ask the gates in call order; returns the calls that have something to wait for."""
+        """Ask the gates in call order; returns the calls that have to be awaited."""
         seen: set[str] = set()
         waiting: list[CallState] = []
         for number, call in enumerate(self._calls, 1):
             if call.call_id and call.call_id in seen:
                 call.pipeline.deny_id(call, "stands twice in one reply")
             elif call.outcome is None:
-                # Not in the task, so that gates are asked in call order for the whole batch: the
-                # call that comes first in the reply gets what is left of the budget, and its
-                # equals wait for it.
+                # Not in the call's own task, so that gates are asked in call order for the whole
+                # batch: the first call gets what is left of the budget, and its equals wait for it.
                 call.pipeline.ask(call)
             seen.add(call.call_id)
-            # One in doubt was begun by an earlier session: its hook is asked first.
+            # A call in doubt was started by an earlier session: its hook is asked first.
             if call.wait is not None or is_in_doubt(call) or self._line_up(call):
                 waiting.append(call)
             if number % _SLICE == 0:
@@ -148,10 +147,10 @@ class Batch:
         return waiting
 
     def _line_up(self, call: CallState) -> bool:
-        """What follows when all gates were asked: the last count, and a place in line.
+        """Count a call whose gates were all asked, and put it in order with the others.
 
         Returns:
-            Whether its body is to run.
+            Whether its body should run.
         """
         if call.pending is not None or call.follows:
             self._set_aside(call)
@@ -162,18 +161,18 @@ class Batch:
             self._settle(call)
             return False
         call.turn.count(call.known_tool)
-        # A call that is cancelled before its body starts gives its place in the limits back.
+        # A call that is cancelled before its body starts is uncounted.
         call.is_counted = True
         if call.known_tool.may_write:
             # Here and not when the body starts: a read further down the reply must not be answered
-            # by one that this write overtakes.
+            # with the result of a read that this write overtakes.
             call.turn.deduplication.expect_write(call)
         if len(self._calls) > 1:
             self._stand_in_line(call)
         return True
 
     def _set_aside(self, call: CallState) -> None:
-        """Have the call wait for the user; denied where another of its id does so already."""
+        """Park the call until the user answers; it is denied if another with its id is parked."""
         pending, call.pending = call.pending, None
         if self._state.waiting(call.call_id) is not None:
             call.follows = ""
@@ -185,9 +184,9 @@ class Batch:
             self._state.park(call, pending)
 
     def _stand_in_line(self, call: CallState) -> None:
-        """Give the call its place among the others of the reply."""
+        """Order the call among the others of the reply."""
         tool, alone = call.known_tool, not self._state.parallel
-        # A Toolbox that is not parallel needs no path of its own: every call writes to everything.
+        # Without parallelism, every call counts as a write to everything: no separate path.
         claim = Claim(tool.may_write or alone, None if alone else call.resources)
         self._claims[call] = claim
         self._locks.enter(claim)
@@ -197,7 +196,7 @@ class Batch:
             if first is not call:
                 equals = self._equals.setdefault(call.digest, [first])
                 if len(equals) >= TOLD_AT:
-                    # The one before has itself waited for those between.
+                    # The last one has itself waited for those before it.
                     self._before[call] = (*equals[:TOLD_AT], equals[-1])
                 equals.append(call)
         if tool.effect is None:
@@ -214,7 +213,7 @@ class Batch:
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
         if self._tasks:
-            # Only a log that refuses events raises here; then the other bodies must not go on.
+            # Only a log that refuses events raises here; the other bodies must stop then.
             await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_EXCEPTION)
         for task in self._tasks.values():
             error = None if not task.done() or task.cancelled() else task.exception()
@@ -222,24 +221,24 @@ class Batch:
                 raise error
 
     async def _drive_here(self, call: CallState) -> None:
-        """Drive a single call in the caller's own task.
+        """Run a single call in the caller's own task.
 
-        Most replies ask for one call, and a task for it took an eighth of the CPU of a step.
+        Most replies contain one call, and a task for it cost an eighth of the CPU time of a step.
 
         Raises:
             asyncio.CancelledError: The caller was cancelled, and not only the batch.
         """
         self._caller = task = cast("asyncio.Task[None]", asyncio.current_task())
         self._tasks = {call: task}
-        # The caller may have been cancelled before; only what comes on top of that is new.
+        # The caller may have been cancelled before; only a new cancel counts.
         before = task.cancelling()
         try:
             await self._drive(call)
         finally:
             self._tasks, self._caller = {}, None
         if self._is_taken_back:
-            # Asked for from within the task itself, the cancel may still be on its way, and
-            # would meet the caller at its next await.
+            # If the task cancelled itself, the cancellation may be pending and would surface at the
+            # caller's next await.
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(0)
             task.uncancel()
@@ -247,7 +246,7 @@ class Batch:
             raise asyncio.CancelledError
 
     async def _drive(self, call: CallState) -> None:
-        # From here on the call is on its own: whatever it waits for, the others go on.
+        # From here on the call is independent: whatever it waits for, the others continue.
         try:
             if call.outcome is not None:
                 may_work = self._state.earlier_may_work
@@ -263,16 +262,16 @@ class Batch:
                 await call.pipeline.wait(call)
                 if self._line_up(call):
                     await self._run(call)
-            # One that ends well is not looked at again, and a reply may hold thousands.
+            # A call that ended well is not needed again, and a reply may have thousands.
             self._tasks.pop(call, None)
         except asyncio.CancelledError:
-            # However it is cancelled, there is an outcome for every call.
+            # However it is cancelled, every call has an outcome.
             self._settle_cancelled(call)
         finally:
             self._leave(call)
 
     def _leave(self, call: CallState) -> None:
-        # Popped, so that leaving twice, by the end of the task and by its callback, counts once.
+        # Popped, so that leaving twice (at the end of the task and in its callback) counts once.
         claim = self._claims.pop(call, None)
         if claim is not None:
             self._locks.leave(claim)
@@ -280,7 +279,7 @@ class Batch:
     async def _run(self, call: CallState) -> None:
         held: list[asyncio.Semaphore] = []
         if call in self._before:
-            # Before there is a slot to hold: these calls may need the same one.
+            # Before taking a slot, because these calls may need the same one.
             tasks = [self._tasks[one] for one in self._before[call] if one in self._tasks]
             if tasks:
                 await asyncio.wait(tasks, timeout=call.turn.remaining_s())
@@ -293,14 +292,14 @@ class Batch:
                 if call.is_deduplicated:
                     call.turn.deduplication.begin(call)
                 outcome = await run_call(self._state, call)
-                # Settled already where a cancelled batch could not wait for it.
+                # Settled already if a cancelled batch could not wait for it.
                 if call.record is None:
                     call.outcome = outcome
                 if call.run_started is None:
                     # Its effect belongs to another call.
                     call.turn.count(call.known_tool, by=-1)
             else:
-                # Denied at its start, the call has not run: it gives its place in the limits back.
+                # Denied at its start, the call did not run, so it is uncounted.
                 call.turn.count(call.known_tool, by=-1)
             self._settle(call)
         finally:
@@ -314,7 +313,7 @@ class Batch:
         slots: Sequence[asyncio.Semaphore],
         held: list[asyncio.Semaphore],
     ) -> None:
-        """Wait until the body may run or its time is over; what it then holds is in *held*."""
+        """Wait until the body may run or its time is up; acquired slots are added to *held*."""
         try:
             async with asyncio.timeout(call.turn.remaining_s()):
                 if claim is not None:
@@ -328,18 +327,18 @@ class Batch:
             held.clear()
             if not isinstance(error, TimeoutError):
                 raise
-            # The gate on time, which is asked next, denies it.
+            # The gate on time is asked next and denies it.
             call.is_late = True
 
-    # -- at the outcome
+    # -- after the outcome
 
     def _settle(self, call: CallState) -> None:
-        """Draw the consequences of an outcome and tell it, once."""
+        """Apply the consequences of an outcome and emit it, once."""
         outcome = call.outcome
         if outcome is None or call.record is not None:
             return
         state, turn, tool = self._state, call.turn, call.tool
-        # First the consequences, then the event: who reads it may already dispatch again.
+        # The consequences come before the event, because its reader may dispatch again at once.
         if isinstance(outcome, ToolDenied) or tool is None or outcome.repeats is not None:
             turn.denials += isinstance(outcome, ToolDenied)
             call.release()
@@ -357,7 +356,7 @@ class Batch:
             version = "" if tool is None else tool.version
             turn.remember(call.approval, tool_name=call.tool_name, tool_version=version)
         call.outcome = outcome = state.mask(outcome)
-        # Denied before its arguments were read, a call has no digest.
+        # A call that was denied before its arguments were read has no digest.
         if tool is not None and call.digest:
             turn.loop_detector.count(outcome, key=call.digest, tool=tool, reply=self._counted)
         call.record = record = state.record_of(call)
@@ -370,7 +369,7 @@ class Batch:
         if call.record is not None:
             return
         if call.outcome is not None:
-            # It was being verified, and what was known stands.
+            # It was being verified; the outcome so far stays.
             self._settle(call)
             return
         if call.run_started is None:
@@ -389,7 +388,7 @@ class Batch:
         self._settle(call)
 
     def _settle_open(self, *, parked: bool) -> None:
-        """Settle what was cancelled before it could do so itself.
+        """Settle calls that were cancelled before they could settle themselves.
 
         Args:
             parked: Whether calls that wait for the user are given up too.
@@ -406,7 +405,7 @@ class Batch:
             self._settle_cancelled(call, ended=False)
 
     def _give_up(self, call: CallState) -> bool:
-        """Have a parked call wait no longer; returns whether it still did."""
+        """Stop a parked call from waiting; returns whether it was waiting."""
         state = self._state
         if state.parked.get(call.call_id) is call and call.pending is not None:
             state.follow_on(state.unpark(call.call_id)[1:], call.pending)
@@ -427,5 +426,5 @@ class Batch:
             try:
                 _, left = await asyncio.wait(left, timeout=delay)
             except asyncio.CancelledError:
-                # The caller is cancelled already, and that is what it will be told.
+                # The caller is being cancelled already, and will raise that.
                 continue

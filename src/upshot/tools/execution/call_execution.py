@@ -1,4 +1,4 @@
-"""Runs one call: logs its start, runs its body, retries it, verifies its effect."""
+"""Running one call: log its start, run its body, retry it, verify its effect."""
 
 from __future__ import annotations
 
@@ -45,25 +45,25 @@ from upshot.tools.repetition import (
 from upshot.tools.toolbox_state import ToolboxState
 
 # Between two tries of one call: 0.2 s, doubled each time; never less than the tool asks for.
-# Without jitter, since the calls of one run seldom come at the same moment.
+# No jitter, because the calls of one run seldom come at the same moment.
 _RETRY = Retry(base_s=0.2, max_wait_s=math.inf)
 _STORE_TIMEOUT_S = 30.0
 
 
 async def run_call(state: ToolboxState, call: CallState) -> ToolOutcome:
-    """Log the intent, run the body, and again where it is safe and the tool wants it.
+    """Log the intent, run the body, and retry if that is safe and the tool wants it.
 
     Returns:
-        The outcome, secrets masked, a large output stored. A cancel of the caller ends
-        the body and is part of the outcome.
+        The outcome, with secrets masked and a large output stored. Cancelling the caller
+        cancels the body and becomes part of the outcome.
 
     Raises:
         JournalError: The intent could not be logged; the body did not start.
     """
     if state.held is not None:
-        # The run is left to another session, which makes this call.
+        # The run is being released to another session, which will make this call.
         await state.held.wait()
-    # The intent before the effect: after a crash the log knows what may have happened.
+    # Intent before effect: after a crash the log shows what may have happened.
     started = await _log_intent(state, call)
     if started.claim and (refused := await refused_by_ledger(state, call, started)) is not None:
         # The ledger knows that the effect is another call's.
@@ -74,7 +74,7 @@ async def run_call(state: ToolboxState, call: CallState) -> ToolOutcome:
         return await _deliver(state, call, await _run_on(state, call))
     except JournalError:
         raise
-    except Exception as error:  # whatever goes wrong at a call, it has its one outcome
+    except Exception as error:  # whatever fails, the call gets its one outcome
         elapsed_ms = round((state.clock.monotonic() - began) * 1000)
         return state.mask(conclude_defect(call, error, elapsed_ms=elapsed_ms))
 
@@ -97,14 +97,14 @@ async def _log_intent(state: ToolboxState, call: CallState) -> ToolStarted:
         )
     )
     state.emit(started)
-    # A read may be made again after a crash, so it need not wait for the disk.
+    # A read may be repeated after a crash, so it need not wait for the disk.
     if tool.may_write and state.barrier is not None:
         await state.barrier()
     return started
 
 
 async def _run_on(state: ToolboxState, call: CallState) -> ToolOutcome:
-    """Run the body until it needs no further try."""
+    """Run the body until no retry is needed."""
     outcome = await _run_once(state, call)
     while may_retry(call, outcome):
         floor_s = getattr(outcome, "retry_after_s", None)
@@ -114,7 +114,7 @@ async def _run_on(state: ToolboxState, call: CallState) -> ToolOutcome:
             break
         await state.clock.sleep(wait_s)
         if call.turn.cancelled:
-            # Nothing was under way: the wait is what the run was stopped in.
+            # Nothing was running: the run was cancelled during the wait.
             break
         outcome = await _run_once(state, call)
     if isinstance(outcome, ToolTimeout) and not outcome.stopped:
@@ -135,7 +135,7 @@ async def _run_once(state: ToolboxState, call: CallState) -> ToolOutcome:
     deadline = None if timeout_s is None else started_at.timestamp() + timeout_s
     call.attempts += 1
     if timeout_s is not None and timeout_s <= 0:
-        # Not started at all, so that the effect is none: of a body that is cut off it is unknown.
+        # Not started at all, so that the effect is none; a body that is cut off has an unknown one.
         ending: BodyEnd = Stopped(cancelled=False, started=False)
     else:
         call.within = running_call.get()
@@ -147,7 +147,7 @@ async def _run_once(state: ToolboxState, call: CallState) -> ToolOutcome:
     is_abandoned = False
     if isinstance(ending, Stopped):
         is_abandoned = not ending.ended
-        # The run warns of bodies that are still at work when it ends.
+        # The run warns about bodies that are still running when it ends.
         state.leftover[call.tool_name] += is_abandoned
     outcome = conclude(
         call,
@@ -181,7 +181,7 @@ def _execute(
         call.mode = "process"
         return _execute_apart(state, call, timeout_s, deadline)
     if call.attempts > 1:
-        # The body may have changed the first ones.
+        # The body may have changed the values of the first attempt.
         call.values = tool.body.build(call.given)
     if tool.body.wants_context:
         token = CancelToken()
@@ -200,7 +200,7 @@ def _execute(
 async def _execute_apart(
     state: ToolboxState, call: CallState, timeout_s: float | None, deadline: float | None
 ) -> BodyEnd:
-    """Run the body in a process of its own."""
+    """Run the body in a separate process."""
     from upshot.tools.execution.child_main import Order
     from upshot.tools.execution.process_runner import run_process
 
@@ -236,7 +236,7 @@ def _context_of(
 
 
 def _facts_of(state: ToolboxState, call: CallState, deadline: float | None) -> JsonObject:
-    """What the context of a body tells of its call, wherever it runs."""
+    """Return the fields of a body's context, wherever it runs."""
     return {
         "run_id": state.identity.run_id,
         "call_id": call.call_id,
@@ -252,7 +252,7 @@ def _facts_of(state: ToolboxState, call: CallState, deadline: float | None) -> J
 
 
 def _tell(state: ToolboxState, call: CallState, text: str, data: Json) -> None:
-    """Emit what a body tells of its progress."""
+    """Emit the progress that a body reports."""
     if call.outcome is None:
         told = ToolProgress(call_id=call.call_id, tool_name=call.tool_name, text=text, data=data)
         state.emit(state.mask(told))
@@ -262,15 +262,15 @@ def _tell_from_thread(
     loop: asyncio.AbstractEventLoop, tell: Progress, text: str, data: Json
 ) -> None:
     try:
-        # Events belong to the loop: the recorder has no lock.
+        # Events belong to the loop's thread, because the recorder has no lock.
         loop.call_soon_threadsafe(tell, text, data)
     except RuntimeError:
-        # The loop was closed while the body ran: nobody is left to be told.
+        # The loop was closed while the body ran, so the progress is dropped.
         return
 
 
 def _tell_late(state: ToolboxState, call: CallState) -> None:
-    """Warn of a body that was given up and has ended after all."""
+    """Warn that an abandoned body has ended after all."""
     state.leftover[call.tool_name] -= 1
     if state.turn is call.turn and not call.turn.cancelled:
         state.warn(
@@ -283,7 +283,7 @@ def _tell_late(state: ToolboxState, call: CallState) -> None:
 
 
 async def _deliver(state: ToolboxState, call: CallState, outcome: ToolOutcome) -> ToolOutcome:
-    """Mask the outcome, and store what is too large for a message."""
+    """Mask the outcome, and store an output that is too large for a message."""
     if state.secrets is not None:
         before = state.secrets.masked
         outcome = state.secrets.mask(outcome)
@@ -295,9 +295,9 @@ async def _deliver(state: ToolboxState, call: CallState, outcome: ToolOutcome) -
         return outcome
     call.content = None
     if call.tool_name == READER_NAME:
-        # Never stored again: a store gave more than it was asked for.
+        # Never stored again: the store returned more than was requested.
         return cut_output(outcome)
-    # A store may hang as well as any tool.
+    # A store may hang like any tool.
     left = call.turn.remaining_s()
     timeout_s = _STORE_TIMEOUT_S if left is None else max(0.0, min(left, _STORE_TIMEOUT_S))
     store, run_id = state.artifact_store(), state.identity.run_id
@@ -318,18 +318,18 @@ async def _deliver(state: ToolboxState, call: CallState, outcome: ToolOutcome) -
 async def verify_effect(
     state: ToolboxState, call: CallState, outcome: ToolOutcome, *, is_abandoned: bool = False
 ) -> ToolOutcome:
-    """Find out about an outcome of unknown effect: the ledger and the ``verify`` hook may know.
+    """Ask the ledger and the ``verify`` hook about an outcome of unknown effect.
 
     Args:
-        state: The Toolbox's.
+        state: The state of the Toolbox.
         call: The call.
         outcome: Its outcome.
-        is_abandoned: Whether the body goes on unwatched; that it has done nothing is then no
-            news, for it may do so yet.
+        is_abandoned: Whether the body may still be running. A finding that nothing happened is
+            then ignored, because it may still happen.
 
     Returns:
-        The outcome with what is known now: what took effect is not to be repeated, what did
-        not may be. Others come back as they are.
+        The outcome with what is known now: an applied effect must not be repeated, one that did
+        not happen may be. Other outcomes are returned unchanged.
     """
     if not is_unknown(outcome):
         return outcome

@@ -1,6 +1,6 @@
-"""The second of a tool's own two processes: it imports the function and calls it.
+"""The worker process of an isolated tool: it imports the function and calls it.
 
-It is told an ``Order`` and tells ``Line``s, one JSON line each.
+It reads an ``Order`` and writes ``Line`` messages, each as one line of JSON.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from upshot.tools.definition.tool_error import ToolError, named
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):
-    """What the process shall do.
+    """What the process should run.
 
     Attributes:
-        module: Where the function is.
-        file: That module's file.
-        name: The function's name in it.
-        tool: The tool's name.
+        module: The module of the function.
+        file: The file of that module.
+        name: The name of the function in the module.
+        tool: The name of the tool.
         arguments: Valid arguments.
         cpu_s: Processor seconds, None for no limit.
         memory_bytes: Size of the address space, None for no limit.
-        context: What its ``ToolContext`` tells, by field.
+        context: The fields of its ``ToolContext``.
     """
 
     module: str
@@ -63,7 +63,7 @@ class Began(_Line, frozen=True):
 
 
 class Progressed(_Line, frozen=True):
-    """The function tells how far it is.
+    """The function reports its progress.
 
     Attributes:
         text: For the user.
@@ -78,8 +78,8 @@ class Gave(_Line, frozen=True):
     """The function returned.
 
     Attributes:
-        value: What, as free JSON.
-        lossy: Paths of what JSON cannot hold.
+        value: The returned value as free JSON.
+        lossy: Paths of values that JSON cannot represent.
     """
 
     value: Json
@@ -90,13 +90,13 @@ class Raise(_Line, frozen=True):
     """The function raised.
 
     Attributes:
-        message: What.
-        code: A word for it, None for none.
+        message: The text of the exception.
+        code: A word for the error, or None.
         retryable: Whether the same call may be made again.
         retry_after_s: Seconds to wait before that.
-        effect: What it did outside, None where it does not say.
-        cut: Whether it was ended by a limit, or ended itself, and not by its own word.
-        unsent: Whether another try may succeed, if what was raised proves that nothing was sent;
+        effect: What it changed outside; None if it does not say.
+        cut: Whether it was ended by a limit or exited, rather than raising an ordinary error.
+        unsent: Whether a retry may succeed, if the exception proves that nothing was sent;
             None if it proves nothing.
     """
 
@@ -110,7 +110,7 @@ class Raise(_Line, frozen=True):
 
 
 class Unwritable(_Line, frozen=True):
-    """The function returned what JSON cannot hold.
+    """The function returned a value that JSON cannot represent.
 
     Attributes:
         message: Why.
@@ -120,7 +120,7 @@ class Unwritable(_Line, frozen=True):
 
 
 class Unloadable(_Line, frozen=True):
-    """The function was not found.
+    """The function could not be found or imported.
 
     Attributes:
         message: Why.
@@ -130,10 +130,10 @@ class Unloadable(_Line, frozen=True):
 
 
 class Exited(_Line, frozen=True):
-    """The process has ended, and all that it had started.
+    """The process has ended, along with everything it had started.
 
     Attributes:
-        status: Its exit code; below 0 the signal that ended it.
+        status: Its exit code; if negative, the signal that ended it.
     """
 
     status: int
@@ -145,12 +145,12 @@ _decoder = msgspec.json.Decoder(Line)
 
 
 def encode_line(line: Line | Order) -> bytes:
-    """*line* with its line feed."""
+    """Encode *line*, with its line feed."""
     return msgspec.json.encode(line) + b"\n"
 
 
 def decode_line(data: bytes) -> Line | None:
-    """Read a line; None for what is none, such as one that a kill has cut."""
+    """Decode a line; None if it is not one, for instance because a kill cut it short."""
     try:
         return _decoder.decode(data)
     except msgspec.DecodeError:
@@ -162,23 +162,23 @@ _PARTS = get_args(Part)
 
 
 def work(order: bytes) -> NoReturn:
-    """Do what *order* says, tell of it on standard output, and end the process."""
+    """Carry out *order*, report on standard output, and end the process."""
     mouth = _Mouth()
     try:
         _obey(msgspec.json.decode(order, type=Order), mouth)
-    except BaseException as error:  # this process has no caller that could be told
+    except BaseException as error:  # this process has no caller that could catch it
         mouth.say(_raised(error))
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    # Neither threads nor exit handlers of the tool may keep it: its answer is given.
+    # The answer is written, so neither threads nor exit handlers of the tool may delay the end.
     os._exit(0)
 
 
 class _Mouth:
-    """Where lines go; what the tool prints goes to standard error."""
+    """Writes lines to the caller; what the tool prints is redirected to standard error."""
 
     def __init__(self) -> None:
-        # A copy is not handed on to programs that the tool starts.
+        # A duplicated descriptor is not inherited by programs that the tool starts.
         self._fd = os.dup(1)
         self._lock = threading.Lock()
         os.dup2(2, 1)
@@ -196,7 +196,7 @@ class _Mouth:
         try:
             self.say(Progressed(str(text), to_free_json(data)[0]))
         except (UnserializableError, OSError):
-            # Progress never fails a tool, as it does not elsewhere.
+            # Reporting progress never fails a tool.
             return
 
 
@@ -205,11 +205,11 @@ def _obey(order: Order, mouth: _Mouth) -> None:
         _limit(order)
         body = _find(order)
         values = body.build(order.arguments)
-    except Exception as error:  # a foreign module is imported, and may do anything
+    except Exception as error:  # importing a foreign module may raise anything
         mouth.say(Unloadable(f"{order.name} of {order.module or order.file}: {named(error)}"))
         return
     mouth.say(Began())
-    # It sees nothing of the caller's objects, and nobody can tell it that it was given up.
+    # The process has none of the caller's objects, and cannot learn that it was abandoned.
     context = make_context(order.context, cancelled=CancelToken(), tell=mouth.tell)
     value = body.start(values, context)
     if inspect.iscoroutine(value):
@@ -229,7 +229,7 @@ def _limit(order: Order) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (order.memory_bytes, order.memory_bytes))
     if order.cpu_s is not None:
         seconds = math.ceil(order.cpu_s)
-        # The second, hard one is for a tool that ignores the signal of the first.
+        # The second, hard limit is for a tool that ignores the signal of the first.
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 
 
@@ -239,7 +239,7 @@ def _find(order: Order) -> FunctionBody:
         found = getattr(found, part)
     if isinstance(found, Tool):
         return cast("FunctionBody", found.body)
-    # Made a tool under another name, as by tool(...)(function).
+    # Turned into a tool under another name, as with tool(...)(function).
     function = cast("Callable[..., object]", found)
     return FunctionBody(function, order.tool)
 
@@ -251,7 +251,7 @@ def _load(module: str, file: str) -> ModuleType:
         except ModuleNotFoundError as error:
             if not file or not (module == error.name or module.startswith(f"{error.name}.")):
                 raise
-    # Not "__main__": what a script does only when it is run must not be done again.
+    # Not "__main__", so that the code a script runs only as a program is not run again.
     name = module or "__upshot_main__"
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:

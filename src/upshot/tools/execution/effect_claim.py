@@ -1,4 +1,4 @@
-"""Claims the effect of a call, and finds out what came of an effect that is unknown."""
+"""Claiming the effect of a call, and settling effects that are unknown."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ _NO_CALL: JsonObject = {
 async def refused_by_ledger(
     state: ToolboxState, call: CallState, started: ToolStarted
 ) -> Denial | Repeat | None:
-    """Why a call whose start is logged is not made: its effect belongs to another call.
+    """Return why a call whose start is logged is not made: its effect belongs to another call.
 
     Returns:
         None if the call has the claim on its effect, or needs none.
@@ -84,7 +84,7 @@ async def refused_by_ledger(
 
 
 async def made_before(state: ToolboxState, call: CallState) -> Denial | Repeat | None:
-    """Why nobody has to be asked about a call: it would not be made, whatever the answer."""
+    """Return why a call needs no approval: it would not be made, whatever the answer."""
     ledger, claim = state.ledger, call.claim
     entry = None if ledger is None or claim is None else await ledger.effect(claim.id)
     if claim is None or entry is None or entry.is_free(state.clock.now(), claim.keep_s):
@@ -95,8 +95,8 @@ async def made_before(state: ToolboxState, call: CallState) -> Denial | Repeat |
 async def _judge(
     state: ToolboxState, call: CallState, claim: EffectClaim, entry: EffectEntry
 ) -> Denial | Repeat | None:
-    """What a call gets whose effect is that of *entry*; None if that is not known yet."""
-    # What was redacted cannot be compared; that it is the same key still counts.
+    """Return what a call gets if its effect is *entry*; None if that is still open."""
+    # A redacted value cannot be compared; that the key is the same still counts.
     if entry.others not in (claim.others, REDACTED):
         return denied_as_conflict(claim, entry.others, entry.ref)
     if entry.state == "applied":
@@ -117,7 +117,7 @@ def _wait_s(call: CallState) -> float:
 
 
 def _is_within(entry: EffectEntry) -> bool:
-    """Whether the call of an entry waits for the present one, in whose body this is asked for."""
+    """Whether the entry's call waits for the present call, which runs inside its body."""
     outer = running_call.get()
     while outer is not None and not entry.is_of(outer.run_id, outer.call_id):
         outer = outer.within
@@ -166,9 +166,9 @@ def _place_of(entry: EffectEntry) -> str:
 async def settlement_of(
     state: ToolboxState, call: CallState, outcome: ToolFailure | ToolTimeout
 ) -> Settlement | None:
-    """How the unknown effect of a call that has ended is settled, None if it is not."""
+    """Return how the unknown effect of an ended call was settled, or None."""
     if state.ledger is not None and call.claim is not None and call.run_started is None:
-        # An earlier session made it; it may have been settled while the run waited.
+        # An earlier session made the call; it may have been settled while the run was parked.
         entry = await state.ledger.effect(call.claim.id)
         if entry is not None and entry.settled is not None:
             return entry.settled
@@ -180,7 +180,7 @@ async def settlement_of(
 
 
 def connect(state: ToolboxState) -> None:
-    """Let the gates ask the ledger of a Toolbox, without keeping that alive."""
+    """Connect the gates to the ledger of a Toolbox, without keeping the Toolbox alive."""
     known = ref(state)
 
     async def ask(call: CallState, record: ToolRecord) -> Settlement | None:
@@ -199,11 +199,11 @@ def connect(state: ToolboxState) -> None:
 async def recheck(
     state: ToolboxState, call: CallState, record: ToolRecord, *, id: str = ""
 ) -> Settlement | None:
-    """How the unknown effect of an earlier call of the run is settled by now, None if it is not."""
+    """Return how the unknown effect of an earlier call of the run is settled now, or None."""
     id = id or record.effect_id or id_without_key(record.run_id, record.call_id)
     entry = None if state.ledger is None else await state.ledger.effect(id)
     if entry is not None and not _is_about(entry, record):
-        # Another call has made it since, so that it was found not to have been made by this one.
+        # Another call has claimed the effect since, so this call was found not to have made it.
         return Settlement(effect=Effect.NONE, by="ledger", at=entry.started_at)
     if entry is not None:
         return entry.settled or await _settle(state, call, entry)
@@ -215,12 +215,12 @@ async def recheck(
 
 
 def _is_about(entry: EffectEntry, record: ToolRecord) -> bool:
-    """Whether the last call that was made for an effect is that of a record; forks share it."""
+    """Whether the effect's last call is the call of *record*; forks share the entry."""
     return entry.call_id == record.call_id
 
 
 async def _settle(state: ToolboxState, call: CallState, entry: EffectEntry) -> Settlement | None:
-    """Have the tool's ``verify`` settle an unknown effect of the ledger."""
+    """Ask the tool's ``verify`` to settle an unknown effect of the ledger."""
     ledger = state.ledger
     if ledger is None or call.known_tool.verify is None or entry.state != "unknown":
         return None
@@ -233,12 +233,12 @@ async def _settle(state: ToolboxState, call: CallState, entry: EffectEntry) -> S
     try:
         return (await ledger.settle_effect(entry.id, _found_by_verify(state, effect))).settled
     except Misuse:
-        # Its call is made again meanwhile.
+        # Its call is being made again.
         return None
 
 
 async def _asked_again(state: ToolboxState, call: CallState, asked: UnknownEffect) -> Effect | None:
-    """What ``verify`` says of an earlier call, as far as that is to be believed."""
+    """Return what ``verify`` says about an earlier call, if that can be believed."""
     effect = await ask_verify(state, call, asked)
     is_doubtful = may_go_on(asked.outcome) or hides(asked.arguments)
     return None if effect is Effect.NONE and is_doubtful else effect
@@ -257,7 +257,7 @@ def question_of(
     key: str,
     outcome: ToolOutcome | None,
 ) -> UnknownEffect:
-    """What ``verify`` is asked about a call; *outcome* is None if it has none."""
+    """Return what ``verify`` is asked about a call; *outcome* is None if it has none."""
     if not isinstance(outcome, ToolFailure | ToolTimeout):
         said = "The process ended while this call ran."
         outcome = ToolFailure(call_id, tool.name, error=said, code=INTERRUPTED)
@@ -265,7 +265,7 @@ def question_of(
 
 
 async def ask_verify(state: ToolboxState, call: CallState, asked: UnknownEffect) -> Effect | None:
-    """Ask the tool's ``verify`` hook; returns applied, none, or None while it is unknown."""
+    """Ask the tool's ``verify`` hook; returns applied, none, or None if it is still unknown."""
     left = call.turn.remaining_s()
     timeout_s = VERIFY_TIMEOUT_S if left is None else min(VERIFY_TIMEOUT_S, left)
     if asked.outcome.code == CANCELLED or timeout_s < _LEAST_TIMEOUT_S:
@@ -294,16 +294,16 @@ async def found_out(
     timeout_s: float = VERIFY_TIMEOUT_S,
     workers: Workers = WORKERS,
 ) -> Effect | None:
-    """What a tool's ``verify`` hook says: applied, none, or None while it is unknown.
+    """Return what a tool's ``verify`` hook says: applied, none, or None if it is still unknown.
 
     Args:
-        tool: The tool; one without a hook says nothing.
-        asked: What it is asked.
-        warn: Told the code and text of a warning, if the hook cannot be used.
-        find: Gives the tool of a name, for a ``Lookup``.
-        saw: Told what that tool gave.
-        timeout_s: How long it may take.
-        workers: The threads for a plain one.
+        tool: The tool; None is returned if it has no hook.
+        asked: The question.
+        warn: Called with the code and text of a warning if the hook fails.
+        find: Returns the tool with a name, for a ``Lookup``.
+        saw: Called with the value that this tool returned.
+        timeout_s: Seconds that the hook may take.
+        workers: The threads for a plain function.
     """
     verify = tool.verify
     if verify is None:
@@ -338,7 +338,7 @@ def _caller(
     saw: Callable[[Json], None],
     workers: Workers,
 ) -> CallTool:
-    """Calls another tool on behalf of ``verify``: it is no call of the run, and leaves no trace."""
+    """Return a function that calls a tool for ``verify``, outside the run and unlogged."""
 
     async def call(name: str, arguments: JsonObject) -> Json:
         tool = find(name)

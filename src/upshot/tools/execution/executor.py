@@ -1,8 +1,8 @@
-"""Runs a body on the event loop or in a thread, within its time.
+"""Running a body on the event loop or in a thread, within its time limit.
 
-``process_runner`` runs one in a process of its own. Plain tools run in daemon threads of our own,
-``Workers``, which are reused. Never in the loop's default executor, whose shutdown joins: one hung
-tool would keep the interpreter from exiting.
+``process_runner`` runs bodies in separate processes. Plain functions run in reusable daemon threads
+(``Workers``), not in the loop's default executor: its shutdown joins the threads, so one hung tool
+would keep the interpreter from exiting.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Job:
 
     Attributes:
         run: The work; it must not raise.
-        started: Whether a thread has begun with it.
-        ended: Whether its work is over.
-        lost: Whether it was written off.
-        withdrawn: Whether it was taken back before a thread had begun with it.
+        started: Whether a thread has started it.
+        ended: Whether it has ended.
+        lost: Whether its thread was written off.
+        withdrawn: Whether it was withdrawn before a thread started it.
     """
 
     run: Callable[[], None]
@@ -47,14 +47,14 @@ class Job:
 
 
 class Workers:
-    """Daemon threads, at most *cap* of them.
+    """At most *cap* daemon threads.
 
-    A thread that outlives its call is written off and counted; another takes its place as
-    long as there is room. It comes back when its work ends after all. Idle threads end after
-    half a minute.
+    A thread whose call was abandoned is written off and counted; another replaces it if the cap
+    allows. It becomes available again when the call ends after all. Idle threads end after half a
+    minute.
 
     Attributes:
-        cap: The most threads, those written off included.
+        cap: The maximum number of threads, including those written off.
     """
 
     def __init__(self, cap: int = MAX_WORKERS) -> None:
@@ -65,12 +65,12 @@ class Workers:
 
     @property
     def alive(self) -> int:
-        """How many threads there are."""
+        """The number of threads."""
         return self._alive
 
     @property
     def lost(self) -> int:
-        """How many of them still run a call that was given up."""
+        """The number of threads that still run an abandoned call."""
         return self._lost
 
     def submit(self, job: Job) -> None:
@@ -80,7 +80,7 @@ class Workers:
                 # Threads do not survive a fork.
                 self._reset()
             if self._idle:
-                # The one that was idle last: the others may come to their end.
+                # The thread that became idle last, so that the others can time out.
                 self._idle.pop().put(job)
             elif self._alive < self.cap:
                 self._alive += 1
@@ -94,12 +94,12 @@ class Workers:
                 self._waiting.append(job)
 
     def withdraw(self, job: Job) -> bool:
-        """Take back a job that no thread has begun with; returns whether it could be."""
+        """Withdraw a job that no thread has started; returns whether that was possible."""
         with self._lock:
             if job.started:
                 return False
             job.withdrawn = True
-            # A thread that has it already passes over it.
+            # A thread that has it already skips it.
             if job in self._waiting:
                 self._waiting.remove(job)
             return True
@@ -107,7 +107,7 @@ class Workers:
     def write_off(self, job: Job) -> None:
         """Count the thread of *job* as lost until its work ends."""
         with self._lock:
-            # It may have ended between the last look and this one; its thread is then not lost.
+            # It may have ended since the caller looked; its thread is then not lost.
             if not job.ended:
                 job.lost = True
                 self._lost += 1
@@ -125,15 +125,15 @@ class Workers:
                 job = worker.get(timeout=_IDLE_S)
             except Empty:
                 with self._lock:
-                    # A job may have been given between the timeout and the lock.
+                    # A job may have arrived between the timeout and the lock.
                     if worker not in self._idle:
                         continue
                     self._idle.remove(worker)
                     self._alive -= 1
                     return
             with self._lock:
-                # Under the lock: either withdraw() comes first and the body never starts, or it is
-                # told no.
+                # Under the lock: either withdraw() comes first and the body never starts, or it
+                # returns False.
                 job.started = not job.withdrawn
             if job.started:
                 job.run()
@@ -153,9 +153,9 @@ WORKERS = Workers()
 """The threads of this process."""
 
 GRACE_S = 2.0
-# Less than what a cancelled caller waits for the whole batch.
+# Less than a cancelled caller waits for the whole batch.
 _CANCEL_GRACE_S = 1.5
-# A plain body that looks at its token gets this long to notice.
+# How long a plain body that checks its token has to notice.
 _THREAD_GRACE_S = 0.05
 
 Late: TypeAlias = Callable[[], None]
@@ -166,8 +166,8 @@ class BodyValue:
     """The body returned.
 
     Attributes:
-        value: What it returned.
-        lossy: Paths of what was replaced in it on its way, for JSON cannot hold it.
+        value: The returned value.
+        lossy: Paths of values that were replaced on the way because JSON cannot represent them.
     """
 
     value: object
@@ -179,8 +179,8 @@ class Raised:
     """The body raised.
 
     Attributes:
-        error: What it raised.
-        proof: Proof that nothing was sent, if another process found one; None is not looked for.
+        error: The exception.
+        proof: Proof that nothing was sent, if another process found one.
     """
 
     error: BaseException
@@ -189,12 +189,12 @@ class Raised:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """The body was given up.
+    """The body was stopped or abandoned.
 
     Attributes:
-        cancelled: Whether the caller took it back, else its time was over.
-        started: Whether it ever ran.
-        ended: Whether the work really ended, or goes on unwatched.
+        cancelled: Whether the caller cancelled it; otherwise it ran out of time.
+        started: Whether it ever started.
+        ended: Whether it has really ended; otherwise it may still be running.
     """
 
     cancelled: bool
@@ -204,12 +204,12 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """The body was cut off, and not by us.
+    """The body was cut off, but not by us.
 
     Attributes:
-        message: How.
+        message: What happened.
         code: A word for it.
-        started: Whether it ever ran.
+        started: Whether it ever started.
     """
 
     message: str
@@ -219,7 +219,7 @@ class Died:
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """The body returned what JSON cannot hold.
+    """The body returned a value that JSON cannot represent.
 
     Attributes:
         message: Why.
@@ -245,13 +245,13 @@ async def run_body(
 
     Args:
         body: The work.
-        is_async: Whether it is a coroutine function. Of another one that gives an awaitable, as
-            decorators make them, no signature tells: that is awaited after its thread.
-        timeout_s: As there, like the others.
-        workers: As there.
-        late: As there.
-        token: As there.
-        grace_s: As there.
+        is_async: Whether it is a coroutine function. A decorated function may return an awaitable
+            though its signature does not show it; it runs in a thread and is then awaited.
+        timeout_s: See ``run_thread``, as for the others.
+        workers: See there.
+        late: See there.
+        token: See there.
+        grace_s: See ``run_async``.
     """
     if is_async:
         return await run_async(body, timeout_s=timeout_s, token=token, grace_s=grace_s)
@@ -275,14 +275,14 @@ async def run_async(
     """Run a coroutine function.
 
     Args:
-        body: Makes the coroutine.
-        timeout_s: After so many seconds it is cancelled, given the grace, then abandoned.
-            None waits for as long as it takes.
-        token: Set when it is given up; None where the body cannot look at it.
-        grace_s: How long it may take to end then; after a cancel of the caller a bit less.
+        body: Returns the coroutine.
+        timeout_s: After so many seconds it is cancelled, then abandoned if it outlives the grace.
+            None is no limit.
+        token: Set when the body is given up; None if the body cannot see it.
+        grace_s: Seconds that it has to end after a timeout; a bit less after a cancellation.
 
     Returns:
-        How it ended. A cancel of the caller ends the body and comes back as ``Stopped``.
+        How it ended. Cancelling the caller cancels the body and is returned as ``Stopped``.
     """
     loop = asyncio.get_running_loop()
     over: asyncio.Future[BodyEnd | None] = loop.create_future()
@@ -296,8 +296,8 @@ async def run_async(
     finally:
         if timer is not None:
             timer.cancel()
-    # A cancel of the caller has cancelled the future too. A body that ended in that same moment is
-    # found by its task below.
+    # Cancelling the caller has cancelled the future too. If the body ended in the same moment, its
+    # task is done, which is checked below.
     ending = None if over.cancelled() or not over.done() else over.result()
     if ending is not None:
         return ending
@@ -321,20 +321,20 @@ async def run_thread(
 
     Args:
         body: The work.
-        timeout_s: After so many seconds it is given up; the time until a thread is free
-            counts. None waits for as long as it takes.
-        workers: Whose threads.
-        late: Called on the event loop when a body that was given up ends after all.
-        token: Set when it is given up; None where the body cannot look at it.
+        timeout_s: After so many seconds it is abandoned; waiting for a free thread counts.
+            None is no limit.
+        workers: The threads.
+        late: Called on the event loop when an abandoned body ends after all.
+        token: Set when the body is given up; None if the body cannot see it.
 
     Returns:
-        How it ended. A cancel of the caller comes back as ``Stopped``.
+        How it ended. Cancelling the caller is returned as ``Stopped``.
     """
     loop = asyncio.get_running_loop()
     over: asyncio.Future[BodyEnd | None] = loop.create_future()
-    # Read and set on the loop only, where deliver runs as well: no lock is needed.
+    # Read and set only on the loop, where deliver runs too, so no lock is needed.
     given_up = False
-    # A thread begins with an empty context; tasks copy theirs by themselves.
+    # A thread starts with an empty context; tasks copy theirs automatically.
     context = contextvars.copy_context()
 
     found: BodyEnd | None = None
@@ -355,7 +355,7 @@ async def run_thread(
         try:
             loop.call_soon_threadsafe(deliver, ending)
         except RuntimeError:
-            # The loop was closed while the body ran: nobody is left to be told.
+            # The loop was closed while the body ran: the result is dropped.
             _drop(ending)
 
     job = Job(work)
@@ -367,26 +367,26 @@ async def run_thread(
         token.set()
     if workers.withdraw(job):
         return Stopped(cancelled, started=False)
-    # A new one, since the timer has settled the first, or a cancel has.
+    # A new future, because the timer or a cancellation has settled the first one.
     over = loop.create_future()
     await _until(over, _THREAD_GRACE_S)
     if found is not None:
         _drop(found)
         return Stopped(cancelled)
     given_up = True
-    # A thread cannot be stopped: it is counted out, and another one may take its place.
+    # A thread cannot be stopped: it is written off, so that another one may replace it.
     workers.write_off(job)
     return Stopped(cancelled, ended=False)
 
 
 def discard(value: object) -> None:
-    """Close *value* if it is a coroutine or generator; it would warn when it is collected.
+    """Close *value* if it is a coroutine or generator, which would warn when it is collected.
 
     Args:
-        value: What a body returned after it was given up.
+        value: What a body returned after it was abandoned.
     """
     if inspect.iscoroutine(value) or inspect.isgenerator(value):
-        # Its last block may raise, or it may refuse to end: there is nobody left to tell.
+        # It may raise while closing, or refuse to close; nothing can be done about either.
         with contextlib.suppress(Exception):
             value.close()
 
@@ -408,7 +408,7 @@ async def _guard(body: Callable[[], object], over: asyncio.Future[BodyEnd | None
     except BaseException as error:  # whatever a tool raises is its call's outcome
         ending = Raised(error)
     finally:
-        # Told from here, not by a callback of the task: that is a turn of the loop earlier.
+        # Here and not in a callback of the task, which would run one loop iteration later.
         _wake(over, ending)
     return ending or Raised(asyncio.CancelledError())
 
@@ -425,8 +425,8 @@ def _wake(future: asyncio.Future[BodyEnd | None], value: BodyEnd | None = None) 
 
 
 async def _until(future: asyncio.Future[BodyEnd | None], delay_s: float | None) -> bool:
-    """Wait for *future* or *delay_s*; returns whether the caller was cancelled meanwhile."""
-    # Not asyncio.wait: it takes the loop once more round.
+    """Wait for *future*, at most *delay_s*; returns whether the caller was cancelled."""
+    # Not asyncio.wait, which takes one more iteration of the loop.
     loop = asyncio.get_running_loop()
     timer = None if delay_s is None else loop.call_later(delay_s, _wake, future)
     try:
@@ -442,11 +442,11 @@ async def _until(future: asyncio.Future[BodyEnd | None], delay_s: float | None) 
 async def _stop(task: asyncio.Task[BodyEnd], grace_s: float) -> bool:
     """Cancel *task*; returns whether it ended within the grace."""
     task.cancel()
-    # Cancelled again, the caller has no time for the grace any more.
+    # If the caller is cancelled once more, there is no time left for the grace.
     with contextlib.suppress(asyncio.CancelledError):
         await asyncio.wait((task,), timeout=grace_s)
     if not task.done():
-        # Its exception must not be reported as never retrieved.
+        # Otherwise its exception would be reported as never retrieved.
         task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         return False
     return True

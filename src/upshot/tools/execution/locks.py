@@ -1,4 +1,4 @@
-"""Which bodies of one reply may run together."""
+"""Which bodies of one reply may run at the same time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class Claim:
     Attributes:
         writes: Whether it may change what it touches.
         resources: What it touches, None for anything.
-        free: Done when it may run; None where it never had to wait.
-        ahead: The claims that it was put behind, None for none.
-        waits_for: How many of them are not gone yet.
-        behind: The claims that were put behind it, None for none.
-        is_gone: Whether those behind it wait for it no longer.
-        is_joint: Whether it has nothing to run, and only stands for the claims ahead of it.
+        free: Done when it may run; None if it never had to wait.
+        ahead: The claims it was queued behind, None for none.
+        waits_for: How many of them have not left yet.
+        behind: The claims queued behind it, None for none.
+        is_gone: Whether it has left, so that those behind it do not wait for it.
+        is_joint: Whether it runs nothing and only stands for the claims ahead of it.
     """
 
     writes: bool
@@ -31,7 +31,7 @@ class Claim:
     is_joint: bool = field(default=False, init=False)
 
     def conflicts(self, other: Claim) -> bool:
-        """Whether the two must not run together: one writes what the other touches."""
+        """Whether the two must not overlap: one writes what the other touches."""
         if self.is_joint or other.is_joint:
             return True
         if not (self.writes or other.writes):
@@ -50,11 +50,11 @@ class _Resource:
 
 
 class Locks:
-    """Lets bodies run in the order of their claims where they conflict, else together.
+    """Runs conflicting bodies in the order of their claims, and others concurrently.
 
-    A body claims all it touches at once and never waits while it holds something, so there is
-    no deadlock. A claim is put only behind the last claims that it conflicts with: those before
-    them end first. So a reply of thousands of calls costs no comparison of each with each.
+    A body claims everything it touches at once and never waits while it holds a claim, so there is
+    no deadlock. A claim is queued only behind the last claims that it conflicts with, because
+    earlier ones end before those. So thousands of calls in a reply are not compared pairwise.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Locks:
 
     def _forget(self) -> None:
         self._named = dict[str, _Resource]()
-        # Claims on anything: the last that writes, and those that read since.
+        # Claims on anything: the last writer, and the readers since.
         self._any_writer: Claim | None = None
         self._any_readers = list[Claim]()
         # Claims on named resources since then, for the next claim on anything.
@@ -71,7 +71,7 @@ class Locks:
         self._readers = list[Claim]()
 
     def enter(self, claim: Claim) -> bool:
-        """Stand in line; returns whether the body may run now, else ``wait`` has to follow."""
+        """Queue *claim*; returns whether the body may run now, otherwise call ``wait``."""
         self._in_line += 1
         ahead = [] if self._any_writer is None else [self._any_writer]
         if claim.resources is None:
@@ -89,10 +89,10 @@ class Locks:
             await claim.free
 
     def leave(self, claim: Claim) -> None:
-        """The body has ended, or does not want to run any more."""
+        """Release *claim*: the body has ended, or will not run."""
         if claim.waits_for:
             for other in claim.behind or ():
-                # They relied on its order: now they wait themselves for what it waited for.
+                # They relied on its order, so now they wait for the claims that it waited for.
                 _put_behind(other, [one for one in claim.ahead or () if one.conflicts(other)])
         gone = [claim]
         while gone:
@@ -102,41 +102,41 @@ class Locks:
                 other.waits_for -= 1
                 if other.waits_for or other.is_gone:
                     continue
-                # It has nothing to run: it goes in the same moment, and lets go those behind it.
+                # It runs nothing, so it leaves at once and releases those behind it.
                 if other.is_joint:
                     gone.append(other)
                 elif other.free is not None and not other.free.done():
                     other.free.set_result(None)
             one.ahead = one.behind = None
         self._in_line -= 1
-        # With nobody in line there is no order to keep, and no reason to keep claims alive.
+        # With an empty queue there is no order to keep, and no reason to keep claims alive.
         if not self._in_line:
             self._forget()
 
     def _enter_any(self, claim: Claim) -> list[Claim]:
-        """Take in a claim on anything; returns the claims that it waits for."""
+        """Add a claim on anything; returns the claims that it waits for."""
         if not claim.writes:
             self._any_readers.append(claim)
-            # Joined into one: a reply with many reads of anything behind many writers would
-            # otherwise link each read with each writer.
+            # Joined into one. Otherwise a reply with many reads of anything behind many writers
+            # would link each read with each writer.
             self._writers = _joined(self._writers)
             return self._writers
-        # This one waits for all before it, so those that come later need only wait for this one:
-        # the lists begin anew.
+        # This claim waits for all earlier ones, so later ones need only wait for it: the lists are
+        # reset.
         ahead = [*self._any_readers, *self._writers, *self._readers]
         self._forget()
         self._any_writer = claim
         return ahead
 
     def _enter_named(self, claim: Claim, names: frozenset[str]) -> list[Claim]:
-        """Take in a claim on some resources; returns the claims that it waits for."""
+        """Add a claim on named resources; returns the claims that it waits for."""
         ahead: list[Claim] = []
         for name in names:
             resource = self._named.setdefault(name, _Resource())
             if not claim.writes:
                 resource.readers.append(claim)
-            # Readers since the last writer wait for that themselves; a writer behind them needs no
-            # link to it.
+            # Readers since the last writer already wait for it, so a writer behind those readers
+            # needs no link to it.
             if resource.writer is not None and (not claim.writes or not resource.readers):
                 ahead.append(resource.writer)
             if claim.writes:
@@ -160,7 +160,7 @@ def _put_behind(claim: Claim, ahead: list[Claim]) -> None:
 
 
 def _joined(claims: list[Claim]) -> list[Claim]:
-    """One claim that is gone when all of *claims* are, to be waited for in their place."""
+    """Return one claim that leaves once all of *claims* have, to be waited for in their place."""
     if len(claims) < 2:
         return claims
     joint = Claim(writes=False, resources=frozenset())

@@ -1,4 +1,4 @@
-"""From how a body ended to its outcome and stored output."""
+"""From the end of a body to its outcome and stored output."""
 
 from __future__ import annotations
 
@@ -47,29 +47,29 @@ from upshot.tools.repetition import (
     may_repeat_timeout,
 )
 
-# Looked up once: a class of Python 3.11 is slow to give a member of its own.
+# Looked up once: enum members are slow to look up on Python 3.11.
 _NONE = Effect.NONE
 UNSERIALIZABLE = ErrorCode("unserializable_output")
-# They stand under "result" with their kind, so that a reader knows what they are.
+# Wrapped under "result" with their kind, so that a reader knows what they are.
 _PARTS = get_args(Part)
-# What a call has whose body ended.
+# The outcomes of a call whose body ended.
 Ended: TypeAlias = ToolExecutionResult | ToolFailure | ToolTimeout
 
 
 def conclude(
     call: CallState, ending: BodyEnd, *, elapsed_ms: int, timeout_s: float | None, deadline_s: float
 ) -> Ended:
-    """The outcome of a call whose body ended; its effect is at least that of agents in the body.
+    """Return the outcome of a call whose body ended, including effects of calls inside the body.
 
     Args:
-        call: The call; what could not be kept of its value is noted in ``lossy``.
+        call: The call; paths of values that were lost in conversion are stored in ``lossy``.
         ending: How the body ended.
         elapsed_ms: How long it ran.
-        timeout_s: How long it was allowed.
-        deadline_s: When that was over, unix seconds.
+        timeout_s: How long it was allowed to run.
+        deadline_s: When that time ended, unix seconds.
 
     Returns:
-        A result, a failure or a timeout; a large output is stored later, by ``store_output``.
+        A result, a failure or a timeout. ``store_output`` stores a large output later.
     """
     if isinstance(ending, BodyValue):
         outcome = _conclude_value(call, ending.value, elapsed_ms)
@@ -82,7 +82,7 @@ def conclude(
 
 
 def with_effect(call: CallState, outcome: Ended, inside: Effect) -> Ended:
-    """*outcome* with at least the effect of what ran inside the body."""
+    """Return *outcome* with at least the effect of the calls inside the body."""
     effect = worst_effect((outcome.effect, inside))
     if effect is outcome.effect:
         return outcome
@@ -100,7 +100,7 @@ def _conclude_unfinished(
     timeout_s: float | None,
     deadline_s: float,
 ) -> Ended:
-    """The outcome of a call whose body gave no value that can be used."""
+    """Return the outcome of a call whose body returned no usable value."""
     tool = call.known_tool
     match ending:
         case Unusable(message=message):
@@ -115,7 +115,7 @@ def _conclude_unfinished(
             if proof is not None and tool.may_write and not _says_effect(error):
                 return _conclude_unsent(call, error, proof, elapsed_ms)
             return _conclude_error(call, error, elapsed_ms)
-        # One that is stopped at the turn's deadline has run past it, whoever noticed first.
+        # Stopped at the turn's deadline, it has timed out, whichever was noticed first.
         case Stopped(cancelled=True, started=started) if not call.turn.is_over:
             told = "The call was cancelled while it ran."
             cut_off = _cut_off(call, told, elapsed_ms, CANCELLED, started=started)
@@ -135,7 +135,7 @@ def _conclude_unfinished(
 
 
 def conclude_defect(call: CallState, error: Exception, *, elapsed_ms: int) -> ToolFailure:
-    """The outcome of a call at which we failed ourselves, once its body may have started."""
+    """Return the outcome of a call that failed in our code, after its body may have started."""
     told = f"The call could not be brought to its end: {named(error)}"
     return _failure(call, told, elapsed_ms, retryable=False, code=ErrorCode.INTERNAL)
 
@@ -150,7 +150,7 @@ def _failure(
     code: ErrorCode | None = None,
     retry_after_s: float | None = None,
 ) -> ToolFailure:
-    """A failure; without an *effect* that of a body that did not come to its end."""
+    """Make a failure; without *effect*, the effect of an unfinished body is assumed."""
     return ToolFailure(
         call.call_id,
         call.tool_name,
@@ -179,9 +179,9 @@ def _conclude_value(call: CallState, value: object, elapsed_ms: int) -> Ended:
     except UnserializableError as error:
         discard(value)
         return _unserializable(call, str(error), elapsed_ms)
-    except Exception as error:  # objects of a tool's own may fail at any of their methods
+    except Exception as error:  # any method of a tool's own objects may fail
         return _unserializable(call, named(error), elapsed_ms)
-    # A struct or dataclass that was returned is a mapping by now, and stays one.
+    # A returned struct or dataclass has been converted to a mapping and stays one.
     output: JsonObject = (
         converted
         if isinstance(converted, dict) and not isinstance(value, _PARTS)
@@ -195,7 +195,7 @@ def _conclude_value(call: CallState, value: object, elapsed_ms: int) -> Ended:
         output=output,
         elapsed_ms=elapsed_ms,
         was_coerced=bool(call.coercions),
-        # The body came to its end, so a write is done for certain, whatever becomes of its output.
+        # The body finished, so a write is certainly applied, whatever happens to its output.
         effect=effect_after(tool, done=True),
     )
 
@@ -225,8 +225,8 @@ def _says_effect(error: BaseException) -> bool:
 def _conclude_unsent(
     call: CallState, error: BaseException, proof: Proof, elapsed_ms: int
 ) -> ToolFailure:
-    """The outcome of a write that raised an exception which proves that it did nothing."""
-    # A tool that declares no effect keeps the default of exceptions.
+    """Return the outcome of a write whose exception proves that it did nothing."""
+    # A tool that declares no effect keeps the default for exceptions.
     again = proof.retryable or call.known_tool.effect is None
     return _failure(
         call,
@@ -251,7 +251,7 @@ def _conclude_error(call: CallState, error: BaseException, elapsed_ms: int) -> T
         )
     if isinstance(error, Exception):
         return _failure(call, named(error), elapsed_ms, retryable=True)
-    # It ended itself, by a cancel or an exit: as unfinished as if it had been stopped.
+    # It ended itself by a cancel or an exit, so it is as unfinished as if it had been stopped.
     return _cut_off(call, named(error), elapsed_ms, CANCELLED, started=True)
 
 
@@ -260,7 +260,7 @@ def _code_of(word: object) -> ErrorCode | None:
 
 
 def _told(said: Json) -> str:
-    """What stands under the error key, tracebacks left out wherever they stand in it."""
+    """Return the value under the error key as JSON, without tracebacks at any depth."""
     return msgspec.json.encode(_shortened(said)).decode()
 
 
@@ -286,22 +286,24 @@ async def store_output(
 ) -> tuple[ToolArtifactReference, File] | RunWarning:
     """Store a result whose text is longer than ``TOOL_MESSAGE_MAX_CHARS`` code points.
 
+    A single string field is stored as it is, anything else as indented JSON.
+
     Args:
-        result: What the tool returned, secrets masked.
-        store: Where to: one string field as it is, else indented JSON.
-        run_id: Whose artifact it is.
-        timeout_s: A store that takes longer counts as one that refuses.
+        result: What the tool returned, with secrets masked.
+        store: Where to store it.
+        run_id: The run that owns the artifact.
+        timeout_s: A store that takes longer counts as refusing.
 
     Returns:
-        What the model gets, and where it was stored; a warning where the store refuses.
+        What the model gets and where the output was stored, or a warning if the store refuses.
     """
-    # One text is kept as it is, so that its lines can be read and searched as lines.
+    # A single text is stored as it is, so that it can be read and searched by line.
     text, media_type = _to_text(result.output)
     data = text.encode()
     try:
         async with asyncio.timeout(timeout_s):
             stored = await store.put(run_id, result.call_id, data, media_type)
-    except Exception as error:  # a store is foreign, and its refusal must not lose the result
+    except Exception as error:  # a store is foreign code; its failure must not lose the result
         return RunWarning(
             code="artifact_refused",
             message=f"the output of {result.tool_name} could not be stored and was cut: "
@@ -324,9 +326,9 @@ async def store_output(
 
 
 def cut_output(result: ToolExecutionResult) -> ToolExecutionResult:
-    """Head and tail, with ``truncated``, of a result that does not fit into a message."""
+    """Cut a result that does not fit into a message to its head and tail, with ``truncated``."""
     text, _ = _to_text(result.output)
-    # Half for each end, less what the keys around them take.
+    # Half for each end, minus the keys around them.
     kept = TOOL_MESSAGE_MAX_CHARS // 2 - 100
     while True:
         output: JsonObject = {
@@ -338,7 +340,7 @@ def cut_output(result: ToolExecutionResult) -> ToolExecutionResult:
         cut = msgspec.structs.replace(result, output=output)
         if len(outcome_to_model_content(cut)) <= TOOL_MESSAGE_MAX_CHARS:
             return cut
-        # Escapes make the text longer than it is.
+        # Escapes made the text longer.
         kept = kept * 2 // 3
 
 

@@ -1,4 +1,4 @@
-"""Running a body in a process of its own, within its time, and no longer."""
+"""Running a body in a separate process, within its time limit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from upshot.tools.execution.process_supervisor import END_WORD, GRACE_S
 
 _MAX_OUTPUT_BYTES = 256 * 1024 * 1024
 _PIECE_BYTES = 1 << 18
-# The warden kills after its grace; after this it must be stuck itself.
+# The supervisor kills after its grace; past this time it must be stuck itself.
 _END_S = GRACE_S + 1.0
 # A killed process takes a moment to end.
 _KILLED_S = 1.0
@@ -56,18 +56,18 @@ async def run_process(
     slots: asyncio.Semaphore,
     tell: Callable[[str, Json], None],
 ) -> BodyEnd:
-    """Run a function in a process of its own, which ends with all that it has started.
+    """Run a function in a separate process, which ends along with everything it started.
 
     Args:
-        order: Which function, and with what.
-        env: Its variables beside those that it inherits.
-        timeout_s: After so many seconds it is given up; the wait for a slot and the start
-            of the process count. None waits for as long as it takes.
-        slots: Limits how many processes there are at a time.
-        tell: Takes progress.
+        order: The function and its arguments.
+        env: Environment variables in addition to those it inherits.
+        timeout_s: After so many seconds it is given up; waiting for a slot and starting the
+            process count. None is no limit.
+        slots: Limits the number of processes at a time.
+        tell: Called with each progress report.
 
     Returns:
-        How it ended. A cancel of the caller comes back as ``Stopped``.
+        How it ended. Cancelling the caller is returned as ``Stopped``.
     """
     loop = asyncio.get_running_loop()
     until = None if timeout_s is None else loop.time() + timeout_s
@@ -78,14 +78,14 @@ async def run_process(
         return Stopped(isinstance(error, asyncio.CancelledError), started=False)
     try:
         try:
-            # The slot is held until the process is gone: one that is slow to die counts still.
+            # The slot is held until the process is gone, even if it is slow to die.
             talk = _Talk(order, env, tell)
         except OSError as error:
             return Died(f"No process could be started: {error}", "worker_failed", started=False)
         cancelled = await _until(talk.over, None if until is None else until - loop.time())
         if not talk.over.done():
             ended = await talk.end()
-            # Asked only now: it may have begun in the meantime, and what is not gone still may.
+            # Checked only now: it may have started in between, and if it is not gone it still may.
             return Stopped(cancelled, started=talk.began or not ended, ended=ended)
         await talk.end()
         return talk.over.result()
@@ -94,7 +94,7 @@ async def run_process(
 
 
 class _Talk:
-    """What is said with one process."""
+    """The conversation with one process."""
 
     def __init__(
         self, order: Order, env: Mapping[str, str], tell: Callable[[str, Json], None]
@@ -119,9 +119,9 @@ class _Talk:
         self._loop.add_reader(self._outlet, self._read)
 
     async def end(self) -> bool:
-        """Have it end, and wait for that; returns whether it did."""
+        """End the process and wait for that; returns whether it ended."""
         self._loop.remove_writer(self._inlet)
-        # A pipe that is full still holds the order, which is then cut off and not begun.
+        # If the pipe is full, the order was not read completely and will not be started.
         with suppress(OSError):
             os.write(self._inlet, END_WORD)
         if self._process.stdin is not None:
@@ -131,12 +131,12 @@ class _Talk:
         if not ended:
             self._process.kill()
             await _until(self._gone, _KILLED_S)
-            # What had not begun has started nothing that could go on without it.
+            # If the function had not started, it has left nothing behind that could keep running.
             ended = self._gone.done() and not self.began
         self._loop.remove_reader(self._outlet)
         if self._process.stdout is not None:
             self._process.stdout.close()
-        # Its last word has come, so this takes next to no time.
+        # It has closed its output, so this takes next to no time.
         for _ in range(200):
             if self._process.poll() is not None:
                 break
@@ -149,7 +149,7 @@ class _Talk:
         except BlockingIOError:
             return
         except OSError:
-            # It has ended already; what it said, or did not, tells why.
+            # It has ended already; what it wrote, or did not write, explains why.
             self._order = self._order[:0]
         if not self._order:
             self._loop.remove_writer(self._inlet)
@@ -237,7 +237,7 @@ def _raw(pipe: IO[bytes] | None) -> int:
 
 
 def _inherited() -> dict[str, str]:
-    """What a tool's process inherits: its caller's variables may be keys of anything."""
+    """Return the variables that the process inherits; any other may hold a secret."""
     return {
         name: value
         for name, value in os.environ.items()
@@ -248,7 +248,7 @@ def _inherited() -> dict[str, str]:
 async def _until(
     future: asyncio.Future[BodyEnd] | asyncio.Future[None], delay_s: float | None
 ) -> bool:
-    """Wait for *future* or *delay_s*; returns whether the caller was cancelled meanwhile."""
+    """Wait for *future*, at most *delay_s*; returns whether the caller was cancelled."""
     try:
         await asyncio.wait((future,), timeout=delay_s)
     except asyncio.CancelledError:

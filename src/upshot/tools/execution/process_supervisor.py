@@ -1,9 +1,9 @@
-"""The first of a tool's own two processes: it watches the other, and leaves nothing behind.
+"""The supervisor process of an isolated tool: it watches the worker and leaves nothing behind.
 
-It runs no code of the tool, so nothing can keep it from its work: whatever hangs, and even
-after the calling process was killed, the worker ends with all that it has started. A caller that
-gives it up says so, and it has its grace. Where the caller is gone it is killed at once: who goes
-on with the run must not find that it has done nothing yet, and then see it done.
+It runs no code of the tool, so a hanging tool cannot block it: even after the calling process was
+killed, the worker ends along with everything it started. A caller that gives the worker up says
+so, and the worker gets a grace. If the caller is gone, the worker is killed at once: a process that
+resumes the run must not find that nothing was done and then see it happen.
 
     caller ----order, end word----> warden --fork--> worker --fork--> grandchildren
     caller <------------- lines --------------------- worker
@@ -25,7 +25,7 @@ GRACE_S = 0.3
 """How long a worker may take to end after TERM."""
 
 END_WORD = b"end\n"
-"""What the caller writes after the order to give the worker up, before it closes the pipe."""
+"""Written by the caller after the order to give the worker up, before it closes the pipe."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -34,7 +34,7 @@ _ROUNDS = 50
 
 
 def main() -> None:
-    """Read an order from standard input, have it worked on, and clean up."""
+    """Read an order from standard input, fork a worker for it, and clean up."""
     del sys.argv[1:]
     order = _read_order()
     if not order or _is_given_up():
@@ -42,7 +42,7 @@ def main() -> None:
     bell = _listen()
     warden = os.getpid()
     if _IS_LINUX:
-        # Grandchildren whose parent has ended become ours, and are not lost from sight.
+        # Grandchildren whose parent has ended become our children, so we do not lose track of them.
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
         _prctl(_PR_SET_PDEATHSIG, signal.SIGHUP)
     worker = os.fork()
@@ -52,10 +52,10 @@ def main() -> None:
 
         work(order)
     with suppress(OSError):
-        # Done by both sides, for either may be the first to need it.
+        # Done in both processes, because either may need it first.
         os.setpgid(worker, worker)
     status = _Watch(worker, bell).run()
-    # An empty line first: a kill may have cut the worker's last one.
+    # An empty line first, because a kill may have cut the worker's last line.
     with suppress(OSError):
         os.write(1, b'\n{"kind":"exited","status":%d}\n' % status)
 
@@ -66,20 +66,20 @@ def _read_order() -> bytes:
         pieces.append(piece)
         if piece.endswith(b"\n"):
             order, _, word = b"".join(pieces).partition(b"\n")
-            # Given up before it was even read.
+            # Given up before it was read completely.
             return b"" if word else order + b"\n"
     return b""
 
 
 def _is_given_up() -> bool:
-    """Whether the caller has gone on before the worker was even started."""
+    """Whether the caller gave up before the worker was started."""
     ready, _, _ = select.select([0], [], [], 0)
     return bool(ready)
 
 
 def _listen() -> int:
-    """Have signals written into a pipe; returns the end to read."""
-    # A pipe and not the signal itself: a signal just before select would be missed.
+    """Write signals into a pipe; returns its end to read."""
+    # A pipe, because a signal that arrives just before select would be missed.
     bell, rope = os.pipe()
     for end in (bell, rope):
         os.set_blocking(end, False)
@@ -96,7 +96,7 @@ def _become_worker(warden: int) -> None:
     os.setpgid(0, 0)
     if _IS_LINUX:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    # The warden died between the fork and the request to be killed with it, which came too late.
+    # If the warden died between the fork and prctl, the request to die with it came too late.
     if os.getppid() != warden:
         os._exit(1)
 
@@ -106,7 +106,7 @@ def _prctl(option: int, value: int) -> None:
 
 
 class _Watch:
-    """Waits for the end of the worker, or for the word to end it."""
+    """Waits for the worker to end, or for the caller to give it up."""
 
     def __init__(self, worker: int, bell: int) -> None:
         self._worker = worker
@@ -115,7 +115,7 @@ class _Watch:
         self._kill_at: float | None = None
 
     def run(self) -> int:
-        """Returns the worker's exit code, below 0 the signal that ended it."""
+        """Return the worker's exit code; if negative, the signal that ended it."""
         self._reap()
         while self._status is None:
             self._wait()
@@ -124,7 +124,7 @@ class _Watch:
         return self._status
 
     def _wait(self) -> None:
-        # A closed inlet stays ready: once the end has begun, only signals are waited for.
+        # A closed input stays readable, so once the end has started only signals are watched.
         watched = [self._bell] if self._kill_at is not None else [self._bell, 0]
         left = None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
         ready, _, _ = select.select(watched, [], [], left)
@@ -147,7 +147,7 @@ class _Watch:
 
     def _clear(self) -> None:
         """Kill what the worker has left behind."""
-        # More than once: what is being killed may be starting another at that very moment.
+        # Repeated, because a process that is being killed may be starting another one.
         for _ in range(_ROUNDS):
             if not self._signal_all(signal.SIGKILL):
                 return
@@ -155,7 +155,7 @@ class _Watch:
             self._reap()
 
     def _signal_all(self, number: signal.Signals) -> bool:
-        """Signal the worker and all that come from it; returns whether there was any."""
+        """Signal the worker and all its descendants; returns whether any was found."""
         if _IS_LINUX:
             found = _descendants(os.getpid())
             for pid in found:
@@ -173,7 +173,7 @@ def _send(kill: Callable[[int, int], None], target: int, number: int) -> bool:
 
 
 def _descendants(pid: int) -> list[int]:
-    """The processes that come from *pid*, also those in sessions of their own."""
+    """Return the descendants of *pid*, including those in sessions of their own."""
     children: dict[int, list[int]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdecimal() and (parent := _parent_of(entry.name)):
@@ -186,7 +186,7 @@ def _descendants(pid: int) -> list[int]:
 
 def _parent_of(pid: str) -> int:
     try:
-        # The name before it may hold anything, so what follows its last bracket is read.
+        # The name may contain anything, so only what follows the last bracket is read.
         state, parent = (
             Path("/proc", pid, "stat").read_text("latin-1").rpartition(")")[2].split()[:2]
         )

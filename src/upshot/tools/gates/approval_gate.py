@@ -24,13 +24,13 @@ class ApprovalRequest:
 
     Attributes:
         call_id: The model's id of the call.
-        tool_name: The tool.
-        arguments: What it would be called with, valid and with defaults.
-        effect: What the tool says it may do.
-        digest: SHA-256 over the tool, its version and the arguments.
-        reason: Why the question is asked, "" if by rule.
-        doubts: What a stranger may have chosen, as in ``PendingApproval``.
-        vouched: What vouches for the other values.
+        tool_name: The name of the tool.
+        arguments: The arguments it would run with, valid and with defaults.
+        effect: The effect that the tool declares.
+        digest: SHA-256 of the tool, its version and the arguments.
+        reason: Why approval is needed, "" if a rule requires it.
+        doubts: Values that a stranger may have chosen, as in ``PendingApproval``.
+        vouched: Where the other values come from.
     """
 
     call_id: str
@@ -44,7 +44,7 @@ class ApprovalRequest:
 
     @staticmethod
     def of(call: CallState) -> ApprovalRequest:
-        """The question about *call*."""
+        """Make the request about *call*."""
         arguments = call.arguments or {}
         return ApprovalRequest(
             call.call_id,
@@ -59,15 +59,15 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True)
 class Allow:
-    """A hook's answer: go on."""
+    """A hook's answer: continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """A hook's answer: do not run it.
+    """A hook's answer: do not run the call.
 
     Attributes:
-        reason: What the model is told.
+        reason: The reason for the model.
     """
 
     reason: str = ""
@@ -75,10 +75,10 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A hook's answer: the user has to be asked.
+    """A hook's answer: ask the user.
 
     Attributes:
-        reason: What the user is told.
+        reason: The reason for the user.
     """
 
     reason: str = ""
@@ -86,7 +86,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class EditArguments:
-    """A hook's answer: run it with other arguments, which are validated like the first.
+    """A hook's answer: run the call with other arguments, which are validated too.
 
     Attributes:
         arguments: All arguments, not only the changed ones.
@@ -100,7 +100,7 @@ PreToolHook: TypeAlias = Callable[[ApprovalRequest], _Answer | Awaitable[_Answer
 
 
 class HookGate(StandardGate):
-    """Asks the caller's hook; one that raises denies."""
+    """Asks the caller's hook; a hook that raises denies the call."""
 
     name = "pre_hook"
 
@@ -109,7 +109,7 @@ class HookGate(StandardGate):
 
     def check(self, call: CallState) -> Denial | Rewind | Awaitable[Denial | Rewind | None] | None:
         """Ask the hook, unless it has just changed the arguments."""
-        # Asked once: a hook that always edits would send the call round forever.
+        # Asked once, because a hook that always edits would loop forever.
         if call.is_edited:
             return None
         answer = self._hook(ApprovalRequest.of(call))
@@ -118,7 +118,7 @@ class HookGate(StandardGate):
         return self._judge(call, answer)
 
     def failed(self, error: BaseException) -> Denial:
-        """A hook that raises denies the call."""
+        """Return the denial for a hook that raised."""
         return Denial(DeniedReason.PRE_HOOK, f"on_pre_tool_use failed: {named(error)}")
 
     async def _wait(self, call: CallState, answer: Awaitable[_Answer]) -> Denial | Rewind | None:
@@ -144,40 +144,40 @@ class HookGate(StandardGate):
                 )
 
 
-# In ``CallState.granted``: the user has let the call pass whatever its arguments turn out to be.
+# In ``CallState.granted``: the user approved the call whatever its arguments turn out to be.
 ANY_ARGUMENTS = "any"
 
 Approver: TypeAlias = Callable[[ApprovalRequest], bool | Awaitable[bool | None] | None]
 
 
 class ApprovalGate(StandardGate):
-    """Asks the user where the tool or a hook wants it; an approver that raises denies.
+    """Asks the user if the tool or a hook requires it; an approver that raises denies the call.
 
-    The answer is bound to the final arguments, and to this very question.
+    The answer is bound to the final arguments, and to this one question.
     """
 
     name = "approval"
 
     def __init__(self, approve: Approver | None, *, expires_s: float | None = None) -> None:
-        """Make the gate.
+        """Create the gate.
 
         Args:
-            approve: Who answers at once; None parks every call that is asked about.
-            expires_s: After how many seconds a question has to be asked anew, unless the
-                tool says that itself; None is never.
+            approve: Answers immediately; None parks every call that needs approval.
+            expires_s: Seconds until an unanswered question must be asked again, unless the tool
+                has its own value; None is never.
         """
         self._approve = approve
         self._expires_s = expires_s
 
     def check(self, call: CallState) -> Verdict | Awaitable[Verdict]:
-        """Ask, or park the call where there is no answer at once."""
+        """Ask, or park the call if there is no immediate answer."""
         if call.granted and call.granted in (call.digest, ANY_ARGUMENTS):
             return None
         if call.is_answered:
             return self._park(call)
         approvals, is_asked = call.turn.approvals, call.asks or call.known_tool.always_asks
         if approvals is not None:
-            # Asked once: a model that repeats itself must not wear the user down.
+            # Asked once, so that a model that repeats itself cannot wear the user down.
             said = approvals.refusal(call.digest)
             if said:
                 return Denial(DeniedReason.WRITE_DENIED, said)
@@ -190,13 +190,13 @@ class ApprovalGate(StandardGate):
         return self._ask_or_park(call)
 
     def failed(self, error: BaseException) -> Denial:
-        """An approver that raises denies the call."""
+        """Return the denial for an approver that raised."""
         return Denial(DeniedReason.WRITE_DENIED, f"approve failed: {named(error)}")
 
     def _use(
         self, call: CallState, grant: ApprovalRecord, approvals: RememberedApprovals
     ) -> Awaitable[Verdict] | None:
-        """Let a call run that a standing approval covers, unless that was withdrawn."""
+        """Pass a call that a standing approval covers, unless that was withdrawn."""
         if call.turn.withdrawn is not None:
             return self._look(call, grant, approvals, call.turn.withdrawn)
         _note_grant(call, grant)
@@ -211,20 +211,20 @@ class ApprovalGate(StandardGate):
     ) -> Verdict:
         try:
             gone = await withdrawn()
-        except Exception as error:  # a log that cannot be read denies: the yes may be withdrawn
+        except Exception as error:  # an unreadable log denies: the approval may be withdrawn
             return super().failed(error)
         if grant.key not in gone:
             _note_grant(call, grant)
             return None
         approvals.forget(grant)
-        # Another one may cover the call, and else it is asked about.
+        # Another approval may cover the call; otherwise the user is asked.
         verdict = self.check(call)
         return await verdict if inspect.isawaitable(verdict) else verdict
 
     async def _ask_about_new(
         self, call: CallState, made_before: Callable[[CallState], Awaitable[Denial | Repeat | None]]
     ) -> Denial | Park | Repeat | None:
-        """Ask, unless the ledger knows already what the call gets."""
+        """Ask, unless the ledger shows that the call will not be made."""
         if (found := await made_before(call)) is not None:
             return found
         verdict = self._ask_or_park(call)
@@ -292,7 +292,7 @@ class ApprovalGate(StandardGate):
 
 
 def _note_grant(call: CallState, grant: ApprovalRecord) -> None:
-    """Note that the user has let such calls run always."""
+    """Record that a standing approval covers the call."""
     call.approval = ApprovalRecord(
         decision="always",
         by=grant.by,

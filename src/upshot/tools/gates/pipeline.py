@@ -1,4 +1,4 @@
-"""Gate, its verdicts, and the pipeline that asks gates about a call and alone denies it."""
+"""Gate, its verdicts, and the pipeline that asks the gates and alone denies calls."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from upshot.tools.definition.tool_error import is_stop, named
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """The call shall not run.
+    """The call must not run.
 
     Attributes:
-        reason: A word for it; an open list.
+        reason: A word for the reason; other words than the enum's are allowed.
         details: One line for the model.
-        hint: What to do instead, "" for nothing.
-        code: A word for programs, None for none; internal is a gate that broke.
-        repeats: The earlier call that is in the way, None if there is none.
+        hint: What the model should do instead, "" for nothing.
+        code: A word for programs, or None; "internal" means that the gate failed.
+        repeats: The earlier call that conflicts, or None.
     """
 
     reason: DeniedReason | str
@@ -44,7 +44,7 @@ class Denial:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """The call goes on to the next gate, and the trace says why.
+    """The call passes to the next gate, and the trace says why.
 
     Attributes:
         detail: Why.
@@ -55,7 +55,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Park:
-    """The call waits for an answer of the user, and holds nothing meanwhile.
+    """The call waits for the user's answer, without holding any resource.
 
     Attributes:
         pending: The question.
@@ -66,10 +66,10 @@ class Park:
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """The call waits for an equal one, about which the user is asked.
+    """The call waits for an equal call about which the user is asked.
 
     Attributes:
-        call_id: The id of that one.
+        call_id: The id of that call.
     """
 
     call_id: str
@@ -77,7 +77,7 @@ class Follow:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The call is not made, since its outcome is that of an equal one.
+    """The call is not made, because it gets the outcome of an equal call.
 
     Attributes:
         outcome: The outcome.
@@ -99,71 +99,71 @@ class Rewind:
     gate: str
 
 
-# None lets the call pass.
+# None passes the call.
 Verdict: TypeAlias = Denial | Pass | Park | Follow | Repeat | Rewind | None
 
 
 class Gate(Protocol):
-    """One question about a call; a small object without state of its own."""
+    """One check of a call; a small object without state."""
 
     @property
     def name(self) -> str:
-        """What the trace calls it."""
+        """The name in the trace."""
         ...
 
     def check(self, call: CallState) -> Verdict | Awaitable[Verdict]:
         """Judge a call.
 
-        It must have no side effect, for a later gate may still deny. While it is awaited,
-        other calls go on. An exception denies the call.
+        It must have no side effects, because a later gate may still deny. While it is awaited,
+        other calls continue. An exception denies the call.
         """
         ...
 
 
 class StandardGate:
-    """What the gates of upshot can say beside ``check``; a gate of the user needs none of it."""
+    """What a gate of upshot can do beyond ``check``; a user's gate needs none of it."""
 
     name = ""
 
     def concerns(self, tool: Tool) -> bool:
-        """Whether the gate could ever say anything about a call of *tool*."""
+        """Whether the gate can ever deny or change a call of *tool*."""
         return True
 
     def failed(self, error: BaseException) -> Denial:
-        """What is said of a call at which the gate itself failed."""
+        """Return the denial for a call for which the gate itself failed."""
         return _failed(self.name, error)
 
     def check_count(self, call: CallState) -> Denial | None:
-        """Judge a call that is about to be counted; earlier calls were counted meanwhile."""
+        """Judge a call that is about to be counted; earlier calls were counted in between."""
         return None
 
     def check_start(self, call: CallState) -> Denial | None:
-        """Judge a call whose body is about to start; it may have waited since."""
+        """Judge a call whose body is about to start; it may have waited since ``check``."""
         return None
 
 
 class GatePipeline:
-    """Asks the gates that concern a tool, in order, and denies; nothing else denies a call.
+    """Asks the gates that concern a tool, in order; only this class denies calls.
 
-    The first gate that denies decides, and later ones are not asked. Gates are asked thrice:
+    The first gate that denies decides, and later ones are not asked. Gates are asked three times:
     all of them when the call comes in (``ask``, ``wait``), those on limits when it is counted
     (``ask_count``), and those on time and cancellation before its body starts (``ask_start``).
 
     Args:
         gates: All gates of the Toolbox.
-        asked_again: The gates that are asked again before the count and the start, even where the
-            user has chosen gates that leave them out.
-        tool: The tool of the calls; None for a tool that is not known.
+        asked_again: The gates that are asked again at the count and the start, even if the user's
+            choice of gates omits them.
+        tool: The tool of the calls; None for an unknown tool.
 
     Attributes:
-        passes: What a trace says of each gate that lets a call pass, in order.
+        passes: The trace entry of each gate that passes a call, in order.
     """
 
     def __init__(
         self, gates: Sequence[Gate], asked_again: Sequence[StandardGate], tool: Tool | None
     ) -> None:
         kept: list[Gate] = []
-        # A rewind to a gate that does not concern this tool goes to the next one that does.
+        # A rewind to a gate that is left out for this tool goes to the next one that is not.
         self._places: dict[str, int] = {}
         for gate in gates:
             self._places[gate.name] = len(kept)
@@ -176,32 +176,32 @@ class GatePipeline:
         self._at_start = tuple(one for one in kept_again if _has_own(one, "check_start"))
 
     def ask(self, call: CallState) -> None:
-        """Ask on until a gate denies, parks or has to wait, or all let the call pass."""
+        """Ask until a gate denies, parks or has to be awaited, or all have passed the call."""
         gates = self._gates
         while call.place < len(gates):
             gate = gates[call.place]
             try:
                 verdict = gate.check(call)
-            except BaseException as error:  # a gate that raises denies the call, even a cancel
+            except BaseException as error:  # a gate that raises denies the call, even with a cancel
                 if is_stop(error):
                     raise
                 verdict = _denial_of(gate, error)
-            # Most gates let most calls pass: that is told first, and at once.
+            # Most gates pass most calls, so that is checked first.
             if verdict is None:
                 call.place += 1
             elif inspect.isawaitable(verdict):
-                # Begun at once, so that the hooks of all calls of a reply wait side by side.
+                # Started at once, so that the hooks of all calls of a reply wait concurrently.
                 call.wait = asyncio.ensure_future(cast("Awaitable[object]", verdict))
                 return
             elif not self._goes_on(call, gate, verdict):
                 return
 
     async def wait(self, call: CallState) -> None:
-        """Wait for the gate that has to wait, within the turn's time, and ask on."""
+        """Await the gate that has to wait, within the turn's time, and ask the next ones."""
         while call.wait is not None:
             waiting, gate = call.wait, self._gates[call.place]
             try:
-                # Not wait_for: a hook that ignores its cancel must not hold the call.
+                # Not wait_for, because a hook that ignores its cancel must not hold up the call.
                 await asyncio.wait((waiting,), timeout=call.turn.waiting_s())
                 ended = waiting.done()
             finally:
@@ -215,7 +215,7 @@ class GatePipeline:
             self.ask(call)
 
     def ask_count(self, call: CallState) -> None:
-        """Ask the gates on limits again, at the moment at which the call is counted."""
+        """Ask the gates on limits again when the call is counted."""
         for gate in self._at_count:
             denial = gate.check_count(call)
             if denial is not None:
@@ -231,7 +231,7 @@ class GatePipeline:
                 return
 
     def conclude(self, call: CallState, gate: str, verdict: Denial | Repeat) -> ToolOutcome:
-        """Give a call an outcome without making it; returns that."""
+        """Give a call an outcome without running it, and return the outcome."""
         if isinstance(verdict, Denial):
             return _deny(call, gate, verdict)
         _trace(call, gate, "repeat", verdict.detail)
@@ -239,13 +239,13 @@ class GatePipeline:
         return verdict.outcome
 
     def deny_id(self, call: CallState, conflict: str) -> None:
-        """Deny a call whose id another call of the Toolbox has; *conflict* tells which."""
+        """Deny a call whose id another call of the Toolbox has; *conflict* says which."""
         call.is_id_taken = True
         text = f"the call id {call.call_id!r} {conflict}"
         _deny(call, ID_GATE, Denial(DeniedReason.DUPLICATE, text))
 
     def deny_cancelled(self, call: CallState) -> None:
-        """Deny a call that was stopped before its body started."""
+        """Deny a call that was cancelled before its body started."""
         denial = Denial(DeniedReason.CANCELLED, "the turn was cancelled")
         if call.is_cancelled:
             denial = Denial(DeniedReason.CANCELLED, "the call was cancelled")
@@ -254,7 +254,7 @@ class GatePipeline:
         _deny(call, "cancelled", denial)
 
     def _goes_on(self, call: CallState, gate: Gate, verdict: Verdict) -> bool:
-        """Note a verdict that says something; returns whether gates are to be asked on."""
+        """Apply a verdict that is not None; returns whether to ask the next gates."""
         if isinstance(verdict, Pass):
             return _note_pass(call, gate.name, verdict)
         call.release()
@@ -282,7 +282,7 @@ def _has_own(gate: StandardGate, method: str) -> bool:
 
 @cache
 def _pass_of(gate: str) -> GateVerdict:
-    # Shared: most verdicts are a pass and say no more.
+    # Shared, because most verdicts are a pass without a note.
     return GateVerdict(gate=gate)
 
 
@@ -306,7 +306,7 @@ def _deny(call: CallState, gate: str, denial: Denial) -> ToolOutcome:
 
 def _note_pass(call: CallState, gate: str, verdict: Pass) -> bool:
     _trace(call, gate, "pass", verdict.detail)
-    # The pass is noted already, so that it is not among those that say no more.
+    # The pass is in the trace already, so it is not listed again with the plain ones.
     call.place = call.passed_from = call.place + 1
     return True
 
@@ -336,6 +336,6 @@ def _denial_of(gate: Gate, error: BaseException) -> Denial:
 
 
 def _failed(gate: str, error: BaseException) -> Denial:
-    # No rule said so: the code tells it from a policy that denies.
+    # No rule denied it: the code distinguishes this from a policy.
     text = f"the gate {gate} failed: {named(error)}"
     return Denial(DeniedReason.POLICY, text, code=ErrorCode.INTERNAL)

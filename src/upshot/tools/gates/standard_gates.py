@@ -58,11 +58,11 @@ _MAX_REPAIR_CHARS = 20_000
 
 
 class Repair:
-    """Has a model correct arguments, for tools that want it (``@tool(repair=True)``).
+    """Asks a model to correct arguments, for tools with ``@tool(repair=True)``.
 
     Args:
-        ask: Calls the model; what it raises leaves the call denied.
-        secrets: Arguments that hold one are not sent anywhere; None for none.
+        ask: Calls the model; if it raises, the call stays denied.
+        secrets: Arguments that contain one are not sent anywhere; None for none.
     """
 
     def __init__(self, ask: AskModel, secrets: Secrets | None) -> None:
@@ -70,7 +70,7 @@ class Repair:
         self._secrets = secrets
 
     def is_due(self, call: CallState) -> bool:
-        """Whether the model is to be asked: once a call, and only about its own words."""
+        """Whether to ask the model: once per call, and only about what it wrote itself."""
         wanted = call.known_tool.repair and not call.is_dry
         return wanted and call.source is call.call.arguments and call.refused is None
 
@@ -79,10 +79,10 @@ class Repair:
 
         Args:
             call: The call.
-            refused: What is wrong with them.
+            refused: The faults of its arguments.
 
         Returns:
-            The way back to the gate on arguments; None where there are none.
+            A rewind to the arguments gate, or None if the model has no answer.
         """
         if call.mended is None:
             said = await self._answer(call, refused)
@@ -100,13 +100,13 @@ class Repair:
             return ""
         try:
             response = await self._ask(ModelRequest((Message(Role.USER, asked),), system=_SYSTEM))
-        except Exception:  # whatever a model does, the call still has its outcome: the denial
+        except Exception:  # whatever the model does, the call still has its outcome: the denial
             return ""
         return _json_in(response.content or "") if response.success else ""
 
 
 def coercion_of(call: CallState) -> Coercion:
-    """What the record of a call says of the repair that it went through."""
+    """Return the coercion that records the repair of a call's arguments."""
     before, _ = to_free_json(call.call.arguments)
     return Coercion(path="", rule=_RULE, before=before, after=call.given)
 
@@ -124,7 +124,7 @@ def _question(call: CallState, refused: Refused) -> str:
 
 
 def _is_cut(arguments: str | JsonObject) -> bool:
-    """Whether they end in the middle, so that a model would have to invent the rest."""
+    """Whether the text ends in the middle, so a model would have to invent the rest."""
     if not isinstance(arguments, str):
         return False
     try:
@@ -137,7 +137,7 @@ def _is_cut(arguments: str | JsonObject) -> bool:
 
 
 def _json_in(text: str) -> str:
-    """The object in *text*, whatever stands before and after it; "" for none."""
+    """Return the object in *text*, whatever surrounds it; "" if there is none."""
     begin, end = text.find("{"), text.rfind("}")
     return text[begin : end + 1] if 0 <= begin < end else ""
 
@@ -148,20 +148,20 @@ _MAX_CHARS = 4_000
 
 
 class ArgumentsGate(StandardGate):
-    """Arguments have to fit the tool's schema and types."""
+    """Denies arguments that do not match the tool's schema and types."""
 
     name = "arguments"
 
     def __init__(self, repair: Repair | None = None) -> None:
-        """Make the gate.
+        """Create the gate.
 
         Args:
-            repair: Who corrects arguments where a tool wants it; None for none.
+            repair: Corrects arguments for tools that want it; None for none.
         """
         self._repair = repair
 
     def check(self, call: CallState) -> Denial | Awaitable[Denial | Rewind] | None:
-        """Parse, coerce and validate; deny with every fault and its path."""
+        """Parse, coerce and validate; a denial lists every fault with its path."""
         if call.call.cut:
             return _denial(_CUT_OFF)
         tool = call.known_tool
@@ -182,12 +182,12 @@ class ArgumentsGate(StandardGate):
         return None
 
     def _refuse(self, call: CallState, refused: Refused) -> Denial | Awaitable[Denial | Rewind]:
-        # An edit is a hook's or the user's fault, and must not count against the model.
+        # A bad edit is the fault of a hook or the user, and must not count against the model.
         if call.source is call.call.arguments and not call.is_dry:
             call.turn.refuse_arguments(call.tool_name)
         if self._repair is not None and self._repair.is_due(call):
             return self._mend(call, self._repair, refused)
-        # What a model made of them is no better, and the caller's model knows only its own.
+        # The repaired arguments failed too, and the caller's model knows only its own.
         return _denial(call.refused if call.refused and call.source is call.mended else refused)
 
     async def _mend(self, call: CallState, repair: Repair, refused: Refused) -> Denial | Rewind:
@@ -202,9 +202,9 @@ _WHY = "an earlier call failed for good"
 
 
 class ConditionsGate(StandardGate):
-    """A tool's own ``deny=`` denies, and its ``approval=`` has the user asked.
+    """Denies a call by the tool's ``deny=``, and asks the user by its ``approval=``.
 
-    Both are asked, so that the log holds what each of them answered.
+    Both are evaluated, so that the log has the answer of each.
     """
 
     name = "conditions"
@@ -214,7 +214,7 @@ class ConditionsGate(StandardGate):
         return tool.deny is not False or not isinstance(tool.approval, bool | None)
 
     def check(self, call: CallState) -> Denial | Pass:
-        """Deny where ``deny=`` is true; ask where ``approval=`` is, or one of them fails."""
+        """Deny if ``deny=`` is true; ask if ``approval=`` is, or if either of them fails."""
         tool, told = call.known_tool, list[str]()
         denied, failed = _is_true("deny", call, told, condition=tool.deny)
         if denied:
@@ -231,7 +231,7 @@ class ConditionsGate(StandardGate):
 def _is_true(
     option: str, call: CallState, told: list[str], *, condition: bool | Predicate
 ) -> tuple[bool, str]:
-    """Whether a condition is true, and how it failed; notes its answer in *told*."""
+    """Return whether a condition is true, and how it failed; adds its answer to *told*."""
     if isinstance(condition, bool):
         if condition:
             told.append(f"{option}: every call of {call.tool_name}")
@@ -240,14 +240,14 @@ def _is_true(
     try:
         answer = ask_predicate(condition, call.arguments or {})
         told.append(f"{option}: {text} is {str(answer).lower()}")
-    except Exception as error:  # whatever it raises has the user asked, who can judge the call
+    except Exception as error:  # any exception asks the user, who can judge the call
         failed = f"{option}: {text} failed: {named(error)}"
         told.append(failed)
     return answer, failed
 
 
 class BlockGate(StandardGate):
-    """A tool whose failure was final is not called again in the turn."""
+    """Denies a tool that had a final failure earlier in the turn."""
 
     name = "blocked"
 
@@ -260,9 +260,9 @@ class BlockGate(StandardGate):
 
 
 class BlockKeyGate(StandardGate):
-    """A call whose failure was final is not made again in the turn.
+    """Denies a call whose equal had a final failure earlier in the turn.
 
-    For tools that say so, and for calls that write and that the end of their process cut off.
+    For tools that declare it, and for writes that were interrupted when their process ended.
     """
 
     name = "blocked_key"
@@ -272,7 +272,7 @@ class BlockKeyGate(StandardGate):
         return tool.block_scope == "key" or tool.may_write
 
     def check(self, call: CallState) -> Denial | None:
-        """Deny what failed for good with the same arguments."""
+        """Deny a call whose equal had a final failure."""
         blocked = call.turn.blocked_keys
         if not blocked or call.digest not in blocked:
             return None
@@ -285,16 +285,16 @@ _NAME_CHARS = 100
 
 
 class KnownGate(StandardGate):
-    """A tool has to be known, and on offer in this step."""
+    """Denies a tool that is unknown, or not offered in this step."""
 
     name = "known_tool"
 
     def check(self, call: CallState) -> Denial | None:
-        """Find the tool, or deny with the nearest names."""
+        """Find the tool, or deny with the most similar names."""
         call.take_tool(call.found)
         if call.tool is not None:
             return None
-        # A model gone astray may write pages where a name is due.
+        # A confused model may write pages in place of a name.
         name = call.tool_name[:_NAME_CHARS]
         on_offer = call.names_on_offer
         near = nearest(name, on_offer, count=3)
@@ -305,7 +305,7 @@ class KnownGate(StandardGate):
 
 
 class CancelledGate(StandardGate):
-    """Nothing starts after a cancel."""
+    """Denies everything after a cancel."""
 
     name = "cancelled"
 
@@ -326,7 +326,7 @@ class DeadlineGate(StandardGate):
         self.name = name
 
     def check(self, call: CallState) -> Denial | None:
-        """Deny without time left, or with less than the tool can use."""
+        """Deny if no time is left, or less than the tool needs."""
         left = call.turn.remaining_s()
         if left is None:
             return None
@@ -334,13 +334,13 @@ class DeadlineGate(StandardGate):
         if until is not None and until <= 0:
             return Denial(DeniedReason.DEADLINE, "the turn's deadline has passed")
         least = 0.0 if call.tool is None else call.tool.min_useful_s
-        # Spent working time is told by the budget.
+        # Used-up working time is reported by the budget gate.
         if 0 < left < least:
             return Denial(DeniedReason.DEADLINE, f"{left:.3g} s are left, {least:g} are needed")
         return None
 
     def check_start(self, call: CallState) -> Denial | None:
-        """Deny where the time ran out while the call waited, whatever the tool can use."""
+        """Deny if time ran out while the call waited, however little the tool needs."""
         if call.is_late:
             return Denial(DeniedReason.DEADLINE, "the deadline passed while it waited")
         left = call.turn.remaining_s()
@@ -355,16 +355,16 @@ class BudgetGate(StandardGate):
     name = "budget"
 
     def check(self, call: CallState) -> Denial | None:
-        """Deny when calls in all, of this tool, denials, tokens or money are used up."""
+        """Deny if all calls, calls of this tool, denials, tokens or money are used up."""
         spent = call.turn.spent(call.tool_name)
         return Denial(DeniedReason.BUDGET, spent) if spent else None
 
-    # Calls before it in the reply have been counted meanwhile.
+    # Earlier calls of the reply have been counted in between.
     check_count = check
 
 
 class PolicyGate(StandardGate):
-    """What the policy denies does not run, and the user is asked where it says so."""
+    """Denies what the policy forbids, and asks the user where a rule says so."""
 
     name = "policy"
 
@@ -372,7 +372,7 @@ class PolicyGate(StandardGate):
         self._policy = policy
 
     def concerns(self, tool: Tool) -> bool:
-        """Whether a rule denies the tool, or wants the user asked."""
+        """Whether a rule denies the tool, or asks the user about it."""
         return bool(self._refusal(tool) or self._question(tool))
 
     def check(self, call: CallState) -> Denial | None:
@@ -398,7 +398,7 @@ class PolicyGate(StandardGate):
 
 
 class TaintGate(StandardGate):
-    """What may change something or carry data out is put before the user after untrusted words."""
+    """Asks the user, once the context is tainted, about calls that write or use the network."""
 
     name = "taint"
 
@@ -406,11 +406,11 @@ class TaintGate(StandardGate):
         self._policy = policy
 
     def concerns(self, tool: Tool) -> bool:
-        """Whether the tool may write, or reaches the network."""
+        """Whether the tool may write, or uses the network."""
         return tool.may_write or tool.network
 
     def check(self, call: CallState) -> None:
-        """Have the user asked after untrusted words, unless all is vouched for."""
+        """Ask the user if the context is tainted, unless every value is vouched for."""
         tainted, judge, tool = call.turn.tainted, call.turn.call_judge, call.known_tool
         if tainted is None:
             return
@@ -427,7 +427,7 @@ class TaintGate(StandardGate):
 
 
 class ProgressGate(StandardGate):
-    """What gave the same result three times in a row is not done a fourth time."""
+    """Denies a call that gave the same result three times in a row."""
 
     name = "progress"
 
@@ -447,17 +447,17 @@ class ProgressGate(StandardGate):
         )
 
     def check_start(self, call: CallState) -> Denial | None:
-        """Look again where the call has waited for its equals in the same reply."""
+        """Check again if the call waited for equal calls of the same reply."""
         return self.check(call) if call.is_equal_of else None
 
 
 class RateGate(StandardGate):
-    """A tool's own rate limit and circuit."""
+    """Enforces a tool's own rate limit and circuit."""
 
     name = "rate"
 
     def concerns(self, tool: Tool) -> bool:
-        """Whether the tool declares one of them."""
+        """Whether the tool declares either of them."""
         return tool.rate is not None or tool.circuit is not None
 
     def check(self, call: CallState) -> Denial | None:
@@ -465,16 +465,16 @@ class RateGate(StandardGate):
         refused = call.turn.rate_limiter.refusal(call.known_tool)
         return None if refused is None else Denial(*refused)
 
-    # Calls before it in the reply have been counted meanwhile.
+    # Earlier calls of the reply have been counted in between.
     check_count = check
 
 
-# Says why a body may not start after all, None where it may.
+# Returns why a body may not start after all, or None.
 AtStart: TypeAlias = Callable[[CallState], Denial | None]
 
 
 class StartGate(StandardGate):
-    """Asks the run, at once before a body starts, about limits that it shares with other runs."""
+    """Asks the run, just before a body starts, about limits that it shares with other runs."""
 
     name = "start"
 
@@ -486,12 +486,12 @@ class StartGate(StandardGate):
         return self._at_start(call)
 
 
-# A tool, the arguments that it was called with, and what became of that call.
+# The tool, the arguments and the state of each call.
 EarlierTurnCalls: TypeAlias = Sequence[tuple[str, JsonObject, str]]
 
 
 class EarlierTurnsGate(StandardGate):
-    """A write that an earlier turn made, or that waits there, is not made again unseen."""
+    """Denies a write that an earlier turn of the conversation made, or that is pending there."""
 
     name = "earlier_turns"
 
@@ -516,16 +516,16 @@ _Verdict: TypeAlias = Denial | Follow | None
 
 
 class ReplayGate(StandardGate):
-    """A call of an idempotent tool that succeeded is not made again."""
+    """Denies the repetition of a successful call of an idempotent tool."""
 
     name = "replay"
 
     def concerns(self, tool: Tool) -> bool:
-        """Whether its repetitions are held back."""
+        """Whether the tool's repetitions are denied."""
         return tool.is_deduplicated
 
     def check(self, call: CallState) -> _Verdict | Awaitable[_Verdict]:
-        """Deny a repetition; a call whose equal is under way, or parked, waits for it."""
+        """Deny a repetition; a call whose equal is running or parked waits for it."""
         if call.is_dry:
             done = call.turn.deduplication.done_by(call.digest)
             return None if done is None else _duplicate(done)
@@ -535,7 +535,7 @@ class ReplayGate(StandardGate):
     async def _wait(self, call: CallState, equal: asyncio.Future[None]) -> _Verdict:
         found: _Verdict | asyncio.Future[None] = equal
         while isinstance(found, asyncio.Future):
-            # Shielded: other calls wait for the same one.
+            # Shielded, because other calls wait for the same one.
             await asyncio.shield(found)
             found = self._enter(call)
         return found
@@ -543,7 +543,7 @@ class ReplayGate(StandardGate):
     def _enter(self, call: CallState) -> _Verdict | asyncio.Future[None]:
         leader = call.turn.parked.get(call.digest)
         if leader is not None:
-            # The user is asked once; the answer about the first decides about the others.
+            # The user is asked once; the answer for the first call decides for its equals.
             return Follow(leader)
         found = call.turn.deduplication.enter(call)
         return _duplicate(found) if isinstance(found, str) else found
@@ -554,7 +554,7 @@ def _duplicate(call_id: str) -> Denial:
 
 
 class EffectGate(StandardGate):
-    """An effect is made once: not again in one reply, while it is unknown, or under its key."""
+    """Makes an effect once: not twice in a reply, while it is unknown, or under the same key."""
 
     name = "effect"
 
@@ -563,7 +563,7 @@ class EffectGate(StandardGate):
         return tool.is_guarded
 
     def check(self, call: CallState) -> Verdict | Awaitable[Verdict]:
-        """Repeat the outcome of an equal call, or deny; wait for one that is under way."""
+        """Repeat the outcome of an equal call, or deny; wait for one that is running."""
         if call.turn.identify is not None and call.known_tool.once is not None:
             call.claim = call.turn.identify(call)
         found = self._look(call)
@@ -572,7 +572,7 @@ class EffectGate(StandardGate):
         return found
 
     def _look(self, call: CallState) -> Verdict | CallState:
-        """The verdict, or the equal call to wait for."""
+        """Return the verdict, or the equal call to wait for."""
         calls = call.turn.equal_calls
         first = None if call.is_dry else calls.enter(call)
         if first is not None:
@@ -591,7 +591,7 @@ class EffectGate(StandardGate):
             if isinstance(found, CallState):
                 if found.ended is None:
                     found.ended = asyncio.get_running_loop().create_future()
-                # Shielded: other calls wait for the same one.
+                # Shielded, because other calls wait for the same one.
                 await asyncio.shield(found.ended)
             elif found is not _RECHECK:
                 return found
@@ -604,7 +604,7 @@ _RECHECK = Denial(DeniedReason.EFFECT_UNKNOWN)
 
 
 async def _recheck(call: CallState) -> Verdict:
-    """Ask once more about the unknown effect of an earlier call; None lets the call go on."""
+    """Check the unknown effect of an earlier call again; None passes the call."""
     calls, recheck = call.turn.equal_calls, call.turn.recheck
     unknown = calls.unknown(call)
     if unknown is None or recheck is None:
@@ -621,7 +621,7 @@ async def _recheck(call: CallState) -> Verdict:
 
 
 def repeat_or_deny(first: CallState | MadeCall, call: CallState) -> Repeat | Denial:
-    """What a call gets whose effect another call of the run made, or was to make."""
+    """Return what a call gets if another call of the run made its effect, or was going to."""
     record = first.record
     assert record is not None
     if first.claim is not None and call.claim is not None:
@@ -633,7 +633,7 @@ def repeat_or_deny(first: CallState | MadeCall, call: CallState) -> Repeat | Den
 
 
 def denied_as_conflict(claim: EffectClaim, others: str, ref: EffectRef) -> Denial:
-    """The denial of a call that asks for an effect of the same key with other arguments."""
+    """Return the denial of a call with the same effect key but other arguments."""
     details = (
         f"{claim.name} {claim.key} was asked for before with {others}, by call {ref.call_id} of "
         f"run {ref.run_id}, and now with {claim.others}: one of them is wrong"
@@ -643,7 +643,7 @@ def denied_as_conflict(claim: EffectClaim, others: str, ref: EffectRef) -> Denia
 
 
 def denied_as_unknown(record: ToolRecord) -> Denial:
-    """The denial of a call that an earlier call of unknown effect may have made already."""
+    """Return the denial of a call whose effect an earlier call may have made already."""
     when = "" if record.started_at is None else f" at {record.started_at.isoformat()}"
     details = (
         f"call {record.call_id} of {record.tool_name} was made{when} for the same effect and may "
@@ -666,14 +666,14 @@ def standard_gates(
     repair: Repair | None = None,
     earlier: EarlierTurnCalls = (),
 ) -> tuple[Gate, ...]:
-    """The gates that are asked unless the user chooses others, in order.
+    """Return the gates that are asked unless the user chooses others, in order.
 
     Args:
         hook: The user's own hook, None for none.
-        approve: Who approves at once, None for none.
+        approve: Approves immediately, None for none.
         policy: The user's rules, None for none.
-        repair: Who corrects arguments, None for none.
-        earlier: Calls of earlier turns that are not to be made again.
+        repair: Corrects arguments, None for none.
+        earlier: Calls of earlier turns that must not be made again.
     """
     expires_s = None if policy is None else policy.approval_expires_s
     return (
@@ -690,7 +690,7 @@ def standard_gates(
     )
 
 
-# Made once: they hold no state.
+# Shared, because they have no state.
 _CANCELLED, _DEADLINE, _BUDGET = CancelledGate(), DeadlineGate(), BudgetGate()
 _RATE, _PROGRESS = RateGate(), ProgressGate()
 _FIRST = (_CANCELLED, _DEADLINE, _BUDGET, KnownGate())
@@ -699,7 +699,7 @@ _ARGUMENTS = ArgumentsGate()
 _ON_ARGUMENTS = (ConditionsGate(), BlockKeyGate(), ReplayGate(), EffectGate(), _PROGRESS)
 _DEADLINE_AGAIN = DeadlineGate("deadline_again")
 
-# No choice of gates lifts a cancel or a limit.
+# No choice of gates can remove a cancel or a limit.
 _ALWAYS_AGAIN: tuple[StandardGate, ...] = (_CANCELLED, _DEADLINE, _BUDGET, _RATE)
 
 FindPipeline: TypeAlias = Callable[[Tool | None], GatePipeline]
@@ -715,17 +715,17 @@ def pipelines(
     at_start: AtStart | None,
     earlier: EarlierTurnCalls = (),
 ) -> FindPipeline:
-    """What gives the pipeline of a tool, None for a tool that is not known.
+    """Return a function from a tool (None if unknown) to its pipeline.
 
     Args:
-        chosen: Gates that are asked before the user is, or a function of the standard ones
-            that gives all; None is the standard ones.
-        hook: As for ``standard_gates``, like the others.
-        approve: As there.
-        policy: As there.
-        repair: As there.
-        at_start: Asked at once before a body starts, None for none.
-        earlier: As for ``standard_gates``.
+        chosen: Gates to ask before approval, or a function that gets the standard gates and
+            returns all gates; None is the standard ones.
+        hook: See ``standard_gates``, as for the others.
+        approve: See there.
+        policy: See there.
+        repair: See there.
+        at_start: Called just before a body starts, None for none.
+        earlier: See ``standard_gates``.
 
     Raises:
         Misuse: A gate is missing without which no call can be read.
@@ -749,7 +749,7 @@ _NO_OPTIONS = (None,) * 6
 
 
 def _finder(gates: tuple[Gate, ...], again: tuple[StandardGate, ...]) -> FindPipeline:
-    # Weak, for the reader of stored outputs is a tool that belongs to one run.
+    # Weak, because the reader of stored outputs is a tool that belongs to one run.
     kept = WeakKeyDictionary[Tool, GatePipeline]()
 
     def find(tool: Tool | None) -> GatePipeline:
@@ -763,7 +763,7 @@ def _finder(gates: tuple[Gate, ...], again: tuple[StandardGate, ...]) -> FindPip
     return find
 
 
-# Gates hold no state, so that one set of pipelines serves all runs that bring nothing of their own.
+# Gates have no state, so one set of pipelines serves all runs without options of their own.
 _find_plain = _finder(
     standard_gates(hook=None, approve=None, policy=None),
     (*_ALWAYS_AGAIN, _PROGRESS),
@@ -771,7 +771,7 @@ _find_plain = _finder(
 
 
 def _gates_of(chosen: GateChoice | None, standard: tuple[Gate, ...]) -> tuple[Gate, ...]:
-    """The gates that the user wants, in order; raises Misuse."""
+    """Return the gates that the user wants, in order; raises Misuse."""
     if chosen is None:
         return standard
     if callable(chosen):

@@ -1,8 +1,8 @@
-"""The connection to an MCP server, dialled again when lost.
+"""The connection to an MCP server, reopened when it is lost.
 
-A server that is a program is spoken to over its standard input and output. The SDK's own reader
-joins all that it has of a line with every piece that comes, so that a line of 30 MB takes it a
-dozen seconds; the one here takes it once.
+A server that is a program communicates over its standard input and output. The SDK's own reader
+joins everything it has of a line with every piece that arrives, so that a line of 30 MB takes a
+dozen seconds; the reader here joins it once.
 
 Source:
     modelcontextprotocol.io, specification 2025-11-25, basic/transports#stdio and
@@ -34,26 +34,26 @@ from upshot.contract.base.secrets import Secrets
 from upshot.tools.mcp.server_address import Server
 
 MAX_LINE_BYTES = 64 * 1024 * 1024
-"""What is still read of one message; a longer one breaks the connection."""
+"""The size limit of one message; a longer one breaks the connection."""
 
-# As the SDK has it: time to leave by itself after its input has ended, and after TERM.
+# As in the SDK: the time to exit after its input has ended, and again after TERM.
 _LEAVE_S = 2.0
-# All that a server starts inherits it, by which it is found when the server ends.
+# Every process that a server starts inherits this variable, so it is found when the server ends.
 _MARK = "UPSHOT_MCP_SERVER"
 _ROUNDS = 50
 
 
 class StdioReader:
-    """Reads the messages that a program writes, one a line."""
+    """Reads the messages that a program writes, one per line."""
 
     def __init__(self, stream: asyncio.StreamReader) -> None:
         self._stream = stream
 
     async def receive(self) -> SessionMessage | Exception:
-        """The next message, or what is wrong with it.
+        """Return the next message, or what is wrong with it.
 
         Raises:
-            EndOfStream: There is none: the program has ended, or wrote too long a line.
+            EndOfStream: There is none: the program has ended, or wrote a line that is too long.
         """
         try:
             line = await self._stream.readline()
@@ -68,11 +68,11 @@ class StdioReader:
         return SessionMessage(message)
 
     async def aclose(self) -> None:
-        """Read nothing any more; the pipe is closed with the process."""
+        """Stop reading; the pipe is closed with the process."""
 
 
 class StdioWriter:
-    """Writes messages for a program to read, one a line."""
+    """Writes messages for a program to read, one per line."""
 
     def __init__(self, stream: asyncio.StreamWriter) -> None:
         self._stream = stream
@@ -81,7 +81,7 @@ class StdioWriter:
         """Write a message.
 
         Raises:
-            ClosedResourceError: The program reads nothing any more.
+            ClosedResourceError: The program has stopped reading.
         """
         data = item.message.model_dump_json(by_alias=True, exclude_unset=True)
         try:
@@ -91,7 +91,7 @@ class StdioWriter:
             raise ClosedResourceError from error
 
     async def aclose(self) -> None:
-        """Tell the program that nothing more will come."""
+        """Close the program's input."""
         self._stream.close()
 
     async def __aenter__(self) -> Self:
@@ -119,14 +119,14 @@ async def open_stdio(
 async def open_program(
     server: Server, *, stderr: IO[str]
 ) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    """Start a program, and end it and all that it has started with the block.
+    """Start a program; at the end of the block, end it and everything it has started.
 
     Args:
         server: Which program.
-        stderr: Where its other output goes.
+        stderr: Where its standard error goes.
 
     Yields:
-        The way from it and the way to it.
+        Its standard output and its standard input.
 
     Raises:
         OSError: It cannot be started.
@@ -151,12 +151,12 @@ async def open_program(
 
 
 async def _end_for_certain(process: asyncio.subprocess.Process, mark: bytes) -> None:
-    """End the program whatever cancels us: left behind, it would be there for ever."""
+    """End the program whatever cancels us; otherwise it would be left running forever."""
     ending = asyncio.ensure_future(_end(process, mark))
     cancelled: asyncio.CancelledError | None = None
     while not ending.done():
         try:
-            # Shielded and repeated: each cancel ends only the waiting, and is raised at the end.
+            # Shielded and repeated: a cancel ends only the waiting, and is raised at the end.
             await asyncio.shield(ending)
         except asyncio.CancelledError as error:
             cancelled = error
@@ -165,11 +165,11 @@ async def _end_for_certain(process: asyncio.subprocess.Process, mark: bytes) -> 
 
 
 async def _end(process: asyncio.subprocess.Process, mark: bytes) -> None:
-    """Let the program leave by itself, then make it and what it has started."""
+    """Give the program time to exit, then end it and everything it has started."""
     if process.stdin is not None:
         process.stdin.close()
     draining = asyncio.ensure_future(_drain(process))
-    # With a wait before each: the closed input is how the protocol asks a server to leave.
+    # Each signal comes after a wait: closing the input is how the protocol asks a server to exit.
     for last_word in (signal.SIGTERM, signal.SIGKILL):
         with suppress(TimeoutError):
             await asyncio.wait_for(process.wait(), _LEAVE_S)
@@ -182,8 +182,8 @@ async def _end(process: asyncio.subprocess.Process, mark: bytes) -> None:
 
 
 def _signal_marked(mark: bytes, number: signal.Signals) -> None:
-    """Signal what has the variable *mark*, also in sessions of their own; needs ``/proc``."""
-    # Killed more than once, for one may be starting another at that very moment.
+    """Signal the processes that have the variable *mark*, in any session; needs ``/proc``."""
+    # Killed repeatedly, because one of them may be starting another.
     for _ in range(_ROUNDS if number is signal.SIGKILL else 1):
         found = [pid for pid in _pids() if mark in _variables_of(pid)]
         for pid in found:
@@ -208,7 +208,7 @@ def _variables_of(pid: str) -> list[bytes]:
 
 
 async def _drain(process: asyncio.subprocess.Process) -> None:
-    """Read what is left: a program that waits for a reader does not leave."""
+    """Read the rest of the output, because a program that waits for a reader does not exit."""
     with suppress(OSError, RuntimeError, ValueError):
         while process.stdout is not None and await process.stdout.read(1 << 16):
             pass
@@ -224,10 +224,10 @@ class _Stream(Protocol[Item_co]):
 
 
 class WatchedStream(Generic[Item_co]):
-    """Reads another stream, and tells when that ends.
+    """Reads another stream, and reports when that ends.
 
-    The SDK says the same of a request that was never sent and of one that was lost under way;
-    who knows of the end before sending can tell them apart.
+    The SDK raises the same error for a request that was never sent and one that was lost on the
+    way. Code that knows of the end before it sends can distinguish the two.
     """
 
     def __init__(self, stream: _Stream[Item_co], ended: Callable[[], None]) -> None:
@@ -235,7 +235,7 @@ class WatchedStream(Generic[Item_co]):
         self._ended = ended
 
     async def receive(self) -> Item_co:
-        """The next message; raises as the other stream does, and tells then."""
+        """Return the next message; an exception of the other stream is reported and raised."""
         try:
             return await self._stream.receive()
         except BaseException:
@@ -273,12 +273,12 @@ class WatchedStream(Generic[Item_co]):
 async def watch(
     opened: AbstractAsyncContextManager[tuple[_Stream[Item_co], Writer]], ended: Callable[[], None]
 ) -> AsyncGenerator[tuple[WatchedStream[Item_co], Writer]]:
-    """The pair of streams that *opened* gives, the first of them watched."""
+    """Wrap the pair of streams that *opened* yields; the first of them is watched."""
     async with opened as (reader, writer):
         yield WatchedStream(reader, ended), writer
 
 
-# The server gets two seconds to leave by itself, two after TERM, and is then killed.
+# The server gets two seconds to exit, two more after TERM, and is then killed.
 _CLOSE_S = 10.0
 _STDERR_CHARS = 500
 
@@ -286,17 +286,17 @@ _Dial: TypeAlias = Callable[["Line"], AbstractAsyncContextManager[Client]]
 
 
 class CannotConnect(Exception):
-    """The server did not start, did not answer, or is no MCP server."""
+    """The server did not start, did not answer, or is not an MCP server."""
 
 
 class Line:
-    """One established connection; the SDK wants it entered and left by the same task.
+    """One established connection; the SDK requires it to be entered and left by the same task.
 
     Attributes:
         client: The SDK's client, once it is connected.
-        broken: Whether nothing can be sent over it any more.
-        stale: Whether the server said that its tools have changed.
-        watched: Whether *broken* is known as soon as it is so.
+        broken: Whether it cannot be used for sending.
+        stale: Whether the server announced that its tools have changed.
+        watched: Whether *broken* is set as soon as the connection ends.
     """
 
     def __init__(self, *, watched: bool) -> None:
@@ -312,7 +312,7 @@ class Line:
         return self.ready.result()
 
     def drop(self) -> None:
-        """Let its task close it."""
+        """Make its task close it."""
         self.broken = True
         self._leave.set()
 
@@ -323,7 +323,7 @@ class Line:
                 if not self.ready.done():
                     self.ready.set_result(client)
                 await self._leave.wait()
-        except Exception as error:  # a server may fail in any way, and is then not there
+        except Exception as error:  # a server may fail in any way, and is then unavailable
             if not self.ready.done():
                 self.ready.set_exception(CannotConnect(_told(error)))
         finally:
@@ -332,14 +332,14 @@ class Line:
 
 
 class Connection:
-    """The way to one server.
+    """The way to reach one server.
 
     Args:
         server: Which server.
-        timeout_s: How long it may take to start and to shake hands.
+        timeout_s: Seconds that it may take to start and to complete the handshake.
 
     Attributes:
-        secrets: What no error may repeat of how the server is reached.
+        secrets: Parts of the server's address and settings that must not appear in errors.
     """
 
     def __init__(self, server: Server, *, timeout_s: float) -> None:
@@ -353,20 +353,20 @@ class Connection:
         self._closed = False
 
     async def open(self) -> Line:
-        """The line, dialled anew where there is none or it broke.
+        """Return the line, reconnected if there is none or it broke.
 
         Raises:
-            CannotConnect: The server cannot be reached; nothing was asked of it.
+            CannotConnect: The server cannot be reached; no request was sent.
         """
-        # Two calls at once would otherwise start the server twice.
+        # Otherwise two concurrent calls would start the server twice.
         async with self._lock:
             if self._line is None or self._line.broken:
                 self._line = await self._dial()
             return self._line
 
     async def aclose(self) -> None:
-        """Close every line and end the server; one that keeps silent is given up after 10 s."""
-        # First of all: a call that comes now must not start the server again.
+        """Close every line and end the server; one that does not react is given up after 10 s."""
+        # First of all, so that a call that comes now cannot start the server again.
         self._closed = True
         if self._line is not None:
             self._line.drop()
@@ -406,7 +406,7 @@ class Connection:
 
     @asynccontextmanager
     async def _over_http(self, line: Line) -> AsyncGenerator[Client]:
-        # No limit on reading, since a tool may be silent for long: its own timeout holds.
+        # No limit for reading, because a tool may be silent for long; its own timeout applies.
         limits = httpx2.Timeout(self._timeout_s, read=None)
         async with httpx2.AsyncClient(
             headers=self._server.headers,
@@ -424,7 +424,7 @@ class Connection:
             if getattr(message, "method", "") == "notifications/tools/list_changed":
                 line.stale = True
 
-        # What the server lets be cached must not hide a change of its tools.
+        # Cached lists, which the server may allow, must not hide a change of its tools.
         return Client(transport, message_handler=listen, cache=None)  # pyright: ignore[reportArgumentType]  # the SDK does not export its own name for it
 
     def _said(self) -> str:
@@ -434,10 +434,10 @@ class Connection:
 
 
 async def _leave_the_status(response: httpx2.Response) -> None:
-    """Hide the words with which a server tells that it has forgotten the session.
+    """Hide the body with which a server reports that it has forgotten the session.
 
-    By the protocol status 404 says it, and the SDK tells it so where there is no JSON beside it;
-    but servers put an error of one code or another there, and the SDK then tells that instead.
+    The protocol uses status 404 for that, and the SDK reports it so if there is no JSON in the
+    response. But servers put an error with some code there, and the SDK then reports that instead.
     """
     if response.status_code == 404 and "mcp-session-id" in response.request.headers:
         response.headers.pop("content-type", None)

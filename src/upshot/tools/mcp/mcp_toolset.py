@@ -1,4 +1,4 @@
-"""McpTools: the tools of one MCP server, a call of one of them, and what it gave."""
+"""McpTools: the tools of one MCP server, calls of them, and their results."""
 
 from __future__ import annotations
 
@@ -45,13 +45,12 @@ _Block: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | E
 
 
 def read_result(result: CallToolResult) -> object:
-    """The value of a result.
+    """Return the value of a result.
 
     Returns:
-        Structured content as it is, where the other blocks say nothing else, as the protocol
-        wants of servers; with what else they say beside it under ``content``. Without
-        structured content one text, all texts joined by line ends, or a list of parts. None
-        where the answer is empty.
+        Structured content as it is, if the other blocks only repeat it, as the protocol asks of
+        servers; otherwise with the other blocks under ``content``. Without structured content: one
+        text, all texts joined by line breaks, or a list of parts. None if the result is empty.
     """
     blocks = [block for block in result.content if not _repeats(block, result.structured_content)]
     if result.structured_content is None:
@@ -62,7 +61,7 @@ def read_result(result: CallToolResult) -> object:
 
 
 def read_error(result: CallToolResult) -> str:
-    """What a result that is an error says, in words."""
+    """Return the text of a result that is an error."""
     texts = [block.text for block in result.content if isinstance(block, TextContent)]
     if not texts and result.structured_content is not None:
         texts = [msgspec.json.encode(result.structured_content).decode()]
@@ -79,12 +78,12 @@ def _join(blocks: Sequence[_Block]) -> object:
 
 
 def _repeats(block: _Block, structured: object) -> bool:
-    """Whether a text says only what the structured content says."""
+    """Whether a text only repeats the structured content."""
     if structured is None or not isinstance(block, TextContent):
         return False
     said: list[object] = [structured]
-    # A tool that returns no object has its value in the one field of an object; of a list each
-    # item may be a block of its own.
+    # A tool that returns no object has its value in the single field of an object; each item of a
+    # list may be a block of its own.
     if isinstance(structured, dict):
         fields = list(cast("JsonObject", structured).values())
         if len(fields) == 1:
@@ -94,7 +93,7 @@ def _repeats(block: _Block, structured: object) -> bool:
         return True
     try:
         return msgspec.json.decode(block.text) in said
-    except (msgspec.DecodeError, RecursionError):  # no JSON, or too deep to be read
+    except (msgspec.DecodeError, RecursionError):  # not JSON, or nested too deeply
         return False
 
 
@@ -123,7 +122,7 @@ def _to_resource(resource: TextResourceContents | BlobResourceContents) -> Part:
     if isinstance(resource, BlobResourceContents):
         data = _decode(resource.blob)
         return File(url=resource.uri, data=data, media_type=kind, size_bytes=len(data))
-    # As text and not as bytes, for a model reads it.
+    # As text, not as bytes, because a model reads it.
     return Data({"uri": resource.uri, "text": resource.text}, media_type=kind or "text/plain")
 
 
@@ -136,11 +135,11 @@ def _decode(text: str) -> bytes:
 
 CONNECTION_LOST = "connection_lost"
 _NOT_AVAILABLE = "not_available"
-# JSON-RPC's words for a request that was not carried out.
+# Error codes of JSON-RPC for a request that was not carried out.
 _REFUSED = frozenset({-32700, -32600, -32601, -32602})
-# Behind an address the SDK says the others of an answer that it cannot read.
+# Over HTTP, the SDK uses the other codes for an answer that it cannot read.
 _REFUSED_OVER_HTTP = frozenset({-32601, -32602})
-# What the SDK says itself; a server may use the same code for an error of its own.
+# The SDK's own messages; a server may use the same code for an error of its own.
 _CLOSED = "Connection closed"
 _SESSION_GONE = "Session terminated"
 
@@ -157,7 +156,7 @@ class LineLost(Exception):
         self.sent = sent
 
     def told(self, *, safe: bool) -> ToolError:
-        """What the call's outcome is made of; *safe* where twice is as good as once."""
+        """Return the error for the call's outcome; *safe* if twice is as good as once."""
         if not self.sent:
             return not_done(str(self), code=CONNECTION_LOST)
         said = f"{self} during the call"
@@ -169,10 +168,10 @@ class LineLost(Exception):
 
 
 async def reach(connection: Connection) -> Line:
-    """The line to the server.
+    """Return the line to the server.
 
     Raises:
-        ToolError: There is none; nothing was sent.
+        ToolError: The server cannot be reached; nothing was sent.
     """
     try:
         return await connection.open()
@@ -183,16 +182,16 @@ async def reach(connection: Connection) -> Line:
 async def exchange(
     line: Line, name: str, arguments: JsonObject, context: ToolContext[object]
 ) -> object:
-    """Have the server run a tool.
+    """Call a tool of the server.
 
     Args:
-        line: Over which.
+        line: The connection.
         name: The server's own name of the tool.
-        arguments: Validated.
-        context: Told of the server's progress.
+        arguments: Validated arguments.
+        context: Receives the server's progress.
 
     Returns:
-        The tool's value. A cancel of the caller is told to the server.
+        The tool's value. If the caller is cancelled, the server is notified.
 
     Raises:
         LineLost: The connection broke before the answer.
@@ -213,12 +212,12 @@ async def exchange(
 
 
 def not_done(said: str, *, code: str = _NOT_AVAILABLE, retryable: bool = True) -> ToolError:
-    """A failure of a call that never left."""
+    """Make the failure of a call that was never sent."""
     return ToolError(said, code=code, retryable=retryable, effect=Effect.NONE)
 
 
 def read_refusal(line: Line, error: MCPError) -> LineLost | ToolError:
-    """What an error of the protocol means; a line that it says to be lost is dropped."""
+    """Return what a protocol error means; drop the line if the error says that it is lost."""
     if not line.watched and error.code == INVALID_REQUEST and error.message == _SESSION_GONE:
         line.drop()
         return LineLost(sent=False)
@@ -245,17 +244,17 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How a server's tools are taken.
+    """How a server's tools are used.
 
     Attributes:
-        namespace: Stands before every name.
+        namespace: The prefix of every name.
         trusted: Whether the server's annotations are believed.
-        include: Globs over the server's own names; None takes all.
-        exclude: Globs of what is left out.
+        include: Globs for the server's own names; None includes all.
+        exclude: Globs for names to leave out.
         timeout_s: Seconds for one call.
         trust: The label of the results.
-        network: Whether the server itself is behind the network.
-        pins: Versions of the tools as they were accepted, by name; None accepts them as they are.
+        network: Whether the server itself is reached over the network.
+        pins: The accepted versions of the tools, by name; None accepts any.
     """
 
     namespace: str
@@ -268,7 +267,7 @@ class Terms:
     pins: Mapping[str, str] | None
 
     def takes(self, name: str) -> bool:
-        """Whether the tool that the server calls *name* is wanted."""
+        """Return whether the tool that the server calls *name* is included."""
         wanted = self.include is None or any(fnmatchcase(name, glob) for glob in self.include)
         return wanted and not any(fnmatchcase(name, glob) for glob in self.exclude)
 
@@ -297,23 +296,23 @@ class McpTools:
         return len(self._tools)
 
     def __getitem__(self, name: str) -> Tool:
-        """The tool called *name*, with the namespace or without.
+        """Return the tool called *name*, with or without the namespace.
 
         Raises:
-            KeyError: There is none.
+            KeyError: There is no such tool.
         """
         return self._tools.get(name) or self._tools[to_tool_name(self._terms.namespace, name)]
 
     @property
     def pins(self) -> dict[str, str]:
-        """Versions of the tools by name, to be kept and handed to ``open_mcp(pins=...)``."""
+        """The versions of the tools by name, to store and pass to ``open_mcp(pins=...)``."""
         return {tool.name: tool.version for tool in self._tools.values()}
 
     @property
     def changed(self) -> frozenset[str]:
-        """Tools that the server describes otherwise than when they were first listed.
+        """Tools whose description has changed on the server since they were first listed.
 
-        Calls of them fail until the tool set is opened anew.
+        Calls of them fail until the tool set is opened again.
         """
         return frozenset(self._own_names[name] for name in self._changed)
 
@@ -321,14 +320,14 @@ class McpTools:
         """List the server's tools.
 
         Raises:
-            Misuse: It has none that is wanted, or two of them with one name.
-            CannotConnect: The server cannot be reached, or does not list them in time.
-            MCPError, ...: What the connection raises.
+            Misuse: No tool is included, or two of them have the same name.
+            CannotConnect: The server cannot be reached, or does not list its tools in time.
+            MCPError, ...: Whatever the connection raises.
         """
         line = await self._connection.open()
         timeout_s = self._terms.timeout_s
         try:
-            # Apart from the start, whose own wait knows what the server wrote meanwhile.
+            # Separate from the start, whose own timeout reports what the server wrote.
             async with asyncio.timeout(timeout_s):
                 listed = await list_tools(line)
         except TimeoutError:
@@ -361,7 +360,7 @@ class McpTools:
         effect = Effect.READ if reads else Effect.WRITE
         if said and said.destructive_hint and not reads:
             effect = Effect.DESTRUCTIVE
-        # By the protocol the hint says something only of tools that write.
+        # In the protocol, this hint applies only to tools that write.
         idempotent = bool(said and said.idempotent_hint and not reads)
         hints = listed.annotations
 
@@ -376,7 +375,7 @@ class McpTools:
             call,
             effect=effect,
             idempotent=idempotent,
-            # Words that make it stricter are taken from anybody.
+            # A hint that makes it stricter is believed even from an untrusted server.
             network=terms.network or bool(hints and hints.open_world_hint),
             timeout_s=terms.timeout_s,
             error_key=None,
@@ -395,8 +394,8 @@ class McpTools:
                 await self._check(name, line)
                 return await exchange(line, name, arguments, context)
             except LineLost as lost:
-                # Only what never left, or is as good twice as once, is sent again; and that
-                # once, for it may be what the server dies of.
+                # Only a call that was never sent, or is safe to repeat, is sent again; and only
+                # once, because it may be what crashes the server.
                 if last or (lost.sent and not safe):
                     raise lost.told(safe=safe) from lost
             except ToolError as error:
@@ -406,7 +405,7 @@ class McpTools:
         raise AssertionError("the last try returns or raises")
 
     async def _check(self, name: str, line: Line) -> None:
-        # Calls that run together wait for the one look that says whether they may go.
+        # Concurrent calls wait for the one comparison that says whether they may run.
         async with self._comparing:
             await self._compare(line)
         if name in self._changed:
@@ -418,10 +417,10 @@ class McpTools:
             )
 
     async def _compare(self, line: Line) -> None:
-        """Look whether the tools are still what they were when they were first listed."""
+        """Compare the tools with how they were first listed."""
         if line is self._checked and not line.stale:
             return
-        # Unchecked until the list is here, whatever ends the wait for it.
+        # Unchecked until the list has arrived, whatever interrupts the wait for it.
         self._checked, line.stale = None, False
         try:
             listed = await list_tools(line)
@@ -435,7 +434,7 @@ class McpTools:
 
 
 async def list_tools(line: Line) -> list[Listed]:
-    """All tools of a server, page by page."""
+    """Return all tools of a server, page by page."""
     listed: list[Listed] = []
     cursor: str | None = None
     for _ in range(_MAX_PAGES):
@@ -448,12 +447,12 @@ async def list_tools(line: Line) -> list[Listed]:
 
 
 def to_tool_name(namespace: str, name: str) -> str:
-    """The name under which a model calls what the server calls *name*."""
+    """Return the name by which a model calls the server's tool *name*."""
     whole = f"{namespace}_{name}"
     plain = _NOT_IN_NAMES.sub("_", whole)
     if plain == whole and len(whole) <= _MAX_NAME_CHARS:
         return whole
-    # So that two names do not become one.
+    # So that two different names stay different.
     digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
     return f"{plain[: _MAX_NAME_CHARS - 9]}_{digest}"
 

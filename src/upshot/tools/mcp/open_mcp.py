@@ -1,4 +1,4 @@
-"""open_mcp: an MCP server's tools for as long as a block runs."""
+"""open_mcp: the tools of an MCP server for the duration of a block."""
 
 from __future__ import annotations
 
@@ -40,35 +40,35 @@ async def open_mcp(
         async with open_mcp("files", command="npx -y some-server /data") as files:
             result = await run(Agent("a", model=..., tools=[files]), "...")
 
-    A connection that broke is made anew at the next call. A write that may have arrived is
-    never sent again: its effect is unknown. A tool that the server describes otherwise than
-    when it was first listed is not called any more (code ``tool_changed``).
+    A lost connection is reopened at the next call. A write that may have arrived is never sent
+    again: its effect is unknown. A tool whose description has changed on the server since it was
+    first listed is not called (code ``tool_changed``).
 
     Args:
-        namespace: Stands before each tool's name, with ``_`` between.
-        command: A program to start, which is spoken to over its standard input and output.
+        namespace: The prefix of each tool's name, joined with ``_``.
+        command: A program to start, which communicates over its standard input and output.
         url: A streamable HTTP endpoint instead.
-        trusted: Whether the server's annotations are believed. Else every tool of it is a
+        trusted: Whether the server's annotations are believed. Otherwise every tool counts as a
             write that is not idempotent.
-        include: Globs over the server's own names; None takes all.
-        exclude: Globs over the server's own names that are left out.
+        include: Globs for the server's own names; None includes all.
+        exclude: Globs for the server's own names to leave out.
         timeout_s: Seconds for the start, for the first list of its tools and for each call.
-        env: Variables for the program, which inherits only a few harmless ones.
-        cwd: The folder that the program starts in.
+        env: Environment variables for the program, which inherits only a few harmless ones.
+        cwd: The working directory of the program.
         headers: Sent with every HTTP request.
-        trust: The label of its results: "untrusted", "" for a server whose words may be taken
-            like your own, or "trusted" where its records may say whom the user means too; None is
+        trust: The label of its results: "untrusted", "" for a server whose words count like your
+            own, or "trusted" if its records may also resolve names that the user mentions; None is
             "untrusted" unless the server is *trusted*, and "" if it is.
-        pins: What an earlier ``McpTools.pins`` was; a tool that is new or differs asks for
+        pins: The stored value of an earlier ``McpTools.pins``; a tool that is new or differs needs
             approval.
 
     Yields:
-        The tool set, an iterable of tools; it can be used in the same event loop until the
-        block ends. The server's process ends with the block.
+        The tool set, an iterable of tools, for use in the same event loop until the block ends.
+        The server's process ends with the block.
 
     Raises:
-        Misuse: The server does not start, does not answer in time or speaks no MCP; nothing
-            matches *include*; or an argument cannot be used.
+        Misuse: The server does not start, does not answer in time or does not speak MCP; no tool
+            matches *include*; or an argument is invalid.
     """
     server = describe_server(command, url, env=env, cwd=cwd, headers=headers)
     check_amount("open_mcp(timeout_s=)", timeout_s, above=0)
@@ -101,13 +101,13 @@ async def open_mcp(
 
 
 async def _load(tools: McpTools, namespace: str, server: Server, secrets: Secrets) -> None:
-    # The rest of an address or of a command may be a password or a key.
+    # The rest of an address or command may be a password or a key.
     where = shown_address(server.url) if server.url else server.command[0]
     try:
         await tools.load()
     except Misuse:
         raise
-    except Exception as error:  # a server may fail in any way; the caller gets one kind of word
+    except Exception as error:  # a server may fail in any way; the caller gets one kind of error
         said = secrets.mask_text(str(error))
-        # Without the error, whose chain may hold the same again.
+        # Without the cause, whose text may contain the same secrets.
         raise Misuse(f"the MCP server {namespace!r} ({where}) cannot be used: {said}") from None

@@ -16,10 +16,10 @@ class Server:
     """Where an MCP server is and how it is started.
 
     Attributes:
-        command: The program and its arguments; empty for a server behind *url*.
+        command: The program and its arguments; empty for a server at *url*.
         url: Its streamable HTTP endpoint; "" for a program.
-        env: Variables for the program beside the few harmless ones that it inherits.
-        cwd: The folder that it starts in, None for the current one.
+        env: Environment variables for the program, in addition to the few that it inherits.
+        cwd: Its working directory, None for the current one.
         headers: Sent with every HTTP request.
     """
 
@@ -31,7 +31,7 @@ class Server:
 
     @property
     def secrets(self) -> Secrets:
-        """What no error may repeat; of the program's arguments all but the names of options."""
+        """What must not appear in errors; includes all program arguments except option names."""
         words = [*self.env.values()]
         for word in self.command[1:]:
             words.append(word.partition("=")[2] if word.startswith("-") else word)
@@ -46,10 +46,10 @@ def describe_server(
     cwd: str | None,
     headers: Mapping[str, str] | None,
 ) -> Server:
-    """Make a ``Server`` of what a caller said.
+    """Make a ``Server`` from the caller's arguments.
 
     Raises:
-        Misuse: Not exactly one of *command* and *url* is given, or it cannot be one.
+        Misuse: Not exactly one of *command* and *url* is given, or it is invalid.
     """
     if (command is None) == (url is None):
         raise Misuse("open_mcp takes either command= or url=")

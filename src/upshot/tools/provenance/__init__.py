@@ -1,9 +1,10 @@
-"""What vouches for the values of a call, once strangers' words are in the context.
+"""What vouches for the values of a call when untrusted content is in the context.
 
-``saying`` reads what the user wrote: words, addresses, numbers, days and hours. ``judgement`` says
-what of a call is in doubt; both are pure. ``call_judge`` keeps their facts for a Toolbox: what the
-user said, and what its calls gave. The gate ``taint`` asks it, and it learns from settled calls.
+``saying`` reads what the user wrote: words, addresses, numbers, days and times. ``judgement`` finds
+what is in doubt about a call. Both are pure. ``call_judge`` keeps their facts for a Toolbox: what
+the user said, and the results of its calls. The gate ``taint`` asks it, and it learns from settled
+calls.
 
-What always holds: no verdict is stored and believed. A run that goes on comes to its facts by the
-same calls of its log, in order.
+Invariant: no stored verdict is believed. A resumed run rebuilds its facts from the calls in its
+log, in order.
 """

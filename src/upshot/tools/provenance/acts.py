@@ -1,9 +1,9 @@
-"""Names of acts: the same act has a name in common with itself, however it is spelt.
+"""Names of acts: two spellings of the same act share a name.
 
-An act is named by its tool and, for each group of arguments, by the things that are in it. A thing
-has several names: how it was written, and all that a trusted record says of it. So "Ada" and her
-address are one receiver, and an id and a title one file. Names are kept as digests, for they stand
-in the log.
+An act is named by its tool and, for each group of arguments, by the things in it. A thing has
+several names: how it was written, and everything that a trusted record says about it. So "Ada" and
+her address are one recipient, and an id and a title are one file. Names are stored as digests,
+because they are in the log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Names: TypeAlias = frozenset[str]
 Aliases: TypeAlias = Callable[[str, str], Iterable[str]]
-"""Gives what a value is called otherwise, of a kind of record; "" is any kind."""
+"""Returns the other names of a value, for a kind of record; "" is any kind."""
 
 _RECEIVERS = "to"
 _MAX_NAMES = 12
@@ -41,16 +41,16 @@ _PACKED = re.compile(r".*<([^<>]+)>\s*", re.DOTALL)
 
 
 def things_in(act: Act, aliases: Aliases, today: date | None) -> dict[str, tuple[Names, ...]]:
-    """What an act is about: the things in each group of its arguments, each with its names.
+    """Return the things in each group of an act's arguments, each with its names.
 
     Args:
         act: The act.
-        aliases: What values are called otherwise.
-        today: The day on which the user asked, None if nobody knows.
+        aliases: Returns the other names of a value.
+        today: The day on which the user asked, None if it is unknown.
     """
     arguments = act.arguments if act.shown is None else act.shown
     words = {name: act.word_of(name) for name in arguments}
-    # Other words beside the same payment do not make it another one.
+    # Different words next to the same payment do not make it another one.
     has_amount = any(word.word == "amount" for word in words.values())
     left_out = {"free", "content"} if has_amount else {"free"}
     found: dict[str, list[Names]] = {}
@@ -66,7 +66,7 @@ def things_in(act: Act, aliases: Aliases, today: date | None) -> dict[str, tuple
 
 
 def name_of(tool_name: str, things: Mapping[str, tuple[Names, ...]]) -> str:
-    """The name of an act, as the log has it."""
+    """Return the name of an act, as it is logged."""
     groups = (
         f"{_digest(group)}={','.join('+'.join(sorted(names)) for names in things[group])}"
         for group in sorted(things)
@@ -75,7 +75,7 @@ def name_of(tool_name: str, things: Mapping[str, tuple[Names, ...]]) -> str:
 
 
 def is_same(name: str, other: str) -> bool:
-    """Whether two names are of one act: they have a thing in common in every group."""
+    """Whether two names are of the same act: every group has a thing in common."""
     tool, *groups = name.split(" ")
     other_tool, *other_groups = other.split(" ")
     if tool != other_tool:
@@ -92,7 +92,7 @@ def _read(group: str) -> tuple[str, list[set[str]]]:
 
 
 def has_double(things: Mapping[str, tuple[Names, ...]], groups: Iterable[str]) -> bool:
-    """Whether one thing is in one of *groups* twice."""
+    """Whether one of *groups* contains the same thing twice."""
     return any(
         one & another
         for group in groups
@@ -102,7 +102,7 @@ def has_double(things: Mapping[str, tuple[Names, ...]], groups: Iterable[str]) -
 
 
 def named_groups(act: Act) -> list[str]:
-    """The groups in which nothing may be twice."""
+    """Return the groups in which nothing may occur twice."""
     words = act.declaration.arguments
     wanted = ("recipient", "ref", "target")
     return [_RECEIVERS, *(name for name in act.arguments if _word(words, name) in wanted)]
@@ -129,7 +129,7 @@ def _items(value: Json, word: Argument) -> Iterator[Json]:
 
 
 def _names_of(value: Json, word: Argument, aliases: Aliases, today: date | None) -> Iterator[str]:
-    """All that a value is called, its own normal form first."""
+    """Yield all names of a value, its own normal form first."""
     if isinstance(value, dict):
         yield canonical_json(_normal_object(value)).decode()
         return
@@ -171,7 +171,7 @@ def _normal_object(value: JsonObject) -> Json:
 
 
 def _plain(text: str) -> str:
-    """*text* without what only sets it off: case, spaces, marks between letters."""
+    """Return *text* reduced to letters and digits: no case, spaces or marks."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     plain = "".join(char for char in folded if char.isalnum() or char in "@%")
     return plain or folded

@@ -1,4 +1,4 @@
-"""Judges the calls of a Toolbox, and learns from those that settled."""
+"""Judges the calls of a Toolbox, and learns from settled ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Said: TypeAlias = Callable[[], tuple[Saying, ...]]
 
 
 def sayings_of(value: object, source: str, today: date | None) -> tuple[Saying, ...]:
-    """What the user said: a text, a message without what is marked untrusted, or an answer."""
+    """Return what the user said: a text, the trusted parts of a message, or an answer."""
     texts: list[Json] = []
     parts = value.parts if isinstance(value, Message) else ()
     for part in parts:
@@ -49,7 +49,7 @@ def sayings_of(value: object, source: str, today: date | None) -> tuple[Saying, 
 
 
 def stricter(then: ToolDeclaration, now: ToolDeclaration) -> ToolDeclaration:
-    """How a result is read that was made under *then*, and is read under *now*."""
+    """Return the stricter of two declarations, for a result made under *then* and read *now*."""
     both = then.trust == now.trust == TRUSTED
     words = (then.trust, now.trust)
     return ToolDeclaration(
@@ -62,15 +62,15 @@ def stricter(then: ToolDeclaration, now: ToolDeclaration) -> ToolDeclaration:
 
 
 class CallJudge:
-    """Judges the calls of a Toolbox, and learns from those that settled.
+    """Judges the calls of a Toolbox, and learns from settled ones.
 
     Args:
         policy: The user's rules.
-        said: Gives what the user said so far.
-        secrets: What the log hides; None without secrets.
-        declared: What the log says that tools declared, by their version.
-        acts: The writes that were judged, those of other runs of the tree too.
-        run_id: The run whose calls they are.
+        said: Returns what the user said so far.
+        secrets: What is hidden in the log; None without secrets.
+        declared: What tools declared according to the log, by their version.
+        acts: The writes that were judged, including those of other runs of the tree.
+        run_id: The run that makes the calls.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class CallJudge:
         return verdict
 
     def name_act(self, call: CallState) -> str:
-        """What names the write that a call is, "" for none."""
+        """Return the name of the act if the call is a write, otherwise ""."""
         if call.tool is None or call.arguments is None or not call.tool.may_write:
             return ""
         self._facts.sayings = self._said()
@@ -111,9 +111,9 @@ class CallJudge:
         """Learn from a settled call.
 
         Args:
-            record: Of the call.
-            tool: The tool as it is today.
-            is_tainted: Whether untrusted words were in the context before it settled.
+            record: The record of the call.
+            tool: The current definition of the tool.
+            is_tainted: Whether untrusted content was in the context before it settled.
         """
         arguments = record.arguments_validated
         if arguments is None:
@@ -144,7 +144,7 @@ class CallJudge:
 
 
 def act_of(tool: Tool, arguments: JsonObject) -> Act:
-    """A call of *tool* with valid *arguments*, as it is judged."""
+    """Return the act of a call of *tool* with valid *arguments*, for judging."""
     return Act(
         tool_name=tool.name,
         arguments=arguments,
@@ -159,7 +159,7 @@ def _output_of(outcome: ToolOutcome) -> Json:
 
 
 def said_of(given: Iterable[str] | Said, today: date) -> Said:
-    """What the user said, where a Toolbox is used alone."""
+    """Return what the user said as a function, for a Toolbox without a run."""
     if callable(given):
         return given
     texts = tuple(given)

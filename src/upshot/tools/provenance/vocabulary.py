@@ -1,7 +1,7 @@
-"""The closed classes of words by which ``clauses`` reads a text.
+"""The closed classes of words with which ``clauses`` reads a text.
 
-A word that is in none of them is taken as a verb, and asks for an act of its own. So a class may
-lack a word, which costs a question, and must not hold one too many, which would let a value pass.
+A word in none of them is read as a verb that asks for another act. So a word that is missing from a
+class costs a question, but a word that does not belong there could pass a value.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ def _words(text: str) -> frozenset[str]:
 JOINS = _words(
     "and or but then so plus & und oder aber dann et ou puis y o pero sondern mais while"
 )
-"""What joins two clauses, or two of a list."""
+"""Words that join two clauses, or two items of a list."""
 
 ANDS = _words("and und et y & plus also")
-"""What joins two of a list."""
+"""Words that join two items of a list."""
 
 ALSO = frozenset(("too", "also", "likewise", "as well"))
-"""What adds one more, to whatever was said before."""
+"""Words that add one more item to anything said before."""
 
 INCLUDES = _words("including includes include incl")
-"""What names some of those who were said before."""
+"""Words that name some of the people mentioned before."""
 
 OWN_ARTICLES = _words("the a an my your his her its our their")
-"""What begins a thing that is named."""
+"""Words that start a named thing."""
 
 ARTICLES = OWN_ARTICLES | _words("this that these those each every both all")
-"""What stands before a thing, and not before a name."""
+"""Words that come before a thing, but not before a name."""
 
 PARTICLES = _words("back over out up on please now today again just only")
-"""What may stand after a verb that has no object."""
+"""Words that may follow a verb without an object."""
 
 SUBJECTS = _words(
     "i you he she it we they this that these those there here who what which where when why how"
@@ -40,7 +40,7 @@ SUBJECTS = _words(
     " had if as because since although though unless until once whenever ich er sie es wir das der"
     " die"
 )
-"""What begins a clause that asks for nothing."""
+"""Words that start a clause that asks for nothing."""
 
 ONWARD = _words(
     "to for with at on in by from of via as per cc bcc into onto over under about after before"
@@ -51,14 +51,14 @@ ONWARD = _words(
     " euro dollars dollar usd eur pounds half who which whose where when according instead rather"
     " other apart"
 )
-"""What may go on with a clause after a comma or an "and"."""
+"""Words that may continue a clause after a comma or an "and"."""
 
 LOOKS = _words(
     "read look see check find open review summarise summarize search get show list fetch visit"
     " consult tell give take go choose pick recommend suggest count sort analyse analyze explain"
     " describe translate figure do perform follow compare know wait think consider use"
 )
-"""Verbs that change nothing: "it" may mean what was looked at."""
+"""Verbs that change nothing; a later "it" may mean their object."""
 
 ACTS = _words(
     "pay send mail email e-mail message write post share forward invite add append create make"
@@ -69,7 +69,7 @@ ACTS = _words(
     " subscribe unsubscribe report archive attach include charge bill credit give lend owe text"
     " ping contact"
 )
-"""Verbs that may be written with a capital: none of them is a name."""
+"""Verbs that may be capitalised; none of them is a name."""
 
 LIGHT = _words("make do place create set book issue get give arrange need want start have")
 """Verbs that take the act as a noun: "make a payment"."""
@@ -77,16 +77,16 @@ LIGHT = _words("make do place create set book issue get give arrange need want s
 DIRECT = _words(
     "invite add notify inform remind call ask tell thank greet contact ping message text block"
 )
-"""Verbs whose object is the one who gets something: "Invite Ada to Slack"."""
+"""Verbs whose object is the recipient: "Invite Ada to Slack"."""
 
 REFERS = _words("it them that this these those there")
-"""What may mean what was looked at before."""
+"""Words that may refer to something that was looked at before."""
 
 GOES_TO = _words("to with cc bcc including include includes an à toward towards")
-"""What stands before the one who gets something."""
+"""Words that come before the recipient."""
 
 TO = _words("to an à toward towards")
-"""Those of them that a verb has once."""
+"""The words of ``GOES_TO`` that a verb has only once."""
 
 PEOPLE = _words(
     "friend friends wife husband mother father brother sister son daughter boss colleague"
@@ -94,14 +94,14 @@ PEOPLE = _words(
     " ms dr prof user users recipient recipients participant participants person people channel"
     " channels everyone everybody contact contacts member members"
 )
-"""What people are called who have no name there."""
+"""Words for people without a name."""
 
 BESIDE = PEOPLE | _words(
     "the a an my your his her its our their also both all each only new old this these following"
     " account accounts address addresses email e-mail iban number no nr id back over on it them"
     " that out up"
 )
-"""What may stand between a verb or "to" and the one who gets something."""
+"""Words that may come between a verb or "to" and the recipient."""
 
 LABELS = _words(
     "recipient recipients participant participants payee beneficiary receiver receivers address"
@@ -109,7 +109,7 @@ LABELS = _words(
     " our new is are be will it this that goes go for should name names user amount rent price"
     " total sum of fee"
 )
-"""What a value may be called: "her new address is"."""
+"""Words that may label a value: "her new address is"."""
 
 COPULAS = _words("is are be goes go")
 """Verbs that say what something is."""
@@ -118,13 +118,13 @@ MONEY = _words(
     "euro euros eur usd dollar dollars bucks pound pounds gbp chf franc francs yen jpy cent cents"
     " rupee rupees inr each apiece"
 )
-"""What stands beside an amount."""
+"""Words that appear next to an amount."""
 
 NESTS = _words(
     "that which who whom whose what whatever whoever where when because since if as while after"
     " before until unless like than how why whether"
 )
-"""What begins a clause inside another one."""
+"""Words that start a subordinate clause."""
 
 PAST = _words(
     "wants likes needs knows thinks hopes asks tells lives works owns "
@@ -137,33 +137,33 @@ DOERS = _words(
     "must should can will would may might shall cannot does do aside out alone"
     " who whose or oder ou o instead nothing zero none"
 )
-"""What follows a name that does something, or is one of several."""
+"""Words that follow a name that acts itself, or is one of several."""
 
 APART = _words(
     "but except excepting excluding besides barring minus without save not never nor neither"
     " unlike versus vs außer ohne statt sauf sans salvo excepto nicht kein keine pas no"
 )
-"""What stands before something that is left out."""
+"""Words that come before something that is excluded."""
 
 SOCIAL = _words(
     "thanks thank hi hey hello dear sorry cheers regards best greetings great perfect good"
 )
-"""What only greets."""
+"""Words that are only a greeting."""
 
 NOT_TO = _words(
     "thanks due according next addition response reply answer regard regards contrary similar close"
     " hello greetings relation respect subject thanking prior owing near opposed attention access"
     " equal reference reminder note invitation link right key visit trip way"
 )
-"""Words whose "to" is their own: "thanks to Bob"."""
+"""Words with a "to" of their own: "thanks to Bob"."""
 
 PLAINLY = _words(
     "money payment sum amount total bill rent transfer refund now today tomorrow please"
 )
-"""What may stand in the clause of a payment beside the one who gets it."""
+"""Words allowed in the clause of a payment besides the recipient."""
 
 VERBS = LOOKS | ACTS
-"""Verbs however they are written."""
+"""Verbs, however they are written."""
 
 FINITE = PAST | _words("have do does never came arrived broke should must can will would may")
 """Verbs of a sentence that asks for nothing."""
@@ -173,4 +173,4 @@ PASSED = (
     | (JOINS - {"but"})
     | _words("to with cc bcc from for of by file files order orders event")
 )
-"""What may stand between a value and the word that leaves it out."""
+"""Words that may come between a value and the word that excludes it."""

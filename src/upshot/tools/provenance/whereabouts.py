@@ -1,4 +1,4 @@
-"""Where a value in doubt stands, and what the user said of its kind: what a question shows."""
+"""Where a value in doubt appears, and what the user said of its kind, for questions."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MAX_BESIDE = 5
 
 @dataclass(eq=False)
 class Result:
-    """What a call gave, to be able to say where a value stands.
+    """The result of a call, for finding where a value appears.
 
     Attributes:
-        tool_name: The tool.
+        tool_name: The name of the tool.
         output: Its output.
     """
 
@@ -29,12 +29,12 @@ class Result:
 
     @cached_property
     def texts(self) -> list[list[str]]:
-        """The lines of each text in it, as they are compared; read once for all doubts."""
+        """The lines of each text in it, folded for comparison; computed once for all doubts."""
         return [list(map(fold, text_of(leaf).splitlines())) for leaf in leaves(self.output)]
 
 
 def whereabouts(value: Json, results: Iterable[Result]) -> str:
-    """Where a value in doubt stands among the results."""
+    """Return where a value in doubt appears among the results."""
     wanted, places = fold(text_of(value)), dict[str, None]()
     whole = re.compile(rf"(?<!\w){re.escape(wanted)}(?!\w)")
     for result in results if wanted else ():
@@ -50,7 +50,7 @@ def whereabouts(value: Json, results: Iterable[Result]) -> str:
 
 
 def said_beside(word: Argument, sayings: Iterable[Saying]) -> list[str]:
-    """What the user said of the same kind."""
+    """Return what the user said of the same kind."""
     found: dict[str, None] = {}
     for saying in sayings:
         spans: Iterable[Span] = ()
@@ -68,7 +68,7 @@ def said_beside(word: Argument, sayings: Iterable[Saying]) -> list[str]:
 
 
 def leaves(value: Json | Mapping[str, Json]) -> Iterator[Json]:
-    """All that is in a JSON value and is neither a list nor an object."""
+    """Yield everything in a JSON value that is neither a list nor an object."""
     if isinstance(value, Mapping):
         for item in cast("Mapping[str, Json]", value).values():
             yield from leaves(item)
@@ -80,7 +80,7 @@ def leaves(value: Json | Mapping[str, Json]) -> Iterator[Json]:
 
 
 def text_of(value: object) -> str:
-    """What a leaf is as a text; "" for null."""
+    """Return a leaf as a text; "" for null."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return value if isinstance(value, str) else "" if value is None else str(value)
