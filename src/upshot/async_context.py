@@ -16,19 +16,19 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class NotEntered(Misuse, AttributeError):
-    """Something was asked of a block that was not entered.
+    """A block was used without being entered.
 
-    It is an AttributeError too, so that ``hasattr`` and ``getattr`` with a default work.
+    It is also an AttributeError, so that ``hasattr`` and ``getattr`` with a default work.
     """
 
 
 class Block(AbstractAsyncContextManager[T_co]):
-    """An async context manager; every other use of it is misuse that shows the right one.
+    """An async context manager; any other use raises ``Misuse`` that shows the right one.
 
     Args:
-        manager: What it enters.
-        call: How it was made, such as "upshot.start(...)".
-        name: What the thing in it is usually called.
+        manager: The context manager that it enters.
+        call: The call that created it, such as "upshot.start(...)".
+        name: The usual variable name for the value inside it.
     """
 
     def __init__(self, manager: AbstractAsyncContextManager[T_co], *, call: str, name: str) -> None:
@@ -64,11 +64,11 @@ class Block(AbstractAsyncContextManager[T_co]):
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
-            # Asked by Python itself, and by tools that look at any object.
+            # Asked by Python itself, and by tools that inspect any object.
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         self.refuse()
 
-    # Python looks these up before it calls any of them, so they have to be there.
+    # Python looks these up before it calls any of them, so they must exist.
 
     def __aiter__(self) -> NoReturn:
         self.refuse()
@@ -89,7 +89,7 @@ class Block(AbstractAsyncContextManager[T_co]):
 def block(
     call: str, name: str
 ) -> Callable[[Callable[P, AsyncGenerator[T]]], Callable[P, AbstractAsyncContextManager[T]]]:
-    """What makes a function of a generator that yields once give a Block.
+    """Return a decorator that makes a generator which yields once return a Block.
 
     Args:
         call: As for ``Block``.

@@ -1,4 +1,4 @@
-"""The system's time, behind the one seam through which upshot reads it."""
+"""The system's time; upshot reads it only here."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ class SystemClock:
     if TYPE_CHECKING:
 
         def now(self) -> datetime:
-            """The present moment, aware, in UTC."""
+            """Return the current moment, aware, in UTC."""
             ...
 
         def monotonic(self) -> float:
-            """Seconds that never go back, for durations."""
+            """Return seconds that never go backwards, for durations."""
             ...
 
     else:
-        # Without a frame of Python's, for every event of every run is stamped.
+        # Without a Python frame, since every event of every run is stamped.
         now = staticmethod(partial(datetime.now, UTC))
         monotonic = staticmethod(time.monotonic)
 
     async def sleep(self, delay_s: float) -> None:
-        """Wait *delay_s* seconds; ends early only by cancellation."""
+        """Wait *delay_s* seconds; only cancellation ends it early."""
         await asyncio.sleep(delay_s)
 
 

@@ -1,6 +1,6 @@
-"""Reads JSON and YAML files, and fits what they hold into structs.
+"""Reads JSON and YAML files, and converts their content to structs.
 
-What is wrong with a file is a ``Misuse`` of one sentence, which names the file and the place in it.
+Any fault in a file is a ``Misuse`` with one sentence that names the file and the place in it.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ T = TypeVar("T")
 
 
 def read_data_file(path: Path, name: str) -> object:
-    """Read the one value of a file.
+    """Read the single value of a file.
 
     Args:
-        path: The file: YAML by its suffix, else JSON.
-        name: What messages call it.
+        path: The file: YAML by its suffix, otherwise JSON.
+        name: The file's name in messages.
 
     Raises:
         Misuse: It cannot be read or parsed, or it is YAML and the extra is not installed.
@@ -39,11 +39,11 @@ def read_data_file(path: Path, name: str) -> object:
 
 
 def fit(data: object, kind: type[T], where: str) -> T:
-    """Convert plain data; Misuse begins with *where* and names the field that does not fit."""
+    """Convert plain data; Misuse starts with *where* and names the field that does not fit."""
     try:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
-        # msgspec words it as "what - at `$.replies[0].text`"; a reader looks for the place.
+        # msgspec says "what - at `$.replies[0].text`"; a reader looks for the place first.
         what, _, place = str(error).partition(" - at ")
         place = place.strip("`").removeprefix("$").removeprefix(".")
         raise Misuse(f"{where}: {place or 'the whole'}: {what[:1].lower()}{what[1:]}") from error

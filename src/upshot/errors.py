@@ -1,6 +1,6 @@
-"""Exceptions: what a caller of upshot did wrong, and the door from value to exception.
+"""Exceptions: what a caller of upshot did wrong, and failures turned into exceptions on request.
 
-Bad news from a model, a tool, a provider, a person or a limit is a value and
+A failure of a model, tool or provider, a person's refusal, or a reached limit is a value and
 never one of these::
 
     UpshotError
@@ -24,7 +24,7 @@ class UpshotError(Exception):
 
 
 class Misuse(UpshotError, ValueError):
-    """The caller asked for something that cannot be; the message says what to do."""
+    """The caller asked for something impossible; the message says what to do."""
 
 
 class JournalError(UpshotError):
@@ -32,8 +32,8 @@ class JournalError(UpshotError):
 
     Attributes:
         run_id: The run that it concerns, "" for the whole log.
-        seq: The last event known to be sound, None where that says nothing.
-        taken_over: Whether another session has claimed the run, so that it goes on there.
+        seq: The last event known to be intact, None if unknown.
+        taken_over: Whether another session has claimed the run and continues it.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class JournalError(UpshotError):
 
 
 class _Ref(Protocol):
-    """What this module needs to know of the call that made an effect."""
+    """The part of ``EffectRef`` that this module needs."""
 
     @property
     def effect_id(self) -> str: ...
@@ -61,8 +61,8 @@ class EffectError(UpshotError):
 
     Attributes:
         effect_id: The id of the effect in the ledger, "" if unknown.
-        run_id: The run, or the log, of the call that made it or may have.
-        call_id: That call.
+        run_id: The run, or the log, of the call that made the effect or may have.
+        call_id: The id of that call.
     """
 
     def __init__(self, message: str, ref: _Ref | None = None) -> None:
@@ -73,7 +73,7 @@ class EffectError(UpshotError):
 
 
 class EffectUnknown(EffectError):
-    """An earlier call may have made the effect; it is not made again until that is settled."""
+    """An earlier call may have made the effect; it is not repeated until that is settled."""
 
 
 class InProgress(EffectError):
@@ -97,7 +97,7 @@ class AlreadyDone(EffectError):
 
 
 def need_of_extra(what: str, extra: str) -> str:
-    """The sentence that *what* cannot be had without an extra, and how to install that."""
+    """Return a message that *what* needs an extra, and how to install it."""
     return (
         f"{what} needs an extra: pip install 'upshot-agents[{extra}]', "
         f"or in a clone pip install -e '.[{extra}]'"
@@ -105,7 +105,7 @@ def need_of_extra(what: str, extra: str) -> str:
 
 
 class _Failure(Protocol):
-    """What this module needs to know of a result, so that it imports nothing."""
+    """The part of a result that this module needs, so that it imports nothing."""
 
     @property
     def status(self) -> str: ...
@@ -123,11 +123,11 @@ class RunFailed(UpshotError):
     def __init__(self, result: _Failure) -> None:
         error = result.error
         code = getattr(error, "code", "internal")
-        # Some errors have the code that the status has.
+        # Some errors have the same code as the status.
         why = result.status if code == result.status else f"{result.status}: {code}"
         super().__init__(f"{why}: {getattr(error, 'message', '')}")
         self.result = result
 
     def __reduce__(self) -> tuple[type[Self], tuple[_Failure]]:
-        # An exception is rebuilt from what it was made of; its args hold the message only.
+        # An exception is rebuilt from its arguments; its args have only the message.
         return type(self), (self.result,)

@@ -9,22 +9,22 @@ from importlib import import_module
 from threading import RLock
 from types import SimpleNamespace
 
-# Two threads that import two packages must not put back each other's hook.
+# Two threads that import two packages must not restore each other's hook.
 _hooked: RLock = RLock()
 
 
 @contextmanager
 def lazy_imports(namespace: dict[str, object]) -> Generator[None]:
-    """Make the imports of a ``with`` block lazy, and export the names that stand in it.
+    """Make the imports of a ``with`` block lazy, and export the imported names.
 
-    The block holds nothing but ``from module import name as name``, which type checkers read as it
-    stands. Here nothing is imported: ``__import__`` notes where each name lives, for this module
-    only, and afterwards the package loads a name when it is first asked for.
+    The block contains only ``from module import name as name``, which type checkers read normally.
+    Nothing is imported here: ``__import__`` records the module of each name, for this package only.
+    Later the package loads a name at its first use.
 
     Args:
         namespace: The package's ``globals()``. It gets ``__all__``, sorted, ``__dir__`` and
-            ``__getattr__``, which raises AttributeError for a name that is nowhere; a name that
-            was loaded is kept there.
+            ``__getattr__``, which raises AttributeError for an unknown name; a loaded name is
+            stored there.
     """
     home_of: dict[str, str] = {}
     with _hooked:
@@ -53,7 +53,7 @@ def lazy_imports(namespace: dict[str, object]) -> Generator[None]:
     def load_name(name: str) -> object:
         home = home_of.get(name)
         if home is None:
-            # With a name and no object: an interpreter that guesses too would say it twice.
+            # With a name but no object, since an interpreter that guesses too would suggest twice.
             raise AttributeError(_missing(str(namespace["__name__"]), name, home_of), name=name)
         value: object = getattr(import_module(home), name)
         namespace[name] = value
@@ -65,7 +65,7 @@ def lazy_imports(namespace: dict[str, object]) -> Generator[None]:
 
 def _missing(package: str, name: str, known: Iterable[str]) -> str:
     said = f"module {package!r} has no attribute {name!r}"
-    # Programs look for names with underscores only to see whether they are there.
+    # Programs look up names with underscores only to test whether they exist.
     if name.startswith("_"):
         return said
     from difflib import get_close_matches

@@ -1,4 +1,4 @@
-"""Ledger: functions whose effect is made once, whoever calls them."""
+"""Ledger: functions whose effect is made only once, whoever calls them."""
 
 from __future__ import annotations
 
@@ -48,32 +48,32 @@ T = TypeVar("T")
 Place: TypeAlias = str | os.PathLike[str] | Journal
 
 _NO_LIMITS = Budget(max_turns=None, max_depth=None, tool_timeout_s=None)
-# A log of its own for so many calls: what a Toolbox remembers grows with each.
+# A new log after this many calls: what a Toolbox remembers grows with each.
 _CALLS_A_LOG = 1_000
 _KEY = "key"
-# As of a tool that returns no object: the output of one may be that of the other.
+# As for a tool that does not return an object: each can repeat the output of the other.
 _VALUE = "result"
 _LOST = "not_kept"
 _NAME_CHARS = 64
-# The hook of a call whose tool is shared by all keys.
+# The hook of the current call, since one tool is shared by all keys.
 _asked_verify: ContextVar[VerifyHook | None] = ContextVar("upshot_verify", default=None)
 
 
 class Codec(Protocol):
-    """Turns what a function returns into JSON and back, for the calls that repeat it."""
+    """Converts a function's return value to JSON and back, for the calls that repeat it."""
 
     def encode(self, value: Any) -> Json:
         """Return *value* as JSON."""
         ...
 
     def decode(self, value: Json) -> Any:
-        """Return what ``encode`` was given."""
+        """Return the value that ``encode`` was given."""
         ...
 
 
 @dataclass(eq=False)
 class _Ticket:
-    """One call on its way: the journal's thread says when it may run, the caller how it ended."""
+    """A call in progress: the journal's thread says when it may run, the caller how it ended."""
 
     verify: VerifyHook | None = None
     started: futures.Future[ToolContext] = field(default_factory=futures.Future[ToolContext])
@@ -81,7 +81,7 @@ class _Ticket:
 
     @contextmanager
     def given_up(self) -> Generator[None]:
-        """Settle the call as not made where its caller is stopped before it may run."""
+        """Settle the call as not made if its caller is stopped before it may run."""
         try:
             yield
         except BaseException:
@@ -90,7 +90,7 @@ class _Ticket:
 
     @contextmanager
     def kept(self, value: object, codec: Codec | None) -> Generator[None]:
-        """Settle the call as made; what the codec raises is raised once that is safe."""
+        """Settle the call as made; an error of the codec is raised once that is safe."""
         try:
             kept = _encoded(value, codec)
         except BaseException:
@@ -104,14 +104,14 @@ class _Ticket:
 
 @dataclass(eq=False)
 class _Log:
-    """A Toolbox with a log of its own, for some calls of one tool."""
+    """A Toolbox with a separate log, for some calls of one tool."""
 
     box: Toolbox
     left: int = _CALLS_A_LOG
 
 
 class _Home:
-    """The event loop in which the journal is open; in a thread of its own unless it was given."""
+    """The event loop of the open journal, in its own thread unless a loop was given."""
 
     def __init__(self, place: Place, loop: asyncio.AbstractEventLoop | None) -> None:
         self.pid = os.getpid()
@@ -138,14 +138,14 @@ class _Home:
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     async def journal(self) -> Journal:
-        """The journal, which is opened at the first call."""
+        """Return the journal; the first call opens it."""
         if self._journal is None:
             opening = self._stack.enter_async_context(open_journal(self._place))
             self._journal = asyncio.ensure_future(opening)
         return await asyncio.shield(self._journal)
 
     async def ledger(self) -> EffectLedger:
-        """The ledger of the journal."""
+        """Return the ledger of the journal."""
         return needs_ledger(await self.journal())
 
     async def dispatch(self, tool: Tool, arguments: JsonObject, ticket: _Ticket) -> ToolOutcome:
@@ -160,7 +160,7 @@ class _Home:
         token = _asked_verify.set(ticket.verify)
         try:
             (outcome,) = await log.box.dispatch([ToolCall(call_id, tool.name, arguments)])
-            # What the caller is told is on disk by then.
+            # The caller gets the outcome only once it is on disk.
             await log.box.flush()
             return outcome
         finally:
@@ -181,7 +181,7 @@ class _Home:
         )
 
     async def _wait_for_caller(self, context: ToolContext, arguments: JsonObject) -> JsonObject:
-        """The body of every tool: the caller runs the function, and says how it ended."""
+        """The body of every tool: the caller runs the function and reports how it ended."""
         ticket = self.tickets[context.call_id]
         ticket.started.set_result(context)
         return await asyncio.wrap_future(ticket.ended)
@@ -196,15 +196,15 @@ class _Home:
 
 
 class Ledger:
-    """Makes effects once, for plain and async functions of any program.
+    """Makes effects only once, for plain and async functions of any program.
 
-    It shares the rows of a journal with runs: an effect that a run made is known here, and the
-    other way round, where both use one effect name and key. Calls may come from any thread, any
-    event loop, and processes that were forked before the first call.
+    It shares the rows of a journal with runs: an effect that a run made is known here, and vice
+    versa, if both use the same effect name and key. Calls may come from any thread, any event loop,
+    and from processes that were forked before the first call.
 
     Args:
-        journal: A journal's place, such as ``"effects.db"`` or the URL of a PostgreSQL database;
-            or an open journal, which has to be given in the event loop where it was opened.
+        journal: A journal's place, such as ``"effects.db"`` or the URL of a PostgreSQL database; or
+            an open journal, given in the event loop where it was opened.
 
     Raises:
         Misuse: An open journal was given outside of its event loop.
@@ -246,25 +246,25 @@ class Ledger:
         wait_s: float | None = 60.0,
         codec: Codec | None = None,
     ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-        """Decorate a function, plain or async, so that its effect is made once for each key.
+        """Decorate a function, plain or async, so that its effect is made only once for each key.
 
-        The decorated function keeps its signature, name, docstring and type. A second call with
-        the same key returns what the first returned, and does not run the function.
+        The decorated function keeps its signature, name, docstring and type. A second call with the
+        same key returns what the first returned, without running the function.
 
         Args:
             key: The names of the parameters that identify the effect, or one pure function of all
-                arguments that JSON can hold; None from it is a call without identity.
-            effect_name: The name of the effect, which a tool may share; "" is the function's.
+                arguments that JSON can express; if it returns None, the call has no identity.
+            effect_name: The name of the effect, which a tool may share; "" is the function's name.
             verify: Asked whether a call of unknown effect took effect; see ``VerifyHook``.
             may_differ: Parameters that may differ in a second call.
             on_repeat: "repeat" returns the first output, "deny" raises AlreadyDone.
-            keep: For how long after its end the effect is made only once; None is for good.
-            wait_s: Seconds to wait for a call of the same effect that is under way; None is for
-                as long as it takes.
-            codec: Turns what the function returns into JSON and back; None is JSON as it is.
+            keep: How long after its end the effect is not made again; None means forever.
+            wait_s: Seconds to wait for another call of the same effect that is in progress; None
+                waits without a limit.
+            codec: Converts the function's return value to JSON and back; None expects JSON.
 
         Returns:
-            The decorator. What it decorates raises, beside what the function raises:
+            The decorator. The decorated function also raises:
 
             - EffectUnknown: An earlier call may have made the effect.
             - InProgress: Another call is making it, and did not end within *wait_s*.
@@ -272,7 +272,7 @@ class Ledger:
             - AlreadyDone: It was made, and *on_repeat* is "deny" or its output was not kept.
 
         Raises:
-            Misuse: A parameter that is named is not there.
+            Misuse: The function does not have a named parameter.
         """
         if not key:
             raise Misuse("once names no parameter: @ledger.once('order_id')")
@@ -319,16 +319,16 @@ class Ledger:
         return decorate
 
     def call(self, key: str, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call *function* once for *key*; an async function gives something to await.
+        """Call *function* once for *key*; if it is async, await the result.
 
         Args:
             key: Identifies the effect, such as ``"refund:7"``.
-            function: What makes it.
-            args: What it is called with.
-            kwargs: The same by name.
+            function: The function that makes the effect.
+            args: Its positional arguments.
+            kwargs: Its keyword arguments.
 
         Returns:
-            What it returned, or what it returned the first time.
+            What the function returned, now or the first time.
 
         Raises:
             EffectError: As for ``once``.
@@ -343,10 +343,10 @@ class Ledger:
     async def effect(
         self, key: str, *, verify: VerifyHook | None = None
     ) -> AsyncGenerator[BlockEffect]:
-        """Make the effect of *key* in a block, which says itself how it ended.
+        """Make the effect of *key* in a block, which reports how it ended.
 
         ``effect.applied(value)`` says that it was made, ``effect.none(why)`` that it certainly was
-        not. A block that is left otherwise leaves it unknown.
+        not. If the block ends without either, the effect is unknown.
 
         Raises:
             AlreadyDone: It was made before; ``output`` is the value.
@@ -382,7 +382,7 @@ class Ledger:
         return await asyncio.wrap_future(home.submit(read()))
 
     async def settle(self, id: str, *, applied: bool, by: str, note: str = "") -> EffectEntry:
-        """Settle an unknown effect; returns the entry as it stands: the first answer counts.
+        """Settle an unknown effect and return its entry; the first settlement counts.
 
         Args:
             id: The id of the effect.
@@ -401,7 +401,7 @@ class Ledger:
         return await asyncio.wrap_future(home.submit(work()))
 
     async def aclose(self) -> None:
-        """Close the journal; calls that come later open it again."""
+        """Close the journal; later calls open it again."""
         with self._lock:
             home, self._home = self._home, None
         if home is not None and home.pid == os.getpid():
@@ -451,7 +451,7 @@ class Ledger:
             value = await body()
         except BaseException as error:
             ticket.ended.set_exception(_raised(error))
-            # Waited for also by a task that is cancelled: the ledger knows what happened.
+            # Waited for even if the task is cancelled, so that the ledger knows what happened.
             await asyncio.shield(asyncio.wrap_future(outcome))
             raise
         with ticket.kept(value, codec):
@@ -460,10 +460,10 @@ class Ledger:
 
 
 class BlockEffect:
-    """The effect of a block of ``Ledger.effect``, which says how it ended.
+    """The effect of a block of ``Ledger.effect``; the block reports on it how it ended.
 
     Attributes:
-        idempotency_key: To be handed to a service that recognises repetitions.
+        idempotency_key: Pass it to a service that recognises repetitions.
     """
 
     def __init__(self, idempotency_key: str) -> None:
@@ -472,19 +472,19 @@ class BlockEffect:
         self._why: str | None = None
 
     def applied(self, value: Json = None) -> None:
-        """Say that the effect was made; a later block finds *value* in ``AlreadyDone.output``.
+        """Report that the effect was made; a later block finds *value* in ``AlreadyDone.output``.
 
         Raises:
-            Misuse: It was said already how the block ended.
+            Misuse: The block has already reported how it ended.
         """
         self._say()
         self._value = _encoded(value, None)
 
     def none(self, why: str) -> None:
-        """Say that the effect certainly was not made, so that its key is free.
+        """Report that the effect certainly was not made, so that its key is free.
 
         Raises:
-            Misuse: It was said already how the block ended.
+            Misuse: The block has already reported how it ended.
         """
         self._say()
         self._why = why
@@ -494,7 +494,7 @@ class BlockEffect:
             raise Misuse("it was said already how the effect ended: say it once")
 
     def end(self, ticket: _Ticket, error: BaseException | None) -> None:
-        """Settle the call; an exception of the block counts where nothing was said."""
+        """Settle the call; an exception of the block counts if nothing was reported."""
         if self._value is not None:
             ticket.ended.set_result(self._value)
         elif self._why is not None:
@@ -535,7 +535,7 @@ def _tool_of(
 
 @functools.cache
 def _keyed_tool() -> Tool:
-    """The tool of all effects that are identified by a text."""
+    """Return the tool of all effects that are identified by a text."""
     made = Tool.from_schema(
         "effect",
         "An effect that is identified by a text.",
@@ -558,10 +558,10 @@ async def _verify_block(asked: UnknownEffect) -> object:
 
 
 def _as_json(arguments: dict[str, Any], named: tuple[str, ...]) -> JsonObject:
-    """The arguments that JSON can hold.
+    """Return the arguments that JSON can express.
 
     Raises:
-        Misuse: One that identifies the effect is not among them.
+        Misuse: JSON cannot express an argument that identifies the effect.
     """
     kept: JsonObject = {}
     for name, value in arguments.items():
@@ -589,7 +589,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def _encoded(value: object, codec: Codec | None) -> JsonObject:
-    """A value as the ledger keeps it."""
+    """Return a value as the ledger stores it."""
     try:
         plain, lossy = to_free_json(value if codec is None else codec.encode(value))
     except UnserializableError:
@@ -598,20 +598,20 @@ def _encoded(value: object, codec: Codec | None) -> JsonObject:
 
 
 def _raised(error: BaseException) -> Exception:
-    """What settles a call whose function raised *error*; an exit says no more than an exception."""
+    """Return what settles a call whose function raised *error*; an exit counts as an exception."""
     return error if isinstance(error, Exception) else RuntimeError(named(error))
 
 
 def _output_of(outcome: ToolOutcome, codec: Codec | None) -> Any:
-    """What a call that did not run returns.
+    """Return the output of a call that did not run.
 
     Raises:
-        EffectError: It returns nothing.
+        EffectError: There is no output to return.
     """
     ref = outcome.repeats
     match outcome:
         case ToolExecutionResult(output=output) if output and _LOST not in output:
-            # Of a tool, it may be an object of its own.
+            # A tool's output may be any object.
             value = output[_VALUE] if output.keys() == {_VALUE} else output
             return value if codec is None else codec.decode(value)
         case ToolExecutionResult(output=output):
@@ -632,7 +632,7 @@ def _output_of(outcome: ToolOutcome, codec: Codec | None) -> Any:
 
 
 def _first_of(*given: futures.Future[Any]) -> futures.Future[None]:
-    """A future that is done as soon as one of *given* is."""
+    """Return a future that is done as soon as one of *given* is."""
     first: futures.Future[None] = futures.Future()
 
     def end(_: object) -> None:

@@ -1,10 +1,10 @@
-"""Receipts: effects of a ledger as lines of JSON that vouch for each other.
+"""Receipts: the effects of a ledger as lines of JSON, chained by digests.
 
-The first line says what was asked for. Each that follows has an effect, the digest of the line
-before it (``after``) and its own (``digest``): SHA-256 over the canonical JSON of the line without
-its digest. The last one has the digest of the line before it, which is the head, and how many
-effects there are. Whoever keeps the head elsewhere finds that the end was cut off, or that the
-lines were made anew.
+The first line is a header with the query. Each following line has an effect, the digest of the
+previous line (``after``) and its own (``digest``): SHA-256 over the canonical JSON of the line
+without its digest. The last line has the digest of the previous line, which is the head, and the
+number of effects. If you keep the head elsewhere, you can detect that the end was cut off or that
+the lines were rewritten.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Head(NamedTuple):
 
     Attributes:
         digest: SHA-256 of the last receipt, in hexadecimal.
-        total: How many effects there are.
+        total: The number of effects.
     """
 
     digest: str
@@ -36,18 +36,18 @@ class Head(NamedTuple):
 
 
 class BrokenReceipts(Exception):
-    """Receipts are not as they were made; the text says where, and how that shows."""
+    """Receipts were altered; the message says where, and how that shows."""
 
 
 def receipts(
     entries: Iterable[EffectEntry], *, at: datetime, since: datetime | None = None
 ) -> Iterator[JsonObject]:
-    """Yield the lines for effects: what was asked for, each effect, and the head.
+    """Yield the lines for effects: the header, each effect, and the head.
 
     Args:
-        entries: The effects; they come out by the moment of their start.
+        entries: The effects; they are sorted by start.
         at: When they were read.
-        since: From when on they were asked for, None for all.
+        since: The earliest start of the requested effects, None for all.
     """
     started = sorted(entries, key=_place)
     line: JsonObject = {"receipts": _FORMAT, "at": at.isoformat(), "since": _moment(since)}
@@ -61,13 +61,13 @@ def receipts(
 
 
 def check_receipts(lines: Iterable[str]) -> Head:
-    """Return the head of receipts that are as they were made.
+    """Check receipts and return their head.
 
     Args:
-        lines: The lines of a file that ``receipts`` made.
+        lines: The lines of a file written by ``receipts``.
 
     Raises:
-        BrokenReceipts: A line was changed, moved, left out or put in, or the end is missing.
+        BrokenReceipts: A line was changed, moved, removed or inserted, or the end is missing.
     """
     before, count, number, head = "", 0, 0, None
     for number, text in enumerate(lines, start=1):
@@ -106,7 +106,7 @@ def _read(text: str, number: int) -> JsonObject:
 def _object(pairs: list[tuple[str, Json]]) -> JsonObject:
     made = dict(pairs)
     if len(made) < len(pairs):
-        # One program would read the first, and another the last.
+        # One program would read the first value, another the last.
         raise ValueError("a name stands there twice")
     return made
 
@@ -115,7 +115,7 @@ def _digest(line: JsonObject) -> str:
     try:
         return hashlib.sha256(canonical_json(line)).hexdigest()
     except (ValueError, OverflowError, RecursionError):
-        # No receipt has what cannot be written.
+        # No receipt contains a value that cannot be encoded.
         return ""
 
 

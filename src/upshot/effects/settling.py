@@ -1,4 +1,4 @@
-"""Lists the effects of a journal, finds the one that a person means, and settles it."""
+"""Lists the effects of a journal, finds the one that a person named, and settles it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from upshot.contract.tool_calls import Settlement
 from upshot.errors import Misuse
 
 SHORT_ID_CHARS = 8
-"""So much of the id of an effect is shown to people, who may name it so too."""
+"""Number of digits of an effect's id that people are shown, and may use to name the effect."""
 _TEXT = Allowed("a string", (str,))
 _BOOL = Allowed("True or False", (bool,))
 _MAX_NAMED = 3
@@ -20,7 +20,7 @@ def needs_ledger(journal: object) -> EffectLedger:
     """Return *journal* as a ledger of effects.
 
     Raises:
-        Misuse: It keeps none.
+        Misuse: The journal does not store effects.
     """
     ledger = ledger_of(journal)
     if ledger is None:
@@ -32,17 +32,17 @@ def needs_ledger(journal: object) -> EffectLedger:
 async def settle(
     ledger: EffectLedger, id: str, *, applied: bool, by: str, note: str = ""
 ) -> EffectEntry:
-    """Settle an unknown effect; returns the entry as it stands: the first answer counts.
+    """Settle an unknown effect and return its entry; the first settlement counts.
 
     Args:
-        ledger: Where the effect is.
+        ledger: The ledger of the effect.
         id: The id of the effect.
         applied: Whether it was made. If not, its key is free again.
         by: Who found out.
         note: What they saw.
 
     Raises:
-        Misuse: There is no such effect, it is not unknown, or nobody is named.
+        Misuse: There is no such effect, it is not unknown, or *by* is empty.
     """
     check_argument("applied", applied, _BOOL)
     check_argument("by", by, _TEXT)
@@ -55,15 +55,15 @@ async def settle(
 
 
 async def find_effect(ledger: EffectLedger, wanted: str) -> EffectEntry:
-    """Return the effect that a person names.
+    """Return the effect that a person named.
 
     Args:
-        ledger: Where the effect is.
-        wanted: The id of an effect, the key of only one effect that is unknown, or 8 or more of
-            the first digits of the id of an unknown one.
+        ledger: The ledger of the effect.
+        wanted: The id of an effect, the key of a single unknown effect, or 8 or more of the first
+            digits of the id of an unknown one.
 
     Raises:
-        Misuse: There is none, or several.
+        Misuse: There is no such effect, or several.
     """
     entry = await ledger.effect(wanted)
     if entry is not None:
@@ -71,11 +71,11 @@ async def find_effect(ledger: EffectLedger, wanted: str) -> EffectEntry:
     found: list[EffectEntry] = []
     if wanted:
         found = [*await ledger.effects(state="unknown", key=wanted)]
-        # Something shorter is a key that was mistyped.
+        # Anything shorter is a mistyped key.
         if not found and len(wanted) >= SHORT_ID_CHARS:
             unknown = await ledger.effects(state="unknown")
             found = [entry for entry in unknown if entry.id.startswith(wanted)]
-        # One that is settled already says by whom.
+        # An effect that is already settled says by whom.
         found = found or [*await ledger.effects(key=wanted, limit=2)]
     if len(found) == 1:
         return found[0]

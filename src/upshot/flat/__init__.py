@@ -2,25 +2,25 @@
 
 The flat contract is a dict with nine keys (``upshot.contract.forms.flat_form``). Agents that use it
 build their results from plain dataclasses, read rate limits as dicts, and classify exceptions with
-a few functions. This package has those names, on top of the contract's own values:
+a few functions. This package provides those names, on top of the contract's own values:
 
 - ``structures``: ``AgentResponse``, ``UsageInfo``, ``CostInfo``, ``ErrorInfo`` and ``ToolCall``,
   mutable dataclasses.
 - ``conversion``: between these and the contract, for results, errors and rate limits;
   ``StructView``, a struct that is also a dict; ``FlatAgent``, one model behind ``call(prompt)``;
   ``AgentResult(...)`` and ``coerce_agent_result``, which accept the structures, mappings and
-  numbers wherever the contract has a struct of its own.
+  numbers wherever the contract has a struct.
 
-The life of a value: a model's reply or a run's result becomes an ``AgentResponse`` with
-``to_agent_response``, flat code reads or changes it, and ``from_agent_response`` makes a result of
-it again. ``AgentResult(...)`` makes such a result at once.
+The life of a value: ``to_agent_response`` converts a model's reply or a run's result to an
+``AgentResponse``, flat code reads or changes it, and ``from_agent_response`` converts it back to a
+result. ``AgentResult(...)`` creates such a result directly.
 
-What holds throughout:
+Invariants:
 
-- The structures have 0 where the contract has None, since flat code adds without asking. On the way
-  back a usage of zeros, or a cache count of 0, becomes unknown again.
-- ``AgentResult`` here makes results of the contract, equal to any other and encoded alike; it is a
-  class only so that ``isinstance`` works.
+- The structures have 0 where the contract has None, since flat code adds without checking. On the
+  way back a usage of zeros, or a cache count of 0, becomes unknown again.
+- ``AgentResult`` here creates results of the contract, equal to any other and encoded alike; it is
+  a class only so that ``isinstance`` works.
 - Nothing needs a run: the package works without the layers above the wire. Only ``FlatAgent`` calls
   a model, the one that it is given.
 

@@ -1,6 +1,6 @@
 """Converts the flat structures, errors and rate limits to and from the contract.
 
-Also ``FlatAgent``, and ``AgentResult(...)``, which makes a result of what flat code has.
+Also ``FlatAgent``, and ``AgentResult(...)``, which creates a result from flat values.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _PARTS: Final = ("input", "output", "cache_read", "cache_write")
 
 
 def to_agent_response(result: ModelResponse | Result[Any]) -> AgentResponse:
-    """Make the flat form of *result*, in which 0 means unknown.
+    """Convert *result* to the flat form, in which 0 means unknown.
 
-    ``usage`` is always set, and ``rate_limit`` if there are headers or an error, so that code that
-    reads them first needs no test for None.
+    ``usage`` is always set, and ``rate_limit`` is set if there are headers or an error, so that
+    code that reads them first need not check for None.
     """
     error = result.error
     output: object = result.output
@@ -66,7 +66,7 @@ def to_agent_response(result: ModelResponse | Result[Any]) -> AgentResponse:
 
 
 def from_agent_response(response: AgentResponse) -> Result[Json]:
-    """Make the result that *response* is the flat form of.
+    """Convert a flat *response* to a result.
 
     A cache count of 0 and a usage of zeros may mean unknown, and so become None. The status follows
     from the error. The only message has the text and the calls.
@@ -75,9 +75,9 @@ def from_agent_response(response: AgentResponse) -> Result[Json]:
 
 
 def from_smolagents(message: object) -> AgentResponse:
-    """Make the flat form of a smolagents ``ChatMessage``.
+    """Convert a smolagents ``ChatMessage`` to the flat form.
 
-    A message without a finish reason gets tool_use if it has calls, else stop.
+    A message without a finish reason gets tool_use if it has calls, otherwise stop.
     """
     response = to_agent_response(read_smolagents_message(message))
     if response.finish_reason is None and response.success:
@@ -87,9 +87,9 @@ def from_smolagents(message: object) -> AgentResponse:
 
 
 def from_pi_agent(message: object) -> AgentResponse:
-    """Make the flat form of a pi-agent ``AssistantMessage``, given as JSON or as an object.
+    """Convert a pi-agent ``AssistantMessage``, given as JSON or as an object, to the flat form.
 
-    pi counts cached tokens besides the input; here they are part of it.
+    pi counts cached tokens separately from the input; here the input includes them.
     """
     response = to_agent_response(read_pi_message(message))
     if response.error is not None:
@@ -149,12 +149,13 @@ class FlatAgent:
     """A model behind one method: ``await FlatAgent(model).call(prompt="Hello")``.
 
     Attributes:
-        provider: The provider, from the model's name; that behind a library such as LiteLLM.
+        provider: The provider, from the model's name; for a library such as LiteLLM, the provider
+            behind it.
         model: The model's name without the provider.
     """
 
     def __init__(self, model: Model, *, system: str | None = None) -> None:
-        """Make an agent.
+        """Create an agent.
 
         Args:
             model: The model, such as ``upshot.resolve("openai:gpt-5")``.
@@ -208,10 +209,10 @@ def extract_status_code(error: BaseException) -> int | None:
 
 
 def is_retryable_error(error: BaseException, status_code: int | None = None) -> bool:
-    """Whether the same request may succeed later.
+    """Return whether the same request may succeed later.
 
     Args:
-        error: What was raised.
+        error: The exception.
         status_code: The HTTP status, if the caller knows it; None reads it from *error*.
     """
     status = extract_status_code(error) if status_code is None else status_code
@@ -286,13 +287,13 @@ def extract_rate_limit_info(headers: Headers, *, now: float | None = None) -> Ra
         now: When they were received, in unix seconds; None means now.
 
     Returns:
-        The figures; of several windows those of the one with the least left. Never raises.
+        The figures; if there are several windows, of the one with the least left. Never raises.
     """
     moment = time.time() if now is None else now
     info = RateLimitInfo.from_headers(headers, now=moment)
     if info.reset_at is not None:
         return info
-    # A reset header without a count makes no window, but it still says how long to wait.
+    # A reset header without a count is not a window, but it still says how long to wait.
     fields = normalize_headers(headers)
     read = (
         read_reset(text, now=moment)
@@ -306,10 +307,10 @@ def extract_rate_limit_info(headers: Headers, *, now: float | None = None) -> Ra
 _FIELDS = frozenset(FLAT_KEYS)
 
 if TYPE_CHECKING:
-    # To a type checker it is a subclass with another constructor. At run time it makes
-    # results of the contract, which are equal to others and encoded like others.
+    # To a type checker it is a subclass with another constructor. At run time it creates results of
+    # the contract, which are equal to others and encoded like others.
     class AgentResult(Result[Json], frozen=True):
-        """A result, made from what flat code has.
+        """A result, created from flat values.
 
         Args:
             output: The answer as data.
@@ -318,10 +319,10 @@ if TYPE_CHECKING:
             usage: Tokens, as a mapping or a structure.
             cost: A breakdown, or the total as a number.
             metadata: Free JSON.
-            finish_reason: Why it stopped; an unknown word becomes stop and is kept in
+            finish_reason: Why it stopped; an unknown word becomes stop and is stored in
                 provider_data.
-            error: As a mapping, a structure or a text; None means success.
-            rate_limit: As a mapping or a structure.
+            error: A mapping, a structure or a text; None means success.
+            rate_limit: A mapping or a structure.
             provider_data: provider, model, request_id, raw_headers and further facts.
             status: How it ended; None derives it from the error.
 
@@ -352,7 +353,7 @@ else:
             return isinstance(instance, Result)
 
     class AgentResult(metaclass=_ResultType):
-        """A result, made from what flat code has: mappings, numbers, flat structures."""
+        """A result, created from flat values: mappings, numbers, flat structures."""
 
         def __new__(cls, *, raw=None, status=None, **fields):
             if unknown := fields.keys() - _FIELDS:
@@ -362,13 +363,13 @@ else:
 
 
 def coerce_agent_result(value: object) -> Result[Json]:
-    """Make a result of anything that an agent returned or raised.
+    """Convert anything that an agent returned or raised to a result.
 
     Args:
         value: As for ``coerce_result``.
 
     Returns:
-        The result; a result is returned as it is. Never raises.
+        The result; a result is returned unchanged. Never raises.
     """
     return coerce_result(value)
 

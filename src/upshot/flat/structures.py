@@ -14,14 +14,14 @@ from upshot.wire.rate_limits import RateLimitInfo
 
 @dataclass
 class CostInfo:
-    """What a call cost, in dollars.
+    """The cost of a call, in dollars.
 
     Attributes:
         input: The uncached part of the prompt.
         output: The answer.
         cache_read: Prompt tokens that were read from a cache.
-        cache_write: Prompt tokens that were written to one.
-        total: All of it.
+        cache_write: Prompt tokens that were written to a cache.
+        total: The total cost.
     """
 
     input: float = 0.0
@@ -40,8 +40,8 @@ class UsageInfo:
         output_tokens: All generated tokens.
         total_tokens: Their sum.
         cache_read_tokens: The part of the input that was read from a cache.
-        cache_write_tokens: The part of the input that was written to one.
-        cost: What they cost; None if the price is unknown.
+        cache_write_tokens: The part of the input that was written to a cache.
+        cost: Their cost; None if the price is unknown.
     """
 
     input_tokens: int = 0
@@ -81,7 +81,7 @@ class ToolCall:
     """A tool call that the model requests.
 
     Attributes:
-        id: The provider's id of it.
+        id: The provider's id of the call.
         server: The MCP server of the tool, "" for any other tool.
         tool: The tool's name.
         arguments: The arguments, by name.
@@ -100,13 +100,13 @@ class ToolCall:
 
 @dataclass
 class AgentResponse:
-    """The outcome of a model call, good or bad.
+    """The outcome of a model call, success or failure.
 
     Attributes:
         content: The text; None if there is none.
-        output: The answer as data if a schema was requested, else None.
+        output: The answer as data if a schema was requested, otherwise None.
         tool_calls: The requested tool calls; None if there are none.
-        raw_response: The reply as it came, in this process only.
+        raw_response: The reply as received, in this process only.
         usage: Tokens and money.
         rate_limit: The provider's rate limits.
         finish_reason: Why the model stopped; None if unknown.

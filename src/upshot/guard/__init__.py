@@ -1,20 +1,20 @@
-"""Tools as native tools of pydantic-ai and LangGraph, their calls kept in a journal.
+"""Native tools of pydantic-ai and LangGraph, with calls stored in a journal.
 
-The framework keeps its agent, its models and its own way to go on. What it must not do twice
-goes through ``guard``: each call passes the gates and comes to one outcome in the log of a run,
-so that a process which is killed and gone on with by the framework finds what it did. The parts:
+The framework keeps its agent, its models and its own way to continue. Calls that must not run twice
+go through ``guard``: each passes the gates and gets one outcome in the log of a run. If the process
+is killed and the framework continues in another one, it finds the outcome there. The parts:
 
-- ``guard`` makes a ``Guard``, which frameworks' tools are made of.
-- ``GuardedRun`` makes calls: a run whose engine is outside, in a session for calls that come
-  together. Between two sessions the run is parked, so that any process may have the next one.
-- ``CallLedger`` finds a call again that the framework makes anew, under its old id or another.
+- ``guard`` creates a ``Guard``, which provides the tools for each framework.
+- ``GuardedRun`` makes calls: a run whose engine is the framework, with one session for calls that
+  arrive together. Between sessions the run is parked, so any process can have the next one.
+- ``CallLedger`` recognises a call that the framework repeats, under its old id or a new one.
 
-What always holds:
+Invariants:
 
-- A call is in the ledger before its tool starts, and its outcome is on disk, and the run free for
-  others, before the framework has it.
-- One process at a time makes calls of a run; others wait, and find what it did in the log.
-- What a person answered first stands, whether in the framework's way or in the inbox.
+- A call is in the ledger before its tool starts. Before the framework gets its outcome, the outcome
+  is on disk and other processes can claim the run.
+- One process at a time makes calls of a run; others wait, and find its outcomes in the log.
+- The first answer of a person counts, whether given through the framework or in the inbox.
 """
 
 from upshot.lazy import lazy_imports

@@ -1,4 +1,4 @@
-"""``guard``: tools for agents of other frameworks, with calls that are kept in a journal."""
+"""``guard``: tools for agents of other frameworks, with calls that are stored in a journal."""
 
 from __future__ import annotations
 
@@ -61,20 +61,20 @@ _Name = str | Callable[[Any], str]
 
 
 class GuardOptions(TypedDict, total=False):
-    """Further options of ``guard``; they are those of ``upshot.run``.
+    """Further options of ``guard``, the same as for ``upshot.run``.
 
     Attributes:
         approve: Asked before a tool that needs approval; True, False, or None to park.
-        artifact_store: Where large outputs go; by default beside the journal.
-        attributes: Free JSON of the caller, kept with each run.
+        artifact_store: Where large outputs are stored; by default next to the journal.
+        attributes: Free JSON from the caller, stored with each run.
         budget: Limits of a run, such as ``max_calls_per_tool``.
         clock: Time, for tests.
         dependencies: One object for tools, ``ToolContext.dependencies``.
         gates: Your own gates, asked before a person is.
-        observers: Who is told of each run.
+        observers: Notified of each run.
         on_pre_tool_use: Asked about each call with valid arguments.
-        policy: Rules on tools.
-        secrets: Texts that are masked in the log and in what tools return.
+        policy: Rules about tools.
+        secrets: Texts that are masked in the log and in the output of tools.
     """
 
     approve: Approver | None
@@ -98,7 +98,7 @@ def guard(
     agent: str = "guard",
     **options: Unpack[GuardOptions],
 ) -> Guard:
-    """Keep the calls of another framework's agent in a journal.
+    """Store the calls of another framework's agent in a journal.
 
     ::
 
@@ -106,22 +106,22 @@ def guard(
         agent = pydantic_ai.Agent(model, tools=tools.for_pydantic_ai())
 
     Args:
-        tools: Tools, functions or tool sets, such as those of an MCP server that is connected.
-        journal: Where the calls are kept: a path, the URL of a database, or an open journal, whose
-            event loop then has to make all calls.
-        run_id: The run whose calls they are: one piece of work, or one conversation, whatever
-            process is at it. A function is given the framework's own context, pydantic-ai's
+        tools: Tools, functions or tool sets, such as those of a connected MCP server.
+        journal: Where the calls are stored: a path, the URL of a database, or an open journal; then
+            all calls have to be made in its event loop.
+        run_id: The run that the calls belong to: one piece of work, or one conversation, whichever
+            process works on it. A function gets the framework's own context, pydantic-ai's
             ``RunContext`` or LangGraph's config. By default it is pydantic-ai's
             ``conversation_id`` or LangGraph's ``thread_id``.
-        agent: What the agent is called in the journal.
+        agent: The agent's name in the journal.
         options: Any of approve, artifact_store, attributes, budget, clock, dependencies, gates,
             observers, on_pre_tool_use, policy, secrets; see ``GuardOptions``.
 
     Returns:
-        What gives the tools in the form of each framework.
+        A ``Guard``, which provides the tools in the form of each framework.
 
     Raises:
-        Misuse: A tool or an option cannot be used, or the journal is one that nothing outlives.
+        Misuse: A tool or an option cannot be used, or the journal does not outlive the process.
     """
     known = GuardOptions.__optional_keys__
     for name in options:
@@ -143,12 +143,12 @@ def guard(
 
 
 class Guard:
-    """Tools whose calls are kept in a journal; ``guard`` makes one.
+    """Tools whose calls are stored in a journal; created by ``guard``.
 
     It may be used by any number of conversations, threads and event loops at the same time.
 
     Attributes:
-        is_durable: That its calls outlive this process.
+        is_durable: Whether its calls outlive this process; always True.
     """
 
     is_durable: bool = True
@@ -167,11 +167,11 @@ class Guard:
         return f"Guard({list(self._catalog.names)}, journal={self._setup.journal!r:.60})"
 
     def for_pydantic_ai(self) -> list[Any]:
-        """The tools as Pydantic AI's own, for ``Agent(tools=...)``.
+        """Return the tools as Pydantic AI's own, for ``Agent(tools=...)``.
 
-        A call that needs approval is a deferred one: have ``DeferredToolRequests`` among the
-        agent's output types, and give its ``DeferredToolResults`` to the next run. The outcome is
-        the metadata of what a tool returns, as JSON.
+        A call that needs approval is a deferred one: include ``DeferredToolRequests`` in the
+        agent's output types, and pass its ``DeferredToolResults`` to the next run. The outcome is
+        the metadata of the tool's return value, as JSON.
 
         Raises:
             Misuse: The package is not installed.
@@ -179,12 +179,12 @@ class Guard:
         return to_pydantic_ai(self)
 
     def for_langchain(self) -> list[Any]:
-        """The tools as LangChain's own, for its agents and for any graph of LangGraph.
+        """Return the tools as LangChain's own, for its agents and for any graph of LangGraph.
 
         A call that needs approval is an ``interrupt``: resume the graph with
         ``Command(resume=True)``, False, ``{"approved": False, "reason": "..."}``, or with
-        ``"inbox"`` where the answer is in the journal; with a dict of these by call id where
-        several calls of one step may wait. The outcome is the artifact of the message, as JSON.
+        ``"inbox"`` if the answer is in the journal; or with a dict of these by call id if several
+        calls of one step may wait. The outcome is the artifact of the message, as JSON.
 
         Raises:
             Misuse: The package is not installed.
@@ -192,24 +192,24 @@ class Guard:
         return to_langchain(self)
 
     def schemas(self) -> Sequence[ToolSpec]:
-        """The tools on offer."""
+        """Return the specs of the offered tools."""
         return self._catalog.specs
 
     def find(self, name: str) -> Tool | None:
-        """The tool called *name*, None where there is none."""
+        """Return the tool called *name*, None if there is none."""
         return self._catalog.tools.get(name)
 
     async def make(self, asked: ForeignCall) -> Handed:
-        """Make a call of a framework, or find what came of it.
+        """Make a framework's call, or find its outcome.
 
         Args:
             asked: The call, as the framework makes it.
 
         Returns:
-            Its outcome, which is on disk; or what a person is asked.
+            Its outcome, which is on disk; or the question to a person.
 
         Raises:
-            Misuse: The framework does not say which run it is of, and nor does *run_id*.
+            Misuse: Neither the framework nor *run_id* says which run it belongs to.
             JournalError: The journal cannot be read or written.
         """
         conversation = asked.conversation()
@@ -238,16 +238,16 @@ Replies: TypeAlias = tuple[tuple[ToolCall, ...], ...] | None
 
 
 class Entry(msgspec.Struct):
-    """A call of the run, kept among the variables of its board from before its tool starts.
+    """A call of the run, stored in a variable of its board before its tool starts.
 
     Attributes:
         id: Its id in the log, unique in the run.
         tool: The tool.
-        asks: Digests of the tool and arguments that were asked for; a second one is of arguments
-            that a person has changed.
-        ids: The framework's ids of it.
-        turn: After how many words of the user it was first asked for.
-        reply: The number of the model's reply that first asked for it, 0 if it is unknown.
+        asks: Digests of the tool and the requested arguments; a second one if a person has changed
+            the arguments.
+        ids: The framework's ids of the call.
+        turn: How many user messages came before it was first requested.
+        reply: The number of the model's reply that first requested it, 0 if unknown.
     """
 
     id: str
@@ -262,7 +262,7 @@ class Variables(Protocol):
     """What is needed of a board."""
 
     def variables(self) -> JsonObject:
-        """All variables, by name."""
+        """Return all variables, by name."""
         ...
 
     def set(self, name: str, value: Json) -> None:
@@ -271,10 +271,10 @@ class Variables(Protocol):
 
 
 class CallLedger:
-    """The calls of a run, in the order in which they were first asked for.
+    """The calls of a run, in the order in which they were first requested.
 
     Args:
-        board: Of the run.
+        board: The board of the run.
     """
 
     def __init__(self, board: Variables) -> None:
@@ -287,12 +287,12 @@ class CallLedger:
         self._entries: list[Entry] = [entry for _, entry in sorted(found, key=lambda one: one[0])]
 
     def find(self, call: ToolCall, conversation: Conversation, *, writes: bool) -> Entry | None:
-        """The entry of a call that was asked for before, None for a new one.
+        """Return the entry of a call that was requested before, None for a new one.
 
         Args:
-            call: As the framework makes it now.
-            conversation: What the framework has of the conversation.
-            writes: Whether its tool may write. A read under another id is made anew.
+            call: The call, as the framework makes it now.
+            conversation: The framework's part of the conversation.
+            writes: Whether its tool may write. A read under another id is run again.
         """
         asked, replies = digest_of(call), conversation.replies
         same = self._of_id(call)
@@ -303,19 +303,19 @@ class CallLedger:
         known = {one.id for reply in replies for one in reply}
         if call.id not in known:
             return None
-        # The framework went on from a point before a call, so that its model has asked for it
-        # again: the messages have a new id, and not the old one.
+        # The framework continued from a point before a call, so its model requested the call again:
+        # the messages have a new id instead of the old one.
         lost = (one for one in self._entries if asked in one.asks and known.isdisjoint(one.ids))
         return next(lost, None)
 
     def find_waiting(self, call: ToolCall, waiting: Iterable[str]) -> Entry | None:
-        """The entry of a call of this id that waits for a person, whatever its arguments."""
+        """Return the entry of a waiting call with this id and tool, whatever its arguments."""
         ids = set(waiting)
         named = (one for one in self._entries if call.id in one.ids and one.tool == call.name)
         return next((one for one in named if one.id in ids), None)
 
     def enter(self, call: ToolCall, conversation: Conversation) -> Entry:
-        """Make the entry of a new call."""
+        """Create the entry of a new call."""
         taken = {one.id for one in self._entries}
         id, number = call.id, 1
         while id in taken:
@@ -328,7 +328,7 @@ class CallLedger:
         return entry
 
     def note(self, entry: Entry, call: ToolCall) -> None:
-        """Note under which id and with which arguments a call is asked for now."""
+        """Record the id and the arguments that a call is requested with now."""
         asked = digest_of(call)
         if call.id in entry.ids and asked in entry.asks:
             return
@@ -337,16 +337,16 @@ class CallLedger:
         self._write(entry)
 
     def turns(self) -> dict[str, int]:
-        """The turn of each call, by its id in the log."""
+        """Return the turn of each call, by its id in the log."""
         return {one.id: one.turn for one in self._entries}
 
     def _of_id(self, call: ToolCall) -> list[Entry]:
-        """The entries of calls of this id that asked for the same."""
+        """Return the entries of calls with this id, tool and arguments."""
         asked = digest_of(call)
         return [one for one in self._entries if call.id in one.ids and asked in one.asks]
 
     def _reply_of(self, replies: Replies) -> int:
-        """The number of the last reply: that of its other calls, a new one if none is known."""
+        """Return the number of the last reply, known from its other calls, or a new one."""
         for call in replies[-1] if replies else ():
             known = _in_last_reply(replies, call, self._of_id(call))
             if known is not None:
@@ -362,14 +362,14 @@ class CallLedger:
 
 
 def digest_of(call: ToolCall) -> str:
-    """Identifies what a call asks for: the tool and the arguments, in whichever order."""
+    """Return a digest of a call's tool and arguments, independent of the arguments' order."""
     said = [call.name, read_arguments(call.arguments)]
     return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()
 
 
 def _in_last_reply(replies: Replies, call: ToolCall, same: Sequence[Entry]) -> Entry | None:
-    """The entry of a call of the last reply, among those of equal calls of the same id."""
-    # Some models use one id again and again; what stands in earlier replies is not this.
+    """Return the entry of a call of the last reply, among the entries of equal calls."""
+    # Some models use one id again and again; calls in earlier replies are not this one.
     asked, earlier = digest_of(call), (replies or ())[:-1]
     before = sum(
         one.id == call.id and digest_of(one) == asked for reply in earlier for one in reply
@@ -377,19 +377,19 @@ def _in_last_reply(replies: Replies, call: ToolCall, same: Sequence[Entry]) -> E
     return same[before] if before < len(same) else None
 
 
-# That a holder has died is told by nobody, so it is looked at this often.
+# There is no notification when the holder of a run dies, so poll this often.
 _LOOK_S = 0.1
 _IDLE = "no call is under way: the agent that makes them works outside"
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What all runs of a guard have.
+    """What all runs of a guard share.
 
     Attributes:
         tools: The tools.
-        journal: Where the logs are.
-        name: What the agent is called in them.
+        journal: Where the logs are stored.
+        name: The agent's name in them.
         options: Further options of its runs.
     """
 
@@ -412,11 +412,11 @@ class _Waiting:
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing came of it, and somebody waits for that."""
+        """Whether the call has no outcome yet, and the framework still waits for it."""
         return self.handed is None and self.error is None and not self.told.done()
 
     def tell(self) -> None:
-        """Hand over what came of it."""
+        """Give the outcome to the framework."""
         if self.told.done():
             return
         if self.error is not None:
@@ -426,13 +426,13 @@ class _Waiting:
 
 
 class GuardedRun:
-    """Makes calls of one run that come from one event loop.
+    """Makes the calls of one run that come from one event loop.
 
-    Calls that come while a session is under way are made in it. Their outcomes are handed over
-    when it has ended: then they are on disk, and another process may have the run.
+    Calls that arrive during a session are made in it. Their outcomes are handed over after it has
+    ended: then they are on disk, and another process can claim the run.
 
     Args:
-        setup: Of the guard.
+        setup: The setup of the guard.
         run_id: The run.
     """
 
@@ -445,11 +445,11 @@ class GuardedRun:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no session is under way."""
+        """Whether no session is in progress."""
         return self._sessions is None
 
     async def make(self, asked: ForeignCall, conversation: Conversation) -> Handed:
-        """Make a call, or find what came of it; see ``Desk.make``."""
+        """Make a call, or find its outcome; see ``Guard.make``."""
         loop = asyncio.get_running_loop()
         waiting = _Waiting(asked, conversation, loop.create_future())
         self._queue.append(waiting)
@@ -464,7 +464,7 @@ class GuardedRun:
             raise
 
     async def _work_off(self) -> None:
-        """Have sessions until no call is left."""
+        """Run sessions until no calls are left."""
         try:
             while self._queue:
                 await self._have_session()
@@ -483,12 +483,12 @@ class GuardedRun:
                 waiting.handed, waiting.error = None, waiting.error or error
         for waiting in engine.taken:
             if waiting.is_open:
-                # It was cut off: the next session looks in the log what came of it.
+                # It was interrupted: the next session looks for its outcome in the log.
                 self._queue.append(waiting)
             waiting.tell()
 
     async def _live(self, engine: _Outside, journal: Journal) -> None:
-        """Live one session with *engine*, once no other has the run."""
+        """Run one session with *engine*, once no other session has the run."""
         agent = Agent[Any](self._setup.name, tools=self._setup.tools, engine=engine)
         with watch(journal, of_run(self._run_id)) as changes:
             while not engine.has_begun:
@@ -506,12 +506,12 @@ class GuardedRun:
     async def _try(
         self, agent: Agent[Any], engine: _Outside, journal: Journal
     ) -> AgentResult[Any] | None:
-        """Begin the run or go on with it; gives its result where it had ended before.
+        """Start or continue the run; returns its result if it had already ended.
 
         Raises:
-            RunHeld: Another session has it.
-            KnownRun: Another one has begun it meanwhile.
-            JournalError: The log cannot be read, or not be written to its end.
+            RunHeld: Another session has the run.
+            KnownRun: Another session has started it since.
+            JournalError: The log cannot be read, or cannot be written to its end.
         """
         options = self._setup.options
         if await has_log(self._run_id, journal):
@@ -527,21 +527,21 @@ class GuardedRun:
             if isinstance(live, AgentResult):
                 return live
             session = engine.session = sessions_of(journal).get(self._run_id)
-            # Where another session of this loop has the run, this waits for the end of that.
+            # If another session of this loop has the run, this waits for its end.
             result = await live.finish()
         if session is None or session.plan.engine is not engine:
             return None
         if session.context.recorder.is_lost or not engine.has_begun:
-            # What was done is not on disk, or nothing could be: nothing is handed over.
+            # The outcomes are not on disk, or nothing could run: nothing is handed over.
             why = "" if result.error is None else f": {result.error.message}"
             raise JournalError(f"run {self._run_id} cannot go on{why}")
         return None
 
     async def _recall(self, ended: AgentResult[Any], engine: _Outside, journal: Journal) -> None:
-        """Hand back what the log of a run has that makes no calls any more."""
+        """Hand over the outcomes in the log of a run that has ended and makes no further calls."""
         past = await read_past(self._run_id, journal)
         ledger, records = CallLedger(past.board), _by_id(past.records)
-        # For what a model reads of them; it makes no call.
+        # Only for the text that a model reads; it makes no calls.
         tools = Toolbox(self._setup.tools, identity=RunInfo(run_id=self._run_id))
         tools.restore(past.records)
         while self._queue:
@@ -562,19 +562,19 @@ class GuardedRun:
 
 
 class _Outside:
-    """The engine of one session: makes the calls that come, until none is under way.
+    """The engine of one session: makes the calls that arrive, until none is in progress.
 
     Args:
-        queue: Calls that nobody has taken.
-        came: Is set when one comes.
+        queue: Calls that are not claimed yet.
+        came: Set when a call arrives.
 
     Attributes:
-        has_begun: Whether it was called.
-        taken: The calls that it took.
-        session: What it is the engine of; None before it is known.
+        has_begun: Whether the engine was called.
+        taken: The calls that it claimed.
+        session: The session of the engine; None until it is known.
     """
 
-    # It finds its place by the log, so that it is not asked whether it can go on.
+    # It finds its position in the log, so it does not need can_resume.
     goes_on_by_log: ClassVar[bool] = True
 
     def __init__(self, queue: deque[_Waiting], came: asyncio.Event) -> None:
@@ -588,7 +588,7 @@ class _Outside:
         """Make calls, then park the run.
 
         Raises:
-            Parked: No call is under way any more.
+            Parked: No call is in progress any more.
         """
         self.has_begun = True
         run.hand_back(board)
@@ -600,7 +600,7 @@ class _Outside:
                 while self._queue:
                     waiting = self._queue.popleft()
                     if waiting.told.done():
-                        # It was given up before it began.
+                        # It was abandoned before it started.
                         continue
                     self.taken.append(waiting)
                     work = waiting.work = asyncio.create_task(calls.make(waiting))
@@ -612,7 +612,7 @@ class _Outside:
                 await self._came.wait()
         except asyncio.CancelledError:
             if self.session is not None and self.session.context.supervisor.stop in ("", "caller"):
-                # The loop closes: the run is not over, so that another process goes on with it.
+                # The loop is closing: the run is not over, so that another process continues it.
                 release(self.session, "drain")
             for work in under_way:
                 work.cancel()
@@ -634,13 +634,13 @@ class _Calls:
         self._turn: int | None = None
 
     def open(self) -> tuple[PendingApproval, ...]:
-        """What people are asked, in earlier sessions too."""
+        """Return the open questions to people, including those of earlier sessions."""
         settled = {record.call_id for record in self._tools.records}
         asked = {**self._run.asked, **{one.call_id: one for one in self._tools.pending}}
         return tuple(one for id, one in asked.items() if id not in settled)
 
     async def make(self, waiting: _Waiting) -> None:
-        """Make a call, or find what came of it."""
+        """Make a call, or find its outcome."""
         try:
             waiting.handed = await self._make(waiting.asked, waiting.conversation)
         except Exception as error:
@@ -655,14 +655,14 @@ class _Calls:
         entry = self._ledger.find(call, conversation, writes=writes)
         edited = False
         if entry is None and asked.decision is not None:
-            # With a yes come the arguments that the person wants.
+            # With an approval come the arguments that the person wants.
             entry = self._ledger.find_waiting(call, (one.call_id for one in self.open()))
             edited = entry is not None
         if entry is None:
             entry = self._ledger.enter(call, conversation)
         self._ledger.note(entry, call)
         while entry.id in self._under_way:
-            # However that ends, by a cancel too.
+            # However that ends, even by cancellation.
             await asyncio.wait({self._under_way[entry.id]})
         record = _by_id(self._tools.records).get(entry.id)
         if record is not None:
@@ -682,7 +682,7 @@ class _Calls:
             del self._under_way[entry.id]
 
     def _enter_turn(self, turn: int) -> None:
-        """Have only calls since the same words of the user count as repetitions."""
+        """Count as repetitions only calls since the same user message."""
         if self._turn == turn:
             return
         earlier, turns = tuple(self._tools.records), self._ledger.turns()

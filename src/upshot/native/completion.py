@@ -1,7 +1,7 @@
-"""Chat completions as objects: LiteLLM's, AISuite's, and those of SDKs in OpenAI's shape.
+"""Chat completions as objects: from LiteLLM, AISuite, and SDKs in OpenAI's shape.
 
-The object is turned back into the JSON that it came from, and read as a reply of the chat surface,
-so that usage, finish reasons and calls follow one set of rules.
+The object is turned back into its original JSON and read as a reply of the chat surface, so that
+usage, finish reasons and calls follow one set of rules.
 
 Source:
     litellm 1.83 (``ModelResponse``), aisuite 0.2 (``ChatCompletionResponse``) and openai 3.54
@@ -65,10 +65,9 @@ def read_completion(native: object) -> ModelResponse:
 
 
 def with_cache(usage: Usage) -> Usage:
-    """*usage* of Anthropic's form, whose input excludes the cache, in upshot's.
+    """Return a *usage* in Anthropic's form, whose input excludes the cache, in upshot's form.
 
-    Where something was read from the cache and nothing is told of what was written to it, the input
-    is unknown.
+    If tokens were read from the cache and the cache writes are unknown, the input is unknown.
     """
     taken, read, written = usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens
     if taken is not None:
@@ -77,14 +76,14 @@ def with_cache(usage: Usage) -> Usage:
 
 
 def with_thoughts(response: ModelResponse, thoughts: tuple[Reasoning, ...]) -> tuple[Part, ...]:
-    """The parts of *response* with its thoughts replaced by *thoughts*, if there are any."""
+    """Return the parts of *response* with its thoughts replaced by *thoughts*, if there are any."""
     if not thoughts:
         return response.parts
     return (*thoughts, *(part for part in response.parts if not isinstance(part, Reasoning)))
 
 
 def read_completion_message(message: object) -> JsonObject:
-    """The JSON of a completion's message: content, refusal, reasoning and calls."""
+    """Return the JSON of a completion's message: content, refusal, reasoning and calls."""
     form: JsonObject = {
         "role": as_text(look(message, "role")) or "assistant",
         "content": as_json(look(message, "content")),
@@ -129,7 +128,7 @@ def _call(call: object) -> JsonObject:
 
 
 def _usage(usage: object) -> JsonObject:
-    """The usage as JSON; empty if all counts are zero, which LiteLLM writes for unknown ones."""
+    """Return the usage as JSON; empty if all counts are zero, which LiteLLM writes for unknown."""
     prompt, completion = (
         look(usage, f"{side}_tokens_details") for side in ("prompt", "completion")
     )
@@ -158,7 +157,7 @@ def _usage(usage: object) -> JsonObject:
 
 
 def _thinking(native: object, provider: str) -> tuple[Reasoning, ...]:
-    """Anthropic's thoughts with their signatures, which LiteLLM keeps in a field of their own."""
+    """Return Anthropic's signed thoughts, which LiteLLM keeps in a separate field."""
     choices = as_items(look(native, "choices"))
     blocks = as_items(look(choices[0], "message", "thinking_blocks")) if choices else []
     return tuple(

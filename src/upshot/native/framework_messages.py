@@ -4,7 +4,7 @@ Source:
     pi-mono, ``packages/ai/src/types.ts`` and ``providers``, read in 2026.
 
     smolagents 1.26, ``models.py`` and ``monitoring.py``, read in 2026. ``TokenUsage`` has the
-    figures of the API as they came: in the OpenAI shape, the input includes cached tokens.
+    API's unchanged figures: in the OpenAI shape, the input includes cached tokens.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from upshot.native.objects import (
 from upshot.wire.accumulator import parse_finish_reason
 from upshot.wire.error_classification import classify_error
 
-# The SDKs that pi calls begin an error's text with the status, followed by the body.
+# The SDKs that pi calls start an error's text with the status, followed by the body.
 _STATUS: Final = re.compile(r"\s*([45][0-9]{2})\b[:\s]*(.*)", re.DOTALL)
 
 
@@ -50,7 +50,7 @@ def read_pi_message(message: object) -> ModelResponse:
         message: The message as parsed JSON, or an object with the same names.
 
     Returns:
-        The reply. pi's input leaves out cached tokens; here they are part of it. Never raises.
+        The reply. pi's input excludes cached tokens; here they are included. Never raises.
     """
     provider = as_text(look(message, "provider"))
     parts = as_items(look(message, "content"))
@@ -195,7 +195,7 @@ def read_smolagents_usage(usage: object) -> Usage:
 
 
 def read_smolagents_text(content: object) -> str:
-    """The text of a message's content: a string, or a list of parts."""
+    """Return the text of a message's content: a string, or a list of parts."""
     if isinstance(content, list | tuple):
         parts = as_items(cast("object", content))
         return "".join(as_text(look(part, "text")) for part in parts)
@@ -217,7 +217,7 @@ def read_call(call: object) -> ToolCall:
 
 
 def _bare(raw: object) -> ModelResponse:
-    """The facts of a reply of another shape: at most its headers."""
+    """Return the known facts of a reply in another shape: only its headers, if any."""
     headers = find_headers(raw)
     return ModelResponse(
         usage=Usage(api_calls=1, unmeasured_calls=1),

@@ -1,9 +1,9 @@
 """Reads the replies of LangChain's chat models: ``AIMessage`` and ``AIMessageChunk``.
 
 Source:
-    langchain-core 1.7, ``messages/ai.py`` and ``messages/content.py``, with what langchain-openai
-    1.7 and langchain-anthropic 1.7 put in them, read in 2026. ``usage_metadata`` has the convention
-    of the contract: the input includes what was cached, the output includes reasoning.
+    langchain-core 1.7, ``messages/ai.py`` and ``messages/content.py``, and what langchain-openai
+    1.7 and langchain-anthropic 1.7 put in them, read in 2026. ``usage_metadata`` follows the
+    convention of the contract: the input includes cached tokens, the output includes reasoning.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from upshot.native.objects import (
 from upshot.wire.accumulator import parse_finish_reason, settle_finish
 from upshot.wire.headers import read_request_id
 
-# Each integration passes on its provider's own name for it.
+# Each integration uses its provider's own name for it.
 _FINISHES: Final = ("finish_reason", "stop_reason", "done_reason", "finishReason", "stopReason")
 _LIFETIMES: Final = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 
@@ -45,7 +45,7 @@ def read_langchain_message(message: object) -> ModelResponse:
         message: The object or its JSON.
 
     Returns:
-        The reply. The headers are known only if the model was made with
+        The reply. The headers are known only if the model was created with
         ``include_response_headers=True``, and a streamed reply has no usage unless the provider was
         asked for it. Never raises.
     """
@@ -74,7 +74,7 @@ def read_langchain_message(message: object) -> ModelResponse:
 
 
 def read_langchain_text(content: object) -> str:
-    """The text of a message's content: a string, or a list of strings and blocks."""
+    """Return the text of a message's content: a string, or a list of strings and blocks."""
     if isinstance(content, str):
         return as_text(content)
     return "".join(as_text(block) or _text_of(block) for block in as_items(content))
@@ -141,7 +141,7 @@ def _usage(usage: object) -> Usage:
     written = [as_count(look(usage, "input_token_details", name)) for name in _LIFETIMES]
     if not found or not any(written):
         return found
-    # Anthropic's writes are then told by how long they are kept, and as 0 in all.
+    # Anthropic's cache writes are then reported by lifetime, with a total of 0.
     return msgspec.structs.replace(
         found, cache_write_tokens=sum(count for count in written if count is not None)
     )

@@ -1,4 +1,4 @@
-"""Reads objects of other libraries by attribute or key, and the headers that they carry."""
+"""Reads objects of other libraries by attribute or key, and finds their headers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def look(value: object, *path: str) -> object:
     """Look up *path* in *value*; each step is a key of a mapping or an attribute of an object.
 
     Returns:
-        What is there; None if a step is missing. Never raises.
+        The value at *path*; None if a step is missing. Never raises.
     """
     for step in path:
         if isinstance(value, Mapping):
@@ -40,14 +40,14 @@ def look(value: object, *path: str) -> object:
 
 
 def as_text(value: object) -> str:
-    """*value* if it is text or an enum member with a text value, else ""."""
+    """Return *value* if it is text or an enum member with a text value, otherwise ""."""
     if isinstance(value, Enum):
         value = value.value
     return clean_text(str(value)) if isinstance(value, str) else ""
 
 
 def as_count(value: object) -> int | None:
-    """*value* if it is a whole number of at least 0, else None."""
+    """Return *value* if it is a whole number, 0 or more, otherwise None."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     count = int(value) if math.isfinite(value) else -1
@@ -55,7 +55,7 @@ def as_count(value: object) -> int | None:
 
 
 def as_amount(value: object) -> Decimal | None:
-    """*value* as money if it is a finite number of at least 0, else None."""
+    """Return *value* as money if it is a finite number, 0 or more, otherwise None."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
     try:
@@ -66,25 +66,25 @@ def as_amount(value: object) -> Decimal | None:
 
 
 def as_items(value: object) -> list[object]:
-    """The items of *value* if it is a list or a tuple, else none."""
+    """Return the items of *value* if it is a list or a tuple, otherwise an empty list."""
     return list(cast("list[object]", value)) if isinstance(value, list | tuple) else []
 
 
 def find_texts(value: object, **paths: str) -> JsonObject:
-    """The texts at these dotted *paths* of *value*, by name, without those that are missing."""
+    """Return the texts at these dotted *paths* of *value*, by name, without missing ones."""
     found = {name: as_text(look(value, *path.split("."))) for name, path in paths.items()}
     return {name: text for name, text in found.items() if text}
 
 
 def find_usage(value: object, *, calls: int = 1, **paths: str) -> Usage:
-    """The token counts at these dotted *paths* of *value*; unmeasured if neither side has any."""
+    """Return the token counts at these dotted *paths* of *value*; unmeasured if all are unknown."""
     found = {name: as_count(look(value, *path.split("."))) for name, path in paths.items()}
     counts: dict[str, Any] = found
     return measured(Usage(**counts, api_calls=calls))
 
 
 def as_json(value: object) -> Json:
-    """*value* as JSON; a value without JSON form becomes its ``str``."""
+    """Return *value* as JSON; a value that JSON cannot express becomes its ``str``."""
     try:
         return to_free_json(value)[0]
     except UnserializableError:
@@ -92,7 +92,7 @@ def as_json(value: object) -> Json:
 
 
 def as_object(value: object) -> JsonObject:
-    """*value* as a JSON object; anything else is put under "result", None is empty."""
+    """Return *value* as a JSON object; anything else is put under "result", None is empty."""
     form = as_json(value)
     if isinstance(form, dict):
         return form
@@ -100,7 +100,7 @@ def as_object(value: object) -> JsonObject:
 
 
 def as_arguments(value: object) -> str | JsonObject:
-    """The arguments of a call: JSON text as it is, a mapping as JSON, None as {}."""
+    """Return the arguments of a call: JSON text unchanged, a mapping as JSON, None as {}."""
     if isinstance(value, str):
         return clean_text(value) or {}
     form = as_json(value)
@@ -110,7 +110,7 @@ def as_arguments(value: object) -> str | JsonObject:
 
 
 def as_moment(value: object) -> datetime | None:
-    """Unix seconds or an aware datetime as a moment in UTC, else None."""
+    """Return unix seconds or an aware datetime as a moment in UTC, otherwise None."""
     try:
         if isinstance(value, datetime):
             return value.astimezone(UTC) if value.tzinfo is not None else None
@@ -129,7 +129,7 @@ def _printed(value: object) -> str:
         return type(value).__name__
 
 
-# The first place that has a header wins; the copies that LiteLLM makes come last.
+# The first place that has a header wins; LiteLLM's copies come last.
 _REWRITTEN: Final = ("_hidden_params", "additional_headers")
 _PLACES: Final = (
     ("headers",),
@@ -143,7 +143,7 @@ _CAUSES: Final = 5
 
 
 def find_headers(native: object) -> dict[str, str]:
-    """Find the headers of the reply that *native* was made from.
+    """Find the headers of the reply behind *native*.
 
     Args:
         native: A response or an exception of any client library; the causes of an exception are
@@ -170,7 +170,7 @@ def find_rate_limit(
     """Read the rate limits in *headers*.
 
     Args:
-        headers: As :func:`find_headers` returns them.
+        headers: The headers, from :func:`find_headers`.
         limited: Whether the reply was a rate-limit error.
         retry_after_s: Seconds to wait, if the error says so.
 
@@ -197,6 +197,6 @@ def _read(headers: object) -> dict[str, str]:
         return {}
     try:
         return normalize_headers(cast("Headers", headers))
-    # Foreign code: not every object with items() holds headers.
+    # Foreign code: not every object with items() contains headers.
     except Exception:
         return {}

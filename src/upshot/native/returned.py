@@ -1,12 +1,12 @@
 """Reads what code returned or raised, in every form: a result, a response, an error, an exception.
 
-This is the only reader of such values. ``coerce_result`` reads anything with it, and a run reads
-what its engine, a node, a function or an executor returned or raised, so that a failure is never
-taken for data, whatever its form:
+This is the only reader of such values. ``coerce_result`` uses it to read anything, and a run uses
+it to read what its engine, a node, a function or an executor returned or raised, so that a failure
+is never mistaken for data, whatever its form:
 
 - ``AgentResult``, ``ModelResponse``, ``AgentError``, and the dict of their encoded form;
-- the flat contract, as a dict or a dataclass, with the flat structures of ``upshot.flat`` or the
-  contract's own in it; this includes ``AgentResponse`` and its ``dataclasses.asdict``;
+- the flat contract, as a dict or a dataclass, containing the flat structures of ``upshot.flat`` or
+  the contract's own; this includes ``AgentResponse`` and its ``dataclasses.asdict``;
 - an ``AgentExecutionResult``, and any mapping that reports a failure;
 - an exception, which may carry its error or come from an API client.
 """
@@ -75,22 +75,22 @@ _STRUCTS: Final = (AgentError, Usage, Cost, RateLimitState)
 
 
 def coerce_result(anything: object, *, now: float | None = None) -> AgentResult[Json]:
-    """Turn anything that an agent returned or raised into a result; never raises.
+    """Convert anything that an agent returned or raised to a result; never raises.
 
     Args:
         anything: An ``AgentResult`` or ``ModelResponse``, or the dict of its encoded form; an
             ``AgentError``; an exception; a mapping or dataclass that has only keys of the flat
             contract, one of them output, content or error, and perhaps ``raw``, ``success``, or
-            those of an ``AgentResponse``; an ``AgentExecutionResult``; any other mapping with
-            ``success`` False or an error that has a code, a type or a message, which is a
-            failure; a text; any other JSON value, which becomes the output; None.
+            keys of an ``AgentResponse``; an ``AgentExecutionResult``; any other mapping with
+            ``success`` False or an error that has a code, a type or a message, which is a failure;
+            a text; any other JSON value, which becomes the output; None.
         now: When it was received, in unix seconds, as for ``from_contract``; None means now.
 
     Returns:
         The result. An exception of an API client is classified by its status, body and headers,
-        even if it is only the cause of another; any other exception without an error of its own is
-        internal. Values that JSON cannot hold are replaced and listed in its warnings; a value
-        without any JSON form is a failure with code invalid_output.
+        even if it is only the cause of another exception; any other exception that carries no error
+        is internal. Values that JSON cannot express are replaced and listed in its warnings; a
+        value that JSON cannot express at all is a failure with code invalid_output.
     """
     read = read_result(anything, now=now)
     return _result_of_value(anything) if read is None else read
@@ -104,11 +104,11 @@ def read_result(
     Args:
         anything: As for ``coerce_result``.
         now: As for ``coerce_result``.
-        or_data: Whether a mapping may as well be the user's own data. Then it is read as a success
+        or_data: Whether a mapping may also be the user's own data. Then it is read as a success
             only if it also has facts of a call, such as its usage.
 
     Returns:
-        The result; None if it is a value like any other. Never raises.
+        The result; None if it is an ordinary value. Never raises.
     """
     match anything:
         case AgentResult():
@@ -130,7 +130,7 @@ def read_result(
 
 
 def _copied(value: Mapping[str, object]) -> dict[str, object]:
-    """A plain copy, whose methods are those of a dict; empty if the mapping cannot be read."""
+    """Return a copy as a plain dict; empty if the mapping cannot be read."""
     if isinstance(value, dict):
         return dict(dict[str, object].items(value))
     try:
@@ -140,12 +140,12 @@ def _copied(value: Mapping[str, object]) -> dict[str, object]:
 
 
 def reports_failure(value: Mapping[Any, object]) -> bool:
-    """Whether *value* may be a form of a failure; quick, since every mapping is tested."""
+    """Return whether *value* may report a failure; quick, since every mapping is tested."""
     return not _FAILURE_KEYS.isdisjoint(value)
 
 
 def result_of_response(response: ModelResponse) -> AgentResult[Json]:
-    """Make the result of a run that consisted of this one model call."""
+    """Return the result of a run that consisted of this one model call."""
     return AgentResult[Json](
         status=response.status,
         output=response.content if response.output is None else response.output,
@@ -163,7 +163,7 @@ def result_of_response(response: ModelResponse) -> AgentResult[Json]:
 
 
 def result_of_exception(exception: BaseException) -> AgentResult[Json]:
-    """The result of code that raised *exception*, with the rate limits of its headers."""
+    """Return the result of code that raised *exception*, with the rate limits of its headers."""
     if isinstance(exception, RunFailed):
         return coerce_result(exception.result)
     error = told_error(exception)
@@ -171,20 +171,20 @@ def result_of_exception(exception: BaseException) -> AgentResult[Json]:
 
 
 def told_error(exception: BaseException) -> AgentError | None:
-    """The failure that *exception* reports; None if it is a bug of the code that raised it.
+    """Return the failure that *exception* reports; None if it is a bug of the code that raised it.
 
-    It reports one if it carries an ``error`` of its own, or if an API client raised it.
+    It reports a failure if it carries an ``error``, or if an API client raised it.
     """
     known: object = getattr(exception, "error", None)
     return known if isinstance(known, AgentError) else client_error(exception)
 
 
 def client_error(exception: BaseException) -> AgentError | None:
-    """The failure that an API client reports by *exception*; None if the exception is a bug.
+    """Return the failure that an API client reports with *exception*; None for a bug.
 
     Its status, headers and causes are read. A group reports a failure if all of its exceptions do,
-    and then the first counts. Of the exceptions of Python and its library only those about the
-    network count: others may say "timeout" about a mere argument.
+    and then the first counts. Of the exceptions of Python and its standard library only network
+    errors count: others may say "timeout" about a mere argument.
     """
     if isinstance(exception, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", exception)
@@ -198,18 +198,18 @@ def client_error(exception: BaseException) -> AgentError | None:
         return None
     if error.status_code is None and module in sys.stdlib_module_names:
         is_network = isinstance(exception, OSError | EOFError) or module == "http"
-        # Code without a class of its own for it raises a plain exception that says so in words.
+        # Code without a specific class for it raises a plain exception that says so in words.
         is_down = type(exception) in (Exception, RuntimeError) and error.code in _DOWN
         return error if is_down or (is_network and error.code in _OUTAGES) else None
     return error
 
 
 def to_contract_form(given: Mapping[str, object]) -> dict[str, object]:
-    """The contract's dict of *given*, which may contain flat structures.
+    """Return the contract's dict of *given*, which may contain flat structures.
 
     Args:
-        given: By the contract's keys. ``error``, ``usage``, ``cost`` and ``rate_limit`` may be
-            flat structures, or mappings of their fields; other keys are ignored.
+        given: Values by the contract's keys. ``error``, ``usage``, ``cost`` and ``rate_limit`` may
+            be flat structures, or mappings of their fields; other keys are ignored.
 
     Raises:
         Misuse: The fields of an error or a rate limit have another form.
@@ -225,7 +225,7 @@ def to_contract_form(given: Mapping[str, object]) -> dict[str, object]:
         form["error"] = _read_error(error)
     limits = form.get("rate_limit")
     fields = _mapping(limits)
-    # Not by this field alone: the contract's own state has it too.
+    # This field alone does not decide: the contract's own state has it too.
     if fields.keys() - {"retry_after"} and fields.keys() <= _LIMIT_KEYS:
         form["rate_limit"] = _read_limits(fields, form)
     return form
@@ -234,7 +234,7 @@ def to_contract_form(given: Mapping[str, object]) -> dict[str, object]:
 def _read_fields(
     fields: Mapping[str, object], raw: object, now: float | None, *, or_data: bool
 ) -> AgentResult[Json] | None:
-    """The result that *fields* describe, None if they are just data."""
+    """Return the result that *fields* describe, None if they are just data."""
     moment = time.time() if now is None else now
     try:
         if fields.get("kind") in ("agent_result", "model_response"):
@@ -308,7 +308,7 @@ def _without_unknown(fields: Mapping[str, object], *, keep: tuple[str, ...]) -> 
 
 
 def _read_error(error: object) -> object:
-    """*error* in the contract's form; without a code, one is derived from the other fields."""
+    """Return *error* in the contract's form; a missing code is derived from the other fields."""
     if isinstance(error, BaseException):
         return told_error(error) or _bug(error)
     fields = _mapping(error)
@@ -329,7 +329,7 @@ def _read_error(error: object) -> object:
 
 
 def _read_limits(limits: Mapping[str, object], form: dict[str, object]) -> RateLimitState:
-    """The state of a flat rate limit, whose headers are added to the provider's data."""
+    """Return the state of a flat rate limit; its headers are added to the provider's data."""
     try:
         info = RateLimitInfo(**cast("Any", limits))
         state = to_state(info)
@@ -341,7 +341,7 @@ def _read_limits(limits: Mapping[str, object], form: dict[str, object]) -> RateL
 
 
 def to_state(info: RateLimitInfo) -> RateLimitState:
-    """The state that *info* describes, read from its headers, else from its figures."""
+    """Return the state that *info* describes, from its headers, or from its figures without any."""
     if info.raw_headers:
         return build_rate_limit_state(info.raw_headers, info.retry_after)
     figures = (
@@ -363,7 +363,7 @@ def to_state(info: RateLimitInfo) -> RateLimitState:
 
 
 def _read_execution(data: Mapping[str, object]) -> AgentResult[Json] | None:
-    """The result of an execution result, or of any mapping that reports a failure."""
+    """Return the result of an execution result, or of any mapping that reports a failure."""
     facts = _mapping(data.get("metadata"))
     error = _told_error(data)
     if error is None:
@@ -383,7 +383,7 @@ def _read_execution(data: Mapping[str, object]) -> AgentResult[Json] | None:
 
 
 def _told_error(data: Mapping[str, object]) -> AgentError | None:
-    """The error that *data* reports, None if it reports none."""
+    """Return the error that *data* reports, None if it reports none."""
     told = data.get("error")
     if isinstance(told, AgentError):
         return told
@@ -439,7 +439,7 @@ def _result_of_value(value: object) -> AgentResult[Json]:
 
 
 def _result_of_error(error: AgentError, raw: object) -> AgentResult[Json]:
-    """The result of a failure, with the rate limits in the headers that *raw* carries."""
+    """Return the result of a failure, with the rate limits from the headers of *raw*."""
     headers = find_headers(raw) if isinstance(raw, BaseException) else {}
     is_limit = error.code == ErrorCode.RATE_LIMIT
     limits = find_rate_limit(headers, limited=is_limit, retry_after_s=error.retry_after_s)
@@ -456,7 +456,7 @@ def _bug(exception: BaseException) -> AgentError:
     name = type(exception).__name__
     try:
         message = clean_text(str(exception))
-    # The promise kept: this never raises, even if the __str__ of a foreign exception does.
+    # This must never raise, even if the __str__ of a foreign exception does.
     except Exception:
         message = ""
     return AgentError(ErrorCode.INTERNAL, message or name, type=name, origin=Origin.ENGINE)

@@ -1,14 +1,14 @@
-"""Whether an exception of a network client proves that its request never left.
+"""Decides whether an exception of a network client proves that its request was never sent.
 
-A tool that writes and raises has an unknown effect, unless the exception itself says that nothing
-was sent. It does so where it comes out of connecting: the connection was refused, the name did not
-resolve, connecting took too long, the pool had no free connection, or TLS failed before the
-request. Third-party clients have public classes for these; the standard library raises the same
-classes while connecting and while talking, so there the traceback tells them apart. A response
-that refuses the request (400, 409 and the like) proves it too.
+A tool that writes and raises has an unknown effect, unless the exception itself shows that nothing
+was sent. It does if it comes from connecting: the connection was refused, the name did not resolve,
+connecting took too long, the pool had no free connection, or TLS failed before the request.
+Third-party clients have public classes for these. The standard library raises the same classes
+while connecting and while talking, so for it the traceback decides. A response that refuses the
+request (400, 409 and the like) is a proof too.
 
-What is proved is about the request that failed. A tool that sent another one before and then
-cannot connect has an effect all the same: it should raise ``ToolError(effect=...)`` itself.
+The proof is about the request that failed. A tool that sent an earlier request and then cannot
+connect has had an effect: it should raise ``ToolError(effect=...)`` itself.
 
 Sources, read 2026-11-24: CPython 3.11 (socket, ssl, http.client, urllib.request, asyncio),
 aiohttp 3.14.5, httpx 0.28.1 and httpx2 2.16.2 with their httpcore, requests 2.34.2,
@@ -61,7 +61,7 @@ _UNSENT: Final = frozenset(
         "urllib3.exceptions.NewConnectionError",
     }
 )
-# Functions that only connect: what they raise was raised before the request.
+# Functions that only connect: exceptions from them precede the request.
 _CONNECTING: Final = frozenset(
     {
         ("socket", "create_connection"),
@@ -94,7 +94,7 @@ _WRAPPERS: Final = frozenset(
         "urllib3.exceptions.HTTPError",
     }
 )
-# Any other exception of these families says that something may have been sent.
+# Any other exception of these families means that something may have been sent.
 _NETWORK: Final = frozenset(
     {
         "aiohttp.client_exceptions.ClientError",
@@ -118,16 +118,16 @@ _MOST_CAUSES: Final = 50
 def find_proof(error: BaseException) -> Proof | None:
     """Look for a proof in *error* and its causes that its request had no effect.
 
-    An exception raised in the handling of another one proves nothing where that other one may have
-    sent something: the tool had tried something else before.
+    An exception raised while handling another one proves nothing if that other one may have sent
+    something: the tool had tried something else before.
 
     Args:
-        error: What the body of a tool raised.
+        error: The exception that the body of a tool raised.
 
     Returns:
         The proof, or None if there is none. Never raises.
     """
-    # Asked in this way, for pyright would know no more of the error after isinstance.
+    # Not with isinstance, after which pyright would lose the type of error.
     if issubclass(type(error), BaseExceptionGroup):
         inner = cast("tuple[BaseException, ...]", look(error, "exceptions"))
         proofs = [proof for proof in map(find_proof, inner) if proof is not None]
@@ -143,7 +143,7 @@ def find_proof(error: BaseException) -> Proof | None:
 
 
 def _is_proved(error: BaseException | None) -> bool:
-    """Whether *error*, or what it was raised from, was raised before anything was sent."""
+    """Return whether *error*, or an exception behind it, was raised before anything was sent."""
     for _ in range(_MOST_CAUSES):
         if error is None:
             return False
@@ -154,7 +154,7 @@ def _is_proved(error: BaseException | None) -> bool:
 
 
 def _unexplained(error: BaseException) -> Iterator[BaseException]:
-    """Yield *error* and what led to it, less what a client caught before it raised a proof."""
+    """Yield *error* and what led to it, except what a client caught before it raised a proof."""
     left: list[tuple[BaseException | None, bool]] = [(error, False)]
     seen: set[int] = set()
     while left and len(seen) < _MOST_CAUSES:
@@ -180,7 +180,7 @@ def _is_caught_by_client(error: BaseException) -> bool:
 
 
 def _wrapped(error: BaseException) -> BaseException | None:
-    """The exception from which *error* was raised."""
+    """Return the exception that *error* was raised from."""
     if error.__cause__ is not None or not _names(error) & _WRAPPERS:
         return error.__cause__
     for inner in (look(error, "reason"), *error.args):
@@ -190,18 +190,18 @@ def _wrapped(error: BaseException) -> BaseException | None:
 
 
 def _is_unsent(error: BaseException) -> bool:
-    """Whether *error* by itself says that nothing was sent."""
+    """Return whether *error* alone shows that nothing was sent."""
     if _names(error) & _UNSENT:
         return True
     if isinstance(error, ConnectionRefusedError | socket.gaierror | ssl.SSLCertVerificationError):
         return True
-    # A time limit of the tool's own cancels the client where it is.
+    # The tool's own time limit cancels the client wherever it is.
     is_candidate = isinstance(error, OSError | asyncio.CancelledError)
     return is_candidate and any(place in _CONNECTING for place, _ in _frames(error))
 
 
 def _may_have_sent(error: BaseException) -> bool:
-    """Whether *error* is a failure of a network client that may have come after sending."""
+    """Return whether *error* is a failure of a network client that may have come after sending."""
     if any(_has_followed(place, frame) for place, frame in _frames(error)):
         return True
     if isinstance(error, _NOT_READY) or _is_unsent(error):
@@ -213,7 +213,7 @@ def _may_have_sent(error: BaseException) -> bool:
 
 
 def _has_followed(place: tuple[object, str], frame: FrameType) -> bool:
-    """Whether the client had sent a request before the one that failed, for the same call."""
+    """Return whether the client had sent an earlier request for the same call."""
     module, _ = place
     if place in _FOLLOWING:
         return True
@@ -225,7 +225,7 @@ def _has_followed(place: tuple[object, str], frame: FrameType) -> bool:
     if module not in _REDIRECTING:
         return False
     variables = frame.f_locals
-    # aiohttp sends these again, once, where a connection that it had kept breaks.
+    # aiohttp sends these again, once, if a kept-alive connection breaks.
     is_repeated = variables.get("method") in ("PUT", "DELETE") and not variables.get(
         "retry_persistent_connection", True
     )
@@ -233,7 +233,7 @@ def _has_followed(place: tuple[object, str], frame: FrameType) -> bool:
 
 
 def _frames(error: BaseException) -> Iterator[tuple[tuple[object, str], FrameType]]:
-    """The frames that *error* has passed, each with the names of its module and function."""
+    """Yield the frames that *error* passed, each with the names of its module and function."""
     traceback = error.__traceback__
     while traceback is not None:
         frame = traceback.tb_frame
@@ -242,12 +242,12 @@ def _frames(error: BaseException) -> Iterator[tuple[tuple[object, str], FrameTyp
 
 
 def _names(error: BaseException) -> frozenset[str]:
-    """The classes of *error* by module and name."""
+    """Return the classes of *error* by module and name."""
     return frozenset(f"{one.__module__}.{one.__qualname__}" for one in type(error).__mro__)
 
 
 def _status_of(error: BaseException) -> int | None:
-    """The status of the response that *error* reports, None if it reports none."""
+    """Return the status of the response that *error* reports, None if it reports none."""
     names = _names(error)
     if "urllib.error.HTTPError" in names:
         return as_count(look(error, "code"))

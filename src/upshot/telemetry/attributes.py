@@ -1,4 +1,4 @@
-"""Names and values of the attributes of spans and metrics, made from contract values.
+"""Names and values of the attributes of spans and metrics, derived from contract values.
 
 Source:
     OpenTelemetry semantic conventions for generative AI (spans, agent spans, metrics; status
@@ -28,7 +28,7 @@ from upshot.contract.tool_calls import (
 
 Attributes: TypeAlias = dict[str, str | int | float | bool | tuple[str, ...]]
 
-# The name that the conventions register for a provider, where upshot's differs.
+# The name that the conventions register for a provider, if upshot's differs.
 _REGISTERED = {
     "azure": "azure.ai.openai",
     "bedrock": "aws.bedrock",
@@ -44,7 +44,7 @@ class Source(NamedTuple):
     """The provider and the model of a call.
 
     Attributes:
-        provider: Upshot's name of it, "" if unknown.
+        provider: Upshot's name of the provider, "" if unknown.
         model: The requested model, "" if unknown.
         answered: The model named in the reply, "" if none.
     """
@@ -54,11 +54,11 @@ class Source(NamedTuple):
     answered: str = ""
 
     def labels(self) -> Attributes:
-        """Attributes for the twelve metrics, without unknown ones."""
+        """Return attributes for the twelve metrics, without unknown ones."""
         return _known({"provider": self.provider, "model": self.model})
 
     def conventional(self) -> Attributes:
-        """Attributes of the semantic conventions, without unknown ones."""
+        """Return attributes of the semantic conventions, without unknown ones."""
         return _known(
             {
                 "gen_ai.provider.name": _REGISTERED.get(self.provider, self.provider),
@@ -69,18 +69,18 @@ class Source(NamedTuple):
 
 
 def source_of(name: str, data: JsonObject | None = None) -> Source:
-    """The source of a call: *name* is "provider:model" or "", *data* the reply's provider_data."""
+    """Return the source of the call of *name* ("provider:model" or "") with the reply's *data*."""
     provider, _, model = name.partition(":")
     said = {} if data is None else data
     answered = str(said.get("model") or "")
     if provider == "fallback":
-        # A fallback is several models; only the reply says which one answered.
+        # A fallback has several models; only the reply says which one answered.
         provider, model = "", answered
     return Source(str(said.get("provider") or provider), model or answered, answered)
 
 
 def error_type_of(outcome: ToolOutcome) -> str:
-    """The error type of a tool call, "" if it succeeded."""
+    """Return the error type of a tool call, "" if it succeeded."""
     match outcome:
         case ToolTimeout():
             return "timeout"
@@ -99,30 +99,30 @@ class Content:
         self._secrets = Secrets(secrets)
 
     def text(self, text: str) -> str:
-        """A plain text."""
+        """Return a plain text, masked."""
         return self._secrets.mask_text(text)
 
     def json(self, value: object) -> str:
-        """JSON text of any JSON value."""
+        """Return the JSON text of any JSON value."""
         return msgspec.json.encode(self._secrets.mask(value)).decode()
 
     def instructions(self, text: str) -> str:
-        """System instructions."""
+        """Return system instructions."""
         return self.json([{"type": "text", "content": text}])
 
     def messages(self, message: Message) -> str:
-        """One message, as a list of one."""
+        """Return one message, as a list of one."""
         return self.json([{"role": str(message.role), "parts": _parts_of(message)}])
 
     def reply(self, response: ModelResponse) -> str:
-        """The reply of a model."""
+        """Return the reply of a model."""
         said: JsonObject = {"role": "assistant", "parts": _parts_of(response.to_message())}
         if response.finish_reason is not None:
             said["finish_reason"] = str(response.finish_reason)
         return self.json([said])
 
     def result(self, outcome: ToolOutcome) -> str:
-        """The output of a tool, "" if there is none."""
+        """Return the output of a tool, "" if there is none."""
         match outcome:
             case ToolExecutionResult(output=output):
                 return self.json(output)

@@ -26,7 +26,7 @@ def instrument(
     prefix: str = "flatagents",
     content: bool = False,
 ) -> Instrumentation:
-    """Make OpenTelemetry spans and metrics of every run that begins from now on.
+    """Create OpenTelemetry spans and metrics of every run that starts from now on.
 
     A second call for the same providers returns the same instrumentation, so that nothing is
     counted twice.
@@ -35,15 +35,15 @@ def instrument(
         tracer_provider: Where spans go; None is the global provider, which is never set here.
         meter_provider: Where metrics go; None is the global provider.
         prefix: The prefix of the names of the twelve metrics.
-        content: Whether to record requests, replies, and arguments and results of tools, with
-            the secrets of the run masked.
+        content: Whether to record requests, replies, and arguments and results of tools, with the
+            secrets of the run masked.
 
     Returns:
         The instrumentation; ``close()``, or leaving it as a context manager, ends it.
 
     Raises:
         Misuse: OpenTelemetry is not installed, the prefix is empty, or the same providers are
-            instrumented already with another prefix or choice of *content*.
+            already instrumented with another prefix or choice of *content*.
     """
     try:
         from upshot.telemetry.metrics import Instruments
@@ -65,12 +65,12 @@ def instrument(
 
 
 class Instrumentation:
-    """Telemetry that is on until ``close()``; made by ``instrument``.
+    """Telemetry that is on until ``close()``; created by ``instrument``.
 
     Attributes:
         tracer_provider: Where spans go; None is the global provider.
         meter_provider: Where metrics go; None is the global provider.
-        prefix: What the names of the twelve metrics begin with.
+        prefix: The prefix of the names of the twelve metrics.
         content: Whether texts are recorded.
     """
 
@@ -96,7 +96,7 @@ class Instrumentation:
         _active.append(self)
 
     def close(self) -> None:
-        """End it; a session in progress is still recorded to its end. May be called again."""
+        """End it; a session in progress is still recorded to its end. May be called repeatedly."""
         end, self._end = self._end, None
         if end is not None:
             end()
@@ -120,7 +120,7 @@ class Instrumentation:
 def _target_of(
     tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None
 ) -> tuple[int, int]:
-    """The identity of the providers in use; the global ones may be set later."""
+    """Return the identity of the providers in use; the global ones may be set later."""
     from opentelemetry import metrics, trace
 
     tracers = tracer_provider or trace.get_tracer_provider()

@@ -1,4 +1,4 @@
-"""The metrics of agents and effects, and those of the conventions for generative AI."""
+"""The metrics of agents and effects, and the metrics of the conventions for generative AI."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Instruments:
 
     def unknown(self, counts: Mapping[str, int], /) -> None:
         """See ``LedgerListener.unknown``."""
-        # What is unknown no longer is 0, and not what it was.
+        # Set tools without unknown effects to 0; otherwise the gauge keeps its last value.
         self._doubtful.update(counts)
         for name in self._doubtful:
             self._unknown.set(counts.get(name, 0), {"tool": name})
@@ -137,7 +137,7 @@ class Instruments:
         for window in state.windows:
             noun = "requests" if window.resource == Resource.REQUESTS else "tokens"
             if noun not in window.resource:
-                # Some providers limit images, for which there is no instrument.
+                # Some providers limit images, which have no instrument here.
                 continue
             attributes: Attributes = {
                 **labels,

@@ -1,4 +1,4 @@
-"""SessionTelemetry: the spans and metrics of one session of a run, made from its events.
+"""SessionTelemetry: the spans and metrics of one session of a run, created from its events.
 
     invoke_agent NAME          a session
       chat MODEL               a try of a model call
@@ -59,7 +59,7 @@ _USAGE = {
 
 
 class _Open(NamedTuple):
-    """An open span, when it began (nanoseconds), the context around it, and a call's model."""
+    """An open span, its start in nanoseconds, the context around it, and the model of a call."""
 
     span: Span
     began: int
@@ -70,8 +70,9 @@ class _Open(NamedTuple):
 class SessionTelemetry:
     """Follows one session from its first event to its last.
 
-    A span becomes the current one of the task that emits its first event, so that what the task
-    does next, an HTTP request or a child run, nests in it. Without *content* no texts are recorded.
+    A span becomes the current span of the task that emits its first event, so that the task's next
+    action, such as an HTTP request or a child run, nests in it. Without *content* no texts are
+    recorded.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class SessionTelemetry:
         }
 
     def take(self, fact: Event | ModelResponse) -> None:
-        """Take the next event, or a model call that an engine reported."""
+        """Process the next event, or a model call that an engine reported."""
         if isinstance(fact, ModelResponse):
             source = source_of("", fact.provider_data)
             self._meters.reply(fact, source, agent_id=self._plan.agent.id)
@@ -147,10 +148,10 @@ class SessionTelemetry:
             self._run = None
 
     def _close_open(self, ended: int, why: str) -> None:
-        """Close the calls that have not come to an end."""
+        """Close the calls that have not ended."""
         for call in self._calls.values():
             if call.began <= ended:
-                # The reply never came. A retry that still waits has not begun and is not closed.
+                # The reply never arrived. A waiting retry has not started and is not closed.
                 self._close_call(call, ended, source_of(call.model), why)
         for tool in self._tools.values():
             tool.span.set_attribute("error.type", why or "interrupted")
@@ -191,7 +192,7 @@ class SessionTelemetry:
 
     def _retry_call(self, event: ModelRetried) -> None:
         self._finish_call(event)
-        # No event will say that the next try begins, so its span starts at the end of the wait.
+        # No event marks the start of the next try, so its span starts at the end of the wait.
         following = ModelStarted(
             model=event.next_model or event.model, turn=event.turn, attempt=event.attempt
         )
@@ -296,12 +297,12 @@ class SessionTelemetry:
 
 
 def _moment(event: RunEvent) -> int:
-    """The time of the event in nanoseconds since 1970."""
+    """Return the time of the event in nanoseconds since 1970."""
     time = datetime.now(UTC) if event.time is None else event.time
     return (time - _EPOCH) // _MICROSECOND * 1000
 
 
 def _usage_of(usage: Usage) -> Attributes:
-    """The counts that are known."""
+    """Return the known counts."""
     counts: dict[str, int | None] = {name: getattr(usage, field) for field, name in _USAGE.items()}
     return {name: count for name, count in counts.items() if count is not None}
