@@ -7,11 +7,11 @@ One function per library takes whatever that library returned or raised:
   ``from_langchain``, ``from_langgraph``: results of runs, single messages, and exceptions.
 
 ``as_engine`` makes an engine of an agent of Pydantic AI or a graph of LangGraph: ``engine_calls``
-has its model and tool calls made through the run; ``pydantic_ai_engine`` and ``langgraph_engine``
-know the hooks of their libraries. Only there a library is imported, when it is used.
+routes its model and tool calls through the run; ``pydantic_ai_engine`` and ``langgraph_engine``
+use the hooks of their libraries. Only these import a library, when it is used.
 
-For reading, none of the libraries is imported or has to be installed: ``upshot.native`` reads their
-objects by attribute or key, so an object's JSON form works as well.
+Reading results imports none of the libraries and does not need them installed: ``upshot.native``
+reads their objects by attribute or key, so an object's JSON form works as well.
 
 The life of a result: the adapter walks the native object in order and collects what it finds in a
 ``Findings`` (messages, outcomes of tool calls, usage, cost, limits). ``Findings.to_result`` makes
@@ -19,21 +19,21 @@ the result: it derives the status from the error, the content from the last assi
 record for each outcome. An exception goes through ``find_failure``, which classifies it by the same
 rules as a failed model call, unless the adapter's table has a code for its class.
 
-What holds throughout:
+Invariants:
 
-- An adapter never raises for what it is given.
+- An adapter never raises, whatever it is given.
 - What the native object does not contain is None in the result and listed in
-  ``metadata["unknown"]``; nothing is estimated without being marked as such.
+  ``metadata["unknown"]``; every estimate is marked as one.
 - The native object is ``result.raw``, in this process only.
 - The effect of a tool call that ran is unknown, since no library reports it.
 
-Traps of engines: what a hook of a library raises, the library may swallow, so what ends a run is
-kept (``EngineCalls.stop``) and raised again at the next call and at the end; an async callback of
-LangChain that is called by plain code cannot stop it, a plain one can.
+Traps of engines: a library may swallow what its hook raises, so the signal that ends a run is
+stored (``EngineCalls.stop``) and raised again at the next call and at the end. When plain code
+calls an async callback of LangChain, that cannot stop it; a plain callback can.
 
-Traps: libraries count cached tokens differently (each adapter says how at its head); AISuite
+Traps: libraries count cached tokens differently (each adapter documents how at its top); AISuite
 reports Anthropic's input without the cached part; smolagents puts the output of all calls of a step
-in one text; and some exceptions carry a part of the run, which is kept.
+in one text; and some exceptions carry a part of the run, which is preserved.
 """
 
 from upshot.lazy import lazy_imports

@@ -106,7 +106,7 @@ def _read(native: object) -> ModelResponse:
 
 
 def _take_turns(findings: Findings, turns: list[object], events: list[object]) -> None:
-    """Take the messages of *turns*, if there are any, and the denials among *events*."""
+    """Add the messages of *turns*, if there are any, and the denials among *events*."""
     if not turns:
         return
     findings.messages = [_message(turn) for turn in turns]

@@ -1,9 +1,9 @@
-"""Model and tool calls of an agent of another library, made through the run that it works in.
+"""Routes the model and tool calls of another library's agent through its run.
 
 Each model call of the agent goes through ``run.call_model``, and each call of its own tools through
-``run.tools``: so they are logged, counted, limited, tried again, shown and masked as those of any
-engine are. What they give comes back in the library's own form; where the run is called again from
-its top, it comes from the log.
+``run.tools``, so they are logged, counted, limited, retried, shown and masked like the calls of any
+engine. Their results come back in the library's own form; if the agent is called again from its
+top, they come from the log.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ Stream: TypeAlias = Callable[[], AsyncIterator[StreamItem]]
 
 APPROVAL, DEFERRED = "approval_required", "call_deferred"
 DEFERRALS: Final = (APPROVAL, DEFERRED)
-"""The codes of a call that did nothing, for it waits for people in the library's own way."""
+"""The codes of a call that did nothing, because it waits for people in the library's own way."""
 
-# What the run itself knows.
+# Facts that the run itself knows.
 _OF_RUN: Final = frozenset({"started_at", "duration_ms", "tool_outcomes"})
-# The library has checked the arguments of its tools itself.
+# The library itself has checked the arguments of its tools.
 _ANY: Final[JsonObject] = {"type": "object", "additionalProperties": True}
 
 
 class HandedOver(Exception):
-    """A hand-off was made, which ends the run."""
+    """A handoff was made, which ends the run."""
 
 
 class EngineCalls:
@@ -60,15 +60,16 @@ class EngineCalls:
     Args:
         run: The run.
         host: Its host.
-        library: What the library is called, for messages.
+        library: The name of the library, for messages.
         reads: The names of the agent's own tools that only read. All others count as tools that
-            write: what was begun and has no outcome is not made again.
-        prices: What its models cost, before the public table; None is that table alone.
-        tool_versions: Where the versions of its own tools are put, by name; None for nowhere.
+            write: a call that started and has no outcome is not repeated.
+        prices: The prices of its models, which win over the public table; None uses that alone.
+        tool_versions: Where to store the versions of its own tools, by name; None for nowhere.
 
     Attributes:
         library: As given.
-        stop: What ends the run, once it was raised; the library may have hidden it. None before.
+        stop: The signal that ends the run, once raised; the library may have hidden it. None
+            before.
     """
 
     def __init__(
@@ -100,16 +101,16 @@ class EngineCalls:
     async def finish(
         self, work: Awaitable[T], to_failure: Callable[[BaseException], Findings]
     ) -> T | None:
-        """What the library's own *work* gives; None after a hand-off.
+        """Return what the library's own *work* returns; None after a handoff.
 
         Args:
             work: Its work.
             to_failure: Reads what the library raised.
 
         Raises:
-            Signal: What ends the run, although the library may have hidden it.
+            Signal: What ends the run, even if the library has hidden it.
             Failed: The library raised an error that it has a name for.
-            Exception: Any other error of it, as it was raised.
+            Exception: Any other error of the library, as it was raised.
         """
         try:
             returned = await work
@@ -127,7 +128,7 @@ class EngineCalls:
         return returned
 
     async def pause(self) -> None:
-        """Stop where the run shall stop; called wherever it is safe.
+        """Stop the agent if the run must stop; called wherever that is safe.
 
         Raises:
             Signal: What ends the run.
@@ -142,12 +143,12 @@ class EngineCalls:
             raise self.end(Failed(error))
 
     def end(self, signal: Signal) -> Signal:
-        """Keep what ends the run, for the library may not let it through."""
+        """Store the signal that ends the run, because the library may swallow it."""
         self.stop = self.stop or signal
         return self.stop
 
     def take_up(self) -> None:
-        """Take what the log has of calls, for an agent that finds its place itself."""
+        """Read logged calls, for an agent that finds its place itself."""
         for response in self._run.earlier_replies:
             self._note_calls(response)
         for record in self._run.earlier_records:
@@ -170,7 +171,7 @@ class EngineCalls:
             name: The model, "provider:name".
             request: What the library sends, as far as it is known.
             call: Sends it and reads the reply; an error is a value.
-            stream: The same in pieces, the reply last; None if the library cannot.
+            stream: The same in pieces, the reply last; None if the library cannot stream.
             tries_once: Whether it cannot be sent a second time.
 
         Returns:
@@ -191,7 +192,7 @@ class EngineCalls:
         return response
 
     def _note_calls(self, response: ModelResponse) -> None:
-        """Note of a reply's calls where they stand, and which were cut off.
+        """Record which reply each call is in, and which calls were cut off.
 
         An id may come again in a later reply.
         """
@@ -205,7 +206,7 @@ class EngineCalls:
                 self._cut.pop(id, None)
 
     def fail(self, response: ModelResponse, error: AgentError) -> Signal:
-        """What ends the run after a reply that is no answer, with its text kept."""
+        """Return the signal that ends the run after a failed reply, with the reply's text."""
         signal = Failed(error)
         signal.said = response.content or ""
         return self.end(signal)
@@ -225,11 +226,11 @@ class EngineCalls:
         """Make a call of one of the agent's own tools.
 
         Args:
-            call: The call; its arguments were checked by the library.
-            about: What the tool does.
-            work: Makes it, and returns a JSON value; not called where the log has its outcome.
-            repeats: Whether the library takes the outcome of an equal call of the same reply; else
-                each is made.
+            call: The call; the library has checked its arguments.
+            about: The tool's description.
+            work: Makes the call, and returns a JSON value; not called if the log has its outcome.
+            repeats: Whether an equal call of the same reply gets the same outcome; otherwise each
+                is made.
 
         Returns:
             Its outcome, from the log if it was made before; None if it waits for an approval.
@@ -254,7 +255,7 @@ class EngineCalls:
         """Make a call of any tool of the run, unless the log has its outcome.
 
         Returns:
-            Its outcome; nothing if it waits for an approval.
+            Its outcome; empty if it waits for an approval.
         """
         tools, known = self._run.tools, self._known.get((call.id, call.name))
         reply = self._reply_of.get(call.id, 0) if repeats else 0
@@ -269,7 +270,7 @@ class EngineCalls:
         earlier = EarlierCalls(
             _only(call.id, started), _only(call.id, asked), _only(call.id, answers)
         )
-        # What comes later under this id is another call.
+        # A later call with this id is another call.
         self._earlier = EarlierCalls(
             _without(call.id, started), _without(call.id, asked), _without(call.id, answers)
         )
@@ -296,7 +297,7 @@ class EngineCalls:
         )
 
     async def priced(self, name: str, response: ModelResponse) -> ModelResponse:
-        """*response* of the model *name* with its cost; prices given here go before an estimate."""
+        """Return *response* of the model *name* with its cost; given prices beat an estimate."""
         told = response.cost
         if told is not None and told.estimated and self._has_own_prices:
             response = replace(response, cost=None)
@@ -310,7 +311,7 @@ class EngineCalls:
         return name in self._reads
 
     def list_untold(self) -> None:
-        """Warn of the facts that no model call has told, once the agent is done."""
+        """Warn about facts that no model call reported, once the agent is done."""
         if not self._found.usage.api_calls:
             return
         names = [name for name in self._found.gaps() if name.partition(".")[0] not in _OF_RUN]
@@ -321,7 +322,7 @@ class EngineCalls:
 
 
 def failed_reply(found: Findings, error: BaseException) -> ModelResponse:
-    """The reply of a model call whose client raised *error*, of which *found* was read."""
+    """Return the reply of a model call whose client raised *error*, which was read as *found*."""
     told = found.error or AgentError(ErrorCode.INTERNAL, str(error))
     return ModelResponse(
         error=replace(told, origin=Origin.MODEL),
@@ -380,10 +381,10 @@ class _NativeModel:
             yield await self._priced(item) if isinstance(item, ModelResponse) else item
 
     def _check(self, request: ModelRequest) -> None:
-        """Refuse what a decider has changed: the library sends its own request.
+        """Refuse a request that a decider has changed: the library sends its own.
 
         Raises:
-            Failed: It has changed something.
+            Failed: A decider has changed something.
         """
         names = ("system", "tools", "output_schema")
         ours = self._request

@@ -1,4 +1,4 @@
-"""``Findings``: what an adapter found in a native object or exception, and the result of it."""
+"""``Findings``: what an adapter found in a native object or exception, and its result."""
 
 from __future__ import annotations
 
@@ -49,22 +49,22 @@ class Findings:
     Attributes:
         raw: The native object.
         messages: The messages that the run produced, in order.
-        seeded: The messages before that, the request included.
+        seeded: The messages before those, including the request.
         outcomes: The outcomes of settled tool calls, in order.
         output: The answer as data; None if the text is the answer.
         content: The answer as text; None means the text of the last assistant message.
-        usage: Tokens of all calls.
-        cost: Cost of all calls.
-        finish_reason: Of the last call.
+        usage: The tokens of all calls.
+        cost: The cost of all calls.
+        finish_reason: The finish reason of the last call.
         error: Why it failed.
-        rate_limit: Of the last reply.
-        provider_data: Facts of the last reply.
+        rate_limit: The rate limit in the last reply.
+        provider_data: Facts from the last reply.
         pending: What a parked run waits for.
         warnings: What went wrong without failing the run.
         run_id: The native run's id.
         context_id: The native conversation's id.
         agent_id: The native agent's name.
-        started_at: When it began.
+        started_at: When it started.
         duration_ms: How long it took; None if unknown.
         unknown: Names of further facts that the native object lacks.
     """
@@ -91,14 +91,14 @@ class Findings:
     unknown: set[str] = field(default_factory=set[str])
 
     def take(self, response: ModelResponse) -> None:
-        """Take the facts of a model call, and its message unless that is empty."""
+        """Add the facts of a model call, and its message unless that is empty."""
         self.count(response)
         message = response.to_message()
         if message.content:
             self.messages.append(message)
 
     def count(self, response: ModelResponse) -> None:
-        """Take the facts of a model call, the latest one so far."""
+        """Add the facts of a model call, the latest one so far."""
         self.usage += response.usage
         self.cost = Cost.of_calls(cost for cost in (self.cost, response.cost) if cost is not None)
         self.finish_reason = response.finish_reason
@@ -107,7 +107,7 @@ class Findings:
         self.provider_data = {**self.provider_data, **response.provider_data}
 
     def say(self, text: str, thoughts: Sequence[Reasoning], calls: Sequence[ToolCall]) -> None:
-        """Take a message of the model, with its thoughts before the text."""
+        """Add a message of the model, with its thoughts before the text."""
         content = (*thoughts, *Message(Role.ASSISTANT, text).parts) if thoughts else text
         self.messages.append(Message(Role.ASSISTANT, content, tool_calls=tuple(calls)))
 
@@ -170,7 +170,7 @@ class Findings:
         ]
 
     def gaps(self) -> list[str]:
-        """Names of the contract's facts that the native object lacks."""
+        """Return the names of the contract's facts that the native object lacks."""
         gaps = [f"provider_data.{name}" for name in _FACTS if not self.provider_data.get(name)]
         if not self.usage:
             gaps.append("usage")
@@ -194,7 +194,7 @@ _ORIGINS: Final = {
 
 
 def to_error(exception: BaseException, codes: Mapping[str, ErrorCode]) -> AgentError:
-    """Classify *exception*, by *codes* if it has the name of its class or of a base.
+    """Classify *exception*, by *codes* if it has the name of its class or of a base class.
 
     The type of the error is the exception's class unless the provider named one.
     """
@@ -241,7 +241,7 @@ def find_failure(exception: BaseException, codes: Mapping[str, ErrorCode]) -> Fi
 
 
 def find_outcome(value: object) -> ToolOutcome | None:
-    """The outcome that a tool of ours left beside its text, None if *value* is none.
+    """Return the outcome that a tool of ours left beside its text; None if *value* is not one.
 
     Args:
         value: The outcome itself, or its JSON form.
@@ -257,7 +257,7 @@ def find_outcome(value: object) -> ToolOutcome | None:
 
 
 def to_pending(call: ToolCall, tool_name: str = "") -> PendingApproval:
-    """The approval that *call* waits for."""
+    """Return the approval that *call* waits for."""
     arguments = parse_json(call.arguments) if isinstance(call.arguments, str) else call.arguments
     return PendingApproval(
         call_id=call.id,

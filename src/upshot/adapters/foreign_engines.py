@@ -21,12 +21,12 @@ def as_engine(
 
     Args:
         agent: An ``Agent`` of Pydantic AI; a compiled graph of LangGraph, such as an agent of
-            LangChain; or a function that makes such a graph of the run's tools, as a list of
-            LangChain's, which a graph can have in no other way.
-        reads: The names of the agent's own tools that only read, so that a call that was cut off
-            may be made again. All others count as tools that write.
-        prices: What the agent's models cost, by "provider:model", before the public table; None
-            is that table alone.
+            LangChain; or a function that makes such a graph from the run's tools, a list of
+            LangChain tools. A graph can get the run's tools in no other way.
+        reads: The names of the agent's own tools that only read, so that an interrupted call may be
+            repeated. All others count as tools that write.
+        prices: The prices of the agent's models, by "provider:model"; they win over the public
+            table. None uses that table alone.
 
     Raises:
         Misuse: It is none of these, or its library is too old.
@@ -47,7 +47,7 @@ def as_engine(
 
 
 def _is_of(value: object, package: str, name: str) -> bool:
-    """Whether a class of *value* is *name* of *package*, which is not imported for that."""
+    """Whether a class of *value* is *name* of *package*; does not import the package."""
     return any(
         kind.__name__ == name and kind.__module__.partition(".")[0] == package
         for kind in type(value).__mro__

@@ -60,9 +60,9 @@ def from_langchain(native: object) -> AgentResult[Json]:
             an exception; any other value, which is the output.
 
     Returns:
-        The result. Of several messages, those after the last one of the user are of the run, and
-        earlier ones are seeded. ``metadata["unknown"]`` lists the facts that *native* lacks. Never
-        raises.
+        The result. In a list of messages, those after the user's last message belong to the run,
+        and earlier ones are seeded. ``metadata["unknown"]`` lists the facts that *native* lacks.
+        Never raises.
     """
     if isinstance(native, BaseException):
         return to_failure(native).to_result()
@@ -112,7 +112,7 @@ def read_message(message: object) -> Message:
 
 
 def ask_of(wait: object) -> str:
-    """What an ``Interrupt`` asks: its value, as JSON unless it is text."""
+    """Return what an ``Interrupt`` asks: its value, as JSON unless it is text."""
     said = as_json(look(wait, "value"))
     return said if isinstance(said, str) else encode_json(said).decode()
 
@@ -126,7 +126,7 @@ def to_failure(exception: BaseException) -> Findings:
         _take_waits(findings, waits)
     reply = look(exception, "ai_message")
     if _kind(reply) == "ai":
-        # What was said comes with the complaint that it has not the form that was asked for.
+        # The exception carries the reply that did not have the requested form.
         error = findings.error
         findings.take(read_langchain_message(reply))
         findings.error = error
@@ -164,7 +164,7 @@ def _find_state(native: object, messages: list[object]) -> Findings:
 
 
 def _kind(message: object) -> str:
-    """The type of a message: ai, human, system or tool; another's is "other", "" for no message."""
+    """Return the type of a message: ai, human, system, tool or other; "" if it is no message."""
     kind = as_text(look(message, "type")).removesuffix("MessageChunk").lower()
     if not kind or (look(message, "content") is None and look(message, "data", "content") is None):
         return ""
@@ -172,7 +172,7 @@ def _kind(message: object) -> str:
 
 
 def _unpacked(message: object) -> object:
-    """A message in the form that LangChain stores, {"type", "data"}, as the message itself."""
+    """Return the message in LangChain's storage form {"type", "data"}, or *message* itself."""
     inner = look(message, "data")
     return message if look(inner, "content") is None else inner
 
@@ -192,7 +192,7 @@ def _message(message: object, asked: dict[str, str]) -> Message:
 
 
 def _take_answer(findings: Findings, message: object, asked: dict[str, str]) -> None:
-    """Take a ``ToolMessage``, and what came of its call unless that gave the answer itself."""
+    """Add a ``ToolMessage``, and its call's outcome unless the call returned the answer itself."""
     said = _message(message, asked)
     findings.messages.append(said)
     if not said.text.startswith(_ANSWERED):
@@ -203,7 +203,7 @@ def _take_answer(findings: Findings, message: object, asked: dict[str, str]) -> 
 def _outcome(message: object, ident: str, name: str, said: Message) -> ToolOutcome:
     ours = find_outcome(look(message, "artifact"))
     if ours is not None:
-        # A tool of ours: its own outcome says more.
+        # A tool of ours: its own outcome has more detail.
         return ours
     text = said.text
     if look(message, "status") == "error":
@@ -239,7 +239,7 @@ def _take_waits(findings: Findings, waits: list[object]) -> None:
 
 
 def _pending(wait: object, calls: list[ToolCall]) -> list[Pending]:
-    """What an ``Interrupt`` asks for: the approval of calls, or an answer to its value."""
+    """Return what an ``Interrupt`` asks for: the approval of calls, or an answer to its value."""
     value = look(wait, "value")
     wanted = as_items(look(value, "action_requests"))
     found = [_asked_call(action, calls) for action in wanted]
@@ -256,7 +256,7 @@ def _pending(wait: object, calls: list[ToolCall]) -> list[Pending]:
 
 
 def _asked_call(action: object, calls: list[ToolCall]) -> ToolCall | None:
-    """The open call that the middleware for approvals asks about, each once."""
+    """Return the open call that the middleware for approvals asks about, each once."""
     name, arguments = as_text(look(action, "name")), as_arguments(look(action, "args"))
     for at, call in enumerate(calls):
         if call.name == name and _read(call.arguments) == _read(arguments):

@@ -1,12 +1,12 @@
 """A compiled graph of LangGraph, such as an agent of LangChain, as the engine of a run.
 
-The graph works as it always does. A callback of ours stands at each call of a chat model and of a
-tool: it holds the call until the run lets it go, and tells the run what came of it. The graph's
-checkpoints are in the run's log, so that a run that goes on finds its place there.
+The graph works as usual. Our callback runs at each call of a chat model and of a tool: it delays
+the call until the run allows it, and reports its outcome to the run. The graph's checkpoints are in
+the run's log, so that a resumed run finds its place there.
 
-A callback can hold a call and end the run, but it cannot give a result in the call's stead. So a
-model that was cut off is asked again, and a tool of the graph's own that wrote and whose result is
-not in a checkpoint ends the run.
+A callback can delay a call and end the run, but it cannot return a result instead of the call. So
+an interrupted model call is repeated, and the run ends at a call of the graph's own tools that
+wrote and whose result is in no checkpoint.
 
 Source:
     langgraph 1.2 (``pregel``, ``types.py``), langchain-core 1.7 (``callbacks``), read in 2026.
@@ -61,22 +61,22 @@ from upshot.wire.pricing import Price
 
 _LIBRARY: Final = "LangGraph"
 _OURS: Final = "upshot_call"
-# Which call of a tool of the run it is: its callback is told so, the tool is not.
+# The id of a call of the run's tools: only its callback gets it, not the tool.
 _CALL_ID: ContextVar[str] = ContextVar("upshot_langgraph_call_id", default="")
 
 
 class LangGraphEngine:
-    """Has a graph of LangGraph do the work of a run; made by ``as_engine``.
+    """Runs a graph of LangGraph as an engine; made by ``as_engine``.
 
     Args:
-        graph: A compiled graph, or a function that makes one of the run's tools.
+        graph: A compiled graph, or a function that makes one from the run's tools.
         reads: The names of the graph's own tools that only read.
-        prices: What its models cost, before the public table.
+        prices: The prices of its models, which win over the public table.
     """
 
-    # Its place is in the checkpoints, which are steps of the log.
+    # It finds its place by the checkpoints, which are steps of the log.
     goes_on_by_log: ClassVar[bool] = True
-    # A callback cannot give a model's reply in its stead.
+    # A callback cannot return a model's reply instead of the call.
     can_replay: ClassVar[bool] = False
 
     def __init__(
@@ -93,10 +93,10 @@ class LangGraphEngine:
         return f"LangGraphEngine({self._graph!r})"
 
     async def execute(self, run: Run, host: RunHost, board: Board) -> object:
-        """Have the graph answer what stands on *board*.
+        """Run the graph on the messages of *board*.
 
         Returns:
-            Its output; None where that is the text on the board.
+            Its output; None if that is the text on the board.
 
         Raises:
             Failed: The graph failed, or a budget is spent.
@@ -118,11 +118,11 @@ class _RunTools:
     def __init__(self, run: Run, calls: EngineCalls) -> None:
         self._tools = run.tools
         self._calls = calls
-        # Those that write take turns, as in a reply of the run's own model.
+        # Calls that write take turns, as in a reply of the run's own model.
         self._writing = asyncio.Lock()
 
     def to_native(self) -> list[Any]:
-        """The tools in LangChain's form."""
+        """Return the tools in LangChain's form."""
         return [self._make(spec) for spec in self._tools.schemas()]
 
     def _make(self, spec: ToolSpec) -> Any:
@@ -151,7 +151,7 @@ class _RunTools:
 
 
 def _interrupt(call_id: str) -> Exception:
-    """What interrupts the graph where a call waits for an approval."""
+    """Return the exception that interrupts the graph while a call waits for an approval."""
     wait = import_module("langgraph.types").Interrupt({_OURS: call_id}, id=call_id)
     return import_module("langgraph.errors").GraphInterrupt((wait,))
 
@@ -165,16 +165,16 @@ class _Work:
         self._board = board
         self._calls = calls
         self._held = _HeldCalls(run, calls)
-        # What is on the board already, of this session by id, of earlier ones by what it says.
+        # The messages on the board: of this session by id, of earlier ones by content.
         self._shown: set[str] = set()
         self._left = list(board.produced())
 
     async def aclose(self) -> None:
-        """End what the graph left open."""
+        """End the calls that the graph left open."""
         await self._held.aclose()
 
     async def done_by(self, graph: Any) -> object:
-        """Have *graph* work; returns its output, None where that is the text on the board."""
+        """Run *graph*; return its output, None if that is the text on the board."""
         graph = await self._ready(graph)
         config = {
             "configurable": {"thread_id": self._run.id},
@@ -195,7 +195,7 @@ class _Work:
             given = await self._answered(state)
 
     async def _ready(self, graph: Any) -> Any:
-        """The graph with the run's tools and the run's log for its checkpoints."""
+        """Return the graph with the run's tools, and the run's log for its checkpoints."""
         run = self._run
         tools = _RunTools(run, self._calls).to_native()
         if not hasattr(graph, "astream"):
@@ -232,7 +232,7 @@ class _Work:
         return [f"{self._run.id}-{self._run.attempt}-{number}" for number in range(count)]
 
     async def _pass(self, graph: Any, given: object, config: Any, options: Any) -> object:
-        """Have the graph work until it ends or waits; returns its state."""
+        """Run the graph until it ends or waits; return its state."""
         modes = ["values", "messages"] if self._run.is_watched else ["values"]
         async for mode, chunk in graph.astream(given, config, stream_mode=modes, **options):
             if mode == "values":
@@ -240,7 +240,7 @@ class _Work:
         return await graph.aget_state(config)
 
     def _show(self, messages: Sequence[object]) -> None:
-        """Put on the board what the state's messages have more than it."""
+        """Add the state's messages that the board lacks."""
         for native in messages:
             ident = as_text(look(native, "id"))
             if ident in self._shown:
@@ -253,10 +253,10 @@ class _Work:
                 self._board.append(message)
 
     async def _answered(self, state: object) -> object:
-        """What the graph goes on with: the answers to what it asked, None for none.
+        """Return what the graph continues with: the answers to its questions, or None.
 
         Raises:
-            Parked: Not everything is answered.
+            Parked: Some are unanswered.
         """
         waits: list[Pending] = [*self._run.tools.pending]
         answers: dict[str, Json] = {}
@@ -287,7 +287,7 @@ class _Work:
 
 
 class _HeldCalls:
-    """The calls of models and tools that are under way.
+    """The model and tool calls in progress.
 
     Attributes:
         ours: The names of the run's own tools, which pass its gates by themselves.
@@ -301,7 +301,7 @@ class _HeldCalls:
         self._open: dict[object, _Held] = {}
 
     async def aclose(self) -> None:
-        """Cancel what has no end."""
+        """Cancel the calls that have not ended."""
         left, self._open = [held.task for held in self._open.values()], {}
         for task in left:
             task.cancel()
@@ -310,10 +310,10 @@ class _HeldCalls:
                 await task
 
     def handlers(self) -> list[object]:
-        """The callback handlers of the graph.
+        """Return the callback handlers of the graph.
 
-        Async code hears the one, plain code, in threads of its own, the other: what an async
-        handler raises there would be swallowed.
+        Async code calls the first; plain code, in threads of its own, the second, because
+        exceptions of an async handler would be swallowed there.
         """
         works: dict[str, Callable[..., Coroutine[Any, Any, None]]] = {
             "on_chat_model_start": self.begin_model,
@@ -351,7 +351,7 @@ class _HeldCalls:
     async def begin_model(
         self, serialized: object, messages: Sequence[Any], *, run_id: object, **facts: Any
     ) -> None:
-        """Hold a model call until the run lets it go.
+        """Delay a model call until the run allows it.
 
         Raises:
             Signal: What ends the run.
@@ -378,11 +378,11 @@ class _HeldCalls:
     async def begin_tool(
         self, serialized: object, written: str, *, run_id: object, **facts: Any
     ) -> None:
-        """Hold a call of one of the graph's own tools until the run lets it go.
+        """Delay a call of one of the graph's own tools until the run allows it.
 
         Raises:
             Signal: What ends the run.
-            Exception: What interrupts the graph, as the call waits for an approval.
+            Exception: What interrupts the graph, because the call waits for an approval.
         """
         name, ident = as_text(look(serialized, "name")), as_text(facts.get("tool_call_id"))
         if name in self.ours:
@@ -405,7 +405,7 @@ class _HeldCalls:
             raise self._calls.end(Failed(_refusal(outcome)))
 
     async def _wait_for_begin(self, key: object, held: _Held) -> bool:
-        """Wait until the run lets a call go; False if it came to an end without that."""
+        """Wait until the run allows a call; return False if the call ended without that."""
         self._open[key] = held
         begun = asyncio.ensure_future(held.begun.wait())
         try:
@@ -415,38 +415,38 @@ class _HeldCalls:
         if held.begun.is_set():
             return True
         del self._open[key]
-        # What it raised ends the run.
+        # An exception of the call ends the run.
         await held.task
         return False
 
     async def show(
         self, token: object, *, run_id: object, chunk: object = None, **facts: Any
     ) -> None:
-        """Take a piece of a reply."""
+        """Pass on a piece of a reply."""
         held = self._open.get(run_id)
         if held is not None:
             for delta in _deltas(look(chunk, "message")):
                 held.pieces.put_nowait(delta)
 
     async def end_model(self, response: Any, *, run_id: object, **facts: Any) -> None:
-        """Take the reply of a model."""
+        """End a model call with its reply."""
         reply = read_langchain_message(response.generations[0][0].message)
         await self._end(run_id, reply)
 
     async def fail_model(self, error: BaseException, *, run_id: object, **facts: Any) -> None:
-        """Take what a model's client raised."""
+        """End a model call with what its client raised."""
         await self._end(run_id, failed_reply(to_failure(error), error))
 
     async def end_tool(self, output: object, *, run_id: object, **facts: Any) -> None:
-        """Take what a tool returned."""
+        """End a tool call with what it returned."""
         await self._end(run_id, _value_of(output))
 
     async def fail_tool(self, error: BaseException, *, run_id: object, **facts: Any) -> None:
-        """Take what a tool raised."""
+        """End a tool call with what it raised."""
         await self._end(run_id, _tool_error(error))
 
     async def _end(self, key: object, came: object) -> None:
-        """Take what came of a call.
+        """End a call with its outcome.
 
         Raises:
             Signal: What ends the run.
@@ -464,7 +464,7 @@ class _HeldCalls:
         if (error := held.task.exception()) is not None:
             raise error
         reply: object = held.task.result()
-        # What its client raised, the graph raises itself.
+        # The graph itself raises what the client raised.
         if isinstance(reply, ModelResponse) and reply.error is not None and not _has_failed(came):
             raise self._calls.fail(reply, reply.error)
 
@@ -474,7 +474,7 @@ def _has_failed(came: object) -> bool:
 
 
 class _Held:
-    """One call that is under way."""
+    """One call in progress."""
 
     task: asyncio.Task[Any]
 
@@ -484,7 +484,7 @@ class _Held:
         self.pieces: asyncio.Queue[StreamItem | None] = asyncio.Queue()
 
     async def work(self) -> Any:
-        """Let the call go, and wait for what comes of it."""
+        """Allow the call, and wait for its outcome."""
         self.begun.set()
         came = await self.came
         if isinstance(came, Exception):
@@ -492,7 +492,7 @@ class _Held:
         return came
 
     async def stream(self) -> AsyncIterator[StreamItem]:
-        """The same, with the pieces of a reply as they come."""
+        """Allow the call, and yield the pieces of its reply as they arrive."""
         self.begun.set()
         while (piece := await self.pieces.get()) is not None:
             yield piece
@@ -500,7 +500,7 @@ class _Held:
 
 
 def _value_of(output: object) -> object:
-    """What a tool returned, as JSON; a ``ToolMessage`` that tells of an error is one."""
+    """Return what a tool returned, as JSON; a ``ToolMessage`` about an error becomes one."""
     content = look(output, "content")
     if look(output, "tool_call_id") is None or content is None:
         return as_json(output)
@@ -518,7 +518,7 @@ def _tool_error(error: BaseException) -> ToolError:
 
 
 def _refusal(outcome: ToolOutcome) -> AgentError:
-    """Why the run ends at a call that the graph would make and must not."""
+    """Return why the run ends at a call that the graph wants to make and must not."""
     name = outcome.tool_name
     if isinstance(outcome, ToolDenied):
         text = f"the call of {name} was refused ({outcome.reason}): {outcome.details}"
@@ -537,7 +537,7 @@ def _refusal(outcome: ToolOutcome) -> AgentError:
 
 
 def _to_native(message: Message) -> dict[str, Any]:
-    """A message in the form that LangChain reads."""
+    """Return a message in the form that LangChain reads."""
     if message.role is Role.TOOL:
         return {
             "role": "tool",
@@ -580,7 +580,7 @@ def _image_block(part: Image) -> dict[str, Any]:
 
 
 def _to_spec(tool: object) -> ToolSpec:
-    """A tool as it is offered to a model, in the forms of OpenAI and Anthropic."""
+    """Return a tool as it is offered to a model, from the forms of OpenAI and Anthropic."""
     inner = look(tool, "function")
     inner = tool if inner is None else inner
     schema = look(inner, "parameters")
@@ -594,7 +594,7 @@ def _to_spec(tool: object) -> ToolSpec:
 
 
 def _deltas(chunk: object) -> list[StreamItem]:
-    """The pieces of a reply in a chunk of it."""
+    """Return the pieces of a reply in one chunk."""
     made: list[StreamItem] = []
     for thought in read_langchain_message(chunk).reasoning:
         if thought.text:
@@ -617,17 +617,17 @@ _TAG: Final = "~"
 
 
 async def open_saver(run: Run, host: RunHost) -> Any:
-    """A checkpointer with what earlier sessions of the attempt wrote.
+    """Return a checkpointer with the writes of the attempt's earlier sessions.
 
     Args:
-        run: Whose log it writes to.
+        run: The run whose log it writes to.
         host: Its host.
     """
     memory = import_module("langgraph.checkpoint.memory").InMemorySaver
     log = _Log(run, host)
 
     async def aput(self: Any, config: Any, checkpoint: Any, metadata: Any, versions: Any) -> Any:
-        # Only channels that are new in it are kept with a checkpoint.
+        # A checkpoint contains only the channels that are new in it.
         values = checkpoint["channel_values"]
         fresh = {name: values[name] for name in versions if name in values}
         given = _own(config), {**checkpoint, "channel_values": fresh}, metadata, versions
@@ -644,7 +644,7 @@ async def open_saver(run: Run, host: RunHost) -> Any:
 
 
 class _Log:
-    """The steps of one attempt."""
+    """The checkpoint steps of one attempt."""
 
     def __init__(self, run: Run, host: RunHost) -> None:
         self._prefix = f"langgraph-{run.attempt}-"
@@ -652,7 +652,7 @@ class _Log:
         self._count = 0
 
     async def read(self, saver: Any) -> None:
-        """Have *saver* do again what the log has."""
+        """Repeat in *saver* the writes that the log has."""
         while self._host.is_settled(key := self._key(self._count + 1)):
             value = await self._host.step(key, Effect.READ, _nothing)
             self._count += 1
@@ -672,11 +672,11 @@ class _Log:
 
 
 def _nothing() -> None:
-    """The body of a step that is settled, which is not run."""
+    """The body of a settled step, which never runs."""
 
 
 def _own(config: Any) -> dict[str, Any]:
-    """What of *config* says where something is kept."""
+    """Return the part of *config* that says where something is stored."""
     names = ("thread_id", "checkpoint_ns", "checkpoint_id")
     given = config["configurable"]
     return {"configurable": {name: given[name] for name in names if name in given}}

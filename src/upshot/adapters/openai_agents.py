@@ -58,8 +58,8 @@ def from_openai_agents(native: object) -> AgentResult[Json]:
     """Make a result of what the SDK returned or raised.
 
     Args:
-        native: A ``RunResult``, a ``RunResultStreaming`` that has ended, or an exception; one of
-            the SDK's brings what the run had done by then.
+        native: A ``RunResult``, a ``RunResultStreaming`` that has ended, or an exception. The SDK's
+            own exceptions carry what the run had done.
 
     Returns:
         The result. A run that waits for approvals is parked. ``metadata["unknown"]`` lists the
@@ -108,7 +108,7 @@ def _take_run(findings: Findings, run: object) -> None:
 
 
 def _input(given: object) -> list[Message]:
-    """The messages at the start of a run; items of other kinds are left out."""
+    """Return the messages at the start of a run; items of other kinds are left out."""
     if isinstance(given, str):
         return [Message(Role.USER, given)]
     messages: list[Message] = []
@@ -136,7 +136,7 @@ class _Turn:
         self._calls: list[ToolCall] = []
 
     def take(self, item: object) -> None:
-        """Take the next item of the run."""
+        """Add the next item of the run."""
         kind, raw = as_text(look(item, "type")), look(item, "raw_item")
         if kind in _OUTPUTS:
             self.close()
@@ -166,7 +166,7 @@ class _Turn:
 
 
 def _call(raw: object) -> ToolCall:
-    """A call of a function, of a hand-off, or of a tool that the provider hosts."""
+    """Return a call of a function, of a handoff, or of a tool that the provider hosts."""
     return ToolCall(
         as_text(look(raw, "call_id")) or as_text(look(raw, "id")),
         as_text(look(raw, "name")) or as_text(look(raw, "type")),
@@ -184,7 +184,7 @@ def _thought(raw: object) -> Reasoning:
 
 
 def _outcome(ident: str, name: str, output: object) -> ToolOutcome:
-    # Releases differ in whether they add what was raised.
+    # Releases differ in whether they append what was raised.
     if isinstance(output, str) and output.startswith(_FAILED):
         return ToolFailure(ident, name, error=output, retryable=False)
     if output == _NOT_APPROVED:

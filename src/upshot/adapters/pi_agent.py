@@ -26,9 +26,9 @@ def from_pi_agent(native: object) -> AgentResult[Json]:
             as parsed JSON or as objects with the same names. Or an exception.
 
     Returns:
-        The result. An aborted message gives status canceled. Cached tokens, which pi counts besides
-        the input, are part of it. ``metadata["unknown"]`` lists the facts that *native* lacks.
-        Never raises.
+        The result. An aborted message gives status canceled. pi counts cached tokens separately
+        from the input; here the input includes them. ``metadata["unknown"]`` lists the facts that
+        *native* lacks. Never raises.
     """
     if isinstance(native, BaseException):
         return find_failure(native, {}).to_result()
@@ -68,7 +68,7 @@ def _take_tool_result(findings: Findings, message: object) -> None:
 
 
 def _parts(content: object) -> str | tuple[Part, ...]:
-    """The content of a message: a text if that is all, else parts."""
+    """Return the content of a message: a string if it is only text, else parts."""
     parts = as_items(content)
     if not any(look(part, "type") == "image" for part in parts):
         return as_text(content) + "".join(as_text(look(part, "text")) for part in parts)

@@ -112,7 +112,7 @@ def read_messages(messages: Iterable[object]) -> list[Message]:
 
 
 def usage_of(run: object) -> object:
-    """The usage of a run; older versions have a method of that name."""
+    """Return the usage of a run; in older versions it is a method."""
     usage = look(run, "usage")
     return _called(usage) if look(usage, "requests") is None else usage
 
@@ -136,7 +136,7 @@ def to_failure(exception: BaseException) -> Findings:
     """Read an exception of a model call or a run; never raises."""
     exceptions = as_items(look(exception, "exceptions"))
     if exceptions and isinstance(exceptions[-1], BaseException):
-        # Several models were tried: the failure of the last one is that of the run.
+        # Several models were tried: the failure of the last one is the run's failure.
         findings = to_failure(exceptions[-1])
         findings.raw = exception
         return findings
@@ -152,7 +152,7 @@ def to_failure(exception: BaseException) -> Findings:
 
 
 def _take_run(findings: Findings, run: object) -> None:
-    """Take messages and usage of a result, or of an exception that carries them."""
+    """Add messages and usage of a result, or of an exception that carries them."""
     produced = as_items(_called(look(run, "new_messages")))
     everything = as_items(_called(look(run, "all_messages")))
     history = everything[: len(everything) - len(produced)]
@@ -278,7 +278,7 @@ def _take_request_part(findings: Findings, part: object, answer_tool: str) -> No
 
 
 def _prompt(content: object) -> str:
-    """The text of a prompt, without its other parts."""
+    """Return the text of a prompt, without its other parts."""
     texts = (
         as_text(item) or as_text(look(item, "content")) for item in as_items(content) or [content]
     )
@@ -288,7 +288,7 @@ def _prompt(content: object) -> str:
 def _outcome(part: object, ident: str, name: str, text: str) -> ToolOutcome:
     ours = find_outcome(look(part, "metadata"))
     if ours is not None:
-        # A tool of ours: its own outcome says more.
+        # A tool of ours: its own outcome has more detail.
         return ours
     said = as_text(look(part, "outcome"))
     if said in _REFUSED:

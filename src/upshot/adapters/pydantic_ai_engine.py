@@ -1,11 +1,11 @@
 """An agent of Pydantic AI as the engine of a run.
 
-The agent works as it always does: its own instructions, tools, output type and capabilities. A
-capability of ours stands innermost: it wraps the model that serves a request, the execution of the
-agent's tools, and answers deferred calls.
+The agent works as usual: its own instructions, tools, output type and capabilities. Our capability
+is the innermost: it wraps the model that serves a request, wraps the execution of the agent's
+tools, and answers deferred calls.
 
-When the run goes on, the agent is called again from its top. Replies and outcomes come from the
-log, so that it comes to where it was without a call being made twice.
+When the run is resumed, the agent is called again from its top. Replies and outcomes come from the
+log, so it gets to where it was without repeating a call.
 
 Source:
     pydantic-ai 2.68 (``capabilities/abstract.py``, ``models/wrapper.py``, ``_agent_graph.py``),
@@ -61,18 +61,18 @@ from upshot.wire.decoding import encode_json
 from upshot.wire.pricing import Price
 
 _LIBRARY: Final = "Pydantic AI"
-# What a tool raises to be called again, by now in the library's own wrapping.
+# What a tool raises to be called again, which the library may have wrapped already.
 _AGAIN: Final = ("ModelRetry", "ToolRetryError")
 _YES: Final = ("approve", "deny")
 
 
 class PydanticAIEngine:
-    """Has an agent of Pydantic AI do the work of a run; made by ``as_engine``.
+    """Runs an agent of Pydantic AI as an engine; made by ``as_engine``.
 
     Args:
         agent: The agent, with a model of its own.
         reads: The names of its own tools that only read.
-        prices: What its models cost, before the public table.
+        prices: The prices of its models, which win over the public table.
 
     Attributes:
         tool_versions: The versions of the agent's own tools that were called, by name.
@@ -81,7 +81,7 @@ class PydanticAIEngine:
         Misuse: The package is too old.
     """
 
-    # Called again from its top, it is handed back what the log has.
+    # When it is called again from its top, it gets what the log has.
     goes_on_by_log: ClassVar[bool] = True
 
     def __init__(
@@ -107,10 +107,10 @@ class PydanticAIEngine:
         return f"PydanticAIEngine({self._agent!r})"
 
     async def execute(self, run: Run, host: RunHost, board: Board) -> object:
-        """Have the agent answer what stands on *board*.
+        """Run the agent on the messages of *board*.
 
         Returns:
-            Its output; None where that is the text on the board.
+            Its output; None if that is the text on the board.
 
         Raises:
             Failed: The agent failed, or a budget is spent.
@@ -127,7 +127,7 @@ class _Work:
     """One call of the agent.
 
     Attributes:
-        calls: Its calls of models and tools.
+        calls: Its model and tool calls.
     """
 
     def __init__(self, run: Run, host: RunHost, board: Board, calls: EngineCalls) -> None:
@@ -144,7 +144,7 @@ class _Work:
         self._ours = frozenset(spec.name for spec in run.tools.schemas())
 
     async def done_by(self, agent: Any) -> object:
-        """Have *agent* work; returns its output, None where that is the text on the board."""
+        """Run *agent*; return its output, None if that is the text on the board."""
         run = self._run
         toolsets = import_module("pydantic_ai.toolsets")
         capabilities = import_module("pydantic_ai.capabilities")
@@ -158,7 +158,7 @@ class _Work:
             instructions=run.instructions,
             toolsets=[toolsets.FunctionToolset(tools)] if tools else None,
             capabilities=[
-                # Of earlier turns only what was said is known.
+                # Of earlier turns only the messages are known.
                 capabilities.ReinjectSystemPrompt(),
                 self._capability(capabilities.AbstractCapability),
             ],
@@ -171,7 +171,7 @@ class _Work:
     # What is on the board
 
     def _asked(self, seeded: Sequence[Message]) -> tuple[object, list[Any]]:
-        """The prompt, None without one, and the messages before it, in the agent's form."""
+        """Return the prompt (None if there is none), and the messages before it, in native form."""
         if seeded and seeded[-1].role is Role.USER:
             return self._content(seeded[-1]), self._to_native(seeded[:-1])
         return None, self._to_native(seeded)
@@ -237,7 +237,7 @@ class _Work:
         return made
 
     def _show(self, messages: Sequence[object]) -> None:
-        """Put on the board what the agent's messages have more than it."""
+        """Add the agent's messages that the board lacks."""
         fresh, self._shown = messages[self._shown :], max(self._shown, len(messages))
         for message in fresh:
             if look(message, "kind") == "response" and self._ahead:
@@ -246,7 +246,7 @@ class _Work:
                 self._board.extend(read_messages([message]))
 
     def _report_rest(self, result: object) -> None:
-        """Count what the agent says that it used beyond the calls that were seen."""
+        """Report the usage of the agent beyond the calls that were seen."""
         usage = usage_of(result)
         seen, calls = self._usage, as_count(look(usage, "requests")) or 0
         if calls <= seen.api_calls:
@@ -262,7 +262,7 @@ class _Work:
     # Hooks
 
     def _capability(self, base: type[Any]) -> object:
-        """The capability that has models and tools called through the run."""
+        """Return the capability that routes model and tool calls through the run."""
         work = self
         ordering = import_module("pydantic_ai.capabilities.abstract").CapabilityOrdering
         wrapper = self._model_wrapper()
@@ -312,7 +312,7 @@ class _Work:
         async def request_stream(
             self: Any, messages: Any, settings: Any, parameters: Any, run_context: Any = None
         ) -> AsyncGenerator[Any]:
-            # The reply is shown to the run's watchers as it comes; here it comes again, as a whole.
+            # The run's watchers see the reply as it streams; the library gets it as a whole.
             reply = await work.request(self.wrapped, messages, settings, parameters)
             yield models.CompletedStreamedResponse(
                 reply, model_request_parameters=parameters, replay_events=True
@@ -324,7 +324,7 @@ class _Work:
     # Models
 
     async def request(self, model: Any, messages: Any, settings: Any, parameters: Any) -> Any:
-        """Have *model* asked through the run.
+        """Call *model* through the run.
 
         Returns:
             The native reply.
@@ -340,7 +340,7 @@ class _Work:
         async def call() -> ModelResponse:
             try:
                 return read_response(await model.request(*given))
-            # Whatever the client raises is the reply's error; the library gets it as it was.
+            # Whatever the client raises is the reply's error; the library gets it unchanged.
             except Exception as error:
                 return failed_reply(to_failure(error), error)
 
@@ -355,12 +355,12 @@ class _Work:
         return response.raw if response.raw is not None else self._to_reply(model, response)
 
     def _error_of(self, response: ModelResponse, error: AgentError) -> Exception:
-        """What to raise for a call that failed: what the client raised, if it is here."""
+        """Return what to raise for a failed call: the client's exception if this session has it."""
         raised = response.raw
         return raised if isinstance(raised, Exception) else self.calls.fail(response, error)
 
     def _to_reply(self, model: Any, response: ModelResponse) -> Any:
-        """The native form of a reply that came from the log."""
+        """Return the native form of a reply that came from the log."""
         usage, facts = response.usage, response.provider_data
         counts = {
             name: count
@@ -383,14 +383,14 @@ class _Work:
     # Tools
 
     async def run_tool(self, call: Any, tool_def: Any, args: Any, handler: Any) -> Any:
-        """Have one of the agent's own tools called through the run.
+        """Call one of the agent's own tools through the run.
 
         Returns:
             What it returned; from the log as JSON.
 
         Raises:
             Signal: What ends the run.
-            Exception: What the tool raised, or the library's own word for a failed call.
+            Exception: What the tool raised, or the library's own exception for a failed call.
         """
         returned, raised = list[Any](), list[Exception]()
         given = as_arguments(call.args)
@@ -398,7 +398,7 @@ class _Work:
         async def work() -> Json:
             try:
                 returned.append(await handler(args))
-            # The outcome tells of it; the library gets it as it was.
+            # The outcome describes it; the library gets it unchanged.
             except Exception as error:
                 raised.append(error)
                 raise self._tool_error(error) from error
@@ -427,12 +427,12 @@ class _Work:
             return ToolError("it waits for an answer", code=waits, effect="none")
         name = type(error).__name__
         if name in _AGAIN:
-            # The tool's own word that it did not do it, and is to be called again.
+            # The tool itself says that it did nothing, and asks to be called again.
             return ToolError(str(error) or name, effect="none")
         return ToolError(f"{name}: {error}", retryable=False)
 
     def _tell_failure(self, outcome: ToolOutcome) -> Any:
-        """What to give for a call that has no result of its own."""
+        """Return or raise the native form of an outcome without a result."""
         native = self._native
         text = self._run.tools.content_of(outcome)
         if isinstance(outcome, ToolFailure):
@@ -447,10 +447,10 @@ class _Work:
         return text
 
     async def answer(self, requests: Any) -> Any:
-        """Answer deferred calls from what people said.
+        """Answer deferred calls with people's answers.
 
         Raises:
-            Parked: Not everything is answered.
+            Parked: Some are unanswered.
         """
         waits: list[Pending] = [*self._run.tools.pending]
         ours = {one.call_id for one in self._run.tools.pending}
@@ -492,9 +492,9 @@ def _stream_of(model: Any, given: tuple[Any, Any, Any], call: Any) -> Any:
                         yield delta
                 yield read_response(reply.get())
         except (NotImplementedError, AssertionError) as error:
-            # So say models that cannot stream.
+            # Models that cannot stream raise these.
             yield failed_reply(to_failure(error), error) if begun else await call()
-        # Whatever the client raises is the reply's error; the library gets it as it was.
+        # Whatever the client raises is the reply's error; the library gets it unchanged.
         except Exception as error:
             yield failed_reply(to_failure(error), error)
 
@@ -502,7 +502,7 @@ def _stream_of(model: Any, given: tuple[Any, Any, Any], call: Any) -> Any:
 
 
 def _deltas(event: object) -> list[StreamItem]:
-    """The pieces of a reply that an event of the library's stream holds."""
+    """Return the pieces of a reply in an event of the library's stream."""
     index, delta = as_count(look(event, "index")) or 0, look(event, "delta")
     if look(event, "event_kind") == "part_start":
         part = look(event, "part")
@@ -549,7 +549,7 @@ def _name_of(model: Any) -> str:
 
 
 def _to_request(messages: Sequence[object], parameters: object) -> ModelRequest:
-    """What the library sends, for the log and for deciders."""
+    """Return what the library sends, for the log and for deciders."""
     instructions = [
         text
         for part in as_items(look(parameters, "instruction_parts"))
@@ -576,5 +576,5 @@ def _schema(value: object) -> JsonObject:
 
 
 def _unpacked(output: JsonObject) -> Json:
-    """What a tool returned: a value that is no object stands under "result"."""
+    """Return what a tool returned: a value that is not an object is under "result"."""
     return output["result"] if output.keys() == {"result"} else dict(output)

@@ -93,7 +93,7 @@ def _find_run(run: object) -> Findings:
 
 
 def _take_usage(findings: Findings, usage: object) -> None:
-    """Take the run's own sum if the steps have no usage."""
+    """Use the run's own sum if the steps have no usage."""
     total = read_smolagents_usage(usage)
     if total and not findings.usage:
         calls = max(findings.usage.api_calls, 1)
@@ -115,7 +115,7 @@ def _take_step(findings: Findings, step: object) -> None:
 
 
 def _take_call(findings: Findings, step: object) -> ModelResponse:
-    """Take the facts of the step's model call, and return its reply."""
+    """Add the facts of the step's model call, and return its reply."""
     message = look(step, "model_output_message")
     response = read_smolagents_message(message)
     usage = read_smolagents_usage(look(step, "token_usage"))
@@ -143,7 +143,7 @@ def _take_action(findings: Findings, step: object) -> None:
 
 
 def _answer(calls: list[ToolCall]) -> str:
-    """The answer in a call of final_answer, which ends the run and has no outcome."""
+    """Return the answer in a call of final_answer, which ends the run and has no outcome."""
     arguments = calls[0].arguments if calls else {}
     return as_text(look(arguments, "answer")) if isinstance(arguments, dict) else ""
 
@@ -170,7 +170,7 @@ def _take_outcomes(findings: Findings, step: object, calls: list[ToolCall]) -> N
 
 
 def _outcome(call: ToolCall, calls: list[ToolCall], kind: str, text: str) -> ToolOutcome:
-    """The outcome of *call* in a step that ended with an error."""
+    """Return the outcome of *call* in a step that ended with an error."""
     named = _UNKNOWN_TOOL.match(text) or _FAILED_TOOL.match(text)
     if named and named[1] != call.name and any(named[1] == other.name for other in calls):
         text = f"another call of the step failed: {named[1]}"

@@ -1,28 +1,28 @@
-"""What tests of agents and of upshot's seams need: contract suites and doubles.
+"""For tests of agents and of your own implementations: contract suites and doubles.
 
-A suite is a class with async tests for pytest-asyncio: inherit it and give a ``make``. Each test
+A suite is a class with async tests for pytest-asyncio: inherit it and define ``make``. Each test
 makes its subject in its own event loop, checks that it has the methods of its role, uses it, and
 closes it again. The parts:
 
-- ``suite`` is what all suites share: making and checking the subject, runs that use it, and what
+- ``suite`` has what all suites share: making and checking the subject, runs that use it, and what
   an observer saw of them.
 - ``engine_contract``, ``host_contract``, ``hook_contracts`` (observers and deciders),
   ``journal_contract``, ``model_contract``, ``tool_contract`` and ``transport_contract`` are the
-  suites, one for each seam.
-- ``doubles`` has stand-ins for tests: ``ScriptedTool``, ``FakeClock``, and tools that fail at
-  a chosen moment. ``ScriptedModel`` is in ``upshot.models``. They need no pytest.
-- ``plugin`` has the fixtures for pytest; it is loaded as a pytest plugin.
+  suites, one for each protocol.
+- ``doubles`` has test doubles: ``ScriptedTool``, ``FakeClock``, and tools that fail at a chosen
+  moment. ``ScriptedModel`` is in ``upshot.models``. They do not need pytest.
+- ``plugin`` has the fixtures for pytest; load it as a pytest plugin.
 
-What always holds:
+Invariants:
 
-- A suite tests behaviour that callers rely on, through the same calls as a run; it never looks at
+- A suite tests behaviour that callers rely on, through the same calls as a run; it never reads
   private attributes.
 - A failed assertion says what the subject did and what was expected, so that its author need not
-  read the suite. A part of the contract that is optional is skipped with a reason.
+  read the suite. Optional parts of the contract are skipped with a reason.
 - The suites pass for every implementation that ships with upshot.
 
-Traps: a subject that never ends when it is cancelled keeps pytest from closing the loop. Assert
-rewriting is registered when this package is imported, so import it after pytest.
+Traps: a subject that ignores its cancellation keeps pytest from closing the loop. Assert rewriting
+is registered when this package is imported, so import it after pytest.
 """
 
 import sys
@@ -54,7 +54,7 @@ with lazy_imports(globals()):
 
 _pytest = sys.modules.get("pytest")
 if _pytest is not None:
-    # So that what a suite compares is shown when it differs. Nothing here needs pytest.
+    # Shows what differs in failed comparisons of a suite. Nothing here needs pytest.
     from pkgutil import iter_modules
 
     _pytest.register_assert_rewrite(*(f"{__name__}.{one.name}" for one in iter_modules(__path__)))

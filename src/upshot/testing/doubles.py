@@ -32,19 +32,19 @@ class FakeClock:
         self.sleeps: list[float] = []
 
     def now(self) -> datetime:
-        """The start and all that has passed since."""
+        """Return the start plus all time that has passed."""
         return self._start + timedelta(seconds=self._passed_s)
 
     def monotonic(self) -> float:
-        """Seconds that have passed."""
+        """Return the seconds that have passed."""
         return self._passed_s
 
     def advance(self, delay_s: float) -> None:
-        """Let *delay_s* seconds pass, without a wait."""
+        """Advance the time by *delay_s* seconds, without a wait."""
         self._passed_s += delay_s
 
     async def sleep(self, delay_s: float) -> None:
-        """Let *delay_s* seconds pass at once; other tasks get their turn."""
+        """Advance the time by *delay_s* seconds at once; other tasks get their turn."""
         self.sleeps.append(delay_s)
         self.advance(delay_s)
         await asyncio.sleep(0)
@@ -63,7 +63,7 @@ class CrashAfterStart:
     """The whole process is killed while the call runs; for a process that a test started.
 
     Attributes:
-        applied: Whether the effect takes place before.
+        applied: Whether the effect takes place before that.
     """
 
     applied: bool = False
@@ -98,10 +98,10 @@ class ScriptedTool:
         box = Toolbox([pay.tool])
 
     Args:
-        name: What the model calls it by.
-        script: What each call does: a value is returned, an exception raised, a function is
-            given the arguments and returns the value, a fault does what it says.
-        parameters: JSON Schema of the arguments; None takes any object.
+        name: The name of the tool.
+        script: What each call does: a value is returned, an exception is raised, a function gets
+            the arguments and returns the value, a fault takes place.
+        parameters: JSON Schema of the arguments; None accepts any object.
         effect: What it may do; None is undeclared.
         idempotent: As for ``Tool``.
         timeout_s: As for ``Tool``.
@@ -175,7 +175,7 @@ class ScriptedTool:
 
 
 async def _outlast(delay_s: float) -> None:
-    """Wait for *delay_s*, whatever cancels it."""
+    """Wait for *delay_s*, ignoring cancellation."""
     loop = asyncio.get_running_loop()
     until = loop.time() + delay_s
     while (left := until - loop.time()) > 0:

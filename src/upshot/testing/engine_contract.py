@@ -1,4 +1,4 @@
-"""What every engine must do."""
+"""EngineContract: what every engine must do."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from upshot.testing.suite import (
     tasks_beside,
 )
 
-# An engine that begins more steps than this after a stop request will never stop.
+# An engine that starts more steps than this after a stop request will never stop.
 _FAR = 20
 
 
 class Person:
-    """A host that has an answer to every question."""
+    """A host that answers every question."""
 
     def ask_user(self, question: str) -> str:
         """Say yes."""
@@ -47,10 +47,10 @@ class Person:
 
 
 class Stop(Person):
-    """A host that wants the run to stop, and watches what is begun afterwards.
+    """A host that requests a stop, and watches which steps start afterwards.
 
-    Steps are what the log has: model calls, tool calls, keyed steps and child runs. What is
-    begun within one, or at the same time, belongs to it.
+    Steps are what the log has: model calls, tool calls, keyed steps and child runs. A step that
+    starts within another one, or at the same time, belongs to it.
     """
 
     def __init__(self, model: PlainModel, *, late: bool) -> None:
@@ -63,7 +63,7 @@ class Stop(Person):
         self._begun = 0
 
     def interrupts(self) -> Interrupt | None:
-        """The stop request, as soon as there is one."""
+        """Return the stop request, as soon as there is one."""
         has_begun = self._begun > 0 or self._model.calls > 0
         if self._late and not has_begun:
             return None
@@ -71,7 +71,7 @@ class Stop(Person):
         return self.request
 
     def publish(self, event: object) -> None:
-        """Count what begins and ends."""
+        """Count the steps that start and end."""
         match event:
             case ModelStarted():
                 self._begin("a model call")
@@ -89,7 +89,7 @@ class Stop(Person):
                 pass
 
     def runs_away(self) -> bool:
-        """Whether so many steps were begun that the engine will not stop."""
+        """Whether so many steps have started that the engine will not stop."""
         return self._begun > _FAR
 
     def settle(self) -> None:
@@ -128,22 +128,22 @@ class Probe:
         self._signal = signal
 
     async def execute(self, run: Any, host: Any, board: Any) -> Any:
-        """Have the engine work on a run that ends."""
+        """Run the engine on a run that ends with the signal."""
         return await self._engine.execute(_Raising(run, self), _Asking(host, self), board)
 
     def end(self) -> Exception:
-        """What is raised."""
+        """Return the signal to raise."""
         self.has_raised = True
         return self._signal
 
     @property
     def parks(self) -> bool:
-        """Whether it raises what a question raises that is not answered now."""
+        """Whether it raises Parked, as an unanswered question does."""
         return isinstance(self._signal, Parked)
 
 
 class _Shown:
-    """Passes on what an engine is given."""
+    """Forwards to an object that an engine is given."""
 
     def __init__(self, shown: Any, probe: Probe) -> None:
         object.__setattr__(self, "_shown", shown)
@@ -166,7 +166,7 @@ class _Asking(_Shown):
 
 
 class _Raising(_Shown):
-    """A run that is ended by a model call or a child run."""
+    """A run whose model calls and child runs end it."""
 
     async def call_model(self, *_: Any, **__: Any) -> Any:
         raise self._probe.end()
@@ -187,10 +187,10 @@ _SIGNALS = (
 
 
 class EngineContract(Suite[Engine]):
-    """A suite for pytest: inherit, and give a ``make`` that returns a new engine.
+    """A suite for pytest: inherit, and define a ``make`` that returns a new engine.
 
-    The engine is given a question that it can answer with one or more calls of the run's model; an
-    engine that calls models in other ways asks ``self.model``. The host answers "yes" to
+    The engine gets a question that it can answer with one or more calls of the run's model; an
+    engine that calls models in other ways calls ``self.model``. The host answers "yes" to
     ``ask_user``::
 
         class TestMyEngine(EngineContract):
@@ -198,7 +198,7 @@ class EngineContract(Suite[Engine]):
                 return MyEngine(self.model)
 
     Attributes:
-        request: What is asked.
+        request: The request.
         copes: Whether the engine has an answer when the model is down.
         model: Answers everything with a text. Set before ``make`` is called.
     """
@@ -226,7 +226,7 @@ class EngineContract(Suite[Engine]):
         assert reported == used, f"{used} tokens were used and {reported} are in the result"
 
     async def test_a_run_ends_once_whatever_happens(self) -> None:
-        """One end for observers and one last event, after answers, errors and cancels."""
+        """Observers see one end, and the log one last event: after answers, errors and cancels."""
         for model in (PlainModel(), PlainModel(error=_DOWN), PlainModel(answers=False)):
             seen = await self._play(model, cancel=not model.answers)
             kinds = [event.kind for event in seen.events]
@@ -261,7 +261,7 @@ class EngineContract(Suite[Engine]):
         )
 
     async def test_a_stop_request_ends_it(self) -> None:
-        """It looks at ``host.interrupts()``, and raises Interrupted before a second step."""
+        """It checks ``host.interrupts()``, and raises Interrupted before a second step."""
         for late in (False, True):
             async with self._engine() as engine:
                 host = Stop(self.model, late=late)
@@ -271,7 +271,7 @@ class EngineContract(Suite[Engine]):
             assert not self.model.later_calls, "it asked the model again before it looked"
 
     async def test_what_ends_a_run_passes_through(self) -> None:
-        """Interrupted, Aborted, Failed and Parked of what it awaits reach the run as they are."""
+        """Interrupted, Aborted, Failed and Parked from what it awaits reach the run unchanged."""
         was_tried = False
         for signal, status, code in _SIGNALS:
             async with self._engine() as engine:
@@ -288,7 +288,7 @@ class EngineContract(Suite[Engine]):
             )
 
     async def test_it_resumes_or_says_that_it_cannot(self) -> None:
-        """It goes on from its own checkpoints, and never from a point that it does not know."""
+        """It continues from its own checkpoints, and never from an unknown point."""
         kept = Keep()
         await self._play(host=kept)
         unknown = Checkpoint("run-0123456789abcdef", "a step that no engine has")
@@ -306,7 +306,7 @@ class EngineContract(Suite[Engine]):
                 except Misuse as error:
                     assert not able, f"it can resume from {point.step!r}, and {error}"
                     continue
-                # One that reads checkpoints itself may say no in any way it likes.
+                # An engine that reads checkpoints itself may refuse in any way it likes.
                 if able or point is not unknown:
                     said = f"from its checkpoint {point.step!r} {ending(result)}"
                     assert result.status is Status.COMPLETED, said
@@ -321,17 +321,17 @@ class EngineContract(Suite[Engine]):
                 except Misuse:
                     if not callable(getattr(engine, "can_resume", None)):
                         raise
-                    # It says itself that it cannot go on from there.
+                    # The engine itself refuses to continue from there.
                     continue
             if result.error is not None and _is_in_doubt(log[:length]):
-                # Nobody knows what its step did, and the run says so.
+                # The effect of its step is unknown, and the run says so.
                 assert result.error.code is ErrorCode.INTERRUPTED, ending(result)
                 continue
             said = f"cut after {log[length - 1].kind}, {ending(result)}"
             assert result.status is Status.COMPLETED, said
 
     async def test_one_of_it_drives_many_runs_at_once(self) -> None:
-        """Nothing that it keeps belongs to one run only."""
+        """None of its state belongs to one run only."""
         first = await self._play()
         assert first.result.status is Status.COMPLETED, f"alone, {ending(first.result)}"
         alone = first.said
@@ -342,7 +342,7 @@ class EngineContract(Suite[Engine]):
                 assert seen.said == alone, said
 
     async def test_it_leaves_no_task_behind(self) -> None:
-        """When the run has ended, nothing goes on."""
+        """When the run has ended, no task is left."""
         async with self._engine() as engine:
             before = tasks_beside()
             await self._watch(engine)
@@ -368,7 +368,7 @@ class EngineContract(Suite[Engine]):
         until: Callable[[], bool] | None = None,
         **options: Any,
     ) -> Seen:
-        """One run; with *cancel* ended while its model is silent, else when *until* holds."""
+        """Run once; with *cancel*, end it while its model is silent, else when *until* holds."""
         witness, events, model = Witness(), list[RunEvent](), self.model
         agent = Agent[Any]("contract", model=model, engine=cast("Engine", engine))
         options.setdefault("host", Person())
@@ -397,9 +397,9 @@ class EngineContract(Suite[Engine]):
 
 
 def _stopped(result: AgentResult[Any], host: Stop, *, late: bool) -> None:
-    """Check how a run ended that was to stop.
+    """Check how a run ended that was asked to stop.
 
-    An engine without a second step need not have looked: its answer is as good as its end.
+    An engine without a second step need not have looked; then its answer is fine too.
     """
     when = "when its first step had begun" if late else "before it started"
     came = f"the stop request came {when}"
@@ -419,7 +419,7 @@ def _stopped(result: AgentResult[Any], host: Stop, *, late: bool) -> None:
 
 
 def _is_in_doubt(log: list[RunEvent]) -> bool:
-    """Whether the log ends while a step is under way that writes and may not be done twice."""
+    """Whether the log ends during a writing step that may not be repeated."""
     writing = {
         event.key: event.effect in (Effect.WRITE, Effect.DESTRUCTIVE)
         for event in log

@@ -29,7 +29,7 @@ _OBSERVED = tuple(name for name in vars(Observer) if not name.startswith("_"))
 _DECIDED = tuple(name for name in vars(Decider) if not name.startswith("_"))
 _ANSWER = "An answer."
 _GIVE = "give `answer` one that it accepts"
-# A name that is nearer than this is a mistake and not a method of the hook's own.
+# A name this near to a hook's is a mistake and not a method of the user's own.
 _NEAR = 0.85
 
 
@@ -43,7 +43,7 @@ class _HookContract(Suite[H]):
     _known: tuple[str, ...]
 
     async def test_what_is_named_like_a_hook_is_one(self) -> None:
-        """A mistyped method is never called."""
+        """A mistyped method would never be called."""
         async with self._made() as hook:
             for name in dir(hook):
                 if name.startswith("_") or name in (*_OBSERVED, *_DECIDED):
@@ -53,12 +53,12 @@ class _HookContract(Suite[H]):
                 assert not is_method, f"upshot never calls its {name}: the hook is {''.join(near)}"
 
     async def _ended(self, hook: object, **options: Any) -> AgentResult[Any]:
-        """A run that ends as *options* say, without tools."""
+        """Run without tools, ending as *options* say."""
         agent = Agent[Any]("contract", retry=None)
         return await run(agent, self.request, **{self._option: [hook]}, **options)
 
     async def _work(self, hook: object | None, **options: Any) -> AgentResult[Any]:
-        """A run with a tool that works, one that fails, and an answer."""
+        """Run with a tool that works, one that fails, and an answer."""
         calls = [ToolCall("c1", "works", {}), ToolCall("c2", "fails", {})]
         model = ScriptedModel([calls, *[self.answer] * 3])
         tools = [_tool("works"), _tool("fails", ValueError("it never works"))]
@@ -67,12 +67,12 @@ class _HookContract(Suite[H]):
         return await run(agent, self.request, **hooks, **options)
 
     async def _many(self, hook: object) -> list[AgentResult[Any]]:
-        """Several runs at once."""
+        """Run several times at once."""
         return await asyncio.gather(*(self._work(hook) for _ in range(_AT_ONCE)))
 
 
 class ObserverContract(_HookContract[Observer]):
-    """A suite for pytest: inherit, and give a ``make`` that returns an observer.
+    """A suite for pytest: inherit, and define a ``make`` that returns an observer.
 
     Attributes:
         request: The request of the runs that it sees.
@@ -84,7 +84,7 @@ class ObserverContract(_HookContract[Observer]):
     _known = _OBSERVED
 
     async def test_it_lets_a_run_be(self) -> None:
-        """The run ends as without it, and none of its methods raises."""
+        """The run ends as it does without it, and none of its methods raises."""
         alone = await self._work(None)
         async with self._made() as observer:
             result = await self._work(observer)
@@ -93,14 +93,14 @@ class ObserverContract(_HookContract[Observer]):
             assert actual == expected, f"without it the run gave {expected}, and with it {actual}"
 
     async def test_it_changes_nothing_that_it_is_shown(self) -> None:
-        """Run, request and result are the same after each of its methods as before."""
+        """Each of its methods leaves run, request and result unchanged."""
         async with self._made() as observer:
             watched = _Watched(observer)
             _silent(await self._work(watched))
             assert not watched.changed, f"it changed {' and '.join(watched.changed)}"
 
     async def test_it_sees_every_end(self) -> None:
-        """A run that fails, is done again or is interrupted is seen like any other."""
+        """It sees runs that fail, are revised or are interrupted like any other."""
         ends: tuple[dict[str, Any], ...] = (
             {"model": ScriptedModel([_DOWN])},
             {"model": ScriptedModel(["One.", "Two."]), "deciders": [_Again()], "max_attempts": 2},
@@ -111,19 +111,19 @@ class ObserverContract(_HookContract[Observer]):
                 _silent(await self._ended(observer, **options))
 
     async def test_one_of_it_sees_many_runs_at_once(self) -> None:
-        """Nothing that it keeps belongs to one run only."""
+        """None of its state belongs to one run only."""
         async with self._made() as observer:
             for result in await self._many(observer):
                 _silent(result)
 
 
 class DeciderContract(_HookContract[Decider]):
-    """A suite for pytest: inherit, and give a ``make`` that returns a decider.
+    """A suite for pytest: inherit, and define a ``make`` that returns a decider.
 
     Attributes:
         request: The request of the runs that it decides on.
-        answer: Their answer. One of your own must be accepted; if the decider does not accept the
-            default, the checks that depend on it are skipped.
+        answer: Their answer. If you set it, the decider must accept it; if the decider does not
+            accept the default, the checks that depend on it are skipped.
     """
 
     _role: Role = Role("a decider", some_of=_DECIDED)
@@ -136,7 +136,7 @@ class DeciderContract(_HookContract[Decider]):
             _passed(await self._work(decider), self.answer)
 
     async def test_it_asks_for_no_other_attempt_at_a_plain_run(self) -> None:
-        """One attempt is enough, however many may be made."""
+        """One attempt is enough, even if more are allowed."""
         async with self._made() as decider:
             result = await self._work(decider, max_attempts=3)
             if result.attempts != 1 and self.answer == _ANSWER:
@@ -145,7 +145,7 @@ class DeciderContract(_HookContract[Decider]):
             _passed(result, self.answer)
 
     async def test_it_bears_a_run_without_an_answer(self) -> None:
-        """It is asked about a failed and an interrupted run too, and does not raise."""
+        """It is also asked about a failed and an interrupted run, and must not raise."""
         ends: tuple[dict[str, Any], ...] = (
             {"model": ScriptedModel([_DOWN])},
             {"model": ScriptedModel([self.answer]), "host": _Closing()},
@@ -157,14 +157,14 @@ class DeciderContract(_HookContract[Decider]):
             assert code != ErrorCode.HOOK_FAILED, f"of a run without an answer {ending(result)}"
 
     async def test_one_of_it_decides_on_many_runs_at_once(self) -> None:
-        """Nothing that it keeps belongs to one run only."""
+        """None of its state belongs to one run only."""
         async with self._made() as decider:
             for result in await self._many(decider):
                 _passed(result, self.answer)
 
 
 class _Watched:
-    """Hands everything on to an observer, and looks what that changes."""
+    """Forwards everything to an observer, and records what it changes."""
 
     def __init__(self, observer: object) -> None:
         self._observer = observer
@@ -193,19 +193,19 @@ _SHOWN = ("attributes", "committed", "content", "error", "inputs", "messages", "
 
 
 def _facts_of(shown: object) -> dict[str, object]:
-    """What of an observer's argument can be changed all the same."""
+    """Return the parts of an observer's argument that can be changed."""
     return {name: getattr(shown, name) for name in (*_SHOWN, "status") if hasattr(shown, name)}
 
 
 class _Again:
-    """Has a first attempt done again."""
+    """A decider that asks for a second attempt."""
 
     def before_finalize(self, info: object, request: object, result: Any) -> Any:
         return FinalizeDecision.revise("Again.") if result.content == "One." else None
 
 
 class _Closing:
-    """A host that wants the run to stop."""
+    """A host that requests a stop."""
 
     def interrupts(self) -> Interrupt:
         return Interrupt(InterruptCause.HOST_SHUTDOWN, "good night")

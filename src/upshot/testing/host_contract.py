@@ -27,7 +27,7 @@ _AT_ONCE = 5
 
 
 class HostContract(Suite[object]):
-    """A suite for pytest: inherit, and give a ``make`` that returns a new host.
+    """A suite for pytest: inherit, and define a ``make`` that returns a new host.
 
     A host is any object with some of publish, interrupts, ask_user, checkpoint and
     report_usage, sync or async, and perhaps ``once``; checks of missing methods are skipped. A new
@@ -46,7 +46,8 @@ class HostContract(Suite[object]):
     def interrupt(self, host: Any, request: Interrupt) -> None:
         """Make *host* request that its run stop.
 
-        Override it if ``interrupts`` is a method, or that check is skipped; an attribute is set.
+        By default it sets the attribute ``interrupts``. Override this if that is a method;
+        otherwise the check is skipped.
         """
         needed = "give interrupt(self, host, request), which makes the host request that a run stop"
         if callable(getattr(host, "interrupts", None)):
@@ -85,7 +86,7 @@ class HostContract(Suite[object]):
         await self._give("checkpoint", point, point)
 
     async def test_it_takes_usage(self) -> None:
-        """Even usage of which nothing is known."""
+        """It accepts usage even without any figures."""
         measured = Usage(input_tokens=10, output_tokens=5, api_calls=1)
         await self._give("report_usage", measured, Usage())
 
@@ -97,7 +98,7 @@ class HostContract(Suite[object]):
             except Parked:
                 return
             except Exception as error:
-                # What a host raises is its breach, and is reported as one.
+                # A host must not raise; report it as a breach of the contract.
                 raise AssertionError(f"ask_user raised {error!r}") from error
             try:
                 kept = to_free_json(answer)[0]
@@ -122,7 +123,7 @@ class HostContract(Suite[object]):
         assert actual == expected, f"it was to request {expected}, and the engine saw {actual}"
 
     async def test_a_step_runs_once(self) -> None:
-        """Calls at the same time and later run one body and get its value."""
+        """Concurrent and later calls run the body once and return its value."""
 
         async def under_it(_: Any, host: Any, __: Any) -> None:
             await _step_once(host)
@@ -136,14 +137,14 @@ class HostContract(Suite[object]):
         assert result.status is Status.COMPLETED, ending(result)
 
     async def test_one_of_it_serves_many_runs_at_once(self) -> None:
-        """Nothing that it keeps belongs to one run only."""
+        """None of its state belongs to one run only."""
         async with self._made() as host:
             for result in await asyncio.gather(*(_under(host) for _ in range(_AT_ONCE))):
                 _sound(result)
 
     @asynccontextmanager
     async def _able(self, name: str, *, even_none: bool = False) -> AsyncGenerator[Any]:
-        """The host, if it has the capability *name*."""
+        """Yield the host, if it has the capability *name*."""
         async with self._made() as host:
             is_there = hasattr(host, name) if even_none else getattr(host, name, None) is not None
             if not is_there:
@@ -156,7 +157,7 @@ class HostContract(Suite[object]):
                 try:
                     given = await value_of(getattr(host, name)(fact))
                 except Exception as error:
-                    # What a host raises is its breach, and is reported as one.
+                    # A host must not raise; report it as a breach of the contract.
                     raise AssertionError(f"{name}({fact!r:.80}) raised {error!r}") from error
                 assert given is None, f"{name} gave {given!r:.60} back"
 
@@ -177,7 +178,7 @@ async def _step_once(host: Any) -> None:
 
 
 async def _under(host: object) -> AgentResult[Any]:
-    """A run that uses every method of its host."""
+    """Run an engine that uses every method of the host."""
 
     async def script(run: Any, host: Any, board: Any) -> str:
         await host.publish(TextDelta(text="a piece"))

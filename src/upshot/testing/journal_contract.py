@@ -46,7 +46,7 @@ _Play = Callable[[Any, Journal], Coroutine[Any, Any, None]]
 
 
 def _with_journal(play: _Play) -> Callable[[JournalContract], Coroutine[Any, Any, None]]:
-    """A check that is given a new journal, which is closed afterwards."""
+    """Make a check that gets a new journal, which is closed afterwards."""
 
     async def run(self: JournalContract) -> None:
         async with self._empty() as journal:  # pyright: ignore[reportPrivateUsage]  # its own
@@ -58,7 +58,7 @@ def _with_journal(play: _Play) -> Callable[[JournalContract], Coroutine[Any, Any
 
 
 class JournalContract(LedgerChecks, Suite[Journal]):
-    """A suite for pytest: inherit, and give a ``make`` that returns a new, empty journal.
+    """A suite for pytest: inherit, and define a ``make`` that returns a new, empty journal.
 
     ::
 
@@ -66,7 +66,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
             def make(self):
                 return open_my_journal(...)
 
-    A journal is closed by ``aclose``, or by its context manager if ``make`` returns one, such as
+    A journal is closed with ``aclose``, or by its context manager if ``make`` returns one, such as
     ``open_journal("memory:")``.
     """
 
@@ -74,14 +74,14 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_events_come_back_equal_and_in_order(self, journal: Journal) -> None:
-        """Reading gives what was appended."""
+        """Reading returns what was appended."""
         appended = _append(journal, "run-1", 5)
         await journal.durable("run-1", 5)
         _same(await _read(journal, "run-1"), appended)
 
     @_with_journal
     async def test_events_are_read_before_they_are_safe(self, journal: Journal) -> None:
-        """Reading sees what is still queued."""
+        """Reading sees events that are still queued."""
         appended = _append(journal, "run-1", 3)
         _same(await _read(journal, "run-1"), appended)
 
@@ -94,7 +94,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_a_long_run_is_read_whole(self, journal: Journal) -> None:
-        """Reading in pieces shows no seam."""
+        """Reading in pieces neither loses nor repeats events."""
         _append(journal, "run-1", 500)
         seqs = [event.seq for event in await _read(journal, "run-1")]
         assert seqs == list(range(1, 501)), f"of 500 events {len(seqs)} were read, or not in order"
@@ -128,13 +128,13 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_a_delta_is_refused(self, journal: Journal) -> None:
-        """Deltas are for watchers."""
+        """Deltas are for watchers only."""
         with pytest.raises(Misuse):
             journal.append(TextDelta(run_id="run-1", seq=1, part=1, text="x"))
 
     @_with_journal
     async def test_an_event_that_cannot_be_read_back_is_refused(self, journal: Journal) -> None:
-        """A wrongly typed field is refused where it enters, or read back as it was."""
+        """A wrongly typed field is refused at once, or read back unchanged."""
         journal.append(_started("run-1"))
         wrong: Any = 5
         odd = StepStarted(run_id="run-1", seq=2, time=_START, key=wrong)
@@ -152,7 +152,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_claims_count_up(self, journal: Journal) -> None:
-        """Every claim gives a higher epoch."""
+        """Every claim returns a higher epoch."""
         first, second = await journal.claim("run-1"), await journal.claim("run-1")
         assert second > first, f"the first claim gave {first!r} and the second {second!r}"
 
@@ -183,7 +183,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_a_run_that_was_let_go_is_free(self, journal: Journal) -> None:
-        """Where ``claim_free`` leaves a run to others, ``release`` frees it."""
+        """If ``claim_free`` leaves a run to its holder, ``release`` frees it."""
         claim_free = getattr(journal, "claim_free", None)
         if claim_free is None:
             raise SkipTest("it has no claim_free()")
@@ -209,7 +209,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_the_list_of_runs_says_what_each_is(self, journal: Journal) -> None:
-        """A summary is kept with the events."""
+        """A summary is stored with the events."""
         _append(journal, "run-1", 3)
         runs = await journal.runs()
         assert len(runs) == 1, f"it lists {len(runs)} runs for one"
@@ -224,7 +224,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_the_list_of_runs_says_who_started_each(self, journal: Journal) -> None:
-        """A child run names its parent run, whatever came after its beginning."""
+        """A child run names its parent run, whatever follows its first event."""
         journal.append(_started("run-1", parent_run_id="run-0"))
         journal.append(_settled("run-1", 2))
         listed = [run.parent_run_id for run in await journal.runs()]
@@ -250,7 +250,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_the_list_of_runs_comes_in_pages(self, journal: Journal) -> None:
-        """A page goes on after the last run of the page before, even among runs of one moment."""
+        """A page continues after the last run of the page before, even among runs of one moment."""
         for number in range(5):
             journal.append(_started(f"run-{number}", _START + timedelta(days=number // 2)))
         listed = [run.run_id for run in await journal.runs()]
@@ -265,7 +265,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_the_list_of_runs_says_what_each_did_and_cost(self, journal: Journal) -> None:
-        """Runs can be chosen by effect and error, and put in order by effect, cost and tokens."""
+        """Runs can be filtered by effect and error, and sorted by effect, cost and tokens."""
         for n, (effect, cents) in enumerate([("applied", 5), ("unknown", 0), ("none", 7)]):
             run_id, status = f"run-{n}", Status.FAILED if n == 1 else Status.COMPLETED
             journal.append(_started(run_id, _START + timedelta(minutes=n)))
@@ -293,7 +293,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_runs_are_counted(self, journal: Journal) -> None:
-        """By status, by error, and by day with what they cost; a child run's is in its parent's."""
+        """Counts are by status, error, and day with cost; a run's cost includes its children's."""
         shared = needs_shared(journal)
         for n, status in enumerate((Status.COMPLETED, Status.FAILED, Status.COMPLETED)):
             started = _started(f"run-{n}", _START + timedelta(days=n // 2))
@@ -351,7 +351,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
     async def test_the_list_of_runs_says_whose_each_is_and_what_it_answered(
         self, journal: Journal
     ) -> None:
-        """Runs can be chosen by owner, tenant, tool, text and time, and put in order by length."""
+        """Runs can be filtered by owner, tenant, tool, text and time, and sorted by duration."""
         for n, user in enumerate(("ann", "bob", "ann")):
             started = _started(f"run-{n}", _START + timedelta(minutes=n))
             owned = {"user": user, "tenant": f"t-{n % 2}"}
@@ -387,7 +387,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
     async def test_a_conversation_belongs_to_the_user_of_its_first_run(
         self, journal: Journal
     ) -> None:
-        """Others begin no turn of it; lists give each user what is theirs."""
+        """Other users start no turn of it; lists return to each user only their own."""
         shared = needs_shared(journal)
 
         async def submit(run_id: str, user: str, conversation: str) -> Submission:
@@ -416,7 +416,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_the_list_of_runs_can_be_narrowed(self, journal: Journal) -> None:
-        """By conversation, parent, id and the beginning of ids."""
+        """Runs can be filtered by conversation, parent, id and prefix of ids."""
         journal.append(_started("run-1", context_id="talk"))
         journal.append(_started("run-12", parent_run_id="run-1"))
         journal.append(_started("other", context_id="talk-2"))
@@ -436,7 +436,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_a_conversation_has_one_turn_at_a_time(self, journal: Journal) -> None:
-        """Where turns can be taken, the second one that is open is refused, with the first."""
+        """While one turn is open, a second claim is refused and names the first."""
         claim_turn = _turns_of(journal)
         epoch = await claim_turn("run-1", TurnClaim("talk", "run-1"))
         await journal.claim("other")
@@ -454,7 +454,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_a_turn_that_was_let_go_has_died_once_it_began(self, journal: Journal) -> None:
-        """Before its first event there is nothing to go on with."""
+        """Before its first event there is nothing to resume."""
         claim_turn, release = _turns_of(journal), cast("Any", journal).release
         release("run-1", await claim_turn("run-1", TurnClaim("talk", "run-1")))
         epoch = await claim_turn("run-2", TurnClaim("talk", "run-2"))
@@ -468,7 +468,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_a_turn_is_kept_for_the_run_that_it_is_handed_to(self, journal: Journal) -> None:
-        """Between the end of a run and the first event of the next, nobody else takes the turn."""
+        """Between the end of a run and the first event of the next, no other run gets the turn."""
         claim_turn, release = _turns_of(journal), cast("Any", journal).release
         epoch = await claim_turn("run-1", TurnClaim("talk", "run-1"))
         started, settled = _turn("run-1", 1), _settled("run-1", 2)
@@ -497,7 +497,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_turns_count_in_the_order_of_their_ends(self, journal: Journal) -> None:
-        """Those that were not committed do not count."""
+        """Turns that were not committed do not count."""
         _turns_of(journal)
         for number in (1, 2, 3):
             journal.append(_turn(f"run-{number}", 1, _START + timedelta(days=number)))
@@ -520,7 +520,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_a_removed_run_is_gone_with_all_that_it_started(self, journal: Journal) -> None:
-        """Where runs can be removed, nothing of them stays and the others do."""
+        """Nothing is left of a removed run and its child runs; other runs stay."""
         remove = _removal_of(journal)
         journal.append(_started("run-1"))
         journal.append(_started("run-2", parent_run_id="run-1"))
@@ -550,7 +550,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_runs_that_ended_before_a_date_are_removed(self, journal: Journal) -> None:
-        """Later ones stay, and those that have not ended."""
+        """Later runs stay, and those that have not ended."""
         remove = _removal_of(journal)
         for run_id, day in (("old", 0), ("new", 3), ("open", 0)):
             journal.append(_started(run_id, _START + timedelta(days=day)))
@@ -565,12 +565,12 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_a_run_that_was_only_claimed_is_not_listed(self, journal: Journal) -> None:
-        """A run begins with its first event."""
+        """A run starts with its first event."""
         await journal.claim("run-1")
         assert await _listed(journal) == [], "a run without an event is listed"
 
     async def test_what_was_exported_is_imported_equal(self) -> None:
-        """Out and in is identity."""
+        """Export and import change nothing."""
         with _export_file() as path:
             appended, runs = await self._export(path)
             async with self._empty() as other:
@@ -582,7 +582,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_an_import_never_changes_a_run(self, journal: Journal) -> None:
-        """A run id that is there already is refused."""
+        """A run id that exists is refused."""
         appended = _append(journal, "run-1", 4)
         with _export_file() as path:
             await journal.export("run-1", path)
@@ -592,14 +592,14 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
     @_with_journal
     async def test_an_export_of_nothing_is_misuse(self, journal: Journal) -> None:
-        """No file is made for a run that is not there."""
+        """No file is created for an unknown run."""
         with _export_file() as path:
             with pytest.raises(Misuse):
                 await journal.export("run-unknown", path)
             assert os.listdir(os.path.dirname(path)) == [], "a file was made for an unknown run"
 
     async def test_a_damaged_import_takes_nothing(self) -> None:
-        """All or nothing, and the line is named."""
+        """Nothing is imported, and the error names the line."""
         with _export_file() as path:
             await self._export(path)
             with open(path, "rb") as file:
@@ -631,7 +631,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
         await subject.aclose()
 
     async def _export(self, path: str) -> tuple[list[Event], list[RunSummary]]:
-        """Write a run to *path*; its journal is closed then, for a place may be one journal."""
+        """Write a run to *path*; its journal is then closed, because a place may be one journal."""
         async with self._empty() as journal:
             appended = _append(journal, "run-1", 4)
             count = await journal.export("run-1", path)
@@ -641,7 +641,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
 
 @contextmanager
 def _export_file() -> Generator[str]:
-    """A path in a folder of its own, where there is no file yet."""
+    """Yield a path in a new folder, without a file."""
     with tempfile.TemporaryDirectory() as folder:
         yield os.path.join(folder, "run.jsonl")
 
@@ -654,7 +654,7 @@ def _append(journal: Journal, run_id: str, count: int) -> list[Event]:
 
 
 def _removal_of(journal: Journal) -> Callable[..., Awaitable[Any]]:
-    """What removes runs; skips the check where the journal has none."""
+    """Return the method that removes runs; skip the check if the journal has none."""
     remove = getattr(journal, "remove_runs", None)
     if remove is None:
         raise SkipTest("it has no remove_runs()")
@@ -662,7 +662,7 @@ def _removal_of(journal: Journal) -> Callable[..., Awaitable[Any]]:
 
 
 def _turns_of(journal: Journal) -> Callable[..., Awaitable[Any]]:
-    """What takes turns of a conversation; skips the check where the journal keeps none."""
+    """Return the method that claims turns; skip the check if the journal has none."""
     claim_turn = getattr(journal, "claim_turn", None)
     if claim_turn is None:
         raise SkipTest("it has no claim_turn()")

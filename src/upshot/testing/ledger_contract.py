@@ -1,4 +1,4 @@
-"""What a journal that keeps effects by identity must do: a part of JournalContract."""
+"""What a journal with effects by identity must do: a part of JournalContract."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Run:
 
     Args:
         journal: A journal that keeps effects.
-        run_id: The run, which is new.
+        run_id: The id of a new run.
     """
 
     def __init__(self, journal: Journal, run_id: str) -> None:
@@ -58,11 +58,11 @@ class Run:
         return self
 
     async def claim_again(self) -> None:
-        """Take the run, as a session that resumes it."""
+        """Claim the run again, as a session that resumes it does."""
         self._epoch = await self._journal.claim(self.run_id)
 
     async def start(self, call_id: str, key: str, *, keep_s: float | None = None) -> bool:
-        """Start a call of ``refund``; returns whether it has the claim on its effect."""
+        """Start a call of ``refund``; return whether it has the claim on its effect."""
         event = started_call(self.run_id, self.seq + 1, call_id, key, keep_s=keep_s)
         self._append(event)
         await self.flush()
@@ -100,14 +100,14 @@ class Run:
         await self.flush()
 
     def die(self) -> None:
-        """Let the run go in the middle of its work."""
+        """Release the run in the middle of its work."""
         release = getattr(self._journal, "release", None)
         if release is None:
             raise SkipTest("it has no release()")
         release(self.run_id, self._epoch)
 
     async def flush(self) -> None:
-        """Wait until all is safe."""
+        """Wait until all events are durable."""
         await self._journal.durable(self.run_id, self.seq, epoch=self._epoch)
 
     def _append(self, event: Any) -> None:
@@ -119,14 +119,14 @@ class Run:
 
 
 def effect_id(key: str) -> str:
-    """The id of the effect of this key."""
+    """Return the id of the effect with this key."""
     return hashlib.sha256(key.encode()).hexdigest()[:32]
 
 
 def started_call(
     run_id: str, seq: int, call_id: str, key: str, *, keep_s: float | None = None
 ) -> ToolStarted:
-    """The start of a call of ``refund`` that claims an effect."""
+    """Return the start of a call of ``refund`` that claims an effect."""
     claim = EffectClaim(
         id=effect_id(key), name="refund", key=f'{{"order":"{key}"}}', others="100", keep_s=keep_s
     )
@@ -137,7 +137,7 @@ def started_call(
 
 
 class _Desk(NamedTuple):
-    """A journal, as a check of the ledger has it."""
+    """A journal and its ledger, for one check."""
 
     journal: Any
     ledger: EffectLedger
@@ -161,7 +161,7 @@ _Play = Callable[[Any, _Desk], Coroutine[Any, Any, None]]
 
 
 def _with_ledger(play: _Play) -> Callable[[LedgerChecks], Coroutine[Any, Any, None]]:
-    """A check that is given a new journal, which is closed afterwards."""
+    """Make a check that gets a new journal, which is closed afterwards."""
 
     async def run(self: LedgerChecks) -> None:
         async with self._empty() as journal:  # pyright: ignore[reportPrivateUsage]  # its own
@@ -176,7 +176,7 @@ def _with_ledger(play: _Play) -> Callable[[LedgerChecks], Coroutine[Any, Any, No
 
 
 class LedgerChecks:
-    """What is checked of a journal that keeps effects by identity."""
+    """The checks of a journal that keeps effects by identity."""
 
     def _empty(self) -> AbstractAsyncContextManager[Journal]:
         raise NotImplementedError
@@ -197,7 +197,7 @@ class LedgerChecks:
 
     @_with_ledger
     async def test_a_call_that_applied_keeps_its_key_and_outcome(self, desk: _Desk) -> None:
-        """A later call is given what the first returned."""
+        """A later call gets what the first returned."""
         first, second = await desk.run("run-1"), await desk.run("run-2")
         await first.start("a", "7")
         await first.end("a", Effect.APPLIED, "7")
@@ -226,7 +226,7 @@ class LedgerChecks:
 
     @_with_ledger
     async def test_a_key_is_free_when_its_keep_has_passed(self, desk: _Desk) -> None:
-        """The end of the first call lies years back."""
+        """The first call ended years ago."""
         first, second = await desk.run("run-1"), await desk.run("run-2")
         await first.start("a", "7", keep_s=60)
         assert not await second.start("b", "7", keep_s=60), "a call under way keeps its key"
@@ -237,7 +237,7 @@ class LedgerChecks:
 
     @_with_ledger
     async def test_what_a_left_run_had_begun_is_unknown(self, desk: _Desk) -> None:
-        """The run was let go, parked or removed; a call that claims it learns of that."""
+        """The run was released or parked; a call that claims the effect learns of that."""
         for key, leave in (("7", "die"), ("8", "park")):
             first, second = await desk.run(f"run-1-{key}"), await desk.run(f"run-2-{key}")
             await first.start("a", key)
@@ -274,7 +274,7 @@ class LedgerChecks:
 
     @_with_ledger
     async def test_a_call_that_is_started_again_has_its_claim(self, desk: _Desk) -> None:
-        """As a resumed session starts one that is idempotent."""
+        """A resumed session starts an idempotent call again."""
         first = await desk.run("run-1")
         await first.start("a", "7")
         first.die()
@@ -284,7 +284,7 @@ class LedgerChecks:
 
     @_with_ledger
     async def test_the_first_settlement_counts(self, desk: _Desk) -> None:
-        """Also of an effect whose process died; others are told what stands."""
+        """This also applies to an effect whose process died; later ones get the first."""
         first = await desk.run("run-1")
         await first.start("a", "7")
         with pytest.raises(Misuse):
@@ -302,7 +302,7 @@ class LedgerChecks:
 
     @_with_ledger
     async def test_an_effect_that_is_settled_as_none_is_free(self, desk: _Desk) -> None:
-        """What the run logs later, who does not know, changes nothing."""
+        """A later outcome of the run that says unknown changes nothing."""
         first, second = await desk.run("run-1"), await desk.run("run-2")
         await first.start("a", "7")
         await first.end("a", Effect.UNKNOWN, "7")
@@ -316,7 +316,7 @@ class LedgerChecks:
 
     @_with_ledger
     async def test_what_the_call_says_was_made_was_made(self, desk: _Desk) -> None:
-        """Whatever was found out while its process was frozen."""
+        """The call's own word wins over what was found out while its process was frozen."""
         first, second = await desk.run("run-1"), await desk.run("run-2")
         await first.start("a", "7")
         await first.end("a", Effect.UNKNOWN, "7")
@@ -369,7 +369,7 @@ class LedgerChecks:
 
     @_with_ledger
     async def test_who_waits_for_an_effect_is_told(self, desk: _Desk) -> None:
-        """Of its end, and of its settlement."""
+        """The waiter is notified of its end, and of its settlement."""
         first = await desk.run("run-1")
         await first.start("a", "7")
         with watch(desk.journal, of_effect(effect_id("7"))) as watcher:
@@ -381,7 +381,7 @@ class LedgerChecks:
 
     @_with_ledger
     async def test_a_parked_run_goes_on_when_its_effect_is_settled(self, desk: _Desk) -> None:
-        """It becomes due."""
+        """The run becomes due."""
         due_runs = getattr(desk.journal, "due_runs", None)
         if due_runs is None:
             raise SkipTest("it has no due_runs()")
@@ -396,7 +396,7 @@ class LedgerChecks:
 
     @_with_ledger
     async def test_checks_are_given_to_one_process_at_a_time(self, desk: _Desk) -> None:
-        """Each counts, and none is due any more where that was said."""
+        """Each check counts, and none is due once there is no next check."""
         first = await desk.run("run-1")
         await first.start("a", "7")
         first.die()
@@ -413,7 +413,7 @@ class LedgerChecks:
 
     @_with_ledger
     async def test_effects_outlive_their_runs(self, desk: _Desk) -> None:
-        """With their outcomes, unless they are to go too."""
+        """They keep their outcomes, unless they are removed too."""
         remove = getattr(desk.journal, "remove_runs", None)
         if remove is None:
             raise SkipTest("it has no remove_runs()")

@@ -24,15 +24,15 @@ from upshot.contract.usage import Usage
 from upshot.testing.suite import Role, Suite, value_of
 
 _PIECES = (TextDelta, ReasoningDelta, ToolCallDelta, Usage, ModelRetried)
-# After how many turns of the loop a call is taken back: in its first waits.
+# After how many turns of the loop a call is cancelled: during its first waits.
 _TURNS = (1, 2, 4)
 
 
 class ModelContract(Suite[Model]):
-    """A suite for pytest: inherit, and give a ``make`` that returns a model.
+    """A suite for pytest: inherit, and define a ``make`` that returns a model.
 
-    A model has ``call``, sync or async, which takes a ModelRequest; checks of what else a model may
-    have are skipped if it is missing: ``stream``, ``name``, and calls with a text or messages.
+    A model has ``call``, sync or async, which takes a ModelRequest. Checks of optional parts are
+    skipped if they are missing: ``stream``, ``name``, and calls with a text or messages.
 
     Attributes:
         prompt: A text that the model answers with a text, at least once.
@@ -42,7 +42,7 @@ class ModelContract(Suite[Model]):
     _role: Role = Role("a model", ("call",))
 
     async def test_its_name_says_provider_and_model(self) -> None:
-        """It is "provider:name", for logs and prices."""
+        """The name is "provider:name", for logs and prices."""
         async with self._made() as model:
             name: object = getattr(model, "name", None)
         if name is None:
@@ -53,15 +53,15 @@ class ModelContract(Suite[Model]):
             raise SkipTest(f"its name is {name!r}: without provider:name it has no price")
 
     async def test_it_answers_a_text(self) -> None:
-        """Without an error, and with something to read."""
+        """A text is answered without an error, and with text."""
         await self._ask_also(self.prompt)
 
     async def test_it_answers_messages(self) -> None:
-        """A sequence of them is as good as a text."""
+        """A sequence of messages works like a text."""
         await self._ask_also([Message("user", self.prompt)])
 
     async def test_it_answers_a_request(self) -> None:
-        """And so is a whole request, which is what runs send."""
+        """A whole request works too; runs send those."""
         await self._ask(self._request)
 
     async def test_a_stream_ends_in_its_response(self) -> None:
@@ -82,11 +82,11 @@ class ModelContract(Suite[Model]):
         assert deltas_say == text, f"its deltas say {deltas_say!r}, and its response says {text!r}"
 
     async def test_a_cancel_is_not_swallowed(self) -> None:
-        """A cancelled call gives no answer."""
+        """A cancelled call returns no answer."""
         await self._cancel(lambda model: _call(model, self._request))
 
     async def test_a_cancel_of_a_stream_is_not_swallowed(self) -> None:
-        """A cancelled reader gets nothing more."""
+        """A cancelled reader receives nothing more."""
 
         async def read(model: Model) -> None:
             async for _ in _stream(model, self._request):
@@ -102,18 +102,18 @@ class ModelContract(Suite[Model]):
 
     @asynccontextmanager
     async def _streaming(self) -> AsyncGenerator[Any]:
-        """The model, if it streams."""
+        """Yield the model, if it streams."""
         async with self._made() as model:
             if getattr(model, "stream", None) is None:
                 raise SkipTest("the model has no stream: it replies whole to every subscriber")
             yield model
 
     async def _ask_also(self, request: ModelInput) -> None:
-        """Ask what a run never asks, but a caller of the model may."""
+        """Ask something that a run never asks, but other callers of the model may."""
         try:
             await self._ask(request)
         except AssertionError as error:
-            # Red by itself where it does not even answer a request.
+            # Fails here if the model does not even answer a request.
             await self._ask(self._request)
             why = "it takes requests only; ModelRequest.of(...) makes one of texts and messages"
             raise SkipTest(f"{why} ({error})") from error
@@ -126,11 +126,12 @@ class ModelContract(Suite[Model]):
         for turns in _TURNS:
             async with self._made() as model:
                 task = asyncio.ensure_future(work(model))
-                # Into its body: a task that has not begun is cancelled whatever the model does.
+                # Let it enter the body: a task that has not started is cancelled whatever the model
+                # does.
                 for _ in range(turns):
                     await asyncio.sleep(0)
                 if not task.cancel():
-                    # It never waited, or answered before.
+                    # It never waited, or it answered before.
                     task.result()
                     continue
                 await asyncio.wait((task,))
@@ -142,7 +143,7 @@ async def _call(model: Model, request: ModelInput) -> ModelResponse:
     try:
         return cast("ModelResponse", await value_of(model.call(request)))
     except Exception as error:
-        # What a model raises is its breach, and is reported as one.
+        # A model must not raise; report it as a breach of the contract.
         raise AssertionError(f"call() raised {error!r}: errors are values") from error
 
 
@@ -156,7 +157,7 @@ async def _stream(model: Model, request: ModelInput) -> AsyncIterator[object]:
         async for item in cast("AsyncIterator[object]", given):
             yield item
     except Exception as error:
-        # What a model raises is its breach, and is reported as one.
+        # A model must not raise; report it as a breach of the contract.
         raise AssertionError(f"stream() raised {error!r}: errors are values") from error
 
 

@@ -18,7 +18,7 @@ _LOOPBACK = ("127.", "::1", "localhost")
 
 
 class NetworkUsed(RuntimeError):
-    """A test under ``no_network`` reached out of this machine."""
+    """A test under ``no_network`` tried to connect to another machine."""
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def scripted() -> Generator[Callable[..., ScriptedModel]]:
 def simulator() -> Generator[Callable[..., Simulator]]:
     """Start provider simulators: ``simulator(["Hello"]).base_url``; they end with the test.
 
-    Each runs in a thread of its own, so that plain and async tests can use it alike.
+    Each runs in a thread of its own, so plain and async tests can both use it.
     """
     with ExitStack() as stack:
 
@@ -51,7 +51,7 @@ def simulator() -> Generator[Callable[..., Simulator]]:
 
 @pytest.fixture
 def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Refuse every connection but to this machine, with ``NetworkUsed``."""
+    """Refuse every connection except to this machine, with ``NetworkUsed``."""
     for name in ("connect", "connect_ex"):
         monkeypatch.setattr(socket.socket, name, _guarded(getattr(socket.socket, name)))
 

@@ -1,7 +1,7 @@
-"""What the contract suites share: how a subject is made and held to its role.
+"""What the contract suites share: making a subject and checking it against its role.
 
-A suite is a class with async tests for pytest-asyncio. Each test makes what it needs with
-``async with self._made() as subject``, which closes it again and limits the time that it takes.
+A suite is a class with async tests for pytest-asyncio. Each test makes its subject with ``async
+with self._made() as subject``, which closes it again and limits its time.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from upshot.models.aiohttp_transport import aclose_transports
 
 S = TypeVar("S")
 
-# Plain values, which are given by mistake.
+# Plain values, which ``make`` may return by mistake.
 _VALUES = (str, bytes, int, float, complex, dict, list, tuple, set, frozenset)
 
 
 class Role(NamedTuple):
-    """What ``make`` has to give."""
+    """What ``make`` must return."""
 
     noun: str
     needs: tuple[str, ...] = ()
     some_of: tuple[str, ...] = ()
 
     def check(self, subject: object, who: str) -> None:
-        """Check *subject*, which *who* gave."""
+        """Check *subject*, which *who* returned."""
         assert subject is not None, f"{who} gave None: return {self.noun}"
         assert not isinstance(subject, type), (
             f"{who} gave the class {subject.__name__}: return {self.noun} made of it"
@@ -58,7 +58,7 @@ class Suite(Generic[S]):
     """What the contract suites share.
 
     Attributes:
-        patience_s: How many seconds a check may take; a longer one is red.
+        patience_s: How many seconds a check may take; a longer one fails.
     """
 
     pytestmark: pytest.MarkDecorator = pytest.mark.asyncio
@@ -66,12 +66,12 @@ class Suite(Generic[S]):
     _role: Role
 
     def make(self) -> S | Awaitable[S] | AbstractAsyncContextManager[S]:
-        """Return what is tested, or a coroutine or an async context manager of it."""
+        """Return the subject, or a coroutine or an async context manager of it."""
         raise NotImplementedError(f"{type(self).__name__} gives {self._role.noun} in make()")
 
     @asynccontextmanager
     async def _made(self) -> AsyncGenerator[Any]:
-        """What ``make`` gives: open within the block, of its role, and for a limited time."""
+        """Yield what ``make`` returns: open, checked against its role, with a time limit."""
         who, failure = f"{type(self).__name__}.make()", None
         limit = asyncio.timeout(self.patience_s)
         async with AsyncExitStack() as stack:
@@ -113,11 +113,11 @@ class Suite(Generic[S]):
         return made
 
     async def _close(self, subject: Any) -> None:
-        """Close what no context manager closes; nothing unless overridden."""
+        """Close what no context manager closes; does nothing unless overridden."""
 
 
 async def value_of(given: object) -> Any:
-    """What a sync or async function gave."""
+    """Return the value of a sync or async function."""
     return await given if inspect.isawaitable(given) else given
 
 
@@ -153,7 +153,7 @@ class PlainModel:
         self.asked.set()
         self._under_way += 1
         try:
-            # Its answer takes a moment, so that calls at the same time are seen to be that.
+            # The answer takes a moment, so that concurrent calls overlap.
             await (asyncio.sleep(0) if self.answers else asyncio.Event().wait())
         finally:
             self._under_way -= 1
@@ -165,7 +165,7 @@ class PlainModel:
         return ModelResponse(content=text, usage=usage, finish_reason="stop")
 
     async def stream(self, request: ModelInput) -> AsyncIterator[StreamItem]:
-        """The same, its text as one delta."""
+        """Stream the same answer, its text as one delta."""
         response = await self.call(request)
         if response.content:
             yield TextDelta(text=response.content)
@@ -179,12 +179,12 @@ class Witness:
         self.ends: int = 0
 
     def on_run_end(self, info: object, result: object) -> None:
-        """Count one."""
+        """Count one end."""
         self.ends += 1
 
 
 class Seen(NamedTuple):
-    """One run as it was seen from outside."""
+    """One run as seen from outside."""
 
     result: AgentResult[Any]
     events: list[RunEvent]
@@ -192,27 +192,27 @@ class Seen(NamedTuple):
 
     @property
     def said(self) -> tuple[Any, ...]:
-        """What an equal run says too."""
+        """What is the same in an equal run."""
         result = self.result
         texts = tuple(message.text for message in result.messages)
         return result.status, result.content, result.output, texts
 
 
 def ending(result: AgentResult[Any]) -> str:
-    """How a run ended, for a message."""
+    """Say how a run ended, for a message."""
     error = result.error
     said = f"it ended as {result.status}"
     return said if error is None else f"{said}, {error.code}: {error.message}"
 
 
 def tasks_beside() -> set[asyncio.Task[Any]]:
-    """All tasks but the current one."""
+    """Return all tasks except the current one."""
     current = asyncio.current_task()
     return {task for task in asyncio.all_tasks() if task is not current}
 
 
 async def settle(wanted: Callable[[], bool], *, turns: int = 100) -> bool:
-    """Let other tasks have their turn until *wanted* holds; whether it does."""
+    """Yield to other tasks until *wanted* holds; return whether it does."""
     for _ in range(turns):
         if wanted():
             return True

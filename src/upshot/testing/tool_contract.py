@@ -1,4 +1,4 @@
-"""What every tool must do."""
+"""ToolContract: what every tool must do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from upshot.testing.suite import Role, Suite
 from upshot.tools.definition.tool import Tool
 from upshot.tools.toolbox import Toolbox
 
-# So deep a schema refers to itself.
+# A schema nested deeper than this refers to itself.
 _MAX_DEPTH = 20
 _TEXTS = {
     "date-time": "2026-01-01T00:00:00Z",
@@ -37,7 +37,7 @@ _TEXTS = {
 
 
 def sample_of(schema: JsonObject) -> JsonObject:
-    """A small object that fits *schema*: its required names, with values of their types and limits.
+    """Return a small object that fits *schema*: its required properties, within their limits.
 
     Patterns and conditions are ignored.
     """
@@ -58,7 +58,7 @@ def _made(schema: Json, root: JsonObject, depth: int) -> Json:
         return _made(_found(place, root), root, depth + 1)
     for word in ("anyOf", "oneOf", "allOf"):
         if choices := _list(schema.get(word)):
-            # Null says the least of what a tool takes.
+            # Avoid null: it tests the least of the tool.
             best = next((one for one in choices if one != {"type": "null"}), None)
             return _made({**schema, **cast("JsonObject", best or {}), word: []}, root, depth + 1)
     return _of_type(schema, root, depth)
@@ -91,7 +91,7 @@ def _of_type(schema: JsonObject, root: JsonObject, depth: int) -> Json:
 
 
 def _within(schema: JsonObject) -> float:
-    """One, or a number near the limits of *schema* that they let pass."""
+    """Return one, or a number near the limits of *schema* that they allow."""
     step = _number(schema, "multipleOf", 1)
     bounds = [
         _number(schema, word, math.nan)
@@ -122,7 +122,7 @@ def _list(value: Json) -> list[Json]:
 
 
 def _found(place: str, root: JsonObject) -> Json:
-    """What a reference of the form ``#/$defs/Name`` names."""
+    """Return what a reference of the form ``#/$defs/Name`` names."""
     found: Json = root
     for step in place.lstrip("#").strip("/").split("/"):
         name = step.replace("~1", "/").replace("~0", "~")
@@ -131,7 +131,7 @@ def _found(place: str, root: JsonObject) -> Json:
 
 
 _AT_ONCE = 5
-# What says that other arguments than those that are named may be sent.
+# Schema keywords that allow other arguments than the named ones.
 _FREE = ("additionalProperties", "patternProperties", "$ref", "allOf", "anyOf", "oneOf")
 
 
@@ -145,7 +145,7 @@ class _ToolRole(Role):
 
 
 class ToolContract(Suite[Tool]):
-    """A suite for pytest: inherit, and give a ``make`` that returns the tool.
+    """A suite for pytest: inherit, and define a ``make`` that returns the tool.
 
     ::
 
@@ -171,7 +171,7 @@ class ToolContract(Suite[Tool]):
             raise SkipTest(f"the tool {name} has no description: a model sees only its name")
 
     async def test_its_schema_is_one(self) -> None:
-        """JSON Schema of an object that names the example arguments, which fit it."""
+        """It is the JSON Schema of an object; it names the example arguments, and they fit."""
         async with self._made() as tool:
             schema, outcome = tool.parameters, await self._call(tool)
         named = cast("JsonObject", schema.get("properties", {}))
@@ -182,7 +182,7 @@ class ToolContract(Suite[Tool]):
         assert not is_refused, f"{self._whose} arguments are refused: {outcome}"
 
     async def test_it_is_the_same_tool_each_time(self) -> None:
-        """Approvals and pins know it by its version."""
+        """Its version is the same each time; approvals and pins identify the tool by it."""
         versions = list[str]()
         for _ in range(2):
             async with self._made() as tool:
@@ -196,7 +196,7 @@ class ToolContract(Suite[Tool]):
             self._succeeded(await self._call(tool))
 
     async def test_a_reader_has_no_effect(self) -> None:
-        """What may write has applied something after a success, what reads has not."""
+        """After a success, a tool that may write reports an applied effect, a reader none."""
         async with self._made() as tool:
             expected = Effect.APPLIED if tool.may_write else Effect.NONE
             outcome = await self._call(tool)
@@ -204,7 +204,7 @@ class ToolContract(Suite[Tool]):
         assert outcome.effect is expected, f"{said}: {outcome}"
 
     async def test_its_outcome_can_be_kept(self) -> None:
-        """What it returns has a JSON form; it is written and read back the same."""
+        """Its result has a JSON form that is read back equal."""
         async with self._made() as tool:
             outcome = await self._call(tool)
         self._succeeded(outcome)
@@ -212,14 +212,14 @@ class ToolContract(Suite[Tool]):
         assert kept == outcome, f"{outcome} was written, and {kept} was read"
 
     async def test_one_of_it_serves_many_runs_at_once(self) -> None:
-        """Nothing that it keeps belongs to one run only."""
+        """None of its state belongs to one run only."""
         async with self._made() as tool:
             calls = [self._call(tool) for _ in range(_AT_ONCE)]
             for outcome in await asyncio.gather(*calls):
                 self._succeeded(outcome)
 
     async def test_what_claims_to_be_idempotent_can_be_called_again(self) -> None:
-        """A second call in another turn succeeds as the first did."""
+        """A second call in another turn succeeds like the first."""
         async with self._made() as tool:
             if not tool.idempotent:
                 raise SkipTest(f"the tool {tool.name} does not claim to be idempotent")

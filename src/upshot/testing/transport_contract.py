@@ -15,7 +15,7 @@ from unittest import SkipTest
 from upshot.models.transport import Timeouts, Transport, TransportError
 from upshot.testing.suite import Role, Suite
 
-# No check runs into them, but those that are about limits.
+# Limits that no check reaches, except those about limits.
 _WIDE = Timeouts(20, 20, 20)
 _SHORT = Timeouts(5, 0.2, 1)
 _OK = b"HTTP/1.1 200 OK\r\n"
@@ -26,11 +26,11 @@ _MAX_PIECE_BYTES = 2**23
 
 
 class TransportContract(Suite[Transport]):
-    """A suite for pytest: inherit, and give a ``make`` that returns a transport.
+    """A suite for pytest: inherit, and define a ``make`` that returns a transport.
 
-    Each check has a server of its own on loopback, in a thread. The transport may raise anything;
-    if it is a TransportError, its phase must be true. A transport with ``aclose`` is closed after
-    each check.
+    Each check has a server of its own on loopback, in a thread. The transport may raise any
+    exception; if it is a TransportError, its phase must be true. A transport with ``aclose`` is
+    closed after each check.
     """
 
     _role: Role = Role("a transport", ("send",))
@@ -70,14 +70,14 @@ class TransportContract(Suite[Transport]):
         assert got.body == b"clear text", got.body[:60]
 
     async def test_a_reply_that_is_cut_is_an_error(self) -> None:
-        """Wherever it is cut, no part of it is given as the whole."""
+        """No part of it is returned as the whole, wherever it is cut."""
         for whole in (_WHOLE, _CHUNKED):
             async with self._against(_cut(whole)) as (transport, server):
                 for size in range(len(whole)):
                     await _broken(transport, f"{server.url}/{size}", f"cut after {size}")
 
     async def test_nothing_is_sent_twice(self) -> None:
-        """A connection that breaks after the request is an error and no second request."""
+        """A connection that breaks after the request is an error; the request is not repeated."""
         for method in ("POST", "GET"):
             async with self._against(_reset) as (transport, server):
                 error = await _broken(transport, server.url, "a reset", method=method)
@@ -85,7 +85,7 @@ class TransportContract(Suite[Transport]):
             assert _phase(error) != "unsent", "the request was sent, and the error denies it"
 
     async def test_a_closed_port_is_an_error(self) -> None:
-        """A request that could not be sent is not said to be sent."""
+        """The error does not claim that the request was sent."""
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
             url = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -98,12 +98,12 @@ class TransportContract(Suite[Transport]):
         async with self._against(_answer_with(_WHOLE, then="close")) as (transport, server):
             for _ in range(3):
                 assert (await _fetch(transport, server.url)).body == b"hello"
-                # The loop must not see it: it stands still until the server has closed.
+                # The loop must not notice: it is blocked until the server has closed.
                 server.closed.wait(20)
                 server.closed.clear()
 
     async def test_a_cancel_while_it_waits_closes_the_connection(self) -> None:
-        """A reply that is not read is not paid for."""
+        """A reply that is not read must not be paid for."""
         async with self._against(_answer_with(b"", then="wait")) as (transport, server):
             task = asyncio.ensure_future(_fetch(transport, server.url))
             try:
@@ -115,7 +115,7 @@ class TransportContract(Suite[Transport]):
             await _until(server.closed)
 
     async def test_a_cancel_in_the_body_closes_the_connection(self) -> None:
-        """So does leaving the block before the body is over."""
+        """So does leaving the block before the body ends."""
         first = _OK + b"content-length: 1000\r\n\r\nfirst"
         for cancels in (True, False):
             async with self._against(_answer_with(first, then="wait")) as (transport, server):
@@ -129,7 +129,7 @@ class TransportContract(Suite[Transport]):
                 await _until(server.closed)
 
     async def test_limits_end_the_request(self) -> None:
-        """Silence ends at read_s, a drip of bytes at total_s."""
+        """Silence ends at read_s, a trickle of bytes at total_s."""
         replies = {
             "silence": _answer_with(b"", then="wait"),
             "a drip": _endless(_OK + b"content-length: 100000\r\n\r\n", b".", 0.01),
@@ -181,7 +181,7 @@ class TransportContract(Suite[Transport]):
 
     @asynccontextmanager
     async def _against(self, answer: _Answer) -> AsyncGenerator[tuple[Transport, _Server]]:
-        """The transport, and a server that answers like that."""
+        """Yield the transport, and a server that answers with *answer*."""
         with _serving(answer) as server:
             async with self._made() as transport:
                 yield transport, server
@@ -194,10 +194,10 @@ class TransportContract(Suite[Transport]):
 
 
 def check_transport(factory: Callable[[], Any]) -> None:
-    """Try everything in :class:`TransportContract` on the transports that *factory* makes.
+    """Run all checks of :class:`TransportContract` on the transports that *factory* makes.
 
     Args:
-        factory: Gives a transport, a coroutine of one, or an async context manager of one.
+        factory: Returns a transport, a coroutine of one, or an async context manager of one.
 
     Raises:
         AssertionError: A check failed; its message says which.
@@ -247,7 +247,7 @@ async def _broken(
     method: str = "POST",
     timeouts: Timeouts = _WIDE,
 ) -> Exception:
-    """The exception in which a request ends that cannot end well."""
+    """Return the exception of a request that must fail."""
     try:
         got = await _fetch(transport, url, method=method, timeouts=timeouts)
     except Exception as error:
@@ -279,7 +279,7 @@ async def _until(event: threading.Event) -> None:
 
 
 class _Asked(NamedTuple):
-    """One request as it came in."""
+    """One request as received."""
 
     head: bytes
     body: bytes
@@ -322,7 +322,7 @@ def _serving(answer: _Answer) -> Generator[_Server]:
     finally:
         loop.call_soon_threadsafe(over.set)
         thread.join()
-        # No thread of a check that ran out of patience waits on for what cannot come.
+        # Release the threads of a check that ran out of time.
         server.received.set()
         server.closed.set()
 
@@ -356,7 +356,7 @@ async def _listening(server: _Server, answer: _Answer) -> AsyncGenerator[None]:
             task.cancel()
         await asyncio.gather(*talks, return_exceptions=True)
         for writer in talks.values():
-            # One that was cancelled before it began has closed nothing.
+            # A task that was cancelled before it started has closed nothing.
             writer.transport.abort()
         await asyncio.sleep(0)
 
@@ -368,7 +368,7 @@ async def _answer_one(
     writer: asyncio.StreamWriter,
     early: bytes,
 ) -> bytes | None:
-    """Answer one request, of which *early* has been read, unless the client goes first."""
+    """Answer one request, whose *early* bytes were read, unless the client disconnects."""
     asked = await _read_request(reader, early)
     server.asked.append(asked)
     server.received.set()
@@ -392,7 +392,7 @@ async def _read_request(reader: asyncio.StreamReader, early: bytes) -> _Asked:
 
 
 def _answer_with(data: bytes, *, then: Literal["listen", "close", "wait"] = "listen") -> _Answer:
-    """Send *data*; then listen for the next request, close, or wait for ever."""
+    """Send *data*; then listen for the next request, close, or wait forever."""
 
     async def answer(asked: _Asked, writer: asyncio.StreamWriter) -> bool:
         writer.write(data)

@@ -92,7 +92,7 @@ export async function chatPage(page, { conversation = "", agent = "" }) {
     form.isBusy = true;
     const isNew = !conversation;
     conversation ||= newId("c-");
-    // The same text sent again after a lost reply is the same request.
+    // Resending the same text after a lost reply is the same request.
     key ||= newId("k-");
     try {
       const made = /** @type {Begun} */ (await api("/api/runs", { method: "POST", body: { agent, text, conversation, key } }));
@@ -134,7 +134,7 @@ export async function chatPage(page, { conversation = "", agent = "" }) {
   field.focus({ preventScroll: true });
 }
 
-/** One turn of a chat: what was asked, the tools' cards, the text as it comes, what waits. */
+/** One turn of a chat: the question, the tools' cards, the text as it arrives, what waits. */
 class ChatTurn {
   constructor(id, request, changed) {
     this.id = id;
@@ -167,7 +167,7 @@ class ChatTurn {
   draw() {
     const parts = [];
     for (const message of this.messages.values()) {
-      // What earlier turns said stands there already.
+      // The messages of earlier turns are on the page already.
       if (message.role === "user") parts.length = 0;
       else if (message.role === "assistant" && message.text) parts.push({ key: `m${message.id ?? message.seq}`, at: message.seq, text: message.text });
     }

@@ -1,4 +1,4 @@
-// What was done, and what may have been: the list of effects, and a way to settle one.
+// The list of effects, those that may have happened included, and a way to settle one.
 
 /** @import { EffectChecked, EffectLine, EffectPage } from "api" */
 
@@ -34,7 +34,7 @@ export async function effectsPage(page) {
     const found = /** @type {EffectPage} */ (await api("/api/effects" + listQuery(filter)));
     if (!page.isThere()) return;
     const unknown = found.effects.filter((one) => one.state === "unknown");
-    // One that somebody is about to settle stays as it is until the next look.
+    // An effect that the user is about to settle stays unchanged until the next refresh.
     const isBusy = doubts.contains(document.activeElement) && document.activeElement?.matches("input, button");
     if (!isBusy) keyed(doubts, unknown, (one) => one.id, (one) => doubtNode(one, load));
     const known = found.effects.filter((one) => one.state !== "unknown");
@@ -51,7 +51,7 @@ export async function effectsPage(page) {
   if (!after) live(page, load);
 }
 
-/** JSON as it was kept, else the text. */
+/** The value of stored JSON, or the text if it is not JSON. */
 export function kept(text) {
   try {
     return jsonNode(JSON.parse(text));
@@ -64,7 +64,7 @@ export function kept(text) {
 const from = (one) => [one.run_id && local(runPath(one.run_id), null, one.run_id), one.agent_id, whose({ owner: one.user, tenant: one.tenant }), one.scope].filter(Boolean).map((part, at) => [at ? ", " : "", part]);
 
 /**
- * Asks verify on the spot, and shows in *node* what came of it; true once the effect is known.
+ * Calls verify now, and shows the result in *node*; returns whether the effect is known.
  * @param {string} id
  * @param {HTMLElement} node
  */
@@ -84,7 +84,7 @@ export async function checkNow(id, node) {
 export const fact = (name, value) => (value ? h("div", h("dt", name), h("dd", value)) : null);
 
 /**
- * One of which nobody knows: all that helps to find out, and the ways to say it.
+ * An unknown effect: all that helps to find out whether it happened, and buttons to settle it.
  * @param {EffectLine} one
  * @param {() => Promise<void>} changed
  */

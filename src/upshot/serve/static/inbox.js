@@ -1,4 +1,4 @@
-// What waits for people: the inbox, and questions in their place.
+// What waits for people: the inbox, and questions on the page of a run.
 
 /** @import { Answered, EffectPage, Grant, GrantList, EarlierDecisions, Head, InboxEntry, InboxPage, Outdated, Pending, PendingApproval, PendingEffect, PendingExternal, PendingQuestion, RunView, Taken } from "api" */
 
@@ -13,7 +13,7 @@ function decisionText(decision) {
   return { approve: "approved it", deny: `denied it${reason}`, edit: "approved it with other arguments", answer: "answered it" }[decision?.kind] ?? "answered it";
 }
 
-/** Who answered what, when, and having seen what. */
+/** Who answered what, when, and what they had been shown. */
 /** @param {Pick<Answered, "at" | "seq"> & {answer: any, asked?: any}} answered */
 export function answeredText({ answer, asked, at, seq }) {
   const what = asked?.tool_name ? h("code", asked.tool_name) : asked?.question ?? asked?.description ?? "";
@@ -25,7 +25,7 @@ export function answeredText({ answer, asked, at, seq }) {
 /** @typedef {Omit<PendingApproval, "kind"> & Omit<PendingEffect, "kind"> & Omit<PendingQuestion, "kind"> & Omit<PendingExternal, "kind"> & {kind: string}} AnyPending */
 /** @typedef {Partial<Omit<InboxEntry, "pending">> & {run_id: string, pending: AnyPending, inPlace?: boolean}} Item */
 
-/** The questions of one run, to be answered in place; those that are not there any more go. */
+/** Shows the questions of one run, to answer in place; closed ones are removed. */
 /**
  * @param {HTMLElement} node
  * @param {string} runId
@@ -39,7 +39,7 @@ export function drawPending(node, runId, pending, head) {
 const itemId = (/** @type {Item} */ item) => (item.pending.kind === "pending_approval" ? item.pending.call_id : item.pending.id);
 const itemKey = (/** @type {Item} */ item) => `${item.run_id}/${itemId(item)}/${item.pending.digest ?? ""}`;
 
-/** One thing that waits, or equal ones together: what will happen, why it is asked, and the ways to answer. */
+/** One item, or several equal ones together: what will happen, why it is asked, and buttons to answer. */
 class Ask {
   /** @param {Item[]} items */
   constructor(items) {
@@ -68,13 +68,13 @@ class Ask {
       h("span.grow"), this.dueNode(), this.waitsNode());
   }
 
-  /** Until when it is to be answered: of equal ones the earliest. */
+  /** When the answer is due: the earliest of equal items. */
   dueNode() {
     const due = this.items.map((one) => one.pending.expires_at).filter(Boolean).sort()[0];
     return due ? h("span.due", this.items.length > 1 ? "the first is due " : "due ", when(due), h("span.quiet", this.isApproval ? ", then it is asked anew" : ", then the run goes on without it")) : null;
   }
 
-  /** Since when it waits: of equal ones the longest. */
+  /** How long it has waited: the longest of equal items. */
   waitsNode() {
     const since = this.items.map((one) => one.pending.asked_at).filter(Boolean).sort()[0];
     return since ? h("span.quiet", { title: moment(since, { long: true }) }, `waits ${this.items.length > 1 ? "up to " : ""}${ago(since)}`) : null;
@@ -91,7 +91,7 @@ class Ask {
       item.inPlace ? null : this.beforeNode(item)];
   }
 
-  /** What was decided about such calls, once somebody wants to know. */
+  /** Earlier decisions about such calls, loaded on request. */
   beforeNode(/** @type {Item} */ item) {
     const list = h("ul");
     const show = async () => {
@@ -109,7 +109,7 @@ class Ask {
       h("dl.json", fact("began", when(p.started_at)), fact("ended", when(p.ended_at)), fact("the tool said", p.error && kept(p.error)), fact("idempotency key", p.idempotency_key && h("code", p.idempotency_key)), fact("call", h("code", p.call_id)))];
   }
 
-  /** What was seen, and the ways to say whether it happened. */
+  /** What verify saw, and buttons to say whether it happened. */
   settling() {
     const note = h("input", { name: "note", autocomplete: "off", "aria-label": "What you saw", placeholder: "What you saw, such as re_123 at the bank" });
     const answer = (value) => this.send((item) => ({ kind: "answer", id: item.pending.id, value, ...(item.pending.digest ? { digest: item.pending.digest } : {}), ...(note.value.trim() ? { note: note.value.trim() } : {}) }));
@@ -133,7 +133,7 @@ class Ask {
       this.items.length > 1 && this.mayAnswer() && h("span.actions", h("button", { type: "button", onclick: () => this.send((one) => this.approval(one), [item]) }, "Approve this one"), h("button", { type: "button", onclick: () => this.deny([item]) }, "Deny this one")))));
   }
 
-  /** Gives an item to oneself, or back to all. */
+  /** Assigns an item to the user, or removes the assignment. */
   assignNode(/** @type {Item} */ item) {
     const me = shared.me.user?.id;
     if (!this.mayAnswer()) return null;
@@ -184,7 +184,7 @@ class Ask {
     await this.send((item) => this.approval(item, always));
   }
 
-  /** Equal calls of several runs may be one intent that came several times: that is asked, and no key answers it. */
+  /** Equal calls of several runs may be one intent that arrived several times: the user is asked, and no key answers. */
   approveAll() {
     const n = this.items.length;
     const [oldest] = [...this.items].sort((a, b) => String(a.pending.asked_at ?? "").localeCompare(String(b.pending.asked_at ?? "")));
@@ -334,7 +334,7 @@ class Ask {
     if (isHere) this.node.focus();
   }
 
-  /** Says who settled an effect meanwhile, true if somebody did. */
+  /** Shows who settled an effect since; returns whether it was settled. */
   async settledElsewhere() {
     const run = this.pending.run_id || this.items[0].run_id;
     const found = /** @type {EffectPage | null} */ (await maybe(`/api/effects?run_id=${encodeURIComponent(run)}`).catch(() => null));
@@ -343,7 +343,7 @@ class Ask {
     return Boolean(known);
   }
 
-  /** It waits no more, and not by what was done here. */
+  /** The item was closed elsewhere. */
   async gone() {
     if (this.isDone || this.isBusy) return;
     this.isDone = true;
@@ -358,7 +358,7 @@ class Ask {
   }
 }
 
-/** Lines of two texts, as what went and what came. */
+/** The lines of two texts as removed and added. */
 function diff(before, after) {
   const table = Array.from({ length: before.length + 1 }, () => new Uint32Array(after.length + 1));
   for (let i = before.length - 1; i >= 0; i -= 1) for (let j = after.length - 1; j >= 0; j -= 1) table[i][j] = before[i] === after[j] ? table[i + 1][j + 1] + 1 : Math.max(table[i + 1][j], table[i][j + 1]);

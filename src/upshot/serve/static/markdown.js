@@ -1,4 +1,4 @@
-// Markdown, drawn as nodes: no HTML, no image of elsewhere.
+// Markdown, drawn as nodes: no HTML, no remote images.
 
 import { h } from "./nodes.js";
 
@@ -9,7 +9,7 @@ export function link(text, address) {
   try {
     url = new URL(address);
   } catch {
-    // An address of this site, or none: shown as it was written.
+    // An address of this site, or no address: shown as written.
   }
   if (!url || !["https:", "http:", "mailto:"].includes(url.protocol)) return h("span", text, ` (${address})`);
   const host = url.protocol === "mailto:" ? url.pathname : url.host;
@@ -45,14 +45,14 @@ const RULE = /^ {0,3}(?:(?:\* *){3,}|(?:- *){3,}|(?:_ *){3,})$/;
 const ROW = /^ {0,3}\|/;
 const DELIMITER = /^ {0,3}\|?[ :|-]*-[ :|-]*$/;
 
-/** Whether a table begins at a line: one whose second line is still being written is one too, so that it does not jump. */
+/** Whether a table starts at a line; also if its second line is incomplete, so that the page does not jump. */
 function isTable(lines, at) {
   if (!lines[at].includes("|")) return false;
   if (DELIMITER.test(lines[at + 1] ?? "")) return true;
   return ROW.test(lines[at]) && (at + 1 >= lines.length || (at + 2 >= lines.length && /^[ :|-]*$/.test(lines[at + 1])));
 }
 
-/** The blocks of a text: lists of lines with what they are; only the last one of an open text may still change. */
+/** The blocks of a text: lists of lines with their kind; of an unfinished text only the last may still change. */
 function blocks(text) {
   const lines = text.replaceAll("\r\n", "\n").split("\n");
   const out = [];
@@ -120,7 +120,7 @@ function block({ kind, text }) {
   return h("p", inline(text));
 }
 
-/** Draws Markdown into a node; called again with longer text it draws only the blocks that changed. */
+/** Draws Markdown into a node; called again with longer text, it redraws only changed blocks. */
 export function markdown(node, text) {
   node.sourceText = text;
   const list = blocks(text);

@@ -1,19 +1,19 @@
-// Nodes, words and figures. What models, tools and strangers wrote is put into the page as text nodes only.
+// Nodes, words and figures. Untrusted text enters the page as text nodes only.
 
 
-// Characters that cannot be seen and change how others are shown: directions, controls, tags, and what joins nothing.
+// Invisible characters that change how others are shown: directions, controls, tags, and stray joiners.
 const STEERING = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\u{e0000}-\u{e0fff}\ud800-\udfff]/gu;
 // Attributes that people read.
 const READ = new Set(["title", "aria-label", "placeholder", "alt"]);
 const codeOf = (char) => `U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}`;
 
-/** Text for a place that takes no nodes, with such characters as their codes. */
+/** Text for a place without nodes, with such characters as their codes. */
 export const plain = (text) => String(text).replace(STEERING, (char) => `[${codeOf(char)}]`);
 
 /** JSON with such characters escaped, which is the same value. */
 export const escaped = (json) => json.replace(STEERING, (char) => [...Array(char.length)].map((_, at) => `\\u${char.charCodeAt(at).toString(16).padStart(4, "0")}`).join(""));
 
-/** Puts text into a node, each such character as its code: whoever wrote it, it reads as it is. */
+/** Puts text into a node, with each such character as its code, so that it reads as it is. */
 function marked(node, text) {
   let last = 0;
   for (const found of text.matchAll(STEERING)) {
@@ -64,14 +64,14 @@ export function fill(node, ...children) {
   return node;
 }
 
-/** Makes the children of a node those of a list, by key; what has not changed keeps its node, and so its focus. */
+/** Updates the children of a node to match a list, by key; unchanged items keep their node and focus. */
 export function keyed(parent, list, key, draw) {
   const old = new Map();
   for (const child of parent.children) old.set(child.dataset.key, child);
   let at = parent.firstElementChild;
   for (const item of list) {
     const id = String(key(item));
-    // What is drawn names days as seen from today.
+    // Redraw on a new day: dates are shown relative to today.
     const mark = JSON.stringify(item) + new Date().toDateString();
     let node = old.get(id);
     old.delete(id);
@@ -95,7 +95,7 @@ export function keyed(parent, list, key, draw) {
 
 let spoken = 0;
 
-/** Tells what became of an action, where it is seen and heard wherever the page stands. */
+/** Announces the outcome of an action, visibly and to screen readers, wherever the page is scrolled. */
 export function say(text) {
   fill($("said"), text);
   clearTimeout(spoken);
@@ -127,7 +127,7 @@ export function money(cost) {
   try {
     text = value.toLocaleString("en-US", { style: "currency", currency, minimumFractionDigits: digits, maximumFractionDigits: digits });
   } catch {
-    // A word of the user's own, such as "credits".
+    // The user's own unit, such as "credits".
   }
   return text + (cost.unpriced_calls ? "+" : "");
 }
@@ -147,10 +147,10 @@ export function moment(text, { long = false } = {}) {
   return `${at.toLocaleDateString("en-GB", { day: "numeric", month: "short", ...(isOld ? { year: "numeric" } : {}) })} ${clock}`;
 }
 
-/** A user, of which tenant. */
+/** A user, with the tenant. */
 export const whose = (one) => [one.owner, one.tenant].filter(Boolean).join(" of ");
 
-/** The zone in which times are shown. */
+/** The time zone of the times shown. */
 export const zone = () => Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 /** How long ago it was. */
@@ -175,9 +175,9 @@ export function effectBadge(effect) {
   return text === "none" ? h("span.quiet", { title }, "none") : badge(text, tone, title);
 }
 
-// ---- Text of others --------------------------------------------------------------------------------------------
+// ---- Untrusted text --------------------------------------------------------------------------------------------
 
-// Characters that a reader cannot see, or that change how others are shown.
+// Characters that are invisible, or that change how others are shown.
 const HIDDEN = /[\u0000-\u0009\u000b-\u001f\u007f-\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffc\u{e0000}-\u{e0fff}\ud800-\udfff]|[ ]+(?=\n|$)|\n|[^\x00-\x7f]/gu;
 
 /** Text with every character visible: hidden ones as their code, line ends and trailing spaces marked. */
@@ -197,7 +197,7 @@ export function visible(text) {
   return out;
 }
 
-/** JSON with every character visible, strings with their line ends as they are. */
+/** JSON with every character visible; strings keep their line ends. */
 export function jsonNode(value) {
   if (typeof value === "string") return h("span.string", "“", visible(value), "”");
   if (value === null || typeof value !== "object") return h("span.number", String(value));

@@ -8,9 +8,9 @@ import { api, asked, confirmed, go, keys, local, may, maybe, rows, runPath, shar
 import { answeredText, drawPending } from "./inbox.js";
 import { effectLine } from "./effects.js";
 
-// So many rows are one section, which is not laid out while it is away from the window.
+// The rows of one section, which is not laid out while it is off screen.
 const CHUNK = 50;
-// So many are drawn at once; the others follow, so that a long run does not stall the page.
+// The rows drawn at once; the rest follows, so that a long run does not stall the page.
 const AT_ONCE = 300;
 const ROW_TONES = { good: "good", odd: "odd", bad: "bad", plain: "plain" };
 
@@ -27,7 +27,7 @@ export async function runPage(page, id) {
       performance.mark("drawn");
       done();
     }, () => {
-      // A stream does not say why it was refused.
+      // A stream does not report why it was refused.
       if (!run.drawn) api(`/api${runPath(id)}`).catch(failed);
       return run.head.has_ended;
     }));
@@ -37,7 +37,7 @@ export async function runPage(page, id) {
   page.closing(keys((key) => key === "f" && run.toEnd()));
 }
 
-/** All of a run, kept up to date by parts of its view. */
+/** The page of a run, updated with parts of its view. */
 class RunPanel {
   constructor(page, id) {
     this.page = page;
@@ -48,7 +48,7 @@ class RunPanel {
     /** @type {Map<string, Said & {id: string, mark: string}>} */
     this.messages = new Map();
     this.selected = null;
-    // The row that an event ended, to which the message of that event belongs.
+    // The row that an event ended; the message of that event belongs to it.
     this.endedBy = new Map();
     this.timeline = h("div.timeline", { role: "list", "aria-label": "Timeline" });
     this.transcript = h("div.transcript", { role: "log", "aria-label": "Transcript", "aria-live": "off" });
@@ -85,7 +85,7 @@ class RunPanel {
   take(part, type = "view") {
     if (type === "end") return;
     this.head = part.head ?? this.head;
-    // Nobody has taken it up yet.
+    // The run has not started yet.
     if (!this.head.run_id) this.head.status = "queued";
     this.text = part.text ?? "";
     /** @type {[Map<string, any>, any[], Set<string>][]} */
@@ -110,7 +110,7 @@ class RunPanel {
     });
   }
 
-  /** Draws what has come. */
+  /** Draws the parts received so far. */
   settle() {
     this.drawn = true;
     this.drawHead();
@@ -137,7 +137,7 @@ class RunPanel {
     if (this.rows.has(wanted)) requestAnimationFrame(() => this.select(wanted));
   }
 
-  /** The answer, where no message has it: that of a graph, a script or a machine. */
+  /** The answer if no message has it, as with a graph, a script or a machine. */
   drawAnswer() {
     const { answer } = this.head;
     this.answered?.remove();
@@ -151,7 +151,7 @@ class RunPanel {
     return this.timeline.known?.get(id);
   }
 
-  /** Draws what changed at its place: rows by their start, messages by their event. */
+  /** Draws what changed: rows ordered by their start, messages by their event. */
   drawSome(parent, all, changed, draw) {
     parent.known ??= new Map();
     const place = (one) => one.start_s ?? one.seq ?? 0;
@@ -221,7 +221,7 @@ class RunPanel {
       (head.answered ?? []).length ? h("details", h("summary", `${many(head.answered.length, "answer")} of people`), h("ul", head.answered.map((one) => h("li", answeredText(one))))) : null);
   }
 
-  /** What the run made or may have made, with what became known since it ended. */
+  /** The effects that happened or may have, with what became known since the run ended. */
   async drawEffects() {
     if (!this.head.effect || this.head.effect === "none") return;
     const found = /** @type {EffectPage} */ (await maybe(`/api/effects?run_id=${encodeURIComponent(this.id)}`));
@@ -232,7 +232,7 @@ class RunPanel {
       all.some((one) => one.settleable && one.state === "unknown") ? local(`/effects?run_id=${encodeURIComponent(this.id)}`, { class: "button" }, "Settle what is unknown") : null));
   }
 
-  /** The notes that people keep of the run, and a form for one's own. */
+  /** The notes on the run, and a form to add one. */
   async drawNotes(isOpen = false) {
     const found = /** @type {NoteList} */ (await maybe(`/api${runPath(this.id)}/notes`));
     if (!found || !this.page.isThere()) return;
@@ -254,7 +254,7 @@ class RunPanel {
       h("form.note", { onsubmit: keep }, name, value, h("button", "Keep"), said)));
   }
 
-  /** What made an artifact: the call with its arguments in one line, else what it is called. */
+  /** The call that made an artifact, with its arguments in one line; without a call, its name. */
   artifactName(one) {
     const calls = [...this.messages.values()].flatMap((message) => message.calls ?? []);
     const call = /** @type {any} */ (calls.find((each) => each.id === one.name));
@@ -263,7 +263,7 @@ class RunPanel {
     return [h("code", call.name), " ", h("span", given.length > 120 ? `${given.slice(0, 120)}…` : given)];
   }
 
-  /** A part of an artifact: a stored file to keep, and all else as it is. */
+  /** A part of an artifact: a stored file as a download, anything else as it is. */
   artifactPart(part) {
     if (part.kind !== "file" || !part.id) return part.kind === "text" ? visible(part.text) : jsonNode(part.data ?? part);
     return [h("a", { href: to(`/api${runPath(this.id)}/artifacts/${encodeURIComponent(part.id)}`), download: part.name || part.id }, visible(part.name || part.id)),
@@ -284,7 +284,7 @@ class RunPanel {
     button.disabled = false;
   }
 
-  /** Has the agent of today go through the log again, and shows whether it would do the same. */
+  /** Replays the log with the current agent, and shows whether it would do the same. */
   async replay(button) {
     button.disabled = true;
     try {
@@ -309,7 +309,7 @@ class RunPanel {
   drawScale() {
     const span = Math.max(0.001, ...[...this.rows.values()].map((row) => row.end_s ?? row.start_s ?? 0), isLive(this.head.status) ? this.head.took_s ?? 0 : 0);
     if (span > (this.span ?? 0)) {
-      // A longer run shortens all bars; a little room spares drawing them at each event of a live one.
+      // A longer run shortens all bars; some spare room avoids a redraw at each event of a live run.
       this.span = isLive(this.head.status) && this.span ? span * 1.25 : span;
       for (const row of this.rows.values()) this.place(this.timeline.known?.get(row.id), row);
       fill(this.scale, [0, 0.5, 1].map((part) => h("span", took(part * this.span) || "0")));
@@ -360,7 +360,7 @@ class RunPanel {
         may("operate") && row.end_seq && h("button", { type: "button", onclick: () => this.fork(row, raw) }, "Fork after this …")), raw));
   }
 
-  /** The messages that a model was sent, in words: the event has their digests. */
+  /** The messages that a model was sent, in full: the event has only their digests. */
   async sent(box, seq, button) {
     await this.unfold(box, `sent-${this.id}-${seq}`, button, async () => {
       const found = /** @type {SentMessages} */ (await api(`/api${runPath(this.id)}/events/${seq}/sent`));
@@ -374,7 +374,7 @@ class RunPanel {
     await this.unfold(box, `raw-${this.id}-${seq}`, button, async () => jsonNode(await api(`/api${runPath(this.id)}/events/${seq}`)));
   }
 
-  /** Shows something below its button, or takes it away again. */
+  /** Shows something below its button, or removes it again. */
   async unfold(box, id, button, read) {
     const there = document.getElementById(id);
     button.setAttribute("aria-expanded", String(!there));
@@ -481,8 +481,8 @@ export const isOver = (status) => !isLive(status) && status !== "input_required"
 const isLive = (status) => !status || status === "running" || status === "queued";
 
 /**
- * Scrolls a box, and nothing else, so that the head of a node in it is seen. What comes into sight gets its size only
- * then, and moves what is below it: so it looks again until nothing moves.
+ * Scrolls only this box until the top of a node in it is visible. A node gets its size only when it comes into view,
+ * and then moves what is below it, so this repeats until nothing moves.
  */
 function within(box, node, left = 12) {
   if (left === 12) box.sought = node;
@@ -502,7 +502,7 @@ export function callNode(call) {
 
 export const errorText = (/** @type {AgentError} */ error) => (typeof error === "string" ? error : error.message || words(error.code));
 
-/** The windows of a provider's limits, with what is left of each. */
+/** The provider's rate-limit windows, with what is left of each. */
 /** @param {RateLimitState} found */
 function limits(found) {
   const windows = Object.entries(found?.windows ?? {});
@@ -521,7 +521,7 @@ export async function comparePage(page, id, other) {
     sides([[id, at?.recorded], [other, at?.replayed]].map(([run, value]) => [local(runPath(run), null, run), value]), !at));
 }
 
-/** Where two runs part, in words. */
+/** Where two runs differ, in words. */
 const partedAt = (/** @type {Difference} */ at, begin) => [`${begin} `, h("b", at.seq ? `event ${at.seq}` : "what comes after its last event"), `: ${words(at.kind)}${at.part ? `, ${at.part}` : ""}.`, at.asked ? ` It asked for ${at.asked}.` : ""];
 
 /** What each of two runs said at that place. */

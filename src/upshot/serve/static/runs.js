@@ -19,7 +19,7 @@ export async function runsPage(page) {
   const list = h("ol.runs", { "aria-label": "Runs" });
   const counts = h("section.counts", { "aria-label": "Counts" });
   const more = h("nav.paging", { "aria-label": "Pages of the list" });
-  // An arrow key changes a select that is closed: each of its steps is no page of its own to go back to.
+  // An arrow key changes a closed select: its steps are not pages of the history.
   let isByKey = false;
   const choose = (name, label, options) => h("label", h("span", label),
     h("select", { name, onkeydown: () => (isByKey = true), onpointerdown: () => (isByKey = false), onchange: () => set(typed(), { replace: isByKey }) },
@@ -112,7 +112,7 @@ function drawCounts(node, counts, rest) {
 }
 
 /**
- * The bars of one currency: amounts of two are never added up, nor drawn by one scale.
+ * The bars of one currency: two currencies are never added up or drawn on one scale.
  * @param {DayCost[]} days
  * @param {string} currency
  * @param {string} address

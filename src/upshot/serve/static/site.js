@@ -16,7 +16,7 @@ export class Refusal extends Error {
 }
 
 /**
- * What a route sends; whoever calls it says what that is.
+ * Returns what a route sends; the caller declares its type.
  * @param {string} path
  * @param {{method?: string, body?: object}} [options]
  * @returns {Promise<any>}
@@ -42,7 +42,7 @@ export async function api(path, { method = "GET", body } = {}) {
   return value;
 }
 
-/** What a route gives, or *instead* where this server has no such route or the user may not. */
+/** Returns what a route sends, or *instead* if the server has no such route or the user may not use it. */
 export async function maybe(path, instead = null) {
   try {
     return await api(path);
@@ -52,7 +52,7 @@ export async function maybe(path, instead = null) {
   }
 }
 
-/** Server-sent events that go on where they were: by the browser, and by a new request where that gave up. */
+/** Server-sent events that resume where they stopped: by the browser, and by a new request if that gives up. */
 export function stream(path, take, isOver = () => false) {
   let source = null;
   let last = "";
@@ -82,7 +82,7 @@ export function stream(path, take, isOver = () => false) {
         online(false);
         return;
       }
-      // It was refused, and a stream does not say why.
+      // The stream was refused, and does not report why.
       const refusal = await api("/api/me").then(() => null, (error) => error);
       if (isClosed) return;
       if (refusal?.status === 401) signedOut(refusal);
@@ -92,7 +92,7 @@ export function stream(path, take, isOver = () => false) {
       }
     };
   };
-  // A browser has six lines to a server for all tabs: one that nobody looks at gives its own back.
+  // A browser has six connections to a server for all tabs: a hidden tab closes its own.
   const turned = () => {
     if (document.hidden) {
       clearTimeout(timer);
@@ -112,7 +112,7 @@ export function stream(path, take, isOver = () => false) {
   return close;
 }
 
-/** Says that nobody is signed in any more, and nothing else. */
+/** Shows that the user is signed out, and nothing else. */
 function signedOut(refusal) {
   for (const close of [...streams]) close();
   for (const close of closers) close();
@@ -130,7 +130,7 @@ function online(isThere) {
 
 // ---- Pages -----------------------------------------------------------------------------------------------------
 
-/** Addresses with the pages that they show; the entry script fills it. */
+/** Addresses and the pages that they show; the entry script fills it. */
 export const routes = [];
 export const shared = { me: /** @type {Me} */ ({ agents: [], user: {} }) };
 const rolesOf = () => shared.me.user?.roles ?? [];
@@ -149,7 +149,7 @@ export function go(path, { replace = false } = {}) {
   return show();
 }
 
-/** Keeps how far the page is scrolled, for when somebody comes back to it. */
+/** Stores the scroll position, for when the user comes back to the page. */
 export const keepPlace = () => history.replaceState({ ...history.state, y: scrollY }, "");
 
 /** Whether there is a page of this site to go back to. */
@@ -193,7 +193,7 @@ export async function show({ isBack = false } = {}) {
     if (page.isThere()) {
       main.removeAttribute("aria-busy");
       scrollTo(0, isBack ? history.state?.y ?? 0 : 0);
-      // The focus was on what is gone: it goes on from the same field, or from the page.
+      // The focused node is gone: focus the same field, or the page.
       const isLost = !document.activeElement || document.activeElement === document.body;
       const same = field && /** @type {HTMLElement} */ (main.querySelector(`form[role=search] [name="${CSS.escape(field)}"]`));
       if (isLost && same) same.focus({ preventScroll: true });
@@ -247,7 +247,7 @@ export function help() {
   box.showModal();
 }
 
-/** Calls *changed* now and then when the list of runs or the inbox may have changed. */
+/** Calls *changed* when the list of runs or the inbox may have changed. */
 export function live(page, changed) {
   let timer = 0;
   page.closing(() => clearTimeout(timer));
