@@ -1,13 +1,12 @@
-"""Which act of the user's request a value belongs to: the clauses of a text and their verbs.
+"""Which requested act a value in the user's text belongs to: the clauses of a text and their verbs.
 
-A text is cut into clauses, each with the verb that stands at its head. A value vouches for an act
-only where the user asked for that act: in a clause with the act's own verb, or in one that asks for
-nothing ("It is for Zoe."). Who gets something must also stand where English puts the receiver:
-right after the verb, or after "to" and the like. What is not understood belongs to no act, so the
-user is asked.
+A text is cut into clauses, each with its leading verb as the head. A value vouches for an act only
+if the user asked for that act: in a clause with the act's own verb, or in one that asks for nothing
+("It is for Zoe."). A recipient must also be where English puts it: right after the verb, or after
+"to" and the like. Anything that is not understood belongs to no act, so the user is asked.
 
-Only closed classes of words are known (``vocabulary``). A word that is in none of them is taken as
-the verb of another act: that costs a question, and lets nothing pass.
+Only closed classes of words are known (``vocabulary``). A word in none of them is read as the verb
+of another act, which costs a question and lets nothing pass.
 """
 
 from __future__ import annotations
@@ -54,14 +53,14 @@ from upshot.tools.provenance.vocabulary import (
 )
 
 Stance: TypeAlias = Literal["act", "stated", "looked", "other"]
-"""What a clause is to an act: it asks for the act; it asks for nothing; it asks to look at
+"""The relation of a clause to an act: it asks for the act; it asks for nothing; it asks to look at
 something; it asks for another act."""
 
 ANSWER = "answer "
-"""Begins the source of a saying that answers a question."""
+"""The start of the source of a saying that answers a question."""
 
 _EDGES = "\"'`\u201c\u201d\u2018\u2019«»([{<)]}>*_~….,;:!?¿¡-\u2013\u2014"
-# What stands before the verb of a clause: "please go ahead and pay Ada" asks to pay.
+# What may come before the verb of a clause: "please go ahead and pay Ada" asks to pay.
 _FILLER = re.compile(
     r"(?:please|pls|kindly|then|also|now|just|so|and|und|et|y|finally|first(?:ly)?|second(?:ly)?"
     r"|third(?:ly)?|next|afterwards?|after that|if so|if yes|ok(?:ay)?|hi|hey|hello|there|well|yes"
@@ -93,19 +92,19 @@ _NO_NAMES = VERBS | SUBJECTS | ONWARD | JOINS
 # What may follow a name that has an article: "the GB29 account", "the Smiths to dinner".
 _AFTER_NAMES = ONWARD | SUBJECTS | JOINS | LABELS | BESIDE | MONEY | GOES_TO
 _NO_THINGS = PARTICLES | {"it", "this", "that"}
-# How far back the word stands that governs a value, and how much may stand between.
+# How many words back the word may be that governs a value, and how many may lie between.
 _MAX_BACK = 60
 _MAX_INNER = 200
 _AFTER_HEAD = 4
 
 
 class Clause(NamedTuple):
-    """A clause, as places among the words of a text.
+    """A clause, as indexes into the words of a text.
 
     Attributes:
         start: Its first word.
-        end: Behind its last word.
-        head: Its verb, None where it asks for nothing.
+        end: One past its last word.
+        head: Its verb, None if it asks for nothing.
     """
 
     start: int
@@ -114,9 +113,9 @@ class Clause(NamedTuple):
 
 
 def clauses_of(saying: Saying) -> list[Clause]:
-    """The clauses of a text, in order."""
+    """Return the clauses of a text, in order."""
     words, found = saying.words, list[Clause]()
-    # What answers a question may be a name alone.
+    # The answer to a question may be just a name.
     is_whole = not saying.source.startswith(ANSWER)
     ends = [match.end() for match in _ENDS.finditer(saying.text)]
     start = 0
@@ -132,7 +131,7 @@ def clauses_of(saying: Saying) -> list[Clause]:
 
 
 def _parts_of(saying: Saying, start: int, end: int, *, is_whole: bool) -> Iterator[Clause]:
-    """The clauses of the sentence from *start* to *end*."""
+    """Yield the clauses of the sentence from *start* to *end*."""
     words = saying.words
     begun, head = start, _head(saying, start, end, is_first=is_whole)
     for at in range(start + 1, end):
@@ -148,7 +147,7 @@ def _parts_of(saying: Saying, start: int, end: int, *, is_whole: bool) -> Iterat
 
 
 def _head(saying: Saying, at: int, end: int, *, is_first: bool) -> int | None:
-    """The verb of what begins at *at*, None where that asks for nothing or goes on."""
+    """Return the verb of the clause at *at*; None if it asks for nothing or continues another."""
     text, words, begun = saying.text, saying.words, at
     place, last = words[at][1][0], words[end - 1][1][1]
     while (match := _FILLER.match(text, place, last)) is not None:
@@ -169,29 +168,29 @@ def _head(saying: Saying, at: int, end: int, *, is_first: bool) -> int | None:
         return None
     if name in VERBS or is_first or _is_title(saying, begun):
         return at
-    # A name, or the description that follows what it is about: "titled", "including".
+    # A name, or the start of a description of the object: "titled", "including".
     is_described = name.endswith(("ed", "ing")) and not word[0].isupper()
     return None if is_named(word) or is_described else at
 
 
 def _is_title(saying: Saying, at: int) -> bool:
-    """Whether a capital tells nothing there: "Pay Ada And Nudge Bob"."""
+    """Whether a capital there means nothing, as in "Pay Ada And Nudge Bob"."""
     before = saying.words[at - 1][0] if at else ""
     return before[:1].isupper() and core(before) in JOINS
 
 
 def core(word: str) -> str:
-    """*word* without what stands around it, in small letters."""
+    """Return *word* in lower case without the marks around it."""
     return word.strip(_EDGES).lower()
 
 
 def is_value(word: str) -> bool:
-    """Whether it can be no verb: an address, a number, something quoted."""
+    """Whether *word* cannot be a verb: an address, a number, something quoted."""
     return "@" in word or word[0] in "\"'\u201c\u2018«$€£¥#<" or any(map(str.isdigit, word))
 
 
 def is_named(word: str) -> bool:
-    """Whether it is written as a name."""
+    """Whether *word* is written like a name."""
     bare = word.strip(_EDGES)
     is_capital = bare[:1].isupper() and (len(bare) == 1 or not bare.isupper())
     return is_capital and bare.lower() not in _NO_NAMES
@@ -203,11 +202,11 @@ def _is_genitive(word: str) -> bool:
 
 
 class Reading:
-    """What the clauses of a text are to one act.
+    """The relation of the clauses of a text to one act.
 
     Args:
         saying: The text.
-        verbs: Where the verbs stand by which the user asks for the act.
+        verbs: The places of the verbs by which the user asks for the act.
     """
 
     def __init__(self, saying: Saying, verbs: Iterable[Span]) -> None:
@@ -221,7 +220,7 @@ class Reading:
         self._stances: list[Stance] = [self._stance_of(clause) for clause in self._clauses]
 
     def _place(self, at: int) -> int:
-        """The word in which the character *at* is."""
+        """Return the index of the word that contains the character *at*."""
         return max(0, bisect_right(self._starts, at) - 1)
 
     def _at(self, span: Span) -> tuple[Clause, Stance, int]:
@@ -238,29 +237,29 @@ class Reading:
         next_noun = bisect_right(self._nouns, clause.head)
         if name in LIGHT and next_noun < len(self._nouns):
             noun = self._nouns[next_noun]
-            # "Make a payment to Ada", and not "get the mail for the payment".
+            # "Make a payment to Ada", but not "get the mail for the payment".
             before = {core(self._words[at][0]) for at in range(clause.head, min(noun, clause.end))}
             if noun < clause.end and not before & (GOES_TO | {"for", "from", "of", "by", "in"}):
                 return "act"
         return "looked" if name in LOOKS else "other"
 
     def _is_gerund(self, clause: Clause) -> bool:
-        """Whether the act's own verb begins what asks for nothing: "Sharing it is fine"."""
+        """Whether a clause that asks for nothing starts with the verb: "Sharing it is fine"."""
         return clause.start in self._verbs and core(self._words[clause.start][0]).endswith("ing")
 
     @cached_property
     def asks(self) -> bool:
-        """Whether the act is asked for."""
+        """Whether the user asks for the act."""
         return "act" in self._stances
 
     @cached_property
     def asks_for_another(self) -> bool:
-        """Whether another act is asked for, or may be."""
+        """Whether the user asks for another act, or may do so."""
         return "other" in self._stances
 
     @cached_property
     def refers(self) -> bool:
-        """Whether the act is asked for with "it" or the like, which was looked at before."""
+        """Whether the user asks for the act on "it" or the like, which was looked at before."""
         return any(
             core(self._words[at][0]) in REFERS
             for clause, stance in zip(self._clauses, self._stances, strict=True)
@@ -269,15 +268,15 @@ class Reading:
         )
 
     def stance(self, span: Span) -> Stance:
-        """What the clause in which *span* is says of the act."""
+        """Return the relation of the clause that contains *span* to the act."""
         return self._at(span)[1]
 
     def clause(self, span: Span) -> Clause:
-        """The clause in which *span* is."""
+        """Return the clause that contains *span*."""
         return self._at(span)[0]
 
     def is_listed(self, span: Span, other: Span, named: Iterable[Span], kind: str) -> bool:
-        """Whether two things of a *kind* are of one list; *named* are all that are named."""
+        """Whether two things of a *kind* are in one list; *named* are all that are named."""
         first, last = sorted((span, other))
         return all(
             core(word) in ANDS | ARTICLES | {"", kind, f"{kind}s"}
@@ -287,13 +286,13 @@ class Reading:
         )
 
     def names_nobody(self, clause: Clause) -> bool:
-        """Whether no name and no address is in *clause*."""
+        """Whether *clause* contains no name and no address."""
         first = clause.start if clause.head is None else clause.head + 1
         return not any(map(self._is_party, range(first, clause.end)))
 
     @cached_property
     def _against(self) -> frozenset[int]:
-        """The clauses that ask for nothing and speak against what is in them."""
+        """The clauses that ask for nothing and speak against what they contain."""
         text, words = self._saying.text, self._words
         return frozenset(
             clause.start
@@ -303,7 +302,7 @@ class Reading:
         )
 
     def is_against(self, span: Span) -> bool:
-        """Whether the user named it as what is left out, or speaks against it."""
+        """Whether the user excluded it, or speaks against it."""
         clause, _, place = self._at(span)
         if clause.start in self._against:
             return True
@@ -314,16 +313,16 @@ class Reading:
                 return True
             if not (not name or name in PASSED or is_value(word) or is_named(word)):
                 return False
-        # What follows a "but" and is no new order: "all but Eve".
+        # What follows a "but" without a new order: "all but Eve".
         before = core(self._words[clause.start - 1][0]) if clause.start else ""
         return before in APART and clause.head is None
 
     def receives(self, span: Span, *, has_amount: bool) -> bool:
-        """Whether what stands there is who gets what the act gives.
+        """Whether *span* is the recipient of the act.
 
         Args:
-            span: Where it stands.
-            has_amount: Whether the act pays: then "with Bob" is no receiver.
+            span: The place.
+            has_amount: Whether the act pays; "with Bob" is then not a recipient.
         """
         clause, stance, place = self._at(span)
         if self._is_owner(span, clause) or self._is_subject(span, clause):
@@ -335,13 +334,13 @@ class Reading:
         return stance == "stated" and self._is_labelled(clause, place)
 
     def _is_owner(self, span: Span, clause: Clause) -> bool:
-        """Whether something of theirs is meant: "Bob's card", or "Ada and Bob's card"."""
+        """Whether something they own is meant: "Bob's card", or "Ada and Bob's card"."""
         last = self._place(span[1] - 1)
         listed = self._words[last : self._behind(last, clause)]
         return any(map(_is_genitive, (word for word, _ in listed)))
 
     def _behind(self, last: int, clause: Clause) -> int:
-        """The first word that is no other name or address of a list with the one before it."""
+        """Return the index after the list of names and addresses that continues at *last*."""
         at = last + 1
         while at < clause.end:
             word = self._words[at][0]
@@ -351,7 +350,7 @@ class Reading:
         return at
 
     def _name_end(self, last: int, clause: Clause) -> int:
-        """The last word of the name of which the one at *last* is a part."""
+        """Return the index of the last word of the name that contains the word at *last*."""
         while last + 1 < clause.end and self._words[last][0][-1] not in ",;:)":
             if not is_named(self._words[last + 1][0]):
                 break
@@ -370,7 +369,7 @@ class Reading:
         return bool(name) and not (is_value(word) or name in _AFTER_NAMES)
 
     def _is_subject(self, span: Span, clause: Clause) -> bool:
-        """Whether they do something themselves, or may not be meant: "the mail Eve wrote"."""
+        """Whether they act themselves, or may not be meant: "the mail Eve wrote"."""
         last = self._name_end(self._place(span[1] - 1), clause)
         is_last = last + 1 >= clause.end or self._words[last][0][-1] in ",;:)"
         if is_last or self._is_gerund(clause):
@@ -379,7 +378,7 @@ class Reading:
         return name in PAST or name in DOERS or name.endswith("ed")
 
     def _is_governed(self, clause: Clause, place: int, span: Span, *, has_amount: bool) -> bool:
-        """Whether the act's verb, or a "to" that belongs to it, stands before the value."""
+        """Whether the act's verb, or a "to" that belongs to it, comes before the value."""
         ends = {self._verbs[at] for at in self._heads(clause)}
         value, is_apart, is_beside = self._words[place][0], False, False
         is_packed = (value[0], value.rstrip(".,;:")[-1]) in (("<", ">"), ("(", ")"))
@@ -403,24 +402,24 @@ class Reading:
                 continue
             if not (is_value(word) or is_named(word) or name in MONEY):
                 return False
-            # Another one of a list, or the name beside its address.
+            # Another item of a list, or the name next to its address.
             is_beside = not is_apart and "@" in value and (is_named(word) or is_packed)
             if not (is_apart or is_beside):
                 return False
         return False
 
     def _is_torn(self, clause: Clause, at: int, span: Span) -> bool:
-        """Whether the "to" at *at* may be that of the thing before it, by what else is said.
+        """Whether the "to" at *at* may belong to the thing before it, judging by the rest.
 
-        A verb has one object and one "to": with a second one, "the bill to Bob" is a thing. What
-        is added by a "too" may be added to the thing.
+        A verb has one object and one "to": with a second one, "the bill to Bob" is a thing. What a
+        "too" adds may be added to the thing.
         """
         first = self._first(clause)
         things = [word for word, _ in self._words[first:at] if self._is_thing(word)]
         if not things:
             return False
         if core(self._words[at][0]) in INCLUDES:
-            # In the thing, or among those who get it, where these are no names.
+            # In the thing, or among the recipients if these have no names.
             return any(
                 core(before) in GOES_TO and (is_named(word) or "@" in word)
                 for (before, _), (word, _) in pairwise(self._words[first:at])
@@ -439,19 +438,19 @@ class Reading:
         return is_second or rest[0] in OWN_ARTICLES or word[0] in "$€£¥" or word[0].isdigit()
 
     def _is_thing(self, word: str) -> bool:
-        """Whether an object of the verb may be, or begin, with that word."""
+        """Whether an object of the verb may be, or start with, that word."""
         name = core(word)
         return bool(name) and not (
             self._is_item(word) or name in GOES_TO or name in _NO_THINGS or name in ARTICLES
         )
 
     def _heads(self, clause: Clause) -> list[int]:
-        """Where the act's verb is one, and no noun: "the mail" asks for no mail."""
+        """Return where the act's verb is used as a verb: "the mail" does not ask to mail."""
         heads = [clause.start] if self._is_gerund(clause) else []
         return [*heads, clause.head] if clause.head in self._verbs else heads
 
     def _belongs(self, clause: Clause, at: int, *, has_amount: bool) -> bool:
-        """Whether the "to" there is the act's own, and not that of something inside it."""
+        """Whether the "to" there belongs to the act, and not to something inside it."""
         heads = self._heads(clause)
         first = self._verbs[heads[-1]] if heads else clause.start
         if at - first > _MAX_INNER:
@@ -473,9 +472,9 @@ class Reading:
         return self._is_item(word) or name in BESIDE or name in GOES_TO or name in PLAINLY
 
     def _has_rivals(self, clause: Clause, *, has_amount: bool) -> bool:
-        """Whether the clause names several who may get it, and not in one list.
+        """Whether the clause names several possible recipients outside a single list.
 
-        Then nobody can say which of them does: "Send Ada to Bob", "Pay Bob and 50 euros to Ada".
+        It is then unclear which of them it is: "Send Ada to Bob", "Pay Bob and 50 euros to Ada".
         """
         direct = self._direct(clause)
         if direct is not None and self._is_direct_verb(clause):
@@ -487,7 +486,7 @@ class Reading:
                 continue
             behind = self._party_end(at + 1, clause)
             if at == direct:
-                # Whoever is named right before it is the thing: "Send Ada to the printer".
+                # A name right before it is the thing: "Send Ada to the printer".
                 is_article = core(self._words[at + 1][0]) in ARTICLES
                 count += is_article or behind is not None or self._is_party(at + 1)
             elif behind is not None and self._belongs(clause, at, has_amount=has_amount):
@@ -496,21 +495,21 @@ class Reading:
         return count > 1
 
     def _is_joined(self, end: int, at: int) -> bool:
-        """Whether the "to" at *at* goes on with others: "the plan to Ada and the bill to Bob"."""
+        """Whether the "to" at *at* continues a list: "the plan to Ada and the bill to Bob"."""
         between = [self._words[one][0] for one in range(end - 1, at)]
         return any(word[-1] == "," or core(word) in ANDS for word in between)
 
     def _first(self, clause: Clause) -> int:
-        """The first word after the act's verb."""
+        """Return the index of the first word after the act's verb."""
         heads = self._heads(clause)
         return self._verbs[heads[-1]] + 1 if heads else clause.start
 
     def _is_direct_verb(self, clause: Clause) -> bool:
-        """Whether the verb says of its object that it gets something: "Invite Ada to Slack"."""
+        """Whether the object of the verb is the recipient: "Invite Ada to Slack"."""
         return clause.head is not None and core(self._words[clause.head][0]) in DIRECT
 
     def _direct(self, clause: Clause) -> int | None:
-        """Where the list ends of those who are named right after the verb, None for nobody."""
+        """Return the end of the list of people named right after the verb, or None."""
         at = self._first(clause)
         while self._heads(clause) and at < clause.end and core(self._words[at][0]) in BESIDE:
             at += 1
@@ -524,7 +523,7 @@ class Reading:
         return self._behind(at, clause) if self._is_party(at) and not is_other else None
 
     def _party_end(self, at: int, clause: Clause) -> int | None:
-        """Behind the list of those who are named there and may get something, None for nobody."""
+        """Return the end of the list of possible recipients that starts there, or None."""
         first = at
         while at < clause.end and core(self._words[at][0]) in BESIDE:
             at += 1
@@ -536,14 +535,14 @@ class Reading:
         return None if is_other else self._behind(at, clause)
 
     def _is_party(self, at: int) -> bool:
-        """Whether a name or an address stands there."""
+        """Whether a name or an address is there."""
         word, span = self._words[at]
         is_account = any(map(str.isdigit, word)) and word[0].isalpha()
         return ("@" in word or is_named(word) or is_account) and not is_taken(self._dated, span)
 
     @cached_property
     def _dated(self) -> bytearray:
-        """Which characters are those of a day."""
+        """Which characters belong to a date."""
         dated = bytearray(len(self._saying.text))
         for span, _ in self._saying.days:
             take(dated, span)
@@ -554,7 +553,7 @@ class Reading:
         return is_value(word) or is_named(word) or core(word) in BESIDE
 
     def _is_labelled(self, clause: Clause, place: int) -> bool:
-        """Whether it is said what it is: "Her address is ada@x.io", "Recipient: Ada"."""
+        """Whether the text says what the value is: "Her address is ada@x.io", "Recipient: Ada"."""
         if place - clause.start > _MAX_BACK:
             return False
         words = [self._words[at][0] for at in range(clause.start, place)]
@@ -567,7 +566,7 @@ class Reading:
         if not all(self._is_item(word) for word, _ in self._words[place : clause.end]):
             return False
         if all(name in ANDS for name in rest):
-            # Nothing but values: the answer to a question, or whom an act that names nobody is for.
+            # Only values: the answer to a question, or the recipients of an act that names nobody.
             return self._saying.source.startswith(ANSWER) or all(
                 self.names_nobody(one)
                 for one, stance in zip(self._clauses, self._stances, strict=True)
@@ -582,7 +581,7 @@ class Reading:
 
     @cached_property
     def names_things(self) -> bool:
-        """Whether a clause that asks for the act says itself what it is about."""
+        """Whether a clause that asks for the act itself says what it is about."""
         text = self._saying
         known = bytearray(len(text.text))
         spans = [span for span, _ in (*text.days, *text.minutes, *text.durations)]

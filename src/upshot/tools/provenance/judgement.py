@@ -1,18 +1,18 @@
 """Whether each argument of a call is vouched for, or a stranger may have chosen it.
 
-``judge`` is a pure function of what is declared (``Act``), what is known (``Facts``) and the
-policy. It has no I/O and knows no clock. ``Facts`` are a fold of the log: of what the user said,
-and of the settled calls in order. So whoever goes on with a run comes to the same verdict, and
-nothing that was concluded earlier has to be believed.
+``judge`` is a pure function of the declarations (``Act``), of ``Facts`` and of the policy.
+It has no I/O and no clock. ``Facts`` are a fold of the log: of what the user said, and of the
+settled calls in order. So a resumed run comes to the same verdict, and no earlier conclusion has to
+be believed.
 
-The life of a call: the gate makes an ``Act`` of it and asks ``judge``; doubts are put before the
+The life of a call: the gate makes an ``Act`` from it and calls ``judge``; doubts are shown to the
 user; once the call is settled, ``Facts.take`` learns from it.
 
-What always holds:
+Invariants:
 
-- What the model wrote vouches for nothing, nor does a result of a source that is not trusted.
+- What the model wrote vouches for nothing, nor does a result of an untrusted source.
 - A value is vouched for as a whole: each item of a list, and each leaf of an object.
-- What cannot be read for certain is in doubt.
+- What cannot be read with certainty is in doubt.
 """
 
 from __future__ import annotations
@@ -69,22 +69,22 @@ from upshot.tools.provenance.whereabouts import (
 )
 
 MAX_SAID = 20_000
-"""How many characters one message of the user may have; of a longer one nothing vouches."""
+"""The maximum length of a message of the user in characters; a longer one vouches for nothing."""
 
 _TARGET, _CONTENT = Argument(), Argument(word="content")
 
 
 class Act(msgspec.Struct, frozen=True, kw_only=True):
-    """A call, as it is judged.
+    """A call, for judging.
 
     Attributes:
-        tool_name: The tool.
-        arguments: Valid, with defaults.
-        shown: The same as the log shows them, without secrets; None where that is no other.
-        declaration: What the tool says of itself.
+        tool_name: The name of the tool.
+        arguments: Its arguments, valid and with defaults.
+        shown: The arguments as they are logged, without secrets; None if they are the same.
+        declaration: What the tool declares.
         parameters: The JSON Schema of its arguments.
-        effect: What it may do.
-        place: What tells this call from others with the same arguments.
+        effect: The declared effect.
+        place: Distinguishes this call from others with the same arguments.
     """
 
     tool_name: str
@@ -96,7 +96,7 @@ class Act(msgspec.Struct, frozen=True, kw_only=True):
     place: str = ""
 
     def word_of(self, name: str) -> Argument:
-        """What the argument *name* is."""
+        """Return the role of the argument *name*."""
         return self.declaration.arguments.get(name, _TARGET)
 
 
@@ -104,7 +104,7 @@ class Verdict(NamedTuple):
     """What is in doubt about a call, and what is not.
 
     Attributes:
-        doubts: What the user has to decide about; empty lets the call run.
+        doubts: What the user has to decide; if empty, the call may run.
         vouched: What vouches for the other arguments.
     """
 
@@ -119,11 +119,11 @@ class Known(NamedTuple):
     """A record of a trusted source, or one that a write of this run made.
 
     Attributes:
-        kind: Of the ``Record``.
+        kind: The kind of the ``Record``.
         id: Its id.
         names: What users call it.
         fields: All of its fields.
-        source: The call and JSON pointer where it stands.
+        source: The call and the JSON pointer of its place.
     """
 
     kind: str
@@ -135,15 +135,15 @@ class Known(NamedTuple):
 
 @dataclass(slots=True)
 class Facts:
-    """What vouches for values: a fold of what was said and of the calls that settled.
+    """What vouches for values: a fold of what was said and of the settled calls.
 
     Attributes:
         sayings: What the user said.
-        records: Those of trusted sources.
-        made: Those that clean writes of this run made.
-        acts: The writes that were made or are being made: their places by their key.
-        private: The tool that gave private data, "" for none.
-        unclean: Texts that a stranger may have chosen and that a write took.
+        records: Records of trusted sources.
+        made: Records that clean writes of this run made.
+        acts: The writes that were made or are being made: their places by the name of the act.
+        private: The tool that returned private data, "" for none.
+        unclean: Texts in writes that a stranger may have chosen.
         results: All outputs.
     """
 
@@ -156,21 +156,21 @@ class Facts:
     results: list[Result] = field(default_factory=list[Result])
 
     def begin(self, act: Act) -> None:
-        """Take note of a write that is about to be made."""
+        """Record a write that is about to be made."""
         self.acts.setdefault(self.name_act(act), set()).add(act.place)
 
     def drop(self, act: Act) -> None:
-        """Take back a write that was not made."""
+        """Remove a write that was not made."""
         # It may have had fewer names when it was judged.
         for places in self.acts.values():
             places.discard(act.place)
 
     def name_act(self, act: Act) -> str:
-        """The name of an act: the same one spelt otherwise has a name in common with it."""
+        """Return the name of an act; other spellings of the same act share a name with it."""
         return name_of(act.tool_name, self.things_in(act))
 
     def things_in(self, act: Act) -> dict[str, tuple[Names, ...]]:
-        """What an act is about, with all names that are known of it."""
+        """Return the things in an act, with all their known names."""
         today = next((saying.today for saying in self.sayings if saying.today), None)
         return things_in(act, self._aliases, today)
 
@@ -180,7 +180,7 @@ class Facts:
         return any(places - {act.place} and is_same(name, one) for one, places in self.acts.items())
 
     def _aliases(self, kind: str, text: str) -> Iterator[str]:
-        """What a record that *text* may name is called otherwise."""
+        """Yield the other names of records that *text* may name."""
         wanted = compact(fold(text))
         for record in (*self.records, *self.made):
             if kind and record.kind != kind:
@@ -197,10 +197,10 @@ class Facts:
 
         Args:
             act: The call.
-            output: What it gave, None for nothing.
+            output: Its output, None for none.
             call_id: Its id.
-            is_trusted: Whether its result is a trusted source's, when it was made and today.
-            is_clean: Whether no stranger can have chosen anything in it.
+            is_trusted: Whether its source was trusted when it was made, and is today.
+            is_clean: Whether a stranger cannot have chosen anything in it.
         """
         declaration = act.declaration
         self.results.append(Result(act.tool_name, output))
@@ -236,14 +236,14 @@ def judge(act: Act, facts: Facts, policy: Policy) -> Verdict:
 
 
 def is_clean(act: Act, facts: Facts, policy: Policy) -> bool:
-    """Whether no stranger can have chosen anything in a call, words that stay here included."""
+    """Whether a stranger cannot have chosen anything in a call, not even words that stay here."""
     strict = _Judge(act, facts, policy, is_strict=True)
     strict.judge_arguments()
     return not strict.doubts
 
 
 def goes_to_known_hosts(act: Act, policy: Policy) -> bool:
-    """Whether a read reaches ``Policy.hosts``, and carries nothing that others may have chosen."""
+    """Whether a read goes to ``Policy.hosts``, and carries nothing a stranger may have chosen."""
     judged = _Judge(act, Facts(), policy)
     judged.judge_arguments()
     return not judged.doubts and any(one.rule == "host" for one in judged.vouched)
@@ -254,8 +254,8 @@ class _Found(NamedTuple):
 
     Attributes:
         rule: The rule.
-        source: Where it stands.
-        at: The place in what the user said, None for none.
+        source: Where it comes from.
+        at: The place in what the user said, or None.
     """
 
     rule: str
@@ -263,7 +263,7 @@ class _Found(NamedTuple):
     at: tuple[Saying, Span] | None = None
 
 
-# A reason for a doubt is a text.
+# A text is the reason for a doubt.
 _Answer: TypeAlias = _Found | str
 
 _UNSAID = "the user did not say it"
@@ -283,13 +283,13 @@ class _Judge:
         self._name = ""
         self._is_only: bool | None = None
         self._has_amount = any(one.word == "amount" for one in act.declaration.arguments.values())
-        # Where the user named whom or what the call is about.
+        # Where the user named the recipients or objects of the call.
         self._parties: list[tuple[Saying, Span]] = []
         self.doubts: list[Doubt] = []
         self.vouched: list[Voucher] = []
 
     def verdict(self) -> Verdict:
-        """Judge all of the call."""
+        """Judge the whole call."""
         act, facts = self._act, self._facts
         self.judge_arguments()
         for reason in self._of_call():
@@ -321,7 +321,7 @@ class _Judge:
         return any(self._reading(saying).asks for saying in self._facts.sayings)
 
     def _reading(self, saying: Saying) -> Reading:
-        """What the clauses of *saying* are to this act."""
+        """Return the relation of the clauses of *saying* to this act."""
         asked_by = self._asked_by()
         found = saying.readings.get(asked_by)
         if not isinstance(found, Reading):
@@ -340,7 +340,7 @@ class _Judge:
     def _objection(
         self, saying: Saying, span: Span, *, is_receiver: bool, is_moment: bool = False
     ) -> str:
-        """Why what stands there does not vouch for this act, "" if it does."""
+        """Return why the text there does not vouch for this act, "" if it does."""
         reading = self._reading(saying)
         if reading.is_against(span):
             return _UNWANTED
@@ -363,7 +363,7 @@ class _Judge:
         return "" if is_meant else _OF_ANOTHER
 
     def judge_arguments(self) -> None:
-        """Judge each argument; amounts last, for they belong to those who get them."""
+        """Judge each argument; amounts last, because they belong to their recipients."""
         longest = max((len(saying.text) for saying in self._facts.sayings), default=0)
         if longest > MAX_SAID:
             reason = f"what the user said is too long to be read: {longest} characters, at most "
@@ -406,7 +406,7 @@ class _Judge:
             self._judge_leaf(path, value, word)
 
     def _inside(self, schema: JsonObject, key: str) -> JsonObject:
-        """What *schema* has under *key*, with what that refers to."""
+        """Return the schema under *key* in *schema*, with references resolved."""
         found: Any = schema.get(key)
         for _ in range(_MAX_REFERENCES):
             if not isinstance(found, dict):
@@ -457,13 +457,13 @@ class _Judge:
         is_content: bool = False,
         is_moment: bool = False,
     ) -> _Answer:
-        """Where the user said a value, of this act and not of what they do not want.
+        """Return where the user said a value for this act, without rejecting it.
 
         Args:
             find: Finds it in a text.
-            is_receiver: Whether it has to stand where the one stands who gets something.
-            is_content: Whether words of any act will do.
-            is_moment: Whether it is a day, which may be said before the act is asked for.
+            is_receiver: Whether it must be in the position of a recipient.
+            is_content: Whether words about any act will do.
+            is_moment: Whether it is a day, which may be said before the act is requested.
         """
         places = [(saying, span) for saying in self._facts.sayings for span in find(saying)]
         if not places:
@@ -483,7 +483,7 @@ class _Judge:
         return _Found("said", saying.source, (saying, span))
 
     def _worded(self, value: Json, word: Argument) -> _Answer:
-        """A harmless value, or one that the user said in the words for it; "" where none are."""
+        """Judge a harmless value, or one with words for it; returns "" if it has none."""
         if _is_harmless(value, word):
             return _Found("choice")
         if not any(_is_equal(one.value, value) for one in word.meanings):
@@ -511,14 +511,14 @@ class _Judge:
         return self._named(value, ())
 
     def _named(self, value: Json, labels: tuple[str, ...]) -> _Answer:
-        """A name or an id: whole words, and a bare number only after a word for what it is."""
+        """Judge a name or an id by whole words; a bare number needs a word for what it is."""
         if isinstance(value, bool) or value is None:
             return "the user did not say it"
         text = text_of(value)
         if not any(char.isalnum() for char in text):
             return "it is not a word that a user could have said"
         if not text.replace(".", "").isdigit():
-            # An id of letters and digits may differ from another by its case alone.
+            # An id of letters and digits may differ from another only in case.
             is_id = any(map(str.isdigit, text)) and any(map(str.isalpha, text)) and "@" not in text
             return self._mentions(lambda saying: saying.find(text, is_exact=is_id))
         known = {*labels, *self._name.lower().split("_"), "id", "number", "no", "nr", "#"}
@@ -584,11 +584,11 @@ class _Judge:
         return found if owners <= self._users else f"there is such a {kind} of others"
 
     def _has_rival(self, saying: Saying, span: Span, kind: str) -> bool:
-        """Whether the clause of the act names another one of that kind, which may be meant."""
+        """Whether the clause of the act names another thing of that kind, which may be meant."""
         words = self._act.declaration.arguments.values()
         reading = self._reading(saying)
         if sum(one.record_kind == kind for one in words) > 1 or reading.stance(span) != "act":
-            # Of two such arguments the tool knows which is which.
+            # With two such arguments, the tool can distinguish them.
             return False
         named = [
             other
@@ -600,7 +600,7 @@ class _Judge:
         return not all(reading.is_listed(span, other, named, kind) for other in named)
 
     def _resolved(self, value: Json, kind: str, reason: str) -> _Answer:
-        """What the user named otherwise, as a trusted record says; *reason* where nothing does."""
+        """Judge a value by what a trusted record says of a name; *reason* if none helps."""
         facts, text = self._facts, fold(text_of(value))
         for made in facts.made:
             if kind == made.kind and kind and text == fold(text_of(made.id)):
@@ -644,7 +644,7 @@ class _Judge:
         return stance == "act" or (stance == "stated" and self._is_only_act())
 
     def _beside_party(self, wanted: Decimal, asked: list[tuple[Saying, Number]]) -> _Answer:
-        """Whether the amount belongs to those whom the call is about."""
+        """Judge whether the amount belongs to the recipients or objects of the call."""
         is_single = {one.value for _, one in asked} == {wanted}
         if not self._parties:
             saying = asked[0][0]
@@ -664,7 +664,7 @@ class _Judge:
         return _SEVERAL
 
     def _is_loose(self, saying: Saying, amount: Number) -> bool:
-        """Whether nobody is named where an amount stands."""
+        """Whether nobody is named in the clause of an amount."""
         reading = self._reading(saying)
         return reading.names_nobody(reading.clause(amount.span))
 
@@ -687,11 +687,11 @@ class _Judge:
             source = found.source
         if moment.minute is not None:
             minutes = {one for saying in sayings for _, one in saying.minutes}
-            # An end follows from a beginning and how long it takes.
+            # The end follows from the start and the duration.
             begins = {
                 (moment.minute - more) % 1440 for saying in sayings for _, more in saying.durations
             }
-            # From its first minute to its last, a day for which no hour was said is the whole day.
+            # A day without a time means the whole day, from its first minute to its last.
             is_end = moment.minute in (0, 23 * 60 + 59)
             is_whole_day = moment.day is not None and is_end and not minutes
             if not is_whole_day and not minutes & {moment.minute, *begins}:
@@ -720,19 +720,19 @@ class _Judge:
         return _Found("open") if self._policy.words == "open" else self._without_links(text)
 
     def _is_to_user(self) -> bool:
-        """Whether only the user gets it."""
+        """Whether the user is the only recipient."""
         words = self._act.declaration.arguments
         named = [name for name, word in words.items() if word.word == "recipient"]
         given = [self._act.arguments.get(name) for name in named]
         gets = [text_of(leaf) for value in given for leaf in leaves(value) if leaf]
-        # A tool that has recipients and is given none tells nobody else.
+        # A tool that has recipients but is given none sends it to nobody else.
         return all(map(self._is_user, gets)) if gets else bool(named)
 
     def _is_user(self, text: str) -> bool:
         return fold(text) in self._users and not has_lookalike(text)
 
     def _without_links(self, text: str) -> _Answer:
-        """Words pass, but what may be an address, a number or an account must have been said."""
+        """Pass words, but require that anything like an address, number or account was said."""
         for part in suspects_in(text):
             if not any(
                 saying.find(part) or saying.find_account(part) for saying in self._facts.sayings
@@ -755,7 +755,7 @@ _RULES: Mapping[str, Callable[[_Judge, Json, Argument], _Answer]] = {
 
 
 def _is_equal(one: object, value: Json) -> bool:
-    # True is no 1 here.
+    # True is not 1 here.
     return type(one) is type(value) and one == value
 
 
@@ -765,7 +765,7 @@ def _is_harmless(value: Json, word: Argument) -> bool:
 
 
 def _meant_in(saying: Saying, word: Argument) -> list[tuple[Meaning, Span]]:
-    """Where words for a value stand; "read and write" is not "read"."""
+    """Return where words for a value are; "read and write" is not "read"."""
     found = [
         (one, span) for one in word.meanings for text in one.words for span in saying.find(text)
     ]
@@ -784,14 +784,14 @@ def _names_things(reading: Reading) -> bool:
 
 
 def suspects_in(text: str) -> list[str]:
-    """What in *text* may be an address, a link, a number or an account, however it is spelt."""
+    """Return what in *text* may be an address, a link, a number or an account, however spelt."""
     found: list[str] = []
     words = text.split()
     cores = [word.strip(_EDGES) or word for word in words]
     at = 0
     while at < len(words):
         end = at
-        # What stands side by side may be one thing that was taken apart.
+        # Neighbouring words may be one thing that was taken apart.
         while end < len(words) and (_is_suspect(cores, end) or _is_taken_apart(words, end)):
             end += 1
         if end > at:
@@ -811,7 +811,7 @@ _MARKS = frozenset(
 
 
 def _is_taken_apart(words: list[str], at: int) -> bool:
-    """Whether a dot stands there that may join what is beside it: "evil (.) io", "evil .io"."""
+    """Whether a dot there may join its neighbours: "evil (.) io", "evil .io"."""
     word, before = words[at], words[at - 1] if at else ""
     is_end = before[-1:] == "." and before.count(".") == 1 and word[0].islower()
     return is_end or (word[0] == "." and word[1:2].isalnum())
@@ -820,12 +820,12 @@ def _is_taken_apart(words: list[str], at: int) -> bool:
 def _is_suspect(cores: list[str], at: int) -> bool:
     core = cores[at]
     if not any(map(str.isalnum, core)):
-        # A mark by itself; some are written so between words.
+        # A mark alone; some are written like this between words.
         return core not in _MARKS and not core.isalpha()
     if core and (not _PLAIN.fullmatch(core) or has_lookalike(core)):
         return True
     if len(core) == 1:
-        # Letters one by one; a single one is an article or a list's.
+        # Letters one by one; a single one is an article or a list marker.
         return any(len(one) == 1 for one in cores[max(0, at - 1) : at] + cores[at + 1 : at + 2])
     return core.lower() in _SPELT - {"at"} or (
         core.lower() == "at" and any(one.lower() in _SPELT - {"at"} for one in cores[at : at + 4])
@@ -839,7 +839,7 @@ def _is_address(text: str) -> bool:
 
 
 def _namings(record: Known, saying: Saying, *, is_person: bool) -> Iterator[tuple[Span, int]]:
-    """Where the user calls *record* by a name: 2 by a whole one, 1 by a part of it."""
+    """Yield where the user names *record*: 2 by a whole name, 1 by a part of one."""
     if not is_person:
         for name in dict.fromkeys((*record.names, text_of(record.id))):
             for span in saying.find_part(name):

@@ -1,7 +1,7 @@
-"""What a person wrote, read for what it names: words, addresses, numbers, days and hours.
+"""What a user's text mentions: words, addresses, numbers, dates and times.
 
-Nothing here judges, and nothing reads what others wrote. What cannot be read for certain is not
-read at all: then nothing is vouched for, and the user is asked.
+This module judges nothing, and reads nothing that others wrote. What cannot be read with certainty
+is not read at all: it then vouches for nothing, and the user is asked.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 
 Span: TypeAlias = tuple[int, int]
 
-# A quotation mark or bracket before a word, and punctuation after it, are no part of it.
+# A quotation mark or bracket before a word, and punctuation after it, are not part of it.
 _QUOTES = "\"'`\u201c\u201d\u2018\u2019«»"
 _BEFORE = f"{_QUOTES}([{{<*_~…¿¡"
 _AFTER = f"{_QUOTES})]}}>*_~….,;:!?"
-# Addresses that stand in a list without spaces are words of their own.
+# Addresses in a list without spaces are separate words.
 _WORD = re.compile(r"[^\s,;|]+@[^\s,;|]+|\S+")
 _NEGATION = re.compile(
     r"\b(?:not|never|no(?![.\s]*\d)|nor|neither|without|except|excluding|unless|avoid|cannot"
@@ -32,7 +32,7 @@ _NEGATION = re.compile(
     r"|n['\u2019]t\b(?! forget\b)",
     re.IGNORECASE,
 )
-# Where a clause ends, so that what is denied before it is not denied after it.
+# Where a clause ends, so that a negation before it does not apply after it.
 _CLAUSE = re.compile(
     r"[.!?;](?=\s|$)|\n|\b(?:but|sondern|aber|mais|sino)\b(?! not\b)", re.IGNORECASE
 )
@@ -46,7 +46,7 @@ _PART_OF_NAME = re.compile(
 )
 _MAX_NEXT = 40
 _MAX_MARKS = 20
-# How far back the word stands that says what a list of numbers is.
+# How many words back the word may be that says what a list of numbers is.
 _MAX_LISTED = 40
 _SOURCE = re.compile(r"\b(?:from|by)\s+\W?$", re.IGNORECASE)
 
@@ -119,19 +119,19 @@ _LABELS = (
     *("id", "ids", "no", "nr", "number", "numbers", "#", "account", "invoice", "order", "room"),
     *("file", "ticket", "page", "version", "case", "reference", "code", "zip", "chapter"),
 )
-# What may stand between such a word and the number.
+# What may come between such a word and the number.
 _BETWEEN = frozenset(("", "with", "is", "are", "of", "and", "or", "&", *_LABELS[:7]))
 _HOST = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\]|[0-9a-f:]+")
 _URL = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")
 
 
 class Number(NamedTuple):
-    """A number that was written.
+    """A number in the text.
 
     Attributes:
-        value: It.
-        span: Where it stands.
-        is_money: Whether a currency stands beside it.
+        value: The number.
+        span: Its place.
+        is_money: Whether a currency is next to it.
     """
 
     value: Decimal
@@ -140,11 +140,11 @@ class Number(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """A day, an hour, or both.
+    """A day, a time, or both.
 
     Attributes:
-        day: The day, None for none.
-        minute: Minutes since midnight, None for no hour.
+        day: The day, or None.
+        minute: Minutes since midnight, or None.
     """
 
     day: date | None
@@ -152,7 +152,7 @@ class Moment(NamedTuple):
 
 
 def has_lookalike(text: str) -> bool:
-    """Whether a character of *text* may be taken for another, or cannot be seen."""
+    """Whether a character of *text* may be mistaken for another, or is invisible."""
     if text.isascii() and text.isprintable():
         return False
     return any(
@@ -164,17 +164,17 @@ def has_lookalike(text: str) -> bool:
 
 
 def fold(text: str) -> str:
-    """*text* as it is compared: upper and lower case are alike, and so are spaces."""
+    """Return *text* normalised for comparison: case and spacing do not matter."""
     return " ".join(unicodedata.normalize("NFC", text).lower().replace("\u2019", "'").split())
 
 
 def compact(text: str) -> str:
-    """An account number without what only groups it."""
+    """Return an account number without its grouping."""
     return "".join(char for char in text if char not in " -\u00a0.\t").upper()
 
 
 def parse_number(value: object) -> Decimal | None:
-    """The number that an argument is, None for none."""
+    """Return the number in an argument, or None."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
@@ -187,7 +187,7 @@ def parse_number(value: object) -> Decimal | None:
 
 
 def parse_moment(value: str, *, today: date | None) -> Moment | None:
-    """The day and hour that an argument is, None where it holds anything else."""
+    """Return the day and time in an argument; None if it contains anything else."""
     text = value.strip()
     if (iso := _ISO.fullmatch(text)) is not None and text:
         day, hour, minute = iso.groups()
@@ -217,13 +217,13 @@ def parse_moment(value: str, *, today: date | None) -> Moment | None:
 
 
 class Address(NamedTuple):
-    """A URL, taken apart.
+    """The parts of a URL.
 
     Attributes:
-        scheme: Lower case, "" where none was written.
-        host: Lower case, with a port that is not the usual one.
-        path: Without a last slash.
-        query: With what follows ``?``, and ``#``.
+        scheme: In lower case, "" if none was written.
+        host: In lower case, with the port unless it is the default.
+        path: Without a trailing slash.
+        query: The part from ``?`` on, or from ``#`` on.
     """
 
     scheme: str
@@ -233,7 +233,7 @@ class Address(NamedTuple):
 
 
 def parse_url(text: str) -> Address | None:
-    """The parts of a URL; None where it is none, has a user, or letters that look like others."""
+    """Return the parts of a URL; None if it is not one, has a user, or has lookalike letters."""
     if not _URL.fullmatch(text):
         return None
     try:
@@ -259,7 +259,7 @@ def parse_url(text: str) -> Address | None:
 
 def _value_of(match: re.Match[str]) -> Decimal:
     digits = match["digits"]
-    # A comma with three digits after it groups, one with less is a decimal one.
+    # A comma before three digits groups them; before fewer, it is a decimal comma.
     grouped = re.fullmatch(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?", digits) is not None
     found = Decimal(digits.replace(",", "" if grouped else "."))
     return -found if match["sign"] or match["sign2"] else found
@@ -270,11 +270,11 @@ class Saying:
     """One text of the user.
 
     Attributes:
-        text: As it was written.
-        source: Where it stands, such as "request".
-        today: The day on which it was written, for "tomorrow"; None if nobody knows.
-        readings: What its clauses are to an act, by the words that ask for that; kept by who
-            reads it so.
+        text: The text as it was written.
+        source: Where it comes from, such as "request".
+        today: The day on which it was written, for "tomorrow"; None if unknown.
+        readings: A cache for readers: the reading of its clauses for an act, by the words that ask
+            for the act.
     """
 
     text: str
@@ -286,7 +286,7 @@ class Saying:
 
     @cached_property
     def words(self) -> tuple[tuple[str, Span], ...]:
-        """Its words with what stands around them, and their places."""
+        """Its words with the marks around them, and their places."""
         return tuple((match[0], match.span()) for match in _WORD.finditer(self.text))
 
     @cached_property
@@ -303,7 +303,7 @@ class Saying:
 
     @cached_property
     def _places(self) -> dict[str, list[int]]:
-        """In which words each form stands."""
+        """The indexes of the words that have each form."""
         return _places_of(self._forms)
 
     @cached_property
@@ -311,11 +311,11 @@ class Saying:
         return _places_of(self._folded_forms)
 
     def find(self, value: str, *, is_exact: bool = False) -> list[Span]:
-        """Where *value* stands as whole words, not as a part of longer ones.
+        """Return the places of *value* as whole words, not as a part of longer ones.
 
         Args:
-            value: What is looked for.
-            is_exact: Whether upper and lower case differ.
+            value: The value to find.
+            is_exact: Whether case matters.
         """
         is_exact = is_exact or has_lookalike(value)
         wanted = value.split() if is_exact else fold(value).split()
@@ -330,7 +330,7 @@ class Saying:
         return places
 
     def find_part(self, value: str) -> list[Span]:
-        """Where *value* is called by its beginning or its end: "the card ending in 4242"."""
+        """Return where *value* is named by its start or end: "the card ending in 4242"."""
         wanted = fold(value)
         return [
             match.span()
@@ -340,7 +340,7 @@ class Saying:
         ]
 
     def find_account(self, value: str) -> list[Span]:
-        """Where the account number *value* stands whole, however either is grouped."""
+        """Return the places of the whole account number *value*, in any grouping."""
         wanted, places = compact(value), list[Span]()
         groups = [compact(word.strip(_BEFORE + _AFTER)) for word, _ in self.words]
         for at in range(len(groups) if len(wanted) > 3 else 0):
@@ -355,7 +355,7 @@ class Saying:
         return places
 
     def is_denied(self, span: Span) -> bool:
-        """Whether what stands there is what the user does *not* want."""
+        """Whether the user does *not* want what is there."""
         start = span[0]
         ends = self._clauses[: bisect_right(self._clauses, start)]
         denials = self._denials[: bisect_left(self._denials, start)]
@@ -364,7 +364,7 @@ class Saying:
     def is_wanted(self, verb: Span) -> bool:
         """Whether the user wants what the verb there says."""
         before, after = self.text[: verb[0]], self.text[verb[1] :]
-        # "I do not need it, cancel it" is no "do not share, cancel or pay".
+        # "I do not need it, cancel it" is not "do not share, cancel or pay".
         is_next = _NEXT.search(before[-_MAX_NEXT:]) is not None and not _LISTED.match(after)
         return is_next or not self.is_denied(verb)
 
@@ -377,11 +377,11 @@ class Saying:
         return [match.start() for match in _NEGATION.finditer(self.text)]
 
     def is_sender(self, span: Span) -> bool:
-        """Whether something came from what stands there."""
+        """Whether something came from what is there."""
         return _SOURCE.search(self.text[: span[0]]) is not None
 
     def find_verb(self, verb: str) -> list[Span]:
-        """Where *verb* stands, in any of its regular forms."""
+        """Return the places of *verb*, in any of its regular forms."""
         stem = fold(verb)
         if " " in stem or not stem:
             return self.find(stem)
@@ -390,10 +390,10 @@ class Saying:
         return [match.span() for match in re.finditer(form, self.text, re.IGNORECASE)]
 
     def is_name(self, span: Span, parts: Iterable[str]) -> bool:
-        """Whether it is written as a name, of which no other word beside it is a part.
+        """Whether it is written like a name, and no other word next to it is part of that name.
 
         Args:
-            span: Where it stands.
+            span: The place.
             parts: The words of the whole name.
         """
         places = [at for at, (_, its) in enumerate(self.words) if its == span]
@@ -415,7 +415,7 @@ class Saying:
         return not before or before[-1] in ".!?:"
 
     def is_quoted(self, span: Span) -> bool:
-        """Whether it stands between quotation marks."""
+        """Whether it is between quotation marks."""
         inside = self.text[span[0] : span[1]].rstrip(".,;:!?")
         return len(inside) > 2 and inside[0] in _QUOTES and inside[-1] in _QUOTES
 
@@ -433,7 +433,7 @@ class Saying:
         return False
 
     def part(self, place: int) -> int:
-        """The number of the part of a sentence in which *place* is."""
+        """Return the number of the part of a sentence that contains *place*."""
         return bisect_right(self._parts, place)
 
     @cached_property
@@ -459,7 +459,7 @@ class Saying:
         said = match.groupdict()
         if "one" in said:
             one, other = int(said["one"]), int(said["other"])
-            # The order differs from country to country.
+            # The order differs between countries.
             pairs = {(one, other), (other, one)}
             pairs = {pair for pair in pairs if pair[0] <= 12}
             if len(pairs) != 1:
@@ -483,7 +483,7 @@ class Saying:
                 return
 
     def _year_after(self, end: int) -> str | None:
-        """The year of the day that a range goes on to, such as "May 3 to May 5, 2025"."""
+        """Return the year at the end of a date range, as in "May 3 to May 5, 2025"."""
         onward = _ONWARD.match(self.text, end)
         for form in _DATES if onward is not None else ():
             until = form.match(self.text, onward.end()) if onward is not None else None
@@ -493,12 +493,12 @@ class Saying:
 
     @cached_property
     def minutes(self) -> list[tuple[Span, int]]:
-        """The hours in it: the place of each, and minutes since midnight."""
+        """The times in it: the place of each, and minutes since midnight."""
         return [(match.span(), _minutes_of(match)) for match in _TIME.finditer(self.text)]
 
     @cached_property
     def durations(self) -> list[tuple[Span, int]]:
-        """How long something shall take: the place of each, and minutes."""
+        """The durations in it: the place of each, and minutes."""
         found: list[tuple[Span, int]] = []
         for match in _DURATION.finditer(self.text):
             word, per = match["count"].lower(), 60 if match["unit"][0] in "hH" else 1
@@ -510,7 +510,7 @@ class Saying:
 
     @cached_property
     def numbers(self) -> list[Number]:
-        """The numbers that are no part of a day, an hour, a duration, an address or account."""
+        """The numbers that are not part of a date, time, duration, address or account."""
         spans = [span for span, _ in (*self.days, *self.minutes, *self.durations, *self.urls)]
         groups = [compact(word.strip(_BEFORE + _AFTER)) for word, _ in self.words]
         for at, (word, span) in enumerate(self.words):
@@ -528,7 +528,7 @@ class Saying:
 
     @cached_property
     def amounts(self) -> list[Number]:
-        """Those of the numbers that may be amounts: money, where any beside them is."""
+        """The numbers that may be amounts: only those with a currency, if any nearby has one."""
         found = [one for one in self.numbers if not self.is_labelled(one.span)]
         money = {self.part(one.span[0]) for one in found if one.is_money}
         return [one for one in found if one.is_money or self.part(one.span[0]) not in money]
@@ -542,10 +542,10 @@ class Saying:
 
 
 def _forms_of(word: str) -> frozenset[str]:
-    """*word* with more and less of the punctuation around it."""
+    """Return *word* with more and less of the punctuation around it."""
     before, after = len(word) - len(word.lstrip(_BEFORE)), len(word) - len(word.rstrip(_AFTER))
     if before + after > _MAX_MARKS:
-        # A line that is drawn, or the like.
+        # A drawn line, or the like.
         return frozenset((word,))
     ends = range(len(word) - after, len(word) + 1)
     forms = {word[start:end] for start in range(before + 1) for end in ends}
@@ -566,12 +566,12 @@ def _is_group(groups: list[str], at: int) -> bool:
 
 
 def take(taken: bytearray, span: Span) -> None:
-    """Mark the characters of *span* as read; a text has as many bytes in *taken*."""
+    """Mark the characters of *span* as read; *taken* has one byte for each character."""
     taken[span[0] : span[1]] = b"\1" * (span[1] - span[0])
 
 
 def is_taken(taken: bytearray, span: Span) -> bool:
-    """Whether one of the characters of *span* was read as something else."""
+    """Whether a character of *span* was read as something else."""
     return taken.find(1, *span) >= 0
 
 
@@ -588,7 +588,7 @@ def _relative(match: re.Match[str], today: date) -> Iterator[date]:
         ahead = (_WEEKDAYS.index(match["weekday"].lower()) - today.weekday()) % 7 or 7
         yield today + timedelta(days=ahead)
         if match["next"]:
-            # Some mean the coming one by it, some the one of the week after.
+            # "Next Monday" may mean the coming one, or the one in the week after.
             yield today + timedelta(days=ahead + 7)
     else:
         word = match["count"].lower()
