@@ -9,6 +9,7 @@ import pytest
 
 from upshot import (
     Agent,
+    AgentError,
     AgentResult,
     Budget,
     Cost,
@@ -72,6 +73,39 @@ async def test_a_budget_holds_over_all_turns(journal: Any) -> None:
     assert over.error is not None
     assert (over.error.code, over.error.details["dimension"]) == ("budget_exceeded", "cost_usd")
     assert (over.usage.api_calls, over.error.details["used"]) == (0, 0.03)
+
+
+async def test_it_cannot_be_kept_if_another_run_has_a_reply_without_its_usage(journal: Any) -> None:
+    unknown = ModelResponse(usage=Usage(api_calls=1, unmeasured_calls=1), content="Yes.")
+    assert (await say(unknown, journal=journal)).success
+    unsure = await say(dear(), journal=journal, budget=LIMIT)
+    assert unsure.error is not None
+    assert (unsure.error.code, unsure.error.details["used"]) == ("budget_exceeded", None)
+    assert "a reply in another run of the conversation came without its usage" in (
+        unsure.error.message
+    )
+    uncounted = Budget(max_cost_usd="0.03", scope="conversation", unpriced="allow")  # pyright: ignore
+    assert (await say(dear(), journal=journal, budget=uncounted)).success
+
+
+async def test_a_child_run_of_another_run_may_be_the_one_without_usage(journal: Any) -> None:
+    unknown = ModelResponse(usage=Usage(api_calls=1, unmeasured_calls=1), content="Yes.")
+    inner = Agent[Any]("inner", model=Priced([unknown]))
+
+    @tool(effect="read")
+    async def ask() -> str:
+        """Ask."""
+        return str((await run(inner, "Inner?")).content)
+
+    await say(dear([ToolCall("a", "ask", {})]), dear(), tools=[ask], journal=journal)
+    unsure = await say(dear(), journal=journal, budget=LIMIT)
+    assert unsure.error is not None and unsure.error.details["used"] is None
+
+
+async def test_a_call_that_failed_is_no_reply_without_usage(journal: Any) -> None:
+    broken = AgentError("server_error", "away", retryable=False)
+    assert not (await say(ModelResponse(error=broken), journal=journal)).success
+    assert (await say(dear(), journal=journal, budget=LIMIT)).success
 
 
 async def test_it_is_looked_at_before_each_model_call(journal: Any) -> None:

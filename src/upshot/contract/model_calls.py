@@ -511,6 +511,12 @@ def counted(response: ModelResponse) -> CountedCall:
     return CountedCall(usage, cost, 1)
 
 
+def is_unmeasured_answer(response: ModelResponse) -> bool:
+    """Whether the model answered, and what that cost cannot be known."""
+    call = counted(response)
+    return response.error is None and call.cost is None and call.usage.unmeasured_calls > 0
+
+
 def counted_run(usage: Usage, cost: Cost | None) -> CountedCall:
     """Return what the calls of a run add to the totals if only their sum is known.
 

@@ -37,7 +37,6 @@ from upshot.contract.message import Message
 from upshot.contract.model_calls import Request
 from upshot.contract.pending import Pending
 from upshot.contract.protocols import Note, RunCounts, RunFilters, RunSummary
-from upshot.contract.usage import Cost, Usage
 from upshot.errors import JournalError
 from upshot.journal.artifact_store import MemoryArtifactStore, StoredArtifact
 from upshot.journal.event_codec import (
@@ -87,7 +86,7 @@ from upshot.journal.shared import (
     withdrawals_of,
 )
 from upshot.journal.watching import DUE, Changes, Watch, of_run, wishes_of
-from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, asked_inside, bare_id
+from upshot.state.child_runs import CHAIN_OPTION, TURN_OPTION, Spent, asked_inside, bare_id
 from upshot.state.redacted_events import redacted, with_seed_of
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import with_seed
@@ -104,8 +103,8 @@ from upshot.state.turns import (
     committed_turns,
     folded,
     read_conversation,
+    spent_in_all,
     summarised,
-    used_in_all,
 )
 
 T = TypeVar("T")
@@ -507,10 +506,11 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         )
         return turns.at(seed.revision)
 
-    async def used_elsewhere(self, id: str, *, without: str) -> tuple[Usage, Cost | None]:
+    async def used_elsewhere(self, id: str, *, without: str, answers: bool = False) -> Spent:
         """Sum what the runs of a conversation used, except for *without* and its child runs."""
-        return used_in_all(
-            self._runs_of(id), lambda run_id: folded(self._logs[run_id].events), without=without
+        runs, logs = self._runs_of(id), self._logs
+        return spent_in_all(
+            runs, lambda one: folded(logs[one].events), without=without, answers=answers
         )
 
     async def place_wish(self, wish: Wish, *, seq: int = 0) -> Wish | None:

@@ -63,7 +63,7 @@ class MemoryLog:
             turn=first.turn or "",
             is_chained=first.is_chained,
             revision=self.revision,
-            usage=done.usage or NO_USAGE,
+            usage=NO_USAGE if done.usage is None else done.usage,
             cost=done.cost,
             effect=done.effect or Effect.NONE,
             error_code=last.error_code or "",

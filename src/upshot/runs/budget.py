@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,7 @@ from upshot.contract.model_calls import (
     ModelResponse,
     counted,
     counted_run,
+    is_unmeasured_answer,
     sum_of,
 )
 from upshot.contract.protocols import Clock
@@ -30,6 +31,20 @@ from upshot.tools.rate_limiter import ActiveTime
 _ZERO = Decimal(0)
 # Child runs may run in other threads. One lock for all budgets, held only while summing.
 _LOCK = Lock()
+
+
+class Elsewhere(NamedTuple):
+    """What other runs used of a budget that is of all of them.
+
+    Attributes:
+        tokens: The tokens that are known of.
+        money: The money that is known of.
+        unmeasured_answers: Replies that came without their usage.
+    """
+
+    tokens: int = 0
+    money: Decimal = _ZERO
+    unmeasured_answers: int = 0
 
 
 class RunBudget:
@@ -56,8 +71,8 @@ class RunBudget:
         is_known: Set while usage is counted that the parent run has already counted.
         tell: Called with the usage of each call, cost included, also of child runs; None without
             a listener.
-        elsewhere: Tokens and money used by other runs of the conversation, if the budget covers
-            them all. They include the parent runs.
+        elsewhere: What other runs of the conversation used, if the budget covers them all. They
+            include the parent runs.
         look_elsewhere: Updates ``elsewhere``; None if no budget needs it.
         unmeasured_answers: Replies without usage, including those of child runs.
     """
@@ -67,7 +82,7 @@ class RunBudget:
     turns_before: int = 0
     is_known: bool = False
     tell: Callable[[Usage], None] | None = None
-    elsewhere: tuple[int, Decimal] = (0, _ZERO)
+    elsewhere: Elsewhere = Elsewhere()
     look_elsewhere: Callable[[], Awaitable[None]] | None = None
     unmeasured_answers: int = 0
     _unpriced: int = 0
@@ -130,9 +145,7 @@ class RunBudget:
 
     def add(self, response: ModelResponse) -> None:
         """Count one model call, failed or not."""
-        call = counted(response)
-        is_unknown = response.error is None and call.cost is None and call.usage.unmeasured_calls
-        self._add(call, unmeasured_answers=1 if is_unknown else 0)
+        self._add(counted(response), unmeasured_answers=int(is_unmeasured_answer(response)))
 
     def since_mark(self) -> tuple[Usage, Cost | None]:
         """Return usage and cost since the last call of this method, or since the start."""
@@ -242,15 +255,22 @@ class RunBudget:
         """Return the error if a budget of *cap* allows no further call, None if it does."""
         if (money := self._money()) >= cap:
             return _exceeded("cost_usd", float(cap), float(money), "max_cost_usd")
-        if not self.unmeasured_answers or self.budget.unpriced != "refuse":
+        unmeasured = self.unmeasured_answers or self.elsewhere.unmeasured_answers
+        if not unmeasured or not self.refuses_unmeasured:
             return None
+        where = "" if self.unmeasured_answers else " in another run of the conversation"
         return AgentError(
             ErrorCode.BUDGET_EXCEEDED,
-            f"The budget of {cap} cost_usd cannot be kept: a reply came without its usage. "
+            f"The budget of {cap} cost_usd cannot be kept: a reply{where} came without its usage. "
             'Budget(unpriced="allow") does not count such calls.',
             origin=Origin.LIMIT,
             details={"dimension": "cost_usd", "limit": float(cap), "used": None},
         )
+
+    @property
+    def refuses_unmeasured(self) -> bool:
+        """Whether a reply without its usage allows no further call."""
+        return self.budget.max_cost_usd is not None and self.budget.unpriced == "refuse"
 
     @property
     def limits_tools(self) -> bool:
@@ -274,7 +294,7 @@ class RunBudget:
         return self.elsewhere[0] + tokens_of(self.total[0])
 
     def _money(self) -> Decimal:
-        return self.elsewhere[1] + money_of(self.total[1])
+        return self.elsewhere.money + money_of(self.total[1])
 
 
 def tokens_of(usage: Usage) -> int:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import cache
+from itertools import chain
 from operator import is_not, methodcaller
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -58,6 +59,7 @@ from upshot.contract.model_calls import (
     RequestDigests,
     counted,
     counted_run,
+    is_unmeasured_answer,
     sum_of,
 )
 from upshot.contract.pending import Pending, PendingApproval
@@ -754,6 +756,13 @@ def _listed_of(state: RunState, event: RunSettled) -> Derived:
 def used_in(state: RunState) -> tuple[Usage, Cost | None]:
     """Return what a run and its child runs used, according to its log."""
     return sum_of(_calls_of(state))
+
+
+def unmeasured_answers_in(state: RunState) -> int:
+    """How many replies to a run and its child runs came without their usage, as its log says."""
+    responses = chain(state.responses, (event.response for event in state.reported))
+    children = (spent.unmeasured_answers for spent in state.children.values() if spent is not None)
+    return sum(map(is_unmeasured_answer, responses)) + sum(children)
 
 
 def _calls_of(state: RunState) -> Iterable[CountedCall]:

@@ -25,11 +25,11 @@ from upshot.contract.pending import Pending, PendingApproval, TaintOrigin
 from upshot.contract.protocols import RunSummary
 from upshot.contract.usage import Cost, Usage
 from upshot.errors import JournalError
-from upshot.state.child_runs import TURN_OPTION, pending_in
+from upshot.state.child_runs import TURN_OPTION, Spent, pending_in
 from upshot.state.compaction import tokens_sent
 from upshot.state.request_digests import digest_of_messages
 from upshot.state.run_state import RunState
-from upshot.state.stored_events import read_event, used_in
+from upshot.state.stored_events import read_event, unmeasured_answers_in, used_in
 
 _PREPARED = -1
 _MAX_KEPT = 32
@@ -480,6 +480,27 @@ def used_in_all(
             used, cost = (run.usage, run.cost) if is_known else used_in(state_of(run.run_id))
             found.append(counted_run(used, cost))
     return sum_of(found)
+
+
+def spent_in_all(
+    runs: Sequence[RunSummary],
+    state_of: Callable[[str], RunState],
+    *,
+    without: str,
+    answers: bool,
+) -> Spent:
+    """The same as ``used_in_all``, and with *answers* whether a reply came without its usage.
+
+    Which calls without usage were replies is in the logs alone, so it costs reading those.
+    """
+    usage, cost = used_in_all(runs, state_of, without=without)
+    unsure = (
+        run.run_id
+        for run in roots_of(runs if answers else ())
+        if run.run_id != without and (run.usage.unmeasured_calls or run.status == "running")
+    )
+    is_unsure = any(unmeasured_answers_in(state_of(run_id)) for run_id in unsure)
+    return Spent(usage, cost, unmeasured_answers=int(is_unsure))
 
 
 def _turns_in(runs: Iterable[RunSummary]) -> dict[str, list[RunSummary]]:

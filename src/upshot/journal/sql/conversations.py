@@ -9,7 +9,6 @@ from upshot.contract.codec import decode, encode
 from upshot.contract.conversation import ConversationSummary
 from upshot.contract.events import BoardChanged, Event
 from upshot.contract.protocols import RunSummary
-from upshot.contract.usage import Cost, Usage
 from upshot.journal.event_codec import Entry, damage_error, line_of, read_event
 from upshot.journal.run_list import RunQuery
 from upshot.journal.sql.connection import Connection, WriteConnection
@@ -20,6 +19,7 @@ from upshot.journal.sql.queries import (
     read_summaries,
     scan_run,
 )
+from upshot.state.child_runs import Spent
 from upshot.state.run_state import RunState
 from upshot.state.stored_events import with_messages
 from upshot.state.turns import (
@@ -31,8 +31,8 @@ from upshot.state.turns import (
     committed_turns,
     folded,
     read_conversation,
+    spent_in_all,
     summarised,
-    used_in_all,
 )
 
 _PAGE_EVENTS = 256
@@ -83,9 +83,10 @@ def _sound_blocks(rows: Iterable[tuple[int, bytes, int]]) -> Iterator[TurnsBlock
         yield decode(body, TurnsBlock)
 
 
-def used_elsewhere(connection: Connection, id: str, *, without: str) -> tuple[Usage, Cost | None]:
+def used_elsewhere(connection: Connection, id: str, *, without: str, answers: bool) -> Spent:
     """Sum what the runs of a conversation used, except for one."""
-    return used_in_all(_runs_of(connection, id), _reader(connection), without=without)
+    runs = _runs_of(connection, id)
+    return spent_in_all(runs, _reader(connection), without=without, answers=answers)
 
 
 def committed_of(connection: Connection, id: str, kept: KeptTurns) -> CommittedTurns:

@@ -15,7 +15,6 @@ from upshot.contract.conversation import Conversation, ConversationSummary
 from upshot.contract.events import Event, SeedReference
 from upshot.contract.message import Message
 from upshot.contract.protocols import Note, RunCounts, RunFilters, RunSummary
-from upshot.contract.usage import Cost, Usage
 from upshot.errors import JournalError
 from upshot.journal.event_codec import (
     Damage,
@@ -93,6 +92,7 @@ from upshot.journal.sql.sql_artifacts import SqlArtifactStore
 from upshot.journal.sql.submissions import read_submission, withdraw_run
 from upshot.journal.sql.writer import Writer
 from upshot.journal.watching import Watch
+from upshot.state.child_runs import Spent
 from upshot.state.turns import ConversationState, KeptTurns, Lift
 
 T = TypeVar("T")
@@ -527,10 +527,11 @@ class SqlJournal(SqlEffects):
             )
         )
 
-    async def used_elsewhere(self, id: str, *, without: str) -> tuple[Usage, Cost | None]:
-        """Sum what the runs of a conversation used, except for *without* and its child runs."""
+    async def used_elsewhere(self, id: str, *, without: str, answers: bool = False) -> Spent:
+        """Sum what a conversation's runs used, but *without* and its child runs."""
         await self.flush()
-        return await self.read(lambda connection: used_elsewhere(connection, id, without=without))
+        sum_up = partial(used_elsewhere, id=id, without=without, answers=answers)
+        return await self.read(sum_up)
 
     def watch(self, *topics: str) -> Watch:
         """See ``SharedJournal.watch``."""

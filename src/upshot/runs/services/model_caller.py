@@ -37,7 +37,7 @@ from upshot.models.retry import (
     read_stream,
     reply_or_raise,
 )
-from upshot.runs.budget import money_of, tokens_of
+from upshot.runs.budget import Elsewhere, money_of, tokens_of
 from upshot.runs.callbacks import blame, raised
 from upshot.runs.engine_api.exceptions import Failed, Interrupted
 from upshot.runs.limits.held_call import HeldCall
@@ -46,6 +46,7 @@ from upshot.runs.run_context import RunContext
 from upshot.runs.services.hooks import before_model
 from upshot.runs.task_supervisor import PausingClock
 from upshot.state.call_ids import StreamedIds, with_unique_ids
+from upshot.state.child_runs import Spent
 from upshot.state.request_digests import RequestDigester
 from upshot.state.run_state import NO_TRIES, FailedTries
 from upshot.tools.execution.batch import SLICE
@@ -69,13 +70,16 @@ async def _look_elsewhere(context: RunContext, loop: asyncio.AbstractEventLoop) 
     outer = context
     while outer.parent is not None and outer.parent.context.info.context_id == id:
         outer = outer.parent.context
-    usage, cost = await used(id, without=outer.info.run_id)
-    tokens, money = tokens_of(usage), money_of(cost)
+    answers = own.refuses_unmeasured
+    spent: Spent = await used(id, without=outer.info.run_id, answers=answers)
+    tokens, money = tokens_of(spent.usage), money_of(spent.cost)
+    unmeasured = spent.unmeasured_answers
     if outer is not context:
         (all_usage, all_cost), (own_usage, own_cost) = outer.budget.total, own.total
         tokens += tokens_of(all_usage) - tokens_of(own_usage)
         money += money_of(all_cost) - money_of(own_cost)
-    own.elsewhere = tokens, money
+        unmeasured += outer.budget.unmeasured_answers - own.unmeasured_answers
+    own.elsewhere = Elsewhere(tokens, money, unmeasured)
 
 
 async def call_model(
