@@ -4352,6 +4352,11 @@ export interface ToolRecord {
    * @defaultValue `""`
    */
   effect_id?: string;
+  /**
+   * Whether the tool lets a call that timed out without effect be repeated.
+   * @defaultValue `true`
+   */
+  retries_timeouts?: boolean;
   /** The outcome. */
   outcome: ToolOutcome;
 }

@@ -77,6 +77,29 @@ async def parked(bank: Bank, journal: Any, **options: Any) -> tuple[str, Pending
     return result.run_id, asked
 
 
+@pytest.mark.parametrize("may_repeat", [None, False])
+async def test_a_timeout_that_may_not_be_repeated_stays_so_when_its_effect_is_known(
+    journal: Any, may_repeat: bool | None
+) -> None:
+    @tool(effect="write", on_unknown="ask", timeout_s=0.01, retry_on_timeout=may_repeat)
+    async def pay(order_id: str) -> None:
+        await asyncio.Event().wait()
+
+    def agent() -> Agent[Any]:
+        return Agent[Any]("clerk", model=ScriptedModel([[CALL], "Done."]), tools=[pay])
+
+    result = await run(agent(), "Pay.", journal=journal)
+    (asked,) = result.pending
+    assert isinstance(asked, PendingEffect)
+    no = asked.did_not_happen(by="ann")
+    result = await resume(result.run_id, agent(), journal=journal, answers=[no])
+    (outcome,) = result.tool_outcomes
+    assert outcome.effect == "none"
+    assert outcome.retryable is (may_repeat is None)  # pyright: ignore
+    again = await replay(result.run_id, agent(), journal=journal)
+    assert again.difference is None and again.result.tool_outcomes == result.tool_outcomes
+
+
 async def test_a_run_parks_with_what_a_person_needs_to_know(journal: Any) -> None:
     run_id, asked = await parked(Bank(), journal)
     assert asked.question == "Did this happen? pay(order_id 7)"

@@ -452,6 +452,7 @@ class ToolRecord(Root, frozen=True, kw_only=True, gc=False):
         act: If a policy judges values, a name for this write, independent of spelling; otherwise
             "".
         effect_id: The id of the effect that the call claimed, "" if none.
+        retries_timeouts: Whether the tool lets a call that timed out without effect be repeated.
         outcome: The outcome.
     """
 
@@ -486,6 +487,7 @@ class ToolRecord(Root, frozen=True, kw_only=True, gc=False):
     vouched: tuple[Voucher, ...] = ()
     act: str = ""
     effect_id: str = ""
+    retries_timeouts: bool = True
     outcome: ToolOutcome
 
     def __post_init__(self) -> None:

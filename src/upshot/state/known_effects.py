@@ -62,7 +62,7 @@ def fill_in(
         is_it = record.call_id == call_id and record.effect is Effect.UNKNOWN
         if not is_it or settled is None or not isinstance(outcome, ToolTimeout | ToolFailure):
             continue
-        known = once_known(outcome, settled)
+        known = once_known(outcome, settled, retries_timeouts=record.retries_timeouts)
         now = records[place] = replace(record, effect=known.effect, outcome=known)
         if last.get(call_id) is record:
             last[call_id] = now

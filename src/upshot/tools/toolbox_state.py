@@ -477,6 +477,7 @@ class ToolboxState:
             step=call.step,
             vouched=call.verdict.vouched,
             effect_id="" if call.claim is None else call.claim.id,
+            retries_timeouts=tool is None or tool.retry_on_timeout is not False,
             act="" if call.turn.call_judge is None else call.turn.call_judge.name_act(call),
             outcome=outcome,
         )

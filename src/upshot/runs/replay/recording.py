@@ -378,7 +378,8 @@ class Recording:
             return
         outcome, events = None, [*calls[-1].events, event]
         if settled is not None and isinstance(record.outcome, ToolTimeout | ToolFailure):
-            outcome = once_known(record.outcome, settled)
+            again = record.retries_timeouts
+            outcome = once_known(record.outcome, settled, retries_timeouts=again)
             record = msgspec.structs.replace(record, effect=outcome.effect, outcome=outcome)
         calls[-1] = KnownCall(outcome, record, events)
 
