@@ -21,7 +21,7 @@ from upshot.contract.usage import Cost, RateLimitState, Usage
 
 FORKED_FROM = "forked_from"
 CHAIN_OPTION = "relay"
-"""The option of run_started that says which run came before one that was handed over."""
+"""The option of run_started with the chain of handoffs that the run is in."""
 TURN_OPTION = "turn"
 """The option of run_started with the run's turn in a conversation."""
 _PREFIX = "child:"

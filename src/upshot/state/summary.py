@@ -53,7 +53,7 @@ class SummaryChange(NamedTuple):
         started_at: When the run started.
         forked_from: The runs that this one is a fork of; it may read their child runs.
         turn: The first run of its turn, "" if it is in none.
-        is_chained: Whether an earlier run of the turn may have handed its request to it.
+        is_chained: Whether its request may be handed over to a further run of the turn.
         is_inside: Whether its parent waits for it: not a fork, nor a run whose caller named a
             parent.
         asks: The open pending items of the run itself, by the name of the question.
