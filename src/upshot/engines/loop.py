@@ -117,12 +117,12 @@ async def save_point(run: Run, host: RunHost, board: Board, *, step: str, iterat
 
 _CORRECTIVE_TURNS = 1
 # Appended to a reply that was cut off when the run was stopped, to continue it.
-_GO_ON = Message(Role.USER, "Your reply was cut off there. Go on.")
+_CONTINUE = Message(Role.USER, "Your reply was cut off there. Go on.")
 # The step of a loop's checkpoints; their iteration is the turn.
 _POINT = "turn"
 
 
-def _calls_told(response: ModelResponse) -> tuple[ToolCall, ...]:
+def _complete_calls(response: ModelResponse) -> tuple[ToolCall, ...]:
     """Return the calls of a failed reply to keep: only a filtered reply has complete ones."""
     error = response.error
     is_filtered = error is not None and error.code == ErrorCode.CONTENT_FILTER
@@ -189,7 +189,7 @@ class _Turns:
         roles: list[Role] = []
         if board.last_produced() is not None:
             produced = board.so_far()[len(board.seeded()) :]
-            roles = [message.role for message in produced if message != _GO_ON]
+            roles = [message.role for message in produced if message != _CONTINUE]
         # Earlier sessions may have used corrections; nothing else adds user messages here.
         self._corrections = corrections - roles.count(_USER)
         self._number = roles.count(_ASSISTANT)
@@ -205,7 +205,7 @@ class _Turns:
         said = [one for one in self._board.produced() if one.role is Role.ASSISTANT]
         is_shown = bool(said) and (said[-1].text, said[-1].tool_calls) == (
             reply.content or "",
-            _calls_told(reply),
+            _complete_calls(reply),
         )
         if is_shown or not self._run.may_compact(error):
             self._run.reply = None
@@ -226,16 +226,16 @@ class _Turns:
             if self._keeps_points and self._number:
                 run, host, number = self._run, self._host, self._number
                 await save_point(run, host, self._board, step=_POINT, iteration=number)
-            await self._ask()
+            await self._call_model()
             return False
         if last.metadata.get(CUT):
-            self._board.append(_GO_ON)
+            self._board.append(_CONTINUE)
             return False
         return self._conclude()
 
     # -- model calls
 
-    async def _ask(self) -> None:
+    async def _call_model(self) -> None:
         self._number += 1
         run = self._run
         response = None if self._is_again else run.reply
@@ -255,7 +255,7 @@ class _Turns:
         self._board.append(response.to_message())
 
     def _fail(self, response: ModelResponse, error: AgentError, *, is_shown: bool) -> NoReturn:
-        calls = _calls_told(response)
+        calls = _complete_calls(response)
         if (response.content or calls) and not is_shown:
             # The text before the fault. The end of the attempt settles calls that are not made.
             said = Message(Role.ASSISTANT, response.content or "", tool_calls=calls)
@@ -306,22 +306,22 @@ class _Turns:
         except asyncio.CancelledError:
             # The calls were settled nevertheless; the messages must stay valid.
             outcomes += [record.outcome for record in tools.records[known:]]
-            await self._show(tools, calls, outcomes)
+            await self._append_outcomes(tools, calls, outcomes)
             raise
-        await self._show(tools, calls, outcomes)
+        await self._append_outcomes(tools, calls, outcomes)
         if tools.pending:
             if await self._stop_request():
                 # The request to stop came while others ran: ask no more questions.
                 waiting = self._board.open_calls()
                 off = await tools.call_off(waiting, turn=self._number)
-                await self._show(tools, waiting, off)
+                await self._append_outcomes(tools, waiting, off)
             if pending := tools.pending:
                 raise Parked(*pending)
         if why := tools.stalled:
             raise Failed(AgentError(ErrorCode.NO_PROGRESS, why, origin=Origin.MODEL))
         await self._stop_if_asked()
 
-    async def _show(
+    async def _append_outcomes(
         self, tools: Toolbox, calls: list[ToolCall], outcomes: list[ToolOutcome]
     ) -> None:
         """Put *outcomes* on the board; for thousands of calls, in several changes."""

@@ -57,7 +57,7 @@ async def together(
         # A single one needs no task.
         return [await works[0]]
     gate = None if at_once is None else asyncio.Semaphore(at_once)
-    tasks = [asyncio.ensure_future(_within(gate, work)) for work in works]
+    tasks = [asyncio.ensure_future(_with_semaphore(gate, work)) for work in works]
     try:
         await _until_settled(tasks)
     finally:
@@ -68,10 +68,10 @@ async def together(
         for work in works:
             # One that was cancelled before its start would be reported as never awaited.
             work.close()
-    return _values(tasks)
+    return _results_of(tasks)
 
 
-async def _within(gate: asyncio.Semaphore | None, work: Coroutine[Any, Any, T]) -> T:
+async def _with_semaphore(gate: asyncio.Semaphore | None, work: Coroutine[Any, Any, T]) -> T:
     if gate is None:
         return await work
     async with gate:
@@ -95,7 +95,7 @@ async def _until_settled(tasks: Sequence[asyncio.Task[Any]]) -> None:
     await settled
 
 
-def _values(tasks: Sequence[asyncio.Task[T]]) -> list[T]:
+def _results_of(tasks: Sequence[asyncio.Task[T]]) -> list[T]:
     # Failures come before tasks that were cancelled because of them.
     failures = [failure for task in tasks if (failure := _failure(task)) is not None]
     failures.sort(key=lambda failure: isinstance(failure, asyncio.CancelledError))

@@ -51,7 +51,7 @@ from upshot.state.run_effects import child_runs_in, effects_in
 from upshot.state.run_state import acts_in
 from upshot.state.stored_events import channel_artifacts, name_seed
 
-_WAITS_IN_VAIN = RunWarning(
+_NO_JOURNAL = RunWarning(
     code="no_journal",
     message="the run waits for an answer, and no journal outlives it, so nobody can go on with it: "
     "give run(..., journal=PATH), or approve= to answer at once",
@@ -82,7 +82,7 @@ async def seed_board(
     if checkpoint is not None and attempt == 1:
         return Board.restore(checkpoint.board)
     if plan.prepare is not None:
-        board = await _prepared(plan.prepare, info, plan.request, wait=wait)
+        board = await _call_seeder(plan.prepare, info, plan.request, wait=wait)
     elif plan.seed and not plan.history:
         # A resumed session has neither the history nor the handed-over messages.
         return board_of(plan.seed, feedback)
@@ -100,7 +100,7 @@ async def seed_board(
     return board
 
 
-def _left_out(plan: Plan, board: Board) -> Iterator[RunWarning]:
+def _warnings_of_unused(plan: Plan, board: Board) -> Iterator[RunWarning]:
     """Yield a warning for input from the caller that the board does not contain."""
     code = message = ""
     if plan.resume_from is not None:
@@ -136,7 +136,7 @@ def without_orphans(messages: Sequence[Message]) -> Sequence[Message]:
     return messages if len(kept) == len(messages) else kept
 
 
-async def _prepared(prepare: Seeder, info: RunInfo, request: Request, *, wait: Wait) -> Board:
+async def _call_seeder(prepare: Seeder, info: RunInfo, request: Request, *, wait: Wait) -> Board:
     try:
         made = await call(prepare, info, request, wait=wait)
     except Exception as error:
@@ -185,7 +185,7 @@ async def seed(context: RunContext, attempt: int, feedback: str) -> None:
     else:
         board = board_of(context.recording.begin(attempt))
     if attempt == 1 and (plan.history or plan.resume_from) and context.recording is None:
-        for warning in _left_out(plan, board):
+        for warning in _warnings_of_unused(plan, board):
             context.recorder.warn(warning)
     changes, taint = board.facts(), plan.taint
     for change in changes:
@@ -252,7 +252,7 @@ async def work_on(context: RunContext, run: Run, host: RunHost) -> None:
         returned = await made if inspect.isawaitable(made) else made
     except Exception as error:
         blame(error, f"the engine {type(engine).__name__}", context.info.run_id)
-        _warn_of_lost(context, error)
+        _warn_of_lost_details(context, error)
         raise
     finally:
         # Only now is it clear whether the engine asked for the logged values.
@@ -484,7 +484,7 @@ def tell_waits(context: RunContext, ending: Ending) -> Ending:
     state, plan = context.state, context.plan
     is_lost = plan.journal is None or plan.is_journal_lost
     if is_lost and context.parent is None and context.recording is None:
-        context.recorder.warn(_WAITS_IN_VAIN)
+        context.recorder.warn(_NO_JOURNAL)
     own = {
         bare_id(one): one
         for one in ending.pending
@@ -499,7 +499,7 @@ def tell_waits(context: RunContext, ending: Ending) -> Ending:
     return ending
 
 
-def _warn_of_lost(context: RunContext, error: Exception) -> None:
+def _warn_of_lost_details(context: RunContext, error: Exception) -> None:
     """Warn of details of a failure that JSON cannot represent."""
     # A function of its own: the frame must not keep the error alive, since the error refers to it.
     told = signal_of(error)
@@ -534,7 +534,7 @@ def refused_modes(
         return
     patterns = [mode.partition(";")[0].strip().lower() for mode in accepted]
     for artifact in artifacts:
-        modes = dict.fromkeys(_mode_of(part) for part in artifact.parts)
+        modes = dict.fromkeys(_media_type_of(part) for part in artifact.parts)
         refused = [
             mode for mode in modes if mode and not any(fnmatchcase(mode, p) for p in patterns)
         ]
@@ -572,7 +572,7 @@ def missing_channels(board: Board, channels: Iterable[str]) -> Iterator[RunWarni
         yield RunWarning(code="no_artifact", message=message, origin=Origin.ENGINE)
 
 
-def _mode_of(part: Part) -> str:
+def _media_type_of(part: Part) -> str:
     """Return the media type of *part*, "" if unknown."""
     if isinstance(part, Text):
         return "text/plain"
@@ -633,7 +633,7 @@ def build_result(context: RunContext, ending: Ending) -> AgentResult[Any]:
         force_setattr(result, "metadata", dict(plan.request.metadata))
     if state.taint is not None:
         force_setattr(result, "taint", state.taint)
-    _add_done(result, context, ending)
+    _add_details(result, context, ending)
     if ending.exception is not None:
         _add_failure(result, ending.exception)
     if ending.status is _CANCELED:
@@ -641,7 +641,7 @@ def build_result(context: RunContext, ending: Ending) -> AgentResult[Any]:
     return result if context.redaction is None else context.redaction.show_result(result)
 
 
-def _add_done(result: AgentResult[Any], context: RunContext, ending: Ending) -> None:
+def _add_details(result: AgentResult[Any], context: RunContext, ending: Ending) -> None:
     """Add artifacts, handoff, warnings and other optional fields to a new result."""
     _add_calls(result, context, ending)
     state = context.state

@@ -223,7 +223,7 @@ _LIBRARY = str(Path(os.__file__).parent) + os.sep
 _INSTALLED = f"{os.sep}site-packages{os.sep}"
 _BLAMED = "_upshot_raised_by"
 # Paths outside the working directory are shortened to this many parts.
-_TOLD_PARTS = 2
+_SHOWN_PARTS = 2
 
 
 def blame(error: BaseException, who: str, run_id: str) -> None:
@@ -270,15 +270,15 @@ def trail_of(error: BaseException) -> JsonObject:
     noted = getattr(error, _BLAMED, None)
     if noted is not None:
         facts["raised_by"] = noted[1]
-    place = _place_of(error)
+    place = _find_frame(error)
     if place is not None:
         frame, line = place
         code = frame.f_code
-        facts |= {"file": _short(code.co_filename), "line": line, "function": code.co_qualname}
+        facts |= {"file": _short_path(code.co_filename), "line": line, "function": code.co_qualname}
     return facts
 
 
-def _place_of(error: BaseException) -> tuple[FrameType, int] | None:
+def _find_frame(error: BaseException) -> tuple[FrameType, int] | None:
     """Return the frame to look at first, and its line."""
     found = None
     for frame, line in _frames_of(error):
@@ -297,10 +297,10 @@ def _frames_of(error: BaseException) -> Iterator[tuple[FrameType, int]]:
             yield frame, line
 
 
-def _short(name: str) -> str:
+def _short_path(name: str) -> str:
     """Return a path that identifies a file without revealing the user's home directory."""
     path = Path(name)
     try:
         return str(path.relative_to(Path.cwd()))
     except (OSError, ValueError):
-        return str(Path(*path.parts[-_TOLD_PARTS:]))
+        return str(Path(*path.parts[-_SHOWN_PARTS:]))

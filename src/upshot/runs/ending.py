@@ -81,19 +81,19 @@ def classify(
     if exception is not None:
         exception = signal_of(exception) or exception
     if was_cut and not isinstance(exception, JournalError):
-        return _stopped(exception, stop, interrupt, limit)
+        return _stopped_ending(exception, stop, interrupt, limit)
     match exception:
         case None:
             return COMPLETED
         case Interrupted(interrupt=wish):
-            return _interrupted(interrupt or wish, exception)
+            return _interrupted_ending(interrupt or wish, exception)
         case Parked(pending=pending, reason=reason):
-            return _parked((*pending, *questions), reason)
+            return _parked_ending((*pending, *questions), reason)
         case Aborted(error=error):
             return Ending(status=Status.ABORTED, error=error, exception=exception)
         case Failed(error=error) if interrupt and _is_of_interrupted_run(error):
             # The same interrupt stopped a child run.
-            return _interrupted(interrupt, exception)
+            return _interrupted_ending(interrupt, exception)
         case Failed(error=error, raised=raised):
             return Ending(status=Status.FAILED, error=error, exception=raised or exception)
         case JournalError():
@@ -101,10 +101,10 @@ def classify(
             error = AgentError(code, str(exception), type="JournalError", origin=Origin.JOURNAL)
             return Ending(status=Status.FAILED, error=error, exception=exception)
         case _:
-            return _stopped(exception, stop, interrupt, limit)
+            return _stopped_ending(exception, stop, interrupt, limit)
 
 
-def _stopped(
+def _stopped_ending(
     exception: BaseException | None,
     stop: StopReason,
     interrupt: Interrupt | None,
@@ -115,7 +115,7 @@ def _stopped(
         case "deadline" | "working" | "budget":
             return Ending(status=Status.FAILED, error=limit, exception=exception)
         case "interrupt":
-            return _interrupted(interrupt or Interrupt(), exception)
+            return _interrupted_ending(interrupt or Interrupt(), exception)
         case "cancel" | "caller":
             message = "The run was canceled."
             error = AgentError(ErrorCode.CANCELED, message, origin=Origin.CALLER)
@@ -145,7 +145,7 @@ def error_of(exception: BaseException, origin: Origin) -> AgentError:
     )
 
 
-def _interrupted(interrupt: Interrupt, exception: BaseException | None) -> Ending:
+def _interrupted_ending(interrupt: Interrupt, exception: BaseException | None) -> Ending:
     why = ": ".join(filter(None, (str(interrupt.cause), interrupt.detail)))
     error = AgentError(
         ErrorCode.INTERRUPTED,
@@ -156,21 +156,21 @@ def _interrupted(interrupt: Interrupt, exception: BaseException | None) -> Endin
 
 
 def _is_of_interrupted_run(error: AgentError) -> bool:
-    """Whether *error* was made by ``_interrupted``."""
+    """Whether *error* was made by ``_interrupted_ending``."""
     # A step with an unknown outcome has that code too, with another origin.
     return error.code is ErrorCode.INTERRUPTED and error.origin is Origin.HOST
 
 
-def _parked(pending: tuple[Pending, ...], reason: str) -> Ending:
+def _parked_ending(pending: tuple[Pending, ...], reason: str) -> Ending:
     pending = told_apart(pending)
-    waits = ", ".join(map(_wanted, pending))
+    waits = ", ".join(map(_describe, pending))
     unasked = f"The run was parked: {reason}" if reason else _UNASKED
     message = f"The run waits for people: {waits}." if waits else unasked
     error = AgentError(ErrorCode.INPUT_REQUIRED, message, origin=Origin.HOST)
     return Ending(status=Status.INPUT_REQUIRED, error=error, pending=pending)
 
 
-def _wanted(item: Pending) -> str:
+def _describe(item: Pending) -> str:
     if isinstance(item, PendingApproval):
         return f"approval of {item.tool_name} ({item.id})"
     return f"{item.kind.removeprefix('pending_')} {item.id}"
@@ -208,7 +208,7 @@ def read_returned(value: object) -> Returned | None:
     result = read_result(value, or_data=True)
     if result is None:
         return None
-    told = _of_result(result)
+    told = _from_result(result)
     # A reply has only text; it is parsed later as the wanted type.
     return told._replace(output=None) if isinstance(value, ModelResponse) else told
 
@@ -231,8 +231,8 @@ def read_raised(error: BaseException | None) -> Signal | None:
     return told.ending
 
 
-def _of_result(result: AgentResult[Any]) -> Returned:
-    ending = _ending_of(result)
+def _from_result(result: AgentResult[Any]) -> Returned:
+    ending = _signal_for(result)
     if ending is not None:
         ending.result = result
         if isinstance(result.raw, BaseException):
@@ -242,7 +242,7 @@ def _of_result(result: AgentResult[Any]) -> Returned:
     return Returned(result.output, result.content, ending)
 
 
-def _ending_of(result: AgentResult[Any]) -> Signal | None:
+def _signal_for(result: AgentResult[Any]) -> Signal | None:
     error = result.error or AgentError(
         ErrorCode.INTERNAL, f"it ended as {result.status}", origin=Origin.ENGINE
     )

@@ -75,7 +75,7 @@ class LiveRun(Generic[T]):
             for listener in listeners_of(session.plan):
                 session.context.recorder.listen(listener)
         if watch:
-            session.context.recorder.watch(self._take, inside=True)
+            session.context.recorder.watch(self._enqueue, inside=True)
         lives = session.ended() if is_guest else session.live()
         self._task = asyncio.get_running_loop().create_task(lives)
         self._task.add_done_callback(lambda _: self._wake and self._wake.set())
@@ -123,7 +123,7 @@ class LiveRun(Generic[T]):
         if not isinstance(cause, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
             raise Misuse(f"the cause of an interrupt must be a text, got {type(cause).__name__}")
         wish = Interrupt(cause, detail)
-        self._tell(lambda: None if self._task.done() else self._session.interrupt(wish))
+        self._call_in_loop(lambda: None if self._task.done() else self._session.interrupt(wish))
 
     def cancel_call(self, call_id: str) -> bool:
         """End one tool call. Its outcome is a failure ``cancelled``, and the run continues.
@@ -137,7 +137,7 @@ class LiveRun(Generic[T]):
         tools = self._session.context.toolbox
         if tools is None or not tools.has_call(call_id):
             return False
-        self._tell(lambda: tools.cancel_call(call_id))
+        self._call_in_loop(lambda: tools.cancel_call(call_id))
         return True
 
     @property
@@ -147,7 +147,7 @@ class LiveRun(Generic[T]):
 
     def cancel(self) -> None:
         """Stop the run at once; it ends as canceled."""
-        self._tell(lambda: self._session.context.supervisor.end("cancel"))
+        self._call_in_loop(lambda: self._session.context.supervisor.end("cancel"))
 
     def release(
         self, reason: ReleaseReason, *, grace_s: float = 0.0, at: datetime | None = None
@@ -159,7 +159,7 @@ class LiveRun(Generic[T]):
             grace_s: Seconds that steps in progress may take to finish.
             at: The earliest time to resume the run, timezone-aware; None means at once.
         """
-        self._tell(lambda: release(self._session, reason, grace_s=grace_s, at=at))
+        self._call_in_loop(lambda: release(self._session, reason, grace_s=grace_s, at=at))
 
     def park_waits(self, over_s: float) -> None:
         """Leave the run while all of it waits longer than *over_s* seconds.
@@ -170,7 +170,7 @@ class LiveRun(Generic[T]):
         leave = partial(release, self._session, "due")
         self._session.context.supervisor.parking = Parking(over_s, leave)
 
-    def _tell(self, word: Callable[[], object]) -> None:
+    def _call_in_loop(self, word: Callable[[], object]) -> None:
         """Call *word* in the event loop of the run: at once if here, soon if in another thread."""
         loop = self._task.get_loop()
         try:
@@ -200,7 +200,7 @@ class LiveRun(Generic[T]):
     async def aclose(self) -> None:
         """Cancel the run if it is under way, and wait until it has ended; a guest only leaves."""
         if self._is_guest:
-            self._session.context.recorder.unwatch(self._take)
+            self._session.context.recorder.unwatch(self._enqueue)
             self._task.cancel()
         elif not self._task.done():
             quietly = self._stopping_quietly()
@@ -250,7 +250,7 @@ class LiveRun(Generic[T]):
             finally:
                 self._is_waited_for = False
 
-    def _take(self, event: Event) -> None:
+    def _enqueue(self, event: Event) -> None:
         """Queue *event* for the reader; never raises and never waits."""
         if isinstance(event, _PIECES):
             if self._deltas >= MAX_WAITING_DELTAS:
@@ -262,7 +262,7 @@ class LiveRun(Generic[T]):
             self._deltas += 1
         if self._last_missed is not None:
             # In place of the dropped events, before the event that fits again.
-            self._waiting.append(_lagged(self._last_missed, self._missed))
+            self._waiting.append(_lagged_event(self._last_missed, self._missed))
             self._missed, self._last_missed = 0, None
         self._waiting.append(event)
         if self._wake is not None:
@@ -291,7 +291,7 @@ class LiveRun(Generic[T]):
 
 async def text_of(events: AsyncIterator[Event]) -> AsyncIterator[str]:
     """Yield the visible text of *events*; see ``LiveRun.text``."""
-    spoken = _Spoken()
+    spoken = _TextSelector()
     async for event in events:
         for piece in spoken.pieces(event):
             yield piece
@@ -335,7 +335,7 @@ class VoidText(str):
     voids: int = 0
 
 
-class _Spoken:
+class _TextSelector:
     """Selects the visible text from the events of a run and its child runs."""
 
     def __init__(self) -> None:
@@ -349,24 +349,24 @@ class _Spoken:
     def pieces(self, event: Event) -> Iterator[str]:
         """Yield the text that *event* adds."""
         if type(event) is ModelRetried and event.run_id in self._streaming:
-            yield from self._void(event.run_id)
+            yield from self._void_reply(event.run_id)
             return
         text = self._text_of(event)
         if not text or not isinstance(event, RunEvent):
             return
         goes_on = event.run_id in self._streaming and event.run_id == self._speaker
-        if not goes_on and self._end and (rest := _up_to_blank_line(self._end)):
+        if not goes_on and self._end and (rest := _missing_line_breaks(self._end)):
             yield rest
         self._streaming.add(event.run_id)
         self._reply = self._reply + text if goes_on else text
         self._speaker, self._end = event.run_id, (self._end + text)[-2:]
         yield text
 
-    def _void(self, run_id: str) -> Iterator[str]:
+    def _void_reply(self, run_id: str) -> Iterator[str]:
         """Void the current reply, unless another agent has spoken since."""
         self._streaming.discard(run_id)
         if run_id == self._speaker:
-            void = VoidText(_up_to_blank_line(self._end))
+            void = VoidText(_missing_line_breaks(self._end))
             void.voids = len(self._reply)
             self._reply, self._end = "", "\n\n"
             yield void
@@ -391,7 +391,7 @@ class _Spoken:
         return None
 
 
-def _up_to_blank_line(end: str) -> str:
+def _missing_line_breaks(end: str) -> str:
     """Return the line breaks that are missing after *end* for a blank line."""
     return "\n" * (2 - len(end) + len(end.rstrip("\n")))
 
@@ -400,7 +400,7 @@ def _wake_up() -> None:
     """Do nothing. Scheduling this wakes the event loop."""
 
 
-def _lagged(last: RunEvent, missed: int) -> Lagged:
+def _lagged_event(last: RunEvent, missed: int) -> Lagged:
     """Return the event that reports dropped events, in the place of the last of them."""
     return Lagged(
         run_id=last.run_id,

@@ -218,7 +218,8 @@ class OutputType:
         if hasattr(output_type, "model_json_schema"):
             model = cast("Any", output_type)
             return cls(
-                model.model_json_schema(), _reading(model.model_validate_json, model.model_validate)
+                model.model_json_schema(),
+                _validator_of(model.model_validate_json, model.model_validate),
             )
         return _of_type(output_type)
 
@@ -308,10 +309,10 @@ def _of_pydantic(output_type: Any) -> OutputType | None:
         schema = adapter.json_schema()
     except (PydanticSchemaGenerationError, PydanticUserError):
         return None
-    return OutputType(schema, _reading(adapter.validate_json, adapter.validate_python))
+    return OutputType(schema, _validator_of(adapter.validate_json, adapter.validate_python))
 
 
-def _reading(
+def _validator_of(
     read: Callable[[bytes], object], check: Callable[[object], object]
 ) -> Callable[[Json], object]:
     """Return a function that validates with pydantic, as JSON, so that strict models accept the
@@ -519,7 +520,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             options[QUOTAS_OPTION] = msgspec.to_builtins(self.quotas)
         given = ((name, self.given(name)) for name in UNLOGGED)
         options.update((name, said) for name, said in given if said is not None)
-        options |= _declared(self.tools)
+        options |= _declarations_of(self.tools)
         if self.turn is not None:
             options[TURN_OPTION] = msgspec.to_builtins(self.turn)
         more: JsonObject = {
@@ -578,7 +579,7 @@ def _without_package(identity: Json) -> str:
     return f"{module.rpartition('.')[2]}:{rest}"
 
 
-def _declared(tools: Iterable[Tool]) -> JsonObject:
+def _declarations_of(tools: Iterable[Tool]) -> JsonObject:
     """Return the tools' declarations as an option, empty without any."""
     found: JsonObject = {
         tool.version: msgspec.to_builtins(tool.declaration)
@@ -594,7 +595,7 @@ RESUME_NAMES = ("answers", "continue_stopped", "journal", "take_over")
 _USER = Role.USER
 _OPTIONS = RunOptions.__optional_keys__
 # Only given by a command line, so error messages do not list it.
-_UNTOLD = frozenset({"launch"})
+_UNLISTED = frozenset({"launch"})
 # A host may lack every method, but a value of these types is certainly not a host.
 _PLAIN = (bool, bytes, dict, float, frozenset, int, list, set, str, tuple)
 _FUNCTION = Allowed("a function", methods=("__call__",))
@@ -682,8 +683,8 @@ def check_options(options: Mapping[str, object], *, also: Collection[str] = ()) 
     for name, value in options.items():
         if name not in _OPTIONS:
             known = _OPTIONS.union(also)
-            told = ", ".join(sorted(known - _UNTOLD))
-            hint = _home_of(name) or did_you_mean(name, known, f"there are {told}")
+            told = ", ".join(sorted(known - _UNLISTED))
+            hint = _hint_for(name) or did_you_mean(name, known, f"there are {told}")
             raise Misuse(f"a run has no option {name!r}: {hint}")
         allowed, kept = OPTIONS[name], value
         if isinstance(value, Iterator) and allowed.items is not None:
@@ -693,7 +694,7 @@ def check_options(options: Mapping[str, object], *, also: Collection[str] = ()) 
             check_argument(name, kept, allowed)
 
 
-def _home_of(name: str) -> str:
+def _hint_for(name: str) -> str:
     """Say where to give *name*, if it is not an option but a field of one; "" for other names."""
     homes = (("budget=", Budget), ("settings=", ModelSettings), ("policy=", Policy), ("", Request))
     for option, kind in homes:

@@ -75,12 +75,12 @@ class Subscriber:
             told = self._method(fact)
         except BaseException as error:
             # A subscriber never fails a run. Nothing here awaits, so no cancellation is lost.
-            self._fail(error)
+            self._handle_failure(error)
             return
         if inspect.isawaitable(told):
             self._waiting.append(told)
             if self._task is None or self._task.done():
-                self._task = asyncio.get_running_loop().create_task(self._work_off())
+                self._task = asyncio.get_running_loop().create_task(self._await_all())
 
     @property
     def is_busy(self) -> bool:
@@ -104,9 +104,9 @@ class Subscriber:
                 told.close()
         self._waiting.clear()
         # Later failures concern no one, and the object to notify may be freed.
-        self._on_failure = _forget
+        self._on_failure = _ignore
 
-    async def _work_off(self) -> None:
+    async def _await_all(self) -> None:
         while self._waiting:
             try:
                 await self._waiting.popleft()
@@ -116,9 +116,9 @@ class Subscriber:
                     if task is None or task.cancelling():
                         raise
                 # A subscriber never fails a run.
-                self._fail(error)
+                self._handle_failure(error)
 
-    def _fail(self, error: BaseException) -> None:
+    def _handle_failure(self, error: BaseException) -> None:
         # Before on_failure, which emits a warning that would come here again.
         self._is_closed = self._is_closed or self._needs_all
         if (kind := type(error).__name__) not in self._kinds:
@@ -126,7 +126,7 @@ class Subscriber:
             self._on_failure(error)
 
 
-def _forget(_: BaseException) -> None:
+def _ignore(_: BaseException) -> None:
     """Ignore a failure after the end."""
 
 
@@ -219,7 +219,7 @@ class Recorder:
     _leasing: LeasingJournal | None = None
     _part: int = 0
     # Events that wait to be handed out, in order.
-    _untold: deque[Event] | None = None
+    _unsent: deque[Event] | None = None
     _watchers: tuple[Callable[[Event], None], ...] = ()
     # The watchers that also get events of child runs.
     _watchers_inside: tuple[Callable[[Event], None], ...] = ()
@@ -291,7 +291,7 @@ class Recorder:
         """
         kind = type(event)
         is_plain = kind in self._plain
-        if not is_plain and not self._takes(event):
+        if not is_plain and not self._accepts(event):
             return
         if (append := self._append) is None:
             # Without log and watchers, nothing reads the stamp.
@@ -300,7 +300,7 @@ class Recorder:
         else:
             self._stamp(event, self.seq + 1)
             try:
-                append(self._written(event), epoch=self._epoch)
+                append(self._to_logged(event), epoch=self._epoch)
             except JournalError:
                 self.is_lost = True
                 raise
@@ -313,9 +313,9 @@ class Recorder:
             if kind in _LAST:
                 self.is_settled, self._plain = True, _NONE
             if self._watchers:
-                self._tell(event)
+                self._notify(event)
 
-    def _written(self, event: Event) -> Event:
+    def _to_logged(self, event: Event) -> Event:
         """Return *event* as it is logged."""
         if type(event) is RunSettled and event.result.local is not None:
             event = _without_local(event)
@@ -332,7 +332,7 @@ class Recorder:
         """Accept only events for which *only* returns true; None accepts all again."""
         self.only, self._plain = only, _NONE
 
-    def _takes(self, event: Event) -> bool:
+    def _accepts(self, event: Event) -> bool:
         """Whether *event* is durable and not too late. A delta is shown at once."""
         if self.is_settled or not isinstance(event, RunEvent):
             return False
@@ -377,7 +377,7 @@ class Recorder:
         self._part += 1
         self._stamp(piece, self.seq)
         _set(piece, "part", self._part)
-        self._tell(piece)
+        self._notify(piece)
 
     @property
     def is_watched_inside(self) -> bool:
@@ -391,12 +391,12 @@ class Recorder:
             _set(shown, "path", (self.run_id, *path_of(event)))
             self._hand_out(shown)
 
-    def _tell(self, event: Event) -> None:
+    def _notify(self, event: Event) -> None:
         self._hand_out(event if self._redaction is None else self._redaction.show(event))
 
     def _hand_out(self, event: Event) -> None:
-        if (untold := self._untold) is None:
-            untold = self._untold = deque()
+        if (untold := self._unsent) is None:
+            untold = self._unsent = deque()
         untold.append(event)
         if len(untold) > 1:
             # A watcher caused this event: all other watchers must get the earlier one first.

@@ -45,35 +45,35 @@ class Redaction:
     """
 
     def __init__(self, texts: Sequence[str], *, name: str) -> None:
-        self._shown = Secrets(texts, names=True)
-        self._logged = Secrets(in_order(texts), mark=marks_of(name), names=True)
-        self._held: dict[tuple[object, type, int], Event] = {}
+        self._for_users = Secrets(texts, names=True)
+        self._for_log = Secrets(in_order(texts), mark=marks_of(name), names=True)
+        self._withheld: dict[tuple[object, type, int], Event] = {}
 
     def show(self, value: V) -> V:
         """Return *value* masked for users."""
-        return self._shown.mask(value)
+        return self._for_users.mask(value)
 
     def write(self, value: V) -> V:
         """Return *value*, such as an event, masked for the log."""
-        return self._logged.mask(value)
+        return self._for_log.mask(value)
 
     def show_result(self, result: AgentResult[Any]) -> AgentResult[Any]:
         """Return *result* masked for users. An output that contains a secret becomes plain JSON."""
         plain = to_free_json(result.output)[0]
-        masked = self._shown.mask(plain)
+        masked = self._for_users.mask(plain)
         if masked != plain:
             result = msgspec.structs.replace(result, output=masked)
         if result.local is not None:
-            own = Local(**{**result.local.values, "raw": self._show_raised(result.raw)})
+            own = Local(**{**result.local.values, "raw": self._mask_exception(result.raw)})
             result = msgspec.structs.replace(result, local=own)
-        return self._shown.mask(result)
+        return self._for_users.mask(result)
 
-    def _show_raised(self, raw: object) -> object:
+    def _mask_exception(self, raw: object) -> object:
         """Return *raw*, replaced if it or its chain is an exception that contains a secret."""
         if not isinstance(raw, BaseException):
             return raw
         words = "".join(traceback.format_exception(raw))
-        masked = self._shown.mask_text(words)
+        masked = self._for_users.mask_text(words)
         if masked == words:
             return raw
         return MaskedError(masked).with_traceback(raw.__traceback__)
@@ -92,20 +92,20 @@ class Redaction:
         if field is None:
             return delta
         key = (reply, type(delta), getattr(delta, "index", 0))
-        before = self._held.pop(key, None)
+        before = self._withheld.pop(key, None)
         text: str = getattr(delta, field)
         if before is not None:
             text = getattr(before, field) + text
-        kept = self._shown.open_end(text)
+        kept = self._for_users.open_end(text)
         if kept:
-            self._held[key] = msgspec.structs.replace(delta, **{field: text[-kept:]})
+            self._withheld[key] = msgspec.structs.replace(delta, **{field: text[-kept:]})
             text = text[:-kept]
         return msgspec.structs.replace(delta, **{field: text}) if text else None
 
     def release(self, reply: object = None) -> Iterable[Event]:
         """Return what was withheld of *reply*, which is complete; None means all replies."""
-        keys = [key for key in self._held if reply is None or key[0] is reply]
-        return [self._held.pop(key) for key in keys]
+        keys = [key for key in self._withheld if reply is None or key[0] is reply]
+        return [self._withheld.pop(key) for key in keys]
 
     def break_off(self, text: str, reply: object = None) -> str:
         """Return the part of *text*, the whole of an abandoned *reply*, that was shown.

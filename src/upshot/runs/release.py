@@ -51,15 +51,15 @@ def release(
     if context.release is not None or session.phase not in _BEFORE_END:
         return
     context.release = RunReleased(reason=reason, at=at or context.plan.clock.now())
-    _hold(context)
+    _block_new_steps(context)
     if reason == "due":
         # Only waits are under way.
-        _cut(session)
+        _end_work(session)
         return
-    context.recorder.watch(lambda _: _look_for_rest(session))
-    timer = asyncio.get_running_loop().call_later(grace_s, _cut, session)
+    context.recorder.watch(lambda _: _cut_if_idle(session))
+    timer = asyncio.get_running_loop().call_later(grace_s, _end_work, session)
     context.end_grace = timer.cancel
-    _look_for_rest(session)
+    _cut_if_idle(session)
 
 
 def lose(session: Leavable) -> None:
@@ -76,9 +76,9 @@ def hear(session: Leavable, word: Interrupt) -> None:
         outer = None if context.parent is None else context.parent.context.release
         at = None if outer is None or outer.reason == "drain" else outer.at
         context.release = RunReleased(reason="outer", at=at)
-        _hold(context)
+        _block_new_steps(context)
     elif word is CUT:
-        _cut(session)
+        _end_work(session)
     else:
         session.interrupt(word)
 
@@ -97,7 +97,7 @@ async def leave(context: RunContext) -> Ending:
     return Ending(status=Status.INTERRUPTED, error=error, interrupt=Interrupt(_CAUSE, reason))
 
 
-def _hold(context: RunContext) -> None:
+def _block_new_steps(context: RunContext) -> None:
     """Make every new step wait forever."""
     recorder, tools = context.recorder, context.toolbox
     recorder.held = asyncio.Event()
@@ -106,7 +106,7 @@ def _hold(context: RunContext) -> None:
     context.supervisor.tell_inside(HOLD)
 
 
-def _look_for_rest(session: Leavable) -> None:
+def _cut_if_idle(session: Leavable) -> None:
     """End the work if no step is under way."""
     context = session.context
     state, inside = context.state, context.supervisor.inside > 0
@@ -115,10 +115,10 @@ def _look_for_rest(session: Leavable) -> None:
     if is_resting or (
         context.supervisor.parking is not None and context.supervisor.parking.is_all()
     ):
-        _cut(session)
+        _end_work(session)
 
 
-def _cut(session: Leavable) -> None:
+def _end_work(session: Leavable) -> None:
     """End the work. The log records calls under way only as having an unknown outcome."""
     context = session.context
     supervisor, recorder = context.supervisor, context.recorder

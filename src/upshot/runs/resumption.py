@@ -181,15 +181,17 @@ class LoggedCalls:
         for record in past.records[past.records_before :]:
             known = KnownCall(record.outcome)
             place = record.step, record.call_id, record.tool_name
-            said = self._said(record.arguments_given)
+            said = self._masked_arguments(record.arguments_given)
             self._calls[place].append(_LoggedCall(said, known, record.gate != ID_GATE))
         for start in past.begun.values():
             known = KnownCall(earlier=EarlierCalls({start.call.id: start}))
             place = start.step, start.call.id, start.call.name
-            self._calls[place].append(_LoggedCall(self._said(start.call.arguments), known))
+            self._calls[place].append(
+                _LoggedCall(self._masked_arguments(start.call.arguments), known)
+            )
         self.cut_off: tuple[ToolStarted, ...] = tuple(past.begun.values())
         # Logged calls that answered a call with other arguments.
-        self._mistaken: defaultdict[_Place, list[_LoggedCall]] = defaultdict(list)
+        self._misused: defaultdict[_Place, list[_LoggedCall]] = defaultdict(list)
 
     def turn(self, model: str, step: str) -> int | None:
         """Return the turn in which an earlier session made the next model call; None if it is new.
@@ -226,7 +228,7 @@ class LoggedCalls:
         wrong; then the call that the logged one belonged to gets the same answer.
         """
         place = step, call.id, call.name
-        found = self._find(place, self._said(call.arguments))
+        found = self._find(place, self._masked_arguments(call.arguments))
         if found is not None and found.outcome is not None:
             return found
         # Removed, because a later call may have the same id, and its question was not asked yet.
@@ -236,7 +238,7 @@ class LoggedCalls:
         return KnownCall(earlier=asked._replace(started=found.earlier.started))
 
     def _find(self, place: _Place, said: Json) -> KnownCall | None:
-        calls, mistaken = self._calls[place], self._mistaken[place]
+        calls, mistaken = self._calls[place], self._misused[place]
         # Look for the same arguments in both lists first. Only without a match may another call
         # answer this one.
         for known in (calls, mistaken):
@@ -253,7 +255,7 @@ class LoggedCalls:
                 return one.known
         return None
 
-    def _said(self, arguments: Json | Mapping[str, Json]) -> Json:
+    def _masked_arguments(self, arguments: Json | Mapping[str, Json]) -> Json:
         return self._show(read_arguments(arguments))
 
 
@@ -304,7 +306,7 @@ def _warning(message: str) -> RunWarning:
 
 def is_asked(engine: Engine) -> bool:
     """Whether to ask *engine* if it can resume; an engine that resumes by the log is not asked."""
-    return not _goes_on_by_log(engine) and callable(getattr(engine, "can_resume", None))
+    return not _resumes_by_log(engine) and callable(getattr(engine, "can_resume", None))
 
 
 def reads_checkpoints(engine: Engine) -> bool:
@@ -346,7 +348,7 @@ def starting_over(engine: Engine) -> RunWarning | None:
     Returns:
         None if the engine has a way to resume.
     """
-    if _goes_on_by_log(engine) or is_asked(engine):
+    if _resumes_by_log(engine) or is_asked(engine):
         return None
     message = (
         f"the engine {type(engine).__name__} cannot resume and was called again from its top, on "
@@ -371,5 +373,5 @@ def overlooking(engine: Engine) -> RunWarning | None:
     return RunWarning(code="engine_starts_over", message=message, origin=Origin.ENGINE)
 
 
-def _goes_on_by_log(engine: Engine) -> bool:
+def _resumes_by_log(engine: Engine) -> bool:
     return bool(getattr(engine, "goes_on_by_log", False))

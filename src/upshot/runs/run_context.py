@@ -302,7 +302,7 @@ class RunContext:
         )
         depth = 0 if outer is None else outer.depth + 1
         self.depth: int = depth if started is None else started.depth
-        self.redaction: Final = _redaction(plan, started) if plan.secrets else None
+        self.redaction: Final = _make_redaction(plan, started) if plan.secrets else None
         self.state: Final = RunState() if past is None else past
         self.state.is_live = True
         self.state.show = None if self.redaction is None else self.redaction.show
@@ -334,9 +334,9 @@ class RunContext:
         first = self.state.started_at
         # Milliseconds from the start of the run to the start of this session.
         self._earlier_ms = 0 if first is None else _milliseconds(clock.now() - first)
-        self._monotonic, self._began = clock.monotonic, clock.monotonic()
+        self._monotonic, self._started_monotonic = clock.monotonic, clock.monotonic()
         self.facts: JsonObject = dict(self.state.state)
-        self.look_for_interrupt: Callable[[], Interrupt | None] = _nobody_asks
+        self.look_for_interrupt: Callable[[], Interrupt | None] = _no_interrupt
         self.cut: list[str] = []
         self.dependencies: object = plan.dependencies
         self.acts: Final[dict[str, set[str]]] = {} if outer is None else outer.acts
@@ -358,7 +358,9 @@ class RunContext:
 
     def duration_ms(self) -> int:
         """Return the milliseconds since the run started, including the time between sessions."""
-        return max(0, self._earlier_ms + round((self._monotonic() - self._began) * 1000))
+        return max(
+            0, self._earlier_ms + round((self._monotonic() - self._started_monotonic) * 1000)
+        )
 
     def ask_to_stop(self, interrupt: Interrupt) -> None:
         """Request that the run stop. Only the first request counts."""
@@ -386,7 +388,7 @@ class RunContext:
 
     def close(self) -> None:
         """Break reference cycles, so that nothing is left to the garbage collector."""
-        self.on_interrupt, self.look_for_interrupt = None, _nobody_asks
+        self.on_interrupt, self.look_for_interrupt = None, _no_interrupt
         self.budget.look_elsewhere = None
         self.supervisor.close()
         self.toolbox = None
@@ -397,11 +399,11 @@ def _milliseconds(time: timedelta) -> int:
     return round(time.total_seconds() * 1000)
 
 
-def _nobody_asks() -> Interrupt | None:
+def _no_interrupt() -> Interrupt | None:
     return None
 
 
-def _redaction(plan: Plan, started: RunStarted | None) -> Redaction:
+def _make_redaction(plan: Plan, started: RunStarted | None) -> Redaction:
     name = plan.secret_marks if started is None else marks_for(plan.secrets, started)
     # Two secrets never share a mark within one log.
     return Redaction(plan.secrets, name=name or name_marks())

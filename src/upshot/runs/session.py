@@ -78,12 +78,12 @@ from upshot.state.child_runs import step_of
 from upshot.state.run_state import RunState
 
 
-class _Word(StrEnum):
+class _FastEnum(StrEnum):
     # Enum.__hash__ is pure Python and slow; every step of every run hashes these.
     __hash__ = str.__hash__
 
 
-class Phase(_Word):
+class Phase(_FastEnum):
     """The phase that a session is in."""
 
     OPENING = "opening"
@@ -97,7 +97,7 @@ class Phase(_Word):
     SETTLED = "settled"
 
 
-class Cue(_Word):
+class Cue(_FastEnum):
     """How a phase ended."""
 
     OPENED = "opened"
@@ -217,10 +217,10 @@ def reason_against(verdict: Verdict, status: Status) -> str:
 
 def diagram() -> str:
     """Return the table as a Mermaid state diagram."""
-    return "\n".join(_lines())
+    return "\n".join(_diagram_lines())
 
 
-def _lines() -> Iterator[str]:
+def _diagram_lines() -> Iterator[str]:
     yield "stateDiagram-v2"
     yield f"    [*] --> {FIRST}"
     for row in ROWS:
@@ -336,7 +336,7 @@ class Session:
         self.context.look_for_interrupt = self._host.look
         if plan.budget.scope == "conversation":
             count_conversation(self.context)
-        if plan.host is not None and not _is_told_outside(self.context):
+        if plan.host is not None and not _has_parents_host(self.context):
             self.context.budget.tell = self._host.usage_listener()
 
     # -- control of a run in progress
@@ -349,14 +349,14 @@ class Session:
             # RunStarted must be the first event of the log; _open repeats the request after it.
             self._early = self._early or interrupt
 
-    def _begin_to_stop(self, interrupt: Interrupt) -> None:
+    def _start_stopping(self, interrupt: Interrupt) -> None:
         """Start stopping the run. Called once, for the first request."""
         context = self.context
         if not context.supervisor.is_final:
             if context.toolbox is not None:
                 context.toolbox.cancel(running=False)
             context.supervisor.end_soon("interrupt", self._host.writes_in_hand)
-            self._note_interrupt(interrupt)
+            self._log_interrupt(interrupt)
             context.supervisor.tell_inside(interrupt)
 
     @property
@@ -373,7 +373,7 @@ class Session:
         context = self.context
         # Runs that hooks start are child runs too.
         token = None if self._is_alone else current_run.set(context.link(is_hooks=True))
-        context.on_interrupt = self._begin_to_stop
+        context.on_interrupt = self._start_stopping
         while (step := _STEPS.get(self.phase)) is not None:
             act, targets = step
             try:
@@ -382,7 +382,7 @@ class Session:
                 # The run's edge: observers, log and watchers learn of the end, whatever was raised.
                 if isinstance(error, GeneratorExit) and is_closing():
                     raise
-                cue = self._take_fault(error)
+                cue = self._recover_from(error)
             self.phase = targets[cue]
         context.close()
         if self._leave_parent is not None:
@@ -401,21 +401,21 @@ class Session:
             await self._ended.wait()
         return self._result
 
-    def _amend(self, facts: dict[str, Any]) -> None:
+    def _change_result(self, facts: dict[str, Any]) -> None:
         """Change some fields of the result. Copies it if hooks may still refer to the old one."""
         if self._has_hooks or self.context.redaction is not None:
-            self._keep(replace(self._result, **facts))
+            self._set_result(replace(self._result, **facts))
             return
         for name, fact in facts.items():
             force_setattr(self._result, name, fact)
 
-    def _keep(self, result: AgentResult[Any]) -> AgentResult[Any]:
+    def _set_result(self, result: AgentResult[Any]) -> AgentResult[Any]:
         """Make *result*, with its secrets masked, the current result."""
         redaction = self.context.redaction
         self._result = result if redaction is None else redaction.show_result(result)
         return self._result
 
-    def _take_fault(self, error: BaseException) -> Cue:
+    def _recover_from(self, error: BaseException) -> Cue:
         """Turn a cancellation, a lost log or a fault of ours into BROKEN, with a result."""
         context, is_told = self.context, self.phase in (Phase.ENDING, Phase.CLOSING)
         recorder, is_cancel = context.recorder, isinstance(error, asyncio.CancelledError)
@@ -425,7 +425,7 @@ class Session:
             recorder.leave_journal()
         if not is_told:
             settle_lost_calls(context)
-            self._keep(build_result(context, ending_of(context, self._host, error)))
+            self._set_result(build_result(context, ending_of(context, self._host, error)))
             return BROKEN
         if not is_cancel:
             self._warn_of_loss(error)
@@ -442,7 +442,7 @@ class Session:
         # The recorder ignores warnings after the last event, so add it to the result as well.
         warnings = tuple(dict.fromkeys((*state.warnings, lost)))
         lines = self._result.attempt_log or tuple(state.lines)
-        self._keep(
+        self._set_result(
             replace(self._result, committed=self._committed, attempt_log=lines, warnings=warnings)
         )
 
@@ -475,10 +475,10 @@ class Session:
         if state.line.revise_reason:
             self._attempt, self._feedback = self._attempt + 1, state.line.feedback
             return OPENED
-        self._recall(state.line)
+        self._restore_ending(state.line)
         return RECALLED
 
-    def _recall(self, line: AttemptLine) -> None:
+    def _restore_ending(self, line: AttemptLine) -> None:
         """Restore the ending and the verdict of an attempt that ended before its process died."""
         state = self.context.state
         if line.error is not None:
@@ -509,7 +509,7 @@ class Session:
             await hooks.tell(context, "on_attempt_start", attempt)
         refusal = self.plan.conflict or budget.too_deep(context.depth)
         if refusal is not None:
-            return self._unprepared(Ending(status=Status.FAILED, error=refusal))
+            return self._end_unprepared(Ending(status=Status.FAILED, error=refusal))
         try:
             if self.plan.dependency_factory is not None:
                 self._run.depend_on(await open_dependencies(context))
@@ -523,15 +523,15 @@ class Session:
                 raise
             # Seeders and factories are user code: an exception in them fails only this run.
             if isinstance(error, TimeoutError) and context.supervisor.stop:
-                return self._unprepared(ending_of(context, self._host, error))
+                return self._end_unprepared(ending_of(context, self._host, error))
             failed = error_of(error, Origin.HOST)
             forget_way(error, __file__, seed.__code__.co_filename)
-            return self._unprepared(Ending(status=Status.FAILED, error=failed, exception=error))
+            return self._end_unprepared(Ending(status=Status.FAILED, error=failed, exception=error))
         return PREPARED
 
-    def _unprepared(self, ending: Ending) -> Cue:
+    def _end_unprepared(self, ending: Ending) -> Cue:
         self._ending = ending
-        self._show_handoff()
+        self._set_handoff_fact()
         return UNPREPARED
 
     async def _work(self) -> Cue:
@@ -541,7 +541,7 @@ class Session:
         if not is_left:
             _, error = await supervisor.drive(work_on(context, self._run, self._host))
         if is_left or context.recorder.only is not None:
-            self._keep(build_result(context, await leave(context)))
+            self._set_result(build_result(context, await leave(context)))
             return RELEASED
         if supervisor.abandoned:
             message = "the engine ignored its cancellation and was left behind"
@@ -556,20 +556,20 @@ class Session:
         if self._is_resumed:
             settle_earlier(context, self._run, ending)
         if ending.interrupt is not None:
-            self._note_interrupt(ending.interrupt)
+            self._log_interrupt(ending.interrupt)
             await hooks.tell(context, "on_interrupt", ending.interrupt)
-        self._show_handoff()
+        self._set_handoff_fact()
         cue = cue_of_ending(ending.status)
         if cue is WAITS:
             # The attempt continues in the next session, so its end is not logged.
             self._ending = ending = tell_waits(context, ending)
             result = build_result(context, ending)
             note_verdict(context.facts, self._verdict, result, is_last=False)
-            result = self._keep(replace(result, state=dict(context.facts)))
+            result = self._set_result(replace(result, state=dict(context.facts)))
             await self._end_attempt(result)
         return cue
 
-    def _show_handoff(self) -> None:
+    def _set_handoff_fact(self) -> None:
         """Set the accepted handoff in the facts, or remove an earlier one."""
         facts, handoff = self.context.facts, self.context.state.handoff
         if facts:
@@ -577,7 +577,7 @@ class Session:
         if handoff is not None:
             facts[HANDOFF_STATE_KEY] = to_free_json(handoff)[0]
 
-    def _note_interrupt(self, interrupt: Interrupt) -> None:
+    def _log_interrupt(self, interrupt: Interrupt) -> None:
         if interrupt != self._interrupt:
             self._interrupt = interrupt
             self.context.recorder.emit(RunInterrupted(interrupt=interrupt))
@@ -592,7 +592,7 @@ class Session:
             usage, cost = context.budget.total
             if usage != result.usage or cost != result.cost:
                 # A decider called a model in a run of its own; include that usage.
-                result = self._keep(replace(result, usage=usage, cost=cost))
+                result = self._set_result(replace(result, usage=usage, cost=cost))
         elif result.handoff is None and not context.facts:
             # No hooks, handoff or facts: there is nothing to decide.
             await self._end_attempt(result)
@@ -610,7 +610,7 @@ class Session:
             # The decider's error replaces this one, so keep this one as a warning.
             warning = RunWarning(code=error.code, message=error.message, origin=error.origin)
             context.recorder.warn(warning)
-        result = self._keep(with_verdict(result, verdict, context.facts, stopped=stopped))
+        result = self._set_result(with_verdict(result, verdict, context.facts, stopped=stopped))
         cue = cue_of_verdict(wants_revision=wants_revision(verdict, result), is_last=is_last)
         if cue is REVISED and (context.supervisor.stop or context.interrupt is not None):
             result, cue = await self._stop_before_revision(result), DECIDED
@@ -637,9 +637,9 @@ class Session:
         facts: dict[str, Any] = {"status": ending.status, "error": ending.error}
         if ending.interrupt is not None:
             facts |= {"cause": ending.interrupt.cause, "detail": ending.interrupt.detail}
-        result = self._keep(replace(result, **facts))
+        result = self._set_result(replace(result, **facts))
         if ending.interrupt is not None:
-            self._note_interrupt(ending.interrupt)
+            self._log_interrupt(ending.interrupt)
             await hooks.tell(context, "on_interrupt", ending.interrupt)
         return result
 
@@ -660,7 +660,7 @@ class Session:
             feedback=feedback,
         )
         if result.status is _PARKED:
-            self._amend({"attempt_log": (*context.state.lines, line)})
+            self._change_result({"attempt_log": (*context.state.lines, line)})
         else:
             context.recorder.emit(AttemptEnded(line=line, state=dict(context.facts)))
         if self._has_hooks:
@@ -689,12 +689,12 @@ class Session:
         if context.opened is not None:
             await close_dependencies(context)
         if self.plan.host is not None:
-            await self._hear_host()
+            await self._drain_host()
         if context.toolbox is not None:
             context.toolbox.warn_of_leftovers()
         if self.plan.artifacts or self.plan.request.config is not None:
             warn_of_artifacts(context, self._result)
-        self._amend(facts_at_end(context, self._result, committed=self._committed))
+        self._change_result(facts_at_end(context, self._result, committed=self._committed))
         if self._result.local is not None:
             # Code that still has the engine's board must not change the returned one.
             self._result.local.values["last_board"] = state.board.hand_over()
@@ -702,7 +702,7 @@ class Session:
             await hooks.tell(context, "on_run_end", self._result)
         return TOLD
 
-    async def _hear_host(self) -> None:
+    async def _drain_host(self) -> None:
         """Wait for the user's host to finish, so that its errors are in the result."""
         supervisor = self.context.supervisor
         # What is left of a stopped run's time is for its observers.
@@ -718,7 +718,7 @@ class Session:
         """Log the end and notify watchers, once."""
         context, warnings = self.context, self.context.state.warnings
         if len(warnings) != len(self._result.warnings):
-            self._keep(replace(self._result, warnings=tuple(warnings)))
+            self._set_result(replace(self._result, warnings=tuple(warnings)))
         released = context.release if context.is_left else None
         cue = WAITS if released is not None or self._result.status is _PARKED else CLOSED
         try:
@@ -726,7 +726,7 @@ class Session:
             await context.recorder.barrier()
         except JournalError as error:
             # Watchers are still notified.
-            cue = self._take_fault(error)
+            cue = self._recover_from(error)
         if released is None and context.parent is not None:
             tell_parent(context.parent, context, self._result)
         if self.plan.host is not None:
@@ -734,7 +734,7 @@ class Session:
         return cue
 
 
-def _is_told_outside(context: RunContext) -> bool:
+def _has_parents_host(context: RunContext) -> bool:
     """Whether a parent run has the same host, which then gets this run's usage through it."""
     parent = context.parent
     while parent is not None:

@@ -59,7 +59,7 @@ class ChildRun(NamedTuple):
     within: tuple[object, ...] = ()
 
 
-def _nothing_is_written() -> tuple[str, ...]:
+def _no_writes() -> tuple[str, ...]:
     return ()
 
 
@@ -88,7 +88,7 @@ class TaskSupervisor:
     _hooks_until: float | None = None
     _stray: BaseException | None = None
     _pauses: frozenset[asyncio.Timeout] = frozenset()
-    _writes_in_hand: Callable[[], tuple[str, ...]] = staticmethod(_nothing_is_written)
+    _writes_in_hand: Callable[[], tuple[str, ...]] = staticmethod(_no_writes)
     _writes_until: float = 0.0
     _end_at: float = 0.0
 
@@ -157,7 +157,7 @@ class TaskSupervisor:
         Returns:
             What it returned and what it raised; one of them is None.
         """
-        self._task = task = self._loop.create_task(self._do(work))
+        self._task = task = self._loop.create_task(self._run_work(work))
         if self.stop:
             self._cancel(task)
         try:
@@ -168,12 +168,12 @@ class TaskSupervisor:
         if not task.done():
             await self._wait_for(task)
         elif self._timers:
-            self._unwatch()
+            self._stop_timers()
         # The task's context refers to this object; break the cycle.
         self._task = None
         if self.abandoned and not task.done():
             # Nothing handles an exception of abandoned work.
-            task.add_done_callback(_forget)
+            task.add_done_callback(_retrieve_exception)
             return None, asyncio.CancelledError()
         if task.cancelled():
             # It may have been cancelled before its first step.
@@ -187,8 +187,8 @@ class TaskSupervisor:
         if self._deadline is not None:
             self._timers.append(self._loop.call_later(self._left_s(), self.end, "deadline"))
         if self._working is not None:
-            self._working.watch(self._count_work)
-            self._count_work()
+            self._working.watch(self._check_working_time)
+            self._check_working_time()
         while not task.done() and not self.abandoned:
             self._over = self._loop.create_future()
             try:
@@ -196,7 +196,7 @@ class TaskSupervisor:
             except asyncio.CancelledError:
                 # The caller was cancelled, or the loop is closing; the run still ends properly.
                 self.end("caller")
-        self._unwatch()
+        self._stop_timers()
 
     def end(self, reason: StopReason) -> None:
         """Cancel the work. It and the hooks after it share one grace period, then are abandoned."""
@@ -214,7 +214,7 @@ class TaskSupervisor:
     def end_soon(
         self,
         reason: StopReason,
-        writes_in_hand: Callable[[], tuple[str, ...]] = _nothing_is_written,
+        writes_in_hand: Callable[[], tuple[str, ...]] = _no_writes,
     ) -> None:
         """Give work and hooks the grace period to reach a safe point, then cancel them.
 
@@ -281,7 +281,7 @@ class TaskSupervisor:
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
-        self._writes_in_hand = _nothing_is_written
+        self._writes_in_hand = _no_writes
         # The old clock refers to this object.
         self.interruptible_clock = self._clock
 
@@ -312,9 +312,9 @@ class TaskSupervisor:
     def _cancel(self, task: asyncio.Task[Any]) -> None:
         self.was_cut = True
         task.cancel()
-        self._give_up_after(_ENGINE_SHARE * self._grace_s)
+        self._abandon_after(_ENGINE_SHARE * self._grace_s)
 
-    def _count_work(self) -> None:
+    def _check_working_time(self) -> None:
         """End the work when its time is up. Runs again when a wait for people ends."""
         working = self._working
         if working is None or working.rests:
@@ -322,9 +322,9 @@ class TaskSupervisor:
         if (left := working.own_left_s()) <= 0:
             self.end("working")
         else:
-            self._timers.append(self._loop.call_later(left, self._count_work))
+            self._timers.append(self._loop.call_later(left, self._check_working_time))
 
-    def _unwatch(self) -> None:
+    def _stop_timers(self) -> None:
         self._over = None
         if self._working is not None:
             self._working.watch(None)
@@ -332,7 +332,7 @@ class TaskSupervisor:
             timer.cancel()
         self._timers.clear()
 
-    async def _do(self, work: Coroutine[Any, Any, T]) -> T | None:
+    async def _run_work(self, work: Coroutine[Any, Any, T]) -> T | None:
         self._stray = None
         try:
             return await work
@@ -344,23 +344,23 @@ class TaskSupervisor:
             return None
         finally:
             # Faster than a done callback: the waiter wakes up in the very next round of the loop.
-            self._let_go()
+            self._wake_waiter()
 
-    def _give_up_after(self, delay_s: float, *, is_again: bool = False) -> None:
+    def _abandon_after(self, delay_s: float, *, is_again: bool = False) -> None:
         """Abandon work that has not ended by then, because an engine may swallow its cancel."""
         due = self._loop.time() + delay_s
 
         def give_up() -> None:
             if not is_again and self._loop.time() - due > _LATE_SHARE * self._grace_s:
                 # The process or its event loop was blocked, so the work had no time to end.
-                self._give_up_after(delay_s, is_again=True)
+                self._abandon_after(delay_s, is_again=True)
                 return
             self.abandoned = True
-            self._let_go()
+            self._wake_waiter()
 
         self._timers.append(self._loop.call_at(due, give_up))
 
-    def _let_go(self, _: object = None) -> None:
+    def _wake_waiter(self, _: object = None) -> None:
         if self._over is not None and not self._over.done():
             self._over.set_result(None)
 
@@ -383,6 +383,6 @@ class PausingClock:
         return self._pause(delay_s)
 
 
-def _forget(task: asyncio.Task[Any]) -> None:
+def _retrieve_exception(task: asyncio.Task[Any]) -> None:
     if not task.cancelled():
         task.exception()

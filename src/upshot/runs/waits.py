@@ -18,10 +18,10 @@ from typing import NamedTuple, Protocol
 from upshot.contract.protocols import Clock
 from upshot.runs.run_context import CurrentStep, RunContext, current_body
 
-_LOOK_S = 1.0
+_CHECK_S = 1.0
 
 
-class _Leave(Protocol):
+class _Release(Protocol):
     def __call__(self, *, at: datetime) -> None: ...
 
 
@@ -42,7 +42,7 @@ class Parking:
         leave: Releases the root run until a given time.
     """
 
-    def __init__(self, over_s: float, leave: _Leave) -> None:
+    def __init__(self, over_s: float, leave: _Release) -> None:
         self._over_s = over_s
         self._leave = leave
         self._waits: list[_Wait] = []
@@ -62,17 +62,17 @@ class Parking:
         self._waits.append(wait)
         try:
             while not supervisor.is_ending and delay_s > 0:
-                self._look(now())
+                self._release_if_waiting(now())
                 if context.release is not None:
                     # The run was released; this task will be cancelled here.
                     await asyncio.Event().wait()
-                part_s = min(delay_s, _LOOK_S)
+                part_s = min(delay_s, _CHECK_S)
                 await supervisor.pause(part_s, clock)
                 delay_s -= part_s
         finally:
             self._waits.remove(wait)
 
-    def _look(self, now: datetime) -> None:
+    def _release_if_waiting(self, now: datetime) -> None:
         """Release the run if all of it waits for long enough."""
         at = min(wait.until for wait in self._waits)
         if (at - now).total_seconds() > self._over_s and self.is_all():
@@ -80,7 +80,7 @@ class Parking:
 
     def is_all(self) -> bool:
         """Whether only waits are under way, and all of them can be resumed from the log."""
-        runs = {one.info.run_id: one for wait in self._waits for one in _way(wait.context)}
+        runs = {one.info.run_id: one for wait in self._waits for one in _with_parents(wait.context)}
         bodies = [body for wait in self._waits for body in _bodies(wait.body)]
         within = {(body.run_id, body.key) for body in bodies}
         if not runs or any(body.is_single for body in bodies):
@@ -104,7 +104,7 @@ def _parent(context: RunContext) -> RunContext | None:
     return None if context.parent is None else context.parent.context
 
 
-def _way(context: RunContext | None) -> Iterator[RunContext]:
+def _with_parents(context: RunContext | None) -> Iterator[RunContext]:
     """Yield a run and its ancestors."""
     while context is not None:
         yield context

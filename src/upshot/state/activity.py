@@ -208,10 +208,10 @@ def step_title(key: str) -> str:
     engine = _ENGINE.match(key)
     if engine is None:
         return key
-    return "/".join(_place(part) for part in key[engine.end() :].split("/"))
+    return "/".join(_place_name(part) for part in key[engine.end() :].split("/"))
 
 
-def _place(part: str) -> str:
+def _place_name(part: str) -> str:
     found = _PLACE.fullmatch(part)
     if found is None:
         return part
@@ -304,7 +304,7 @@ class Activity:
         if self.result is None:
             return {}
         own = [one for one in self.result.pending if not one.run_id]
-        return {key_of(one): self._said(one.id) for one in own if self._is_answered(one.id)}
+        return {key_of(one): self._answer_words(one.id) for one in own if self._is_answered(one.id)}
 
     @property
     def length_s(self) -> float:
@@ -355,7 +355,7 @@ class Activity:
     def _is_answered(self, id: str) -> bool:
         return id in self.state.answers or id in self.state.answered
 
-    def _said(self, id: str) -> str:
+    def _answer_words(self, id: str) -> str:
         """Return the answer to the question *id*, and by whom if known."""
         answer = self.state.answers.get(id)
         if answer is None:
@@ -416,7 +416,11 @@ class Activity:
         if not self._is_answered(id):
             return
         call = self.state.asked.get(id)
-        detail = f"{call.tool_name} {self._said(id)}" if call is not None else self._said(id)
+        detail = (
+            f"{call.tool_name} {self._answer_words(id)}"
+            if call is not None
+            else self._answer_words(id)
+        )
         if id in self._answers:
             # Until the run uses an answer, another answer may replace it.
             self._answers[id].ended = Ended("", "odd", detail)

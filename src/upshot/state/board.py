@@ -137,7 +137,7 @@ class Board:
         if self._again:
             added = self._without_known(added, channel)
         if self._is_handed_over:
-            self._part()
+            self._unshare()
         if self._run is not None and self._run.taint is not None:
             added = tuple(map(mark_tainted, added))
         self._channels[channel].extend(added)
@@ -235,7 +235,7 @@ class Board:
                 del self._lent[name]
                 raise _no_json(name, error) from error
             if value != self._variables.get(name):
-                self._tell_loss(name, lossy)
+                self._report_loss(name, lossy)
                 self._write(name, value)
 
     def snapshot(self) -> BoardSnapshot:
@@ -256,7 +256,7 @@ class Board:
         self._is_handed_over = True
         return board
 
-    def _part(self) -> None:
+    def _unshare(self) -> None:
         """Copy the shared content; the other board keeps the original, with its encoder caches."""
         self._is_handed_over = False
         self._channels = Channels((name, said.copy()) for name, said in self._channels.items())
@@ -288,7 +288,7 @@ class Board:
     def mark_seeded(self) -> None:
         """Mark the current content as the seed."""
         if self._is_handed_over:
-            self._part()
+            self._unshare()
         self._seeded = {name: len(said.items) for name, said in self._channels.items()}
 
     def seeded(self, channel: str = MAIN_CHANNEL) -> tuple[Message, ...]:
@@ -357,7 +357,7 @@ class Board:
             self.compacted = change
             return
         if self._is_handed_over:
-            self._part()
+            self._unshare()
         self._channels[change.channel].extend(change.messages)
         for name, value in change.variables.items():
             self._lent.pop(name, None)
@@ -415,7 +415,7 @@ class Board:
     def _write(self, name: str, value: Json) -> None:
         """Set a variable to a JSON value that nothing else refers to."""
         if self._is_handed_over:
-            self._part()
+            self._unshare()
         self._variables[name] = value
         if self._on_change is not None:
             self._on_change(BoardChanged(variables={name: value}))
@@ -425,10 +425,10 @@ class Board:
             form, lossy = to_free_json(value)
         except UnserializableError as error:
             raise _no_json(name, error) from error
-        self._tell_loss(name, lossy)
+        self._report_loss(name, lossy)
         return form
 
-    def _tell_loss(self, name: str, lossy: tuple[str, ...]) -> None:
+    def _report_loss(self, name: str, lossy: tuple[str, ...]) -> None:
         if not lossy:
             return
         # A path of "/" means the whole value and adds nothing to its name.
@@ -445,7 +445,7 @@ class Board:
         while any(_is_one_of(message, known) for message in left):
             # Messages in between were appended in a step that does not run again.
             again = known.popleft()
-            found = next((at for at, one in enumerate(left) if _is_again(one, again)), None)
+            found = next((at for at, one in enumerate(left) if _repeats(one, again)), None)
             if found is not None:
                 del left[found]
         if left:
@@ -455,10 +455,10 @@ class Board:
 
 
 def _is_one_of(message: Message, known: Iterable[Message]) -> bool:
-    return any(_is_again(message, one) for one in known)
+    return any(_repeats(message, one) for one in known)
 
 
-def _is_again(message: Message, known: Message) -> bool:
+def _repeats(message: Message, known: Message) -> bool:
     """Whether *message* is *known*, appended again.
 
     Tool messages are compared by call id only, because one of the two may have a note added to the

@@ -34,7 +34,7 @@ def with_unique_ids(response: ModelResponse, known: AbstractSet[str]) -> ModelRe
         if type(part) is ToolCall:
             own = part.id
             if not own or own in known or own in taken:
-                own = _made_id(part.id, known, taken)
+                own = _make_id(part.id, known, taken)
                 renamed[place] = replace(part, id=own, given_id=part.id)
             taken.add(own)
     if not renamed:
@@ -43,7 +43,7 @@ def with_unique_ids(response: ModelResponse, known: AbstractSet[str]) -> ModelRe
     return replace(response, parts=tuple(parts))
 
 
-def _made_id(id: str, known: AbstractSet[str], taken: AbstractSet[str]) -> str:
+def _make_id(id: str, known: AbstractSet[str], taken: AbstractSet[str]) -> str:
     """Return a new id that starts with *id*, which is in *known* or *taken*."""
     # Depends only on the known ids, so that a resumed session makes the same id.
     number = len(known) + len(taken) + 1
@@ -72,7 +72,7 @@ class StreamedIds:
         if own is None:
             own = piece.call_id
             if own in self._known or own in self._taken:
-                own = _made_id(own, self._known, self._taken)
+                own = _make_id(own, self._known, self._taken)
             self._own[piece.index] = own
             self._taken.add(own)
         return piece if own == piece.call_id else replace(piece, call_id=own)

@@ -132,7 +132,7 @@ def pending_in(run_id: str, pending: Iterable[Pending]) -> tuple[Pending, ...]:
 
 def asked_inside(run_id: str, pending: Pending) -> Pending:
     """Return a pending item of the child run *run_id*, with that run's id in front of its id."""
-    return _named(pending_in(run_id, [pending])[0], is_shared=True)
+    return _with_name(pending_in(run_id, [pending])[0], is_shared=True)
 
 
 def bare_id(pending: Pending) -> str:
@@ -150,10 +150,10 @@ def told_apart(pending: Iterable[Pending]) -> tuple[Pending, ...]:
     kept = list({(one.run_id, bare_id(one)): one for one in pending}.values())
     for one in kept:
         by_id[bare_id(one)].append(one)
-    return tuple(_named(one, is_shared=len(by_id[bare_id(one)]) > 1) for one in kept)
+    return tuple(_with_name(one, is_shared=len(by_id[bare_id(one)]) > 1) for one in kept)
 
 
-def _named(pending: Pending, *, is_shared: bool) -> Pending:
+def _with_name(pending: Pending, *, is_shared: bool) -> Pending:
     id = bare_id(pending)
     # The id of an effect is unique in the whole journal.
     is_shared = is_shared and not isinstance(pending, PendingEffect)

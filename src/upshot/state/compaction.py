@@ -33,7 +33,7 @@ def find_cut(
     limit, known = len(messages) - keep_last, 0 if past is None else past.end
     if limit <= known:
         return None
-    asked = _asked(messages, seeded, request)
+    asked = _request_places(messages, seeded, request)
     end, is_inside = 0, False
     for place in _whole_before(messages, limit):
         if _is_said_by_user(messages, place) and place < seeded:
@@ -78,7 +78,7 @@ def _is_said_by_user(messages: Sequence[Message], place: int) -> bool:
     return is_user and not (place and messages[place - 1].role is Role.USER)
 
 
-def _asked(messages: Sequence[Message], seeded: int, request: Message) -> list[int]:
+def _request_places(messages: Sequence[Message], seeded: int, request: Message) -> list[int]:
     """Return the places of the request and of the user messages after it or right before it."""
     said = [place for place in range(seeded) if messages[place].role is Role.USER]
     if not said:
@@ -105,15 +105,15 @@ def tokens_sent(state: RunState) -> int | None:
 
 def transcript_of(messages: Sequence[Message]) -> str:
     """Return *messages* as a text, for a model that must sum them up."""
-    return "\n\n".join(_told(message) for message in messages)
+    return "\n\n".join(_to_line(message) for message in messages)
 
 
-def _told(message: Message) -> str:
+def _to_line(message: Message) -> str:
     who = f"{message.role} {message.name}" if message.name else str(message.role)
-    return f"{who}: " + "\n".join(filter(None, map(_described, message.parts)))
+    return f"{who}: " + "\n".join(filter(None, map(_to_text, message.parts)))
 
 
-def _described(part: Part) -> str:
+def _to_text(part: Part) -> str:
     match part:
         case Text():
             return part.text

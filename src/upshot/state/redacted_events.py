@@ -76,14 +76,20 @@ def redacted(event: Event, by: str, at: datetime) -> Event:
     if isinstance(less, StepSettled) and child_of(less.key) is not None:
         # What a child run used and did is a fact.
         spent = spent_of(cast("StepSettled", event).value)
-        return less if spent is None else replace(less, value=_plain(without_content(spent)))
-    return _begun(cast("RunStarted", event), less, by, at) if isinstance(less, RunStarted) else less
+        return (
+            less if spent is None else replace(less, value=_to_json_object(without_content(spent)))
+        )
+    return (
+        _redact_start(cast("RunStarted", event), less, by, at)
+        if isinstance(less, RunStarted)
+        else less
+    )
 
 
-def _begun(event: RunStarted, less: RunStarted, by: str, at: datetime) -> RunStarted:
+def _redact_start(event: RunStarted, less: RunStarted, by: str, at: datetime) -> RunStarted:
     options: JsonObject = {name: event.options[name] for name in _OPTIONS if name in event.options}
     if (turn := turn_of(event.options)) is not None:
-        options[TURN_OPTION] = _plain(without_content(turn))
+        options[TURN_OPTION] = _to_json_object(without_content(turn))
     return replace(
         less,
         request=bare_request(less.request),
@@ -127,7 +133,7 @@ def with_digest(
     return replace(event, seed=replace(seed, digest=digest_of_messages(messages)))
 
 
-def _plain(value: object) -> JsonObject:
+def _to_json_object(value: object) -> JsonObject:
     return cast("JsonObject", msgspec.to_builtins(value))
 
 
@@ -136,7 +142,7 @@ def without_content(value: T) -> T:
     if not isinstance(value, msgspec.Struct) or type(value) in _WHOLE:
         return value
     changes = {
-        field.name: _without(held, field)
+        field.name: _erase_field(held, field)
         for field in _fields_of(type(value))
         if (held := getattr(value, field.name)) is not None
     }
@@ -157,23 +163,23 @@ class _Field(NamedTuple):
     is_word: bool
 
 
-def _without(value: Any, field: _Field) -> Any:
+def _erase_field(value: Any, field: _Field) -> Any:
     match value:
         case dict():
             held = cast("dict[str, Any]", value).items()
-            return {key: _erased(one) for key, one in held if isinstance(one, msgspec.Struct)}
+            return {key: _erase(one) for key, one in held if isinstance(one, msgspec.Struct)}
         case _ if field.is_free:
             return REDACTED
         case tuple():
             items = cast("tuple[Any, ...]", value)
-            return tuple(_erased(one) for one in items if not isinstance(one, str | bytes | dict))
+            return tuple(_erase(one) for one in items if not isinstance(one, str | bytes | dict))
         case str() if not field.is_word:
-            return _erased(value)
+            return _erase(value)
         case _:
-            return value if isinstance(value, str) else _erased(value)
+            return value if isinstance(value, str) else _erase(value)
 
 
-def _erased(value: Any) -> Any:
+def _erase(value: Any) -> Any:
     match value:
         case Enum():
             return value

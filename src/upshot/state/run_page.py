@@ -263,8 +263,8 @@ def _facts(head: Head) -> Iterator[tuple[str, str]]:
     yield "started", _line(f"{moment(head.started_at)}, worked {duration(head.took_s)}{sessions}")
     if head.sessions:
         # A public page has none of these.
-        yield from _spent(head)
-    yield from _told(head)
+        yield from _usage_facts(head)
+    yield from _more_facts(head)
     places = {
         "conversation": head.conversation,
         "started by": head.parent_run_id,
@@ -275,9 +275,9 @@ def _facts(head: Head) -> Iterator[tuple[str, str]]:
     yield from ((name, _line(place)) for name, place in places.items() if place)
 
 
-def _told(head: Head) -> Iterator[tuple[str, str]]:
+def _more_facts(head: Head) -> Iterator[tuple[str, str]]:
     for one in head.answered:
-        yield "answered", _answered(one)
+        yield "answered", _answer_line(one)
     for warning in head.warnings:
         yield "warning", _line(f"{warning.code}{': ' * bool(warning.message)}{warning.message}")
     for window in head.rate_limit.windows if head.rate_limit is not None else ():
@@ -290,7 +290,7 @@ def _told(head: Head) -> Iterator[tuple[str, str]]:
                 yield "artifact", _line(f"{file.id} {file.name} {file.media_type}")
 
 
-def _spent(head: Head) -> Iterator[tuple[str, str]]:
+def _usage_facts(head: Head) -> Iterator[tuple[str, str]]:
     calls = count(head.usage.api_calls, "model call")
     yield "tokens", _line(f"{tokens(head.usage)} in {calls}")
     yield "cost", _line(money(head.cost))
@@ -299,7 +299,7 @@ def _spent(head: Head) -> Iterator[tuple[str, str]]:
         yield "model", _line(head.model)
 
 
-def _answered(one: Answered) -> str:
+def _answer_line(one: Answered) -> str:
     asked = one.asked
     about = asked.tool_name if isinstance(asked, PendingApproval) else ""
     return _line(f"{about} {words_of_answer(one.answer)}, {moment(one.at)}".lstrip())
@@ -340,12 +340,12 @@ def _timeline(view: RunView) -> Iterator[str]:
             f'</span><span class="time">{"" if took == "" else duration(took)}</span>'
             '<svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">'
             f'{drawn}{wait if row.wait_s else ""}</svg><span class="how"><b class="{row.tone}">'
-            f"{_line(row.word)}</b> {_line(', '.join(_more(row)))}</span></li>\n"
+            f"{_line(row.word)}</b> {_line(', '.join(_step_facts(row)))}</span></li>\n"
         )
     yield "</ol></section>\n"
 
 
-def _more(row: Row) -> Iterator[str]:
+def _step_facts(row: Row) -> Iterator[str]:
     """Yield the further facts of a step."""
     if row.detail or row.note:
         yield row.detail or row.note

@@ -435,7 +435,7 @@ class RunState(msgspec.Struct, eq=False):
             self.seq = event.seq
         if event.time is not None:
             self.time.add(event, event.time, is_settled=self.last_settled is not None)
-        if self._is_seeding and not _may_come_in_a_seed(event):
+        if self._is_seeding and not _may_continue_seed(event):
             # An event after a seed shows that the seed is complete. A cut-off seed is repeated.
             self._is_seeding = False
             self.is_seeded = not isinstance(event, RunResumed)
@@ -451,9 +451,9 @@ class RunState(msgspec.Struct, eq=False):
             self.started_at = event.time
             self.time.begin(event.time)
         self.agent = event.agent
-        self._take_options(event.options)
+        self._set_options(event.options)
 
-    def _take_options(self, options: dict[str, Json]) -> None:
+    def _set_options(self, options: dict[str, Json]) -> None:
         self.options = options
         if DECLARED_OPTION in options:
             for version, said in cast("JsonObject", options[DECLARED_OPTION]).items():
@@ -463,7 +463,7 @@ class RunState(msgspec.Struct, eq=False):
         self.time.begin(event.time)
         self.reopen()
         self.agent = event.agent or self.agent
-        self._take_options(event.options or self.options)
+        self._set_options(event.options or self.options)
         self.last_settled = None
         self.waiting = {}
         for call_id, artifact in self._loose_stored.values():
@@ -511,13 +511,13 @@ class RunState(msgspec.Struct, eq=False):
         if not event.next_model:
             self.tries = event.tries
             self.failed_calls.note(event)
-        self._note(event.response, is_turn=event.turn not in self._aside)
+        self._add_response(event.response, is_turn=event.turn not in self._aside)
 
     def _model_replied(self, event: ModelReplied) -> None:
         self.turns += 1
         self.lost_calls -= 1
         self.failed_calls.pop(event.turn, None)
-        self._note(event.response, is_turn=not event.purpose)
+        self._add_response(event.response, is_turn=not event.purpose)
         calls = event.response.tool_calls
         order: dict[str, int] = {}
         for place, call in enumerate(calls):
@@ -535,7 +535,7 @@ class RunState(msgspec.Struct, eq=False):
         elif event.purpose == SUMMARY:
             self.summary = event.response
 
-    def _note(self, response: ModelResponse, *, is_turn: bool) -> None:
+    def _add_response(self, response: ModelResponse, *, is_turn: bool) -> None:
         if self.index is not None:
             self.responses.append(response)
         if is_turn:
@@ -545,7 +545,7 @@ class RunState(msgspec.Struct, eq=False):
 
     def _tool_started(self, event: ToolStarted) -> None:
         # A call that was cut off and runs again is still one call.
-        self._end_begun(event.call.id, event.idempotency_key)
+        self._remove_begun(event.call.id, event.idempotency_key)
         self.unsettled[event.call.id] = event
         self.begun[event.call.id, event.idempotency_key] = event
         if self.index is not None:
@@ -558,7 +558,7 @@ class RunState(msgspec.Struct, eq=False):
         if self._loose_stored and isinstance(event.record.outcome, ToolArtifactReference):
             self._loose_stored.pop(event.record.outcome.artifact_id, None)
         record = self.settled[event.record.call_id] = event.record
-        self._end_begun(record.call_id, record.idempotency_key)
+        self._remove_begun(record.call_id, record.idempotency_key)
         if self.asked and self._is_asked_about(record):
             del self.asked[record.call_id]
             self.answers.pop(record.call_id, None)
@@ -577,7 +577,7 @@ class RunState(msgspec.Struct, eq=False):
             place -= 1
         return place
 
-    def _end_begun(self, call_id: str, key: str) -> None:
+    def _remove_begun(self, call_id: str, key: str) -> None:
         """Remove a started call. Others may have the same id, but no other has its key."""
         last = self.unsettled.get(call_id)
         if last is not None and last.idempotency_key == key:
@@ -792,7 +792,7 @@ FOLDS: dict[type, Callable[[RunState, Any], None]] = {
 }
 
 
-def _may_come_in_a_seed(event: Event) -> bool:
+def _may_continue_seed(event: Event) -> bool:
     """Whether more of a seed may follow *event*; watchers are notified between its pieces."""
     if isinstance(event, BoardChanged):
         return event.seeded

@@ -240,7 +240,7 @@ class RunViewer:
         self._at = event.time or self._at
         match event:
             case RunStarted(request=request):
-                self._say(event, "user", request.text)
+                self._add_message(event, "user", request.text)
             case TextDelta(text=text) if not event.path:
                 self._text.append(text)
             case ModelStarted(model=model):
@@ -256,7 +256,7 @@ class RunViewer:
                 )
                 text = outcome_to_model_content(record.outcome)
                 more: Any = {"name": record.tool_name, "is_error": is_error}
-                self._say(event, "tool", text, call_id=record.call_id, **more)
+                self._add_message(event, "tool", text, call_id=record.call_id, **more)
             case ApprovalRequested(pending=asked) | QuestionAsked(pending=asked):
                 self._asked[bare_id(asked)] = asked
             case ApprovalAnswered(call_id=id) | QuestionAnswered(id=id):
@@ -330,18 +330,18 @@ class RunViewer:
             {"id": call.id, "name": call.name, "arguments": call.arguments}
             for call in response.tool_calls
         ]
-        self._say(event, "assistant", response.content or "", calls=tuple(calls))
+        self._add_message(event, "assistant", response.content or "", calls=tuple(calls))
 
     def _answer(self, event: ApprovalAnswered | QuestionAnswered, asked: Pending | None) -> None:
         if isinstance(event, QuestionAnswered):
             given = event.value if isinstance(event.value, str) else encode(event.value).decode()
-            self._say(event, "user", given)
+            self._add_message(event, "user", given)
             answer: AnyAnswer = Answer(event.id, event.value)
         else:
             answer = event.answer
         self._answered.append(Answered(seq=event.seq, at=event.time, answer=answer, asked=asked))
 
-    def _say(self, event: RunEvent, role: str, text: str, **more: Any) -> None:
+    def _add_message(self, event: RunEvent, role: str, text: str, **more: Any) -> None:
         self._messages.append(
             (
                 self.activity.revision,

@@ -106,7 +106,7 @@ def to_stored(state: RunState, event: Event) -> Event:
     if derive is None or isinstance(event, Unknown):
         return event
     whole: msgspec.Struct = getattr(event, nested) if nested else event
-    less, literal = _left_out(whole, derive(state, event))
+    less, literal = _omit_derived(whole, derive(state, event))
     if type(event) is ToolStarted:
         literal += _leave_out_call(state, event, less)
     elif type(event) is ToolSettled:
@@ -114,12 +114,12 @@ def to_stored(state: RunState, event: Event) -> Event:
     elif type(event) is ModelStarted:
         literal += _leave_out_request(state, event, less)
     if nested and less:
-        less = Derived({nested: _changed(whole, less)})
+        less = Derived({nested: _copy_with(whole, less)})
     if type(event) is RunSettled:
-        less |= _listed_of(state, event)
+        less |= _list_fields(state, event)
     if literal:
         less["literal"] = (*event.literal, *literal)
-    return _changed(event, less) if less else event
+    return _copy_with(event, less) if less else event
 
 
 def filled(state: RunState, event: Event) -> Event:
@@ -130,7 +130,7 @@ def filled(state: RunState, event: Event) -> Event:
         event: As the journal returns it; it is not changed.
     """
     if isinstance(event, BoardChanged):
-        return _resolved(state, event)
+        return _resolve_refs(state, event)
     nested, derive = _DERIVE.get(type(event), _WHOLE)
     if derive is None or isinstance(event, Unknown):
         return event
@@ -139,20 +139,20 @@ def filled(state: RunState, event: Event) -> Event:
     elif isinstance(event, ToolSettled):
         event = _with_names(state, event)
     elif isinstance(event, ModelStarted):
-        event = _with_known(state, event)
+        event = _with_request(state, event)
     derived = derive(state, event)
     part: msgspec.Struct = getattr(event, nested) if nested else event
-    more = _put_back(part, derived, event.literal)
+    more = _restore_derived(part, derived, event.literal)
     if isinstance(event, RunSettled):
         # In a log read from a file, the result has its cost but not in its usage.
         result = event.result
         more["usage"] = result.usage.with_cost(result.cost if result.usage else None)
-    changes: Derived = {nested: _changed(part, more)} if nested and more else more
+    changes: Derived = {nested: _copy_with(part, more)} if nested and more else more
     if event.literal:
         changes["literal"] = ()
     if isinstance(event, RunSettled):
         changes |= {name: _defaults_of(RunSettled)[name] for name in _LISTED}
-    return _changed(event, changes) if changes else event
+    return _copy_with(event, changes) if changes else event
 
 
 def read_event(state: RunState, stored: Event) -> Event:
@@ -216,7 +216,7 @@ def with_messages(event: BoardChanged, messages: Iterable[Message]) -> BoardChan
     """
     seed, known = event.seed or SeedReference(), tuple(messages)
     if digest_of_messages(known) == seed.digest:
-        return _changed(event, {"messages": (*known, *event.messages), "seed": None})
+        return _copy_with(event, {"messages": (*known, *event.messages), "seed": None})
     raise _seed_error(event, seed, "holds other messages than then")
 
 
@@ -280,7 +280,7 @@ def result_of(state: RunState) -> AgentResult[Json] | None:
 # -- leaving out and putting back
 
 
-def _left_out(value: msgspec.Struct, derived: Derived) -> tuple[Derived, tuple[str, ...]]:
+def _omit_derived(value: msgspec.Struct, derived: Derived) -> tuple[Derived, tuple[str, ...]]:
     """Return defaults for the fields of *value* that can be derived, and the names of fields that
     look as if they had been left out and were not.
     """
@@ -295,7 +295,7 @@ def _left_out(value: msgspec.Struct, derived: Derived) -> tuple[Derived, tuple[s
     return less, literal
 
 
-def _put_back(value: msgspec.Struct, derived: Derived, literal: tuple[str, ...]) -> Derived:
+def _restore_derived(value: msgspec.Struct, derived: Derived, literal: tuple[str, ...]) -> Derived:
     """Return the values of the fields of *value* that were left out."""
     defaults = _defaults_of(type(value))
     return {
@@ -305,7 +305,7 @@ def _put_back(value: msgspec.Struct, derived: Derived, literal: tuple[str, ...])
     }
 
 
-def _changed(value: S, fields: Mapping[str, Any]) -> S:
+def _copy_with(value: S, fields: Mapping[str, Any]) -> S:
     copy: S = _copy(value)
     for name, field in fields.items():
         force_setattr(copy, name, field)
@@ -368,15 +368,15 @@ def _leave_out_request(state: RunState, event: ModelStarted, less: Derived) -> t
     return ("request",) if _is_lean(given) else ()
 
 
-def _with_known(state: RunState, event: ModelStarted) -> ModelStarted:
+def _with_request(state: RunState, event: ModelStarted) -> ModelStarted:
     given = event.request
     if given is None or not _is_lean(given):
         return event
     if "request" in event.literal:
         literal = tuple(name for name in event.literal if name != "request")
-        return _changed(event, {"literal": literal})
+        return _copy_with(event, {"literal": literal})
     known = _request_after(state, given.added)
-    return event if known is None else _changed(event, {"request": known})
+    return event if known is None else _copy_with(event, {"request": known})
 
 
 def _is_lean(request: RequestDigests) -> bool:
@@ -423,7 +423,7 @@ def _leave_out_call(state: RunState, event: ToolStarted, less: Derived) -> tuple
     asked, call, arguments = state.call_of(event.call.id), event.call, event.arguments
     literal: tuple[str, ...] = ()
     if asked is not None and (asked is call or _is_same_call(asked, call)):
-        less["call"] = _changed(_UNNAMED, {"id": asked.id})
+        less["call"] = _copy_with(_UNNAMED, {"id": asked.id})
     elif not call.name:
         literal = ("call",)
     given = _object_of(call)
@@ -449,7 +449,7 @@ def _with_call(state: RunState, event: ToolStarted) -> ToolStarted:
     if "arguments" not in event.literal:
         arguments = {**_object_of(call), **arguments}
     literal = tuple(name for name in event.literal if name not in ("arguments", "call"))
-    return _changed(event, {"call": call, "arguments": arguments, "literal": literal})
+    return _copy_with(event, {"call": call, "arguments": arguments, "literal": literal})
 
 
 def _is_same_call(asked: ToolCall, call: ToolCall) -> bool:
@@ -516,7 +516,7 @@ def _leave_out_names(record: ToolRecord, less: Derived) -> tuple[str, ...]:
     """
     outcome = record.outcome
     if outcome.call_id == record.call_id and outcome.tool_name == record.tool_name:
-        less["outcome"] = _changed(outcome, _NO_NAMES)
+        less["outcome"] = _copy_with(outcome, _NO_NAMES)
         return ()
     return () if outcome.call_id or outcome.tool_name else ("outcome",)
 
@@ -529,8 +529,8 @@ def _with_names(state: RunState, event: ToolSettled) -> ToolSettled:
     if not name and "tool_name" not in event.literal:
         call = _call_of(state, id)
         name = "" if call is None else call.name
-    named = _changed(outcome, {"call_id": id, "tool_name": name})
-    return _changed(event, {"record": _changed(record, {"outcome": named})})
+    named = _copy_with(outcome, {"call_id": id, "tool_name": name})
+    return _copy_with(event, {"record": _copy_with(record, {"outcome": named})})
 
 
 def _call_of(state: RunState, call_id: str) -> ToolCall | None:
@@ -581,7 +581,7 @@ def _by_reference(state: RunState, event: BoardChanged) -> Event:
         if seq is None:
             return event
         found.append(seq)
-    return _changed(event, {"messages": (), "refs": tuple(found)})
+    return _copy_with(event, {"messages": (), "refs": tuple(found)})
 
 
 def _with_named_seed(
@@ -592,7 +592,7 @@ def _with_named_seed(
     is_main = event.seeded and event.channel == MAIN_CHANNEL
     if not is_main or event.messages[: len(known)] != known:
         return event
-    return _changed(event, {"messages": event.messages[len(known) :], "seed": seed})
+    return _copy_with(event, {"messages": event.messages[len(known) :], "seed": seed})
 
 
 def _reference_to(state: RunState, message: Message) -> int | None:
@@ -621,7 +621,7 @@ def _is_of_reply(message: Message, reply: ModelResponse) -> bool:
 def _is_of_record(message: Message, record: ToolRecord, state: RunState, seq: int) -> bool:
     """Whether the tool message *message* shows the outcome in *record*."""
     is_named = message.tool_call_id == record.call_id and message.name == record.tool_name
-    return is_named and _is_bare(message) and message.content == _shown_text_of(state, record, seq)
+    return is_named and _is_bare(message) and message.content == _model_text_of(state, record, seq)
 
 
 _MARKED: JsonObject = {TAINTED: True}
@@ -632,7 +632,7 @@ def _is_bare(message: Message, *, paused: bool = False) -> bool:
     return message.paused == paused and message.metadata in ({}, _MARKED)
 
 
-def _resolved(state: RunState, event: BoardChanged) -> Event:
+def _resolve_refs(state: RunState, event: BoardChanged) -> Event:
     if not event.refs:
         return event
     index = _index(state)
@@ -654,16 +654,16 @@ def _resolved(state: RunState, event: BoardChanged) -> Event:
             run_id=event.run_id,
             seq=event.seq,
         ) from None
-    return _changed(event, {"messages": messages, "refs": ()})
+    return _copy_with(event, {"messages": messages, "refs": ()})
 
 
 def _message_of(state: RunState, record: ToolRecord, seq: int) -> Message:
     """Return the message that shows the outcome of a call to the model."""
-    text = _shown_text_of(state, record, seq)
+    text = _model_text_of(state, record, seq)
     return Message(Role.TOOL, text, tool_call_id=record.call_id, name=record.tool_name)
 
 
-def _shown_text_of(state: RunState, record: ToolRecord, seq: int) -> str:
+def _model_text_of(state: RunState, record: ToolRecord, seq: int) -> str:
     """Return the text of a call's outcome as the model reads it."""
     text = plain_text_of(record.outcome) or _index(state).texts.get(record.call_id)
     text = text or outcome_to_model_content(record.outcome)
@@ -741,7 +741,7 @@ def _asks_in(state: RunState, event: RunSettled) -> dict[str, Pending]:
 _LISTED = ("asks", "effect", "answer", "tools", "took_s")
 
 
-def _listed_of(state: RunState, event: RunSettled) -> Derived:
+def _list_fields(state: RunState, event: RunSettled) -> Derived:
     """Return what the list of runs shows of a settled run."""
     asks, time = _asks_in(state, event), event.time
     return {

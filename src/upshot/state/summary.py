@@ -125,7 +125,7 @@ def _answers(event: ApprovalAnswered | QuestionAnswered, item: str, asked: Pendi
     return not isinstance(asked, PendingApproval) and event.id == bare_id(asked)
 
 
-def _started(event: RunStarted) -> SummaryChange:
+def _on_start(event: RunStarted) -> SummaryChange:
     request, turn = event.request, event.options.get(TURN_OPTION)
     origins = origins_of(event.options)
     owner, tenant = owner_of(event.attributes) if event.attributes else ("", "")
@@ -187,15 +187,15 @@ def _head_of(turn: JsonObject, run_id: str) -> str:
     return clean_text(str(turn.get("head") or run_id)) if turn.get("remember", True) else ""
 
 
-def _resumed(event: RunResumed) -> SummaryChange:
+def _on_resume(event: RunResumed) -> SummaryChange:
     return SummaryChange(RUNNING, asks=NO_ASKS, error_code="")
 
 
-def _released(event: RunReleased) -> SummaryChange:
+def _on_release(event: RunReleased) -> SummaryChange:
     return SummaryChange(RUNNING, due_at=event.due_at, due_reason=event.due_at and event.reason)
 
 
-def _settled(event: RunSettled) -> SummaryChange:
+def _on_settle(event: RunSettled) -> SummaryChange:
     result, waits = event.result, event.result.status is Status.INPUT_REQUIRED
     return SummaryChange(
         str(result.status.value),
@@ -218,10 +218,10 @@ def _tool_name(name: str) -> str:
 
 
 _CHANGES: dict[type, Callable[[Any], SummaryChange]] = {
-    RunStarted: _started,
-    RunResumed: _resumed,
-    RunReleased: _released,
-    RunSettled: _settled,
+    RunStarted: _on_start,
+    RunResumed: _on_resume,
+    RunReleased: _on_release,
+    RunSettled: _on_settle,
 }
 # The kinds of these events, as in stored rows.
 SUMMARY_KINDS: tuple[str, ...] = tuple(cast("Any", kind).__struct_config__.tag for kind in _CHANGES)

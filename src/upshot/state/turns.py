@@ -244,7 +244,7 @@ class CommittedTurns:
         """Add a turn: its run, or the runs that handed its request on."""
         known, compacted = len(self.messages), None
         for place, state in enumerate(runs):
-            began = _began_with(state, is_first=not place)
+            began = _initial_messages(state, is_first=not place)
             self.messages += began
             started = state.started
             if not place and started is not None and not started.depth:
@@ -284,7 +284,7 @@ class CommittedTurns:
         return before + state.board.count() == len(self.messages)
 
 
-def _began_with(state: RunState, *, is_first: bool) -> list[Message]:
+def _initial_messages(state: RunState, *, is_first: bool) -> list[Message]:
     """Return what a run was given beside the messages of earlier turns; the request is last."""
     if state.started is None:
         return []
@@ -435,7 +435,7 @@ def read_conversation(
         if last.status == Status.INPUT_REQUIRED:
             pending = pending_in(last.run_id, state_of(last.run_id).pending)
             found.pending += pending
-            found.waiting += (*calls, *_asked_in(pending))
+            found.waiting += (*calls, *_waiting_calls(pending))
         elif last.ended:
             found.undone += tuple(
                 one for one in calls if (one.run_id, one.call_id) not in committed.told
@@ -555,7 +555,7 @@ def _calls_in(
     return tuple(found), taint
 
 
-def _asked_in(pending: Iterable[Pending]) -> Iterator[EarlierCall]:
+def _waiting_calls(pending: Iterable[Pending]) -> Iterator[EarlierCall]:
     for one in pending:
         if isinstance(one, PendingApproval):
             yield EarlierCall(one.run_id, one.call_id, one.tool_name, one.arguments)

@@ -180,7 +180,7 @@ def join(
     story = list(dict.fromkeys(change for branch in branches for change in branch.story))
     merged = {
         name: _merge(name, writers, base=base, branches=branches, merges=merges, place=place)
-        for name, writers in _contested(branches).items()
+        for name, writers in _conflicting_changes(branches).items()
     }
     if merged:
         story.append(Change(node=place, variables=to_free_json(merged)[0]))  # pyright: ignore[reportArgumentType]  # a mapping stays one
@@ -190,7 +190,7 @@ def join(
     return Branch(board=board, story=tuple(story))
 
 
-def _contested(branches: Sequence[Branch]) -> dict[str, list[Change]]:
+def _conflicting_changes(branches: Sequence[Branch]) -> dict[str, list[Change]]:
     """Return the last changes of each variable whose nodes did not see each other's change."""
     holders: dict[Change, list[int]] = {}
     last: dict[str, dict[int, Change]] = {}

@@ -150,13 +150,13 @@ class _Reader:
         return fields.get(name) if source is None else self._function(source, place)
 
     def _function(self, name: Any, place: str) -> Callable[..., Any]:
-        return _found(name, self._functions, "function", place)
+        return _look_up(name, self._functions, "function", place)
 
     def _agent(self, name: Any, place: str) -> Agent[Any]:
-        return _found(name, self._agents, "agent", place)
+        return _look_up(name, self._agents, "agent", place)
 
 
-def _found(name: Any, known: Mapping[str, Any], what: str, place: str) -> Any:
+def _look_up(name: Any, known: Mapping[str, Any], what: str, place: str) -> Any:
     if name not in known:
         names = ", ".join(map(repr, known)) or "none"
         raise Misuse(f"{place}: there is no {what} {name!r}; given are {names}")

@@ -65,7 +65,7 @@ from upshot.state.board import Board
 Commit: TypeAlias = Callable[[Sequence[Change]], None]
 
 
-class _Done(NamedTuple):
+class _NodeOutcome(NamedTuple):
     """The outcome of a node: its branch after it, what it returned, and the next nodes.
 
     The handoff is from the agents that worked last in it.
@@ -178,7 +178,7 @@ class _GraphWalk:
         self._base = branch.board
         return Branch(board=branch.board)
 
-    async def _visit(self, name: str, key: str, branch: Branch) -> _Done:
+    async def _visit(self, name: str, key: str, branch: Branch) -> _NodeOutcome:
         step = _Step(self._walk, key, self._graph.merges)
         return await step.take(
             name,
@@ -245,7 +245,7 @@ class _Step:
 
     async def take(
         self, name: str, node: Node, branch: Branch, *, route: Callable[[Board], Any] | None = None
-    ) -> _Done:
+    ) -> _NodeOutcome:
         """Run the node, or return its logged outcome."""
 
         async def body() -> dict[str, object]:
@@ -274,9 +274,9 @@ class _Step:
             logged = await host.step(self._key, Effect.READ, lambda: form)
         else:
             logged = await host.step(self._key, effect, body, idempotent=node.idempotent)
-        return self._done(name, branch, logged)
+        return self._to_outcome(name, branch, logged)
 
-    def _done(self, name: str, branch: Branch, form: JsonObject) -> _Done:
+    def _to_outcome(self, name: str, branch: Branch, form: JsonObject) -> _NodeOutcome:
         board = self._board
         # The outcome came from the log: nothing ran in this session.
         if board is None:
@@ -286,7 +286,7 @@ class _Step:
             after = branch.after(board.settle(name, form), board)
         to: Any = form.get("to", ())
         handoff: Any = form.get("handoff")
-        return _Done(after, form.get("value"), to, handoff)
+        return _NodeOutcome(after, form.get("value"), to, handoff)
 
     async def _try(self, name: str, node: Node, base: Board) -> tuple[BoardCopy, Any]:
         """Work on a copy of *base*, with retries; a failed try changes nothing."""
@@ -329,18 +329,18 @@ class _Step:
                     walk, work, board, key, is_retried=is_retried
                 )
                 if work.is_typed:
-                    output = output or self._own(name)
+                    output = output or self._default_output(name)
             case ToolTask():
                 value = await _call_tool(walk, work, board, key)
-                output = output or self._own(name)
+                output = output or self._default_output(name)
             case Question():
                 value = await _ask_person(walk, work, board, key)
-                output = output or self._own(name)
+                output = output or self._default_output(name)
             case Parallel():
                 value = await self._parallel(work, board, key)
             case ForEach():
                 value = await self._foreach(work, board, key)
-                output = output or self._own(name)
+                output = output or self._default_output(name)
             case Graph():
                 value = await self._subgraph(work, board, key)
             case _:
@@ -348,13 +348,13 @@ class _Step:
                 given = (board, walk.run) if node.wants_run else (board,)
                 value = _answer_of(await _evaluate(function, *given), is_named=bool(output))
                 if self._keeps or isinstance(value, Board):
-                    _keep_value(board, value, output=output, name=name)
+                    _store_value(board, value, output=output, name=name)
                     return value if output else None
         if output:
-            _keep_value(board, value, output=output, name=name)
+            _store_value(board, value, output=output, name=name)
         return value
 
-    def _own(self, name: str) -> str:
+    def _default_output(self, name: str) -> str:
         return name if self._keeps else ""
 
     async def _subgraph(self, graph: Graph, board: BoardCopy, key: str) -> Json:
@@ -364,7 +364,7 @@ class _Step:
         self.handoff = await walk_graph(
             self._walk, graph, BoardCopy(board), key=f"{key}/", commit=story.extend
         )
-        _show(story, board)
+        _apply_all(story, board)
         return board.get(OUTPUT_VAR) if any(OUTPUT_VAR in one.variables for one in story) else None
 
     async def _parallel(self, work: Parallel, board: BoardCopy, key: str) -> Json:
@@ -376,7 +376,7 @@ class _Step:
             for name, node in members.items()
         ]
         done = await together(works)
-        _show(join(base.board, [one.branch for one in done], self._merges, key).story, board)
+        _apply_all(join(base.board, [one.branch for one in done], self._merges, key).story, board)
         self.handoff = _first_handoff(done)
         return {name: one.value for name, one in zip(members, done, strict=True)}
 
@@ -404,12 +404,12 @@ class _Step:
         # Variables with a merge are wanted outside too.
         own = work.own_names.difference(self._merges)
         branches = [one.branch.without(own) for one in done]
-        _show(join(BoardCopy(board), branches, self._merges, key).story, board)
+        _apply_all(join(BoardCopy(board), branches, self._merges, key).story, board)
         self.handoff = _first_handoff(done)
         return [_value_of(one, own) for one in done]
 
 
-def _value_of(done: _Done, own: Collection[str]) -> Json:
+def _value_of(done: _NodeOutcome, own: Collection[str]) -> Json:
     """Return the value of an item, or the variables that a graph without output set."""
     if done.value is not None:
         return done.value
@@ -422,11 +422,11 @@ def _value_of(done: _Done, own: Collection[str]) -> Json:
     return found or None
 
 
-def _first_handoff(done: Sequence[_Done]) -> JsonObject | None:
+def _first_handoff(done: Sequence[_NodeOutcome]) -> JsonObject | None:
     return next((one.handoff for one in done if one.handoff is not None), None)
 
 
-def _show(story: Sequence[Change], board: Board) -> None:
+def _apply_all(story: Sequence[Change], board: Board) -> None:
     for change in story:
         apply(change, board)
 
@@ -578,7 +578,7 @@ async def _ask_person(walk: Walk, question: Question, board: Board, key: str) ->
     return await walk.questions.ask(key, text, question.choices)
 
 
-def _keep_value(board: Board, value: Any, *, output: str, name: str) -> None:
+def _store_value(board: Board, value: Any, *, output: str, name: str) -> None:
     """Put a function's return value on the board.
 
     Args:

@@ -162,7 +162,7 @@ class Node:
             object.__setattr__(self, "work", AgentTask(cast("Agent[Any]", work)))
         object.__setattr__(self, "effect", Effect(self.effect))
         work = cast("object", vars(self)["work"])
-        object.__setattr__(self, "asks", _asks(work))
+        object.__setattr__(self, "asks", _may_ask(work))
         object.__setattr__(self, "wants_run", callable(work) and _takes_run(work))
         if self.attempts > 1 and self.asks:
             raise Misuse(
@@ -223,7 +223,7 @@ def _returned_names(work: object) -> Iterator[str]:
             yield from _returned_names(inner)
 
 
-def _asks(work: object) -> bool:
+def _may_ask(work: object) -> bool:
     """Whether *work* may ask the user."""
     return isinstance(work, Question) or any(node.asks for _, node in members_of(work))
 

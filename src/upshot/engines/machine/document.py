@@ -26,7 +26,7 @@ from upshot.errors import Misuse, need_of_extra
 Severity = Literal["fault", "warning"]
 
 # More would only hide the first ones.
-_MOST_TOLD = 50
+_MAX_LISTED = 50
 _MAX_SHOWN = 60
 
 
@@ -83,7 +83,7 @@ class BrokenMachine(Misuse):
     def __init__(self, faults: Sequence[MachineFault]) -> None:
         self.faults: tuple[MachineFault, ...] = tuple(faults)
         fatal = [fault for fault in faults if fault.severity == "fault"]
-        lines = [str(fault) for fault in fatal[:_MOST_TOLD]]
+        lines = [str(fault) for fault in fatal[:_MAX_LISTED]]
         if more := len(fatal) - len(lines):
             lines.append(f"and {more} more")
         if len(lines) > 1:
@@ -288,7 +288,7 @@ class _Pieces:
             table = Table(mark)
             for name, item in cast("Mapping[object, object]", value).items():
                 key = self._text(name, mark) if isinstance(name, str) else str(name)
-                at = Mark("", path=_below(path, key))
+                at = Mark("", path=_child_path(path, key))
                 if not isinstance(name, str):
                     self._faults.append(MachineFault(at, f"the key {name!r}", "a text as key"))
                 table.marks[key] = at
@@ -306,7 +306,7 @@ class _Pieces:
             return self._number(value, mark)
         found = f"{type(value).__name__} {value!r:.40}"
         wanted = "a mapping, list, text, number, true, false or null"
-        self._tell(mark, found, wanted)
+        self._add_fault(mark, found, wanted)
         return Scalar(mark, None)
 
     def _text(self, value: str, mark: Mark) -> str:
@@ -314,25 +314,25 @@ class _Pieces:
         text = str.__str__(value)
         if _SURROGATE.search(text) is None:
             return text
-        self._tell(mark, f"the text {text!r:.40}", _WANTED_TEXT)
+        self._add_fault(mark, f"the text {text!r:.40}", _WANTED_TEXT)
         return text.encode("utf-8", "replace").decode()
 
     def _number(self, value: float, mark: Mark) -> Scalar:
         if isinstance(value, int):
             if abs(value) < _TOO_LONG:
                 return Scalar(mark, int(value), str(int(value)))
-            self._tell(mark, *_TOO_MANY_DIGITS)
+            self._add_fault(mark, *_TOO_MANY_DIGITS)
         elif math.isfinite(value):
             return Scalar(mark, float(value), str(float(value)))
         else:
-            self._tell(mark, f"the number {float(value)}", _WANTED_NUMBER)
+            self._add_fault(mark, f"the number {float(value)}", _WANTED_NUMBER)
         return Scalar(mark, None)
 
-    def _tell(self, mark: Mark, found: str, wanted: str) -> None:
+    def _add_fault(self, mark: Mark, found: str, wanted: str) -> None:
         self._faults.append(MachineFault(mark, found, wanted, kind="type"))
 
 
-def _below(path: str, name: str) -> str:
+def _child_path(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
@@ -361,21 +361,21 @@ class _Composer:
             self.mark = Mark(self._file, start.line + 1, start.column + 1, path)
             if kind == "ScalarEvent":
                 self._refuse_tag(event)
-                self._place(self._named(event, self._scalar(event)))
+                self._attach(self._remember_anchor(event, self._scalar(event)))
             elif kind == "AliasEvent":
-                self._place(self._alias(event.anchor))
+                self._attach(self._alias(event.anchor))
             elif kind in ("MappingStartEvent", "SequenceStartEvent"):
                 self._refuse_tag(event)
-                self._begin(Table(self.mark) if kind[0] == "M" else Listing(self.mark), event)
+                self._open_piece(Table(self.mark) if kind[0] == "M" else Listing(self.mark), event)
             elif kind in ("MappingEndEvent", "SequenceEndEvent"):
-                self._end()
+                self._close_piece()
             elif kind == "DocumentStartEvent":
                 self._documents += 1
                 if self._documents > 1:
-                    self._tell("another document", "one document in a file")
+                    self._add_fault("another document", "one document in a file")
                     return
 
-    def _begin(self, piece: Listing | Table, event: Any) -> None:
+    def _open_piece(self, piece: Listing | Table, event: Any) -> None:
         if len(self._open) >= _MAX_DEPTH:
             raise _TooLarge(_TOO_DEEP)
         if event.anchor:
@@ -386,11 +386,11 @@ class _Composer:
         self._keys.append(None)
         self._bases.append([])
 
-    def _end(self) -> None:
+    def _close_piece(self) -> None:
         piece, anchor = self._open.pop(), self._names.pop()
         key = self._keys.pop()
         if key is not None:
-            self._tell(f"the key {key.text!r} without a value", "a value")
+            self._add_fault(f"the key {key.text!r} without a value", "a value")
         for base in self._bases.pop():
             assert isinstance(piece, Table)
             for name, inner in base.items.items():
@@ -399,9 +399,9 @@ class _Composer:
                 piece.marks.setdefault(name, base.marks[name])
         if anchor:
             self._anchors[anchor] = piece
-        self._place(piece)
+        self._attach(piece)
 
-    def _place(self, piece: Piece) -> None:
+    def _attach(self, piece: Piece) -> None:
         """Put a complete piece where it belongs."""
         if not self._open:
             self.root = self.root or piece
@@ -421,13 +421,13 @@ class _Composer:
             elif key.text in holder.items:
                 first = holder.marks[key.text].line
                 found = f"the key {key.text!r} a second time"
-                mark = key.mark._replace(path=_below(self._path(), key.text))
+                mark = key.mark._replace(path=_child_path(self._path(), key.text))
                 wanted = f"each key once; it stands in line {first} too"
                 self._faults.append(MachineFault(mark, found, wanted, kind="duplicate"))
             else:
                 holder.items[key.text], holder.marks[key.text] = piece, key.mark
         elif isinstance(piece, Scalar):
-            path = _below(piece.mark.path, piece.text)
+            path = _child_path(piece.mark.path, piece.text)
             mark = piece.mark._replace(path=path)
             self._keys[-1] = Scalar(mark, piece.value, piece.text, piece.style)
         else:
@@ -456,10 +456,10 @@ class _Composer:
             if isinstance(holder, Listing):
                 path = f"{path}[{len(holder.items)}]"
             elif key is not None:
-                path = _below(path, key.text)
+                path = _child_path(path, key.text)
         return path
 
-    def _named(self, event: Any, piece: Scalar) -> Scalar:
+    def _remember_anchor(self, event: Any, piece: Scalar) -> Scalar:
         if event.anchor:
             self._anchors[event.anchor] = piece
         return piece
@@ -471,9 +471,9 @@ class _Composer:
         plain = style == "" and event.tag is None
         value = _resolve(text) if plain else text
         if isinstance(value, float) and _DIGITS.fullmatch(text):
-            self._tell(*_TOO_MANY_DIGITS)
+            self._add_fault(*_TOO_MANY_DIGITS)
         elif isinstance(value, float) and not math.isfinite(value):
-            self._tell(f"the number {text:.40}", _WANTED_NUMBER)
+            self._add_fault(f"the number {text:.40}", _WANTED_NUMBER)
         return Scalar(self.mark, value, text, style)
 
     def _alias(self, name: str) -> Piece:
@@ -481,15 +481,15 @@ class _Composer:
         if piece is None:
             held = name in self._anchors
             found = f"the alias *{name} " + ("inside what it stands for" if held else "of nothing")
-            self._tell(found, f"an anchor &{name} before it")
+            self._add_fault(found, f"an anchor &{name} before it")
             return Scalar(self.mark, None)
         return piece
 
     def _refuse_tag(self, event: Any) -> None:
         if event.tag is not None and event.tag not in _TAGS:
-            self._tell(f"the tag {event.tag}", "no tags: a machine is plain data")
+            self._add_fault(f"the tag {event.tag}", "no tags: a machine is plain data")
 
-    def _tell(self, found: str, expected: str) -> None:
+    def _add_fault(self, found: str, expected: str) -> None:
         self._faults.append(MachineFault(self.mark, found, expected, kind="yaml"))
 
 

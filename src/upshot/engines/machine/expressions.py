@@ -107,7 +107,7 @@ class Expression:
         """
         value = self._evaluate(scope)
         if not isinstance(value, bool):
-            raise self._broken(f"gives {shown_value(value)}: a condition gives true or false")
+            raise self._broken_error(f"gives {shown_value(value)}: a condition gives true or false")
         return value
 
     def value(self, scope: Variables) -> Json:
@@ -122,7 +122,7 @@ class Expression:
         try:
             return to_free_json(value)[0]
         except UnserializableError as error:
-            raise self._broken(str(error)) from error
+            raise self._broken_error(str(error)) from error
 
     def _evaluate(self, scope: Variables) -> Any:
         if self._path:
@@ -135,10 +135,10 @@ class Expression:
                 again = self._with_nulls(scope)
                 if again is not None:
                     return again[0]
-            raise self._broken(said_of(error)) from error
+            raise self._broken_error(said_of(error)) from error
         except Exception as error:
             # Boundary to the library: any exception means that the expression is wrong.
-            raise self._broken(said_of(error)) from error
+            raise self._broken_error(said_of(error)) from error
 
     def _with_nulls(self, scope: Variables) -> tuple[Any] | None:
         """Evaluate it with null for missing fields of the result; None if that does not help."""
@@ -150,7 +150,7 @@ class Expression:
             return None
         except Exception as error:
             # The same boundary.
-            raise self._broken(said_of(error)) from error
+            raise self._broken_error(said_of(error)) from error
 
     def _look_up(self, scope: Variables) -> Any:
         root, *names = self._path
@@ -160,15 +160,15 @@ class Expression:
         for place, name in enumerate(names):
             if type(value) is not dict and not isinstance(value, Mapping):
                 before = ".".join(self._path[: place + 1])
-                raise self._broken(f"{before} is {shown_value(value)}, which has no fields")
+                raise self._broken_error(f"{before} is {shown_value(value)}, which has no fields")
             if name not in value:
                 if root == "result" and not is_free(tuple(names)):
                     return None
-                raise self._broken(f"there is no {'.'.join(self._path[: place + 2])}")
+                raise self._broken_error(f"there is no {'.'.join(self._path[: place + 2])}")
             value = cast("Mapping[str, Any]", value)[name]
         return value
 
-    def _broken(self, why: str) -> Failed:
+    def _broken_error(self, why: str) -> Failed:
         mark = self.mark
         return Failed(
             ErrorCode.INVALID_REQUEST,

@@ -51,7 +51,7 @@ _MAX_SHOWN = 60
 _QUOTES = ("'", '"')
 _OBJECT: type[Any] = dict
 # What each kind of work accepts as input; the value of a constant expression is checked too.
-_TAKEN: dict[str, tuple[type[Any] | UnionType, str]] = {
+_ACCEPTED_INPUTS: dict[str, tuple[type[Any] | UnionType, str]] = {
     "agent": (object, "what the agent is asked: values by name, a list, or an expression"),
     "function": (_OBJECT, "the keywords of the function: values by name, or an expression"),
     "machine": (_OBJECT, "what the machine is given: values by name, or an expression"),
@@ -198,17 +198,17 @@ class _Reader:
         self._faults = faults
         self._inner = inner
 
-    def _tell(self, mark: Mark, found: str, expected: str, kind: str) -> None:
+    def _add_fault(self, mark: Mark, found: str, expected: str, kind: str) -> None:
         self._faults.append(MachineFault(mark, found, expected, kind=kind))
 
-    def _warn(self, mark: Mark, found: str, expected: str, kind: str) -> None:
+    def _add_warning(self, mark: Mark, found: str, expected: str, kind: str) -> None:
         self._faults.append(MachineFault(mark, found, expected, "warning", kind))
 
     def machine(self, table: Table, name: str) -> Machine:
         """Read a machine, also one inside another."""
         items, before = table.items, len(self._faults)
         if "spec" not in table.marks:
-            self._warn(table.mark, "a machine without 'spec'", f"spec: {SPEC}", "no_spec")
+            self._add_warning(table.mark, "a machine without 'spec'", f"spec: {SPEC}", "no_spec")
         agents = self._agents(items.get("agents"))
         listed = items.get("states")
         states: Mapping[str, State] = {}
@@ -225,7 +225,7 @@ class _Reader:
                 wanted = expected(
                     task.name, agents, "an agent of the machine, or one that is given"
                 )
-                self._warn(task.mark, f"the agent {task.name!r}", wanted, "unknown_agent")
+                self._add_warning(task.mark, f"the agent {task.name!r}", wanted, "unknown_agent")
         file = table.mark.file
         new = [fault for fault in self._faults[before:] if fault.mark.file == file]
         return Machine(
@@ -262,7 +262,7 @@ class _Reader:
         if model and ":" not in model:
             # Only a warning, because a model that the call names overrides it.
             wanted = "provider:model, such as openai:gpt-5"
-            self._warn(items["model"].mark, f"the model {model!r}", wanted, "model")
+            self._add_warning(items["model"].mark, f"the model {model!r}", wanted, "model")
         if "tools" in items:
             given["tools"] = plain(items["tools"])
         if "output_schema" in items:
@@ -272,7 +272,7 @@ class _Reader:
         try:
             return Agent[Any](name, **given)
         except Misuse as problem:
-            self._tell(piece.mark, str(problem), "an agent", "wrong")
+            self._add_fault(piece.mark, str(problem), "an agent", "wrong")
             return None
 
     def _model_settings(self, table: Table) -> ModelSettings:
@@ -281,9 +281,9 @@ class _Reader:
         for name, item in table.items.items():
             if name not in known:
                 wanted = expected(name, known, "a setting of models")
-                self._tell(table.marks[name], f"the key {name!r}", wanted, "unknown_key")
-            elif problem := _misfit(name, plain(item)):
-                self._tell(item.mark, shown(item), f"the setting {name!r}: {problem}", "type")
+                self._add_fault(table.marks[name], f"the key {name!r}", wanted, "unknown_key")
+            elif problem := _setting_problem(name, plain(item)):
+                self._add_fault(item.mark, shown(item), f"the setting {name!r}: {problem}", "type")
             else:
                 given[name] = plain(item)
         return msgspec.convert(given, ModelSettings)
@@ -294,7 +294,7 @@ class _Reader:
         items = table.items
         each = self._each(items) if "foreach" in items else None
         names = () if each is None else (each.name,)
-        given = self._given(items["input"], _taker(table), names) if "input" in items else None
+        given = self._input(items["input"], _input_kind(table), names) if "input" in items else None
         retry = _retry(items.get("retry"))
         members = _table(items.get("parallel")).items
         return State(
@@ -320,26 +320,26 @@ class _Reader:
         name = _text(items.get("as")) or "item"
         listed = self._expression(items["foreach"])
         if listed is not None:
-            self._gives(listed, list | dict, _ITEMS)
+            self._may_return(listed, list | dict, _ITEMS)
         key = self._expression(items["key"], (name,)) if "key" in items else None
         if key is not None and not key.reads:
             found = f"the expression {key.source.strip()!r}, which is the same for all items"
-            self._tell(key.mark, found, f"a key, such as {name}.id", "expression")
+            self._add_fault(key.mark, found, f"a key, such as {name}.id", "expression")
         nothing = Expression("[]", items["foreach"].mark)
         return Each(listed or nothing, name, key, _count(items.get("at_once")))
 
-    def _given(self, piece: Piece, taker: str, names: Sequence[str] = ()) -> Formula | None:
+    def _input(self, piece: Piece, taker: str, names: Sequence[str] = ()) -> Formula | None:
         """Read the input of the work *taker*; reports what it cannot accept."""
-        kinds, wanted = _TAKEN[taker]
+        kinds, wanted = _ACCEPTED_INPUTS[taker]
         if taker != "agent" and isinstance(piece, Listing):
-            self._tell(piece.mark, shown(piece), wanted, "type")
+            self._add_fault(piece.mark, shown(piece), wanted, "type")
             return None
         choices = _table(piece).items.get("choices") if taker == "wait" else None
         if choices is not None and not isinstance(plain(choices), str | list):
-            self._tell(choices.mark, shown(choices), "a list of choices", "type")
+            self._add_fault(choices.mark, shown(choices), "a list of choices", "type")
         given = self._values(piece, names)
         if isinstance(given, Expression):
-            self._gives(given, kinds, wanted)
+            self._may_return(given, kinds, wanted)
         return given
 
     def _task(self, table: Table, given: Formula | None, retry: Retrying | None) -> Task | None:
@@ -359,7 +359,7 @@ class _Reader:
         """Read a member of a parallel; input and retry of the state hold for all members."""
         items = table.items
         if "input" in items:
-            given = self._given(items["input"], _taker(table))
+            given = self._input(items["input"], _input_kind(table))
         return self._task(table, given, _retry(items.get("retry")) or retry)
 
     def _transitions(self, piece: Piece | None) -> tuple[Transition, ...]:
@@ -383,10 +383,10 @@ class _Reader:
         }
         if not firsts:
             wanted = "one state with type: initial"
-            self._tell(table.mark, "states without an initial one", wanted, "no_initial")
+            self._add_fault(table.mark, "states without an initial one", wanted, "no_initial")
         for mark in [*firsts.values()][1:]:
             wanted = f"one initial state; {next(iter(firsts))!r} is one"
-            self._tell(mark, "another initial state", wanted, "two_initial")
+            self._add_fault(mark, "another initial state", wanted, "two_initial")
         return next(iter(firsts), "")
 
     def _review(self, states: Mapping[str, State], table: Table, initial: str) -> None:
@@ -402,13 +402,15 @@ class _Reader:
             if not state.is_final and not is_told:
                 found = f"the state {name!r}, which is not final, without transitions"
                 wanted = "transitions; or [] where a hook says what comes next"
-                self._warn(table.marks[name], found, wanted, "dead_end")
+                self._add_warning(table.marks[name], found, wanted, "dead_end")
         for name in _unreachable(states, initial) if initial else ():
             wanted = f"a way to it from {initial!r}, or a hook that names it"
             found = f"the state {name!r}, which nothing leads to"
-            self._warn(table.marks[name], found, wanted, "unreachable")
+            self._add_warning(table.marks[name], found, wanted, "unreachable")
         if not any(state.is_final for state in states.values()):
-            self._warn(table.mark, "states without a final one", "one with type: final", "no_final")
+            self._add_warning(
+                table.mark, "states without a final one", "one with type: final", "no_final"
+            )
 
     def _check_targets(self, state: State, piece: Table, states: Mapping[str, State]) -> None:
         ways = [(transition.to, transition.mark) for transition in state.transitions]
@@ -420,7 +422,7 @@ class _Reader:
         for to, mark in ways:
             if to not in states:
                 wanted = expected(to, states, "the name of a state")
-                self._tell(mark, f"the state {to!r}", wanted, "unknown_state")
+                self._add_fault(mark, f"the state {to!r}", wanted, "unknown_state")
 
     def _check_order(self, state: State) -> None:
         for place, transition in enumerate(state.transitions[:-1]):
@@ -428,7 +430,7 @@ class _Reader:
                 after = state.transitions[place + 1]
                 wanted = "the transition without a condition at the end"
                 found = f"a transition to {after.to!r} that is never tried"
-                self._warn(after.mark, found, wanted, "never_tried")
+                self._add_warning(after.mark, found, wanted, "never_tried")
                 return
 
     # -- expressions
@@ -440,8 +442,8 @@ class _Reader:
         try:
             return Expression(scalar.text, scalar.mark, items)
         except BadExpression as problem:
-            mark = _inside(scalar, problem)
-            self._tell(mark, problem.found, problem.expected + hint, "expression")
+            mark = _mark_inside(scalar, problem)
+            self._add_fault(mark, problem.found, problem.expected + hint, "expression")
             return None
 
     def _condition(self, piece: Piece) -> Expression | None:
@@ -450,14 +452,14 @@ class _Reader:
             return Expression("true" if piece.value else "false", piece.mark)
         made = self._expression(piece)
         wanted = "a condition: true or false"
-        return made if made is not None and self._gives(made, bool, wanted) else None
+        return made if made is not None and self._may_return(made, bool, wanted) else None
 
-    def _gives(self, made: Expression, kinds: type | UnionType, what: str) -> bool:
+    def _may_return(self, made: Expression, kinds: type | UnionType, what: str) -> bool:
         """Whether *made* may return one of *kinds*; reports a constant expression that does not."""
         misfit = made.misfit(kinds)
         if misfit:
             found = f"the expression {made.source.strip()[:_MAX_SHOWN]!r}, which {misfit}"
-            self._tell(made.mark, found, what, "expression")
+            self._add_fault(made.mark, found, what, "expression")
         return not misfit
 
     def _formula(self, piece: Piece, items: Collection[str] = ()) -> Formula:
@@ -473,7 +475,7 @@ class _Reader:
                 return Constant(value)
             case Scalar():
                 made = self._expression(piece, items, hint="; a literal text is {text: ...}")
-                if made is None or not self._gives(made, object, "a value"):
+                if made is None or not self._may_return(made, object, "a value"):
                     return Constant(None)
                 return made
 
@@ -516,7 +518,7 @@ def _routes(piece: Piece | None) -> Mapping[str, str]:
     return {"" if code == "default" else code: _text(inner) for code, inner in routes}
 
 
-def _misfit(name: str, value: Json) -> str:
+def _setting_problem(name: str, value: Json) -> str:
     """Return why the setting *name* cannot be *value*, "" if it can."""
     try:
         msgspec.convert({name: value}, ModelSettings)
@@ -535,16 +537,16 @@ def _unreachable(states: Mapping[str, State], initial: str) -> Iterator[str]:
     return (name for name in states if name not in seen)
 
 
-def _taker(table: Table) -> str:
+def _input_kind(table: Table) -> str:
     """Return the kind of work that takes the input of a state or task; the strictest of several."""
     members = table.items.get("parallel")
     inner = list(members.items.values()) if isinstance(members, Table) else []
     takers = [one for one in inner if isinstance(one, Table) and "input" not in one.items]
-    works = [work for one in (table, *takers) for work in _TAKEN if work in one.items]
+    works = [work for one in (table, *takers) for work in _ACCEPTED_INPUTS if work in one.items]
     return next((work for work in works if work != "agent"), "agent")
 
 
-def _inside(piece: Scalar, problem: BadExpression) -> Mark:
+def _mark_inside(piece: Scalar, problem: BadExpression) -> Mark:
     """Convert a place in an expression to a place in the file.
 
     It is exact if the expression is written on one line without escapes; otherwise it is the start

@@ -127,7 +127,7 @@ class MachineEngine:
             hooks=self._hooks,
             clock=self._clock,
             key=walk.key,
-            given=_given(run, first, variables),
+            given=_expression_input(run, first, variables),
             context={**deepcopy(machine.context), **variables},
         )
         try:
@@ -143,7 +143,7 @@ class MachineEngine:
         return board
 
 
-def _given(run: Run, board: Board, variables: JsonObject) -> JsonObject:
+def _expression_input(run: Run, board: Board, variables: JsonObject) -> JsonObject:
     """Return what expressions see as ``input``: the request's inputs, and its text as message."""
     asked = [message for message in board.messages(MAIN_CHANNEL) if message.role is Role.USER]
     text = asked_in(asked, run.feedback, otherwise=run.request.to_message().text)
@@ -245,7 +245,7 @@ class MachineWalk:
             said = next((m.text for _, added in done.change.messages for m in added), said)
             self._last = done.outcome
             if not done.to:
-                return _whole(done.answer, said, outcomes, done.outcome.handoff)
+                return _machine_outcome(done.answer, said, outcomes, done.outcome.handoff)
             name = done.to
 
     async def _look_for_reader(self, state: State, key: str) -> None:
@@ -302,7 +302,7 @@ class MachineWalk:
         if state.each is not None and state.task is not None:
             return await self._for_each(state, state.task, key, scope)
         if state.members:
-            return await self._all_at_once(state, key, scope)
+            return await self._run_members(state, key, scope)
         if state.task is None:
             return last
         return await self._try(state.task, key, scope, self.prefix + state.name)
@@ -345,27 +345,29 @@ class MachineWalk:
             message = f"{each.items.mark}: foreach found no list or mapping but {kind_of(found)}"
             raise Failed(ErrorCode.INVALID_REQUEST, message)
         scopes = [scope.but(each.name, item) for item in items]
-        given = [self._about(task, each.name, item) for item in items]
+        given = [self._input_for_item(task, each.name, item) for item in items]
         is_keyed = each.key is not None or isinstance(found, dict)
         if each.key is not None:
             names = [_key_of(each.key.value(one)) for one in scopes]
             # If two items had the same key, one value would be lost.
-            _refuse_twins(names, str(each.key.mark))
+            _refuse_duplicate_keys(names, str(each.key.mark))
         # Steps are named by position, because the key of an item may be any text.
         works = [
-            self._one(task, f"{key}/{number}", one, f"{self.prefix}{state.name}", name, given=asked)
+            self._run_member(
+                task, f"{key}/{number}", one, f"{self.prefix}{state.name}", name, given=asked
+            )
             for number, (name, one, asked) in enumerate(zip(names, scopes, given, strict=True))
         ]
         return await _gather(works, names if is_keyed else None, at_once=each.at_once)
 
-    async def _all_at_once(self, state: State, key: str, scope: Variables) -> Outcome:
+    async def _run_members(self, state: State, key: str, scope: Variables) -> Outcome:
         works = [
-            self._one(task, f"{key}/{name}", scope, f"{self.prefix}{state.name}", name)
+            self._run_member(task, f"{key}/{name}", scope, f"{self.prefix}{state.name}", name)
             for name, task in state.members.items()
         ]
         return await _gather(works, list(state.members))
 
-    def _about(self, task: Task, name: str, item: Any) -> JsonObject:
+    def _input_for_item(self, task: Task, name: str, item: Any) -> JsonObject:
         """Return the default input for *item*: the machine's input and the item."""
         if task.input is not None or task.kind == "function":
             return self.given
@@ -373,7 +375,7 @@ class MachineWalk:
         text = ask_about(value, str(self.given.get("message", "")))
         return {**self.given, name: value, "message": text}
 
-    async def _one(
+    async def _run_member(
         self,
         task: Task,
         key: str,
@@ -391,7 +393,7 @@ class MachineWalk:
             outcome = await self._try(task, key, scope, f"{state}/{name}", given=given)
             if outcome.error is not None:
                 # A failed step must not be logged as finished.
-                raise _Broken(outcome.named(name))
+                raise _MemberFailed(outcome.named(name))
             made.append(outcome)
             return outcome.to_form()
 
@@ -412,7 +414,9 @@ class MachineWalk:
         tries = 1 + await self.walk.tries_before(key, self.clock)
         while True:
             # A child run that failed has ended, so a further try is another run.
-            outcome = await self._do(task, key if tries == 1 else f"{key}~{tries}", asked, name)
+            outcome = await self._do_once(
+                task, key if tries == 1 else f"{key}~{tries}", asked, name
+            )
             if outcome.error is None or not await self._may_try_again(outcome, retry, tries, key):
                 return outcome
             tries += 1
@@ -433,7 +437,7 @@ class MachineWalk:
             clock=self.clock,
         )
 
-    async def _do(self, task: Task, key: str, given: Json, name: str) -> Outcome:
+    async def _do_once(self, task: Task, key: str, given: Json, name: str) -> Outcome:
         if task.kind == "function":
             return await self.resolver.call(task, given)
         if task.machine is None:
@@ -446,7 +450,7 @@ class MachineWalk:
         return await self._descend(task.machine, f"{key}/", f"{name}/", given)
 
 
-def _whole(
+def _machine_outcome(
     answer: Json, said: str, outcomes: Sequence[Outcome], handoff: HandoffEvent | None
 ) -> Outcome:
     """Return the outcome of a machine, with the usage of its states and the last handoff."""
@@ -512,7 +516,7 @@ class Visit:
             form: Any = await host.step(key, Effect.WRITE, self._enter, idempotent=True)
             entered = self._context.apply(form)
             if "to" in form:
-                return self._done(entered, {"to": form["to"], "same": True})
+                return self._to_done(entered, {"to": form["to"], "same": True})
         asked: Outcome | None = None
         if state.wait:
             # Before its step starts, because parking would look like an interrupted step.
@@ -526,12 +530,12 @@ class Visit:
         # The effect of a hook is unknown, so with any hook the step counts as a write.
         effect = Effect.WRITE if state.works or self._hooks else Effect.READ
         form = await host.step(self._key, effect, stay, idempotent=True)
-        return self._done(entered, form)
+        return self._to_done(entered, form)
 
     async def _work(self) -> Outcome:
         return await self._shared.work(self._state, self._key, self._scope(self._last), self._last)
 
-    def _done(self, entered: JsonObject, form: JsonObject) -> Done:
+    def _to_done(self, entered: JsonObject, form: JsonObject) -> Done:
         changed = self._context.apply(form)
         say = form.get("say")
         messages = (Message(Role.ASSISTANT, say),) if isinstance(say, str) else ()
@@ -576,9 +580,9 @@ class Visit:
         if error is None and self._state.keeps.fields:
             for name, value in self._state.keeps.value(scope).items():
                 context.set(name, value)
-        to = to or self._way_on(scope, outcome, error)
+        to = to or self._next_state(scope, outcome, error)
         if to:
-            form["to"] = await self._agree(to)
+            form["to"] = await self._ask_on_transition(to)
         else:
             output = self._state.output
             form["answer"] = outcome.answer if output is None else output.value(scope)
@@ -618,7 +622,7 @@ class Visit:
             told = told.result
         if told is own:
             return outcome, to
-        return _replaced(told, outcome), to
+        return _outcome_of_hook(told, outcome), to
 
     async def _rescue(self, failure: Failed) -> str:
         """Return the state that ``on_error`` names after another hook raised.
@@ -641,7 +645,7 @@ class Visit:
             values.clear()
             values.update(cast("JsonObject", given))
 
-    def _way_on(self, scope: Variables, outcome: Outcome, error: AgentError | None) -> str:
+    def _next_state(self, scope: Variables, outcome: Outcome, error: AgentError | None) -> str:
         """Return the next state, "" if the machine ends.
 
         A failure is handled only by a condition that reads the result, or by ``on_error``.
@@ -676,7 +680,7 @@ class Visit:
             details={"state": self._name},
         )
 
-    async def _agree(self, to: str) -> str:
+    async def _ask_on_transition(self, to: str) -> str:
         """Return the next state after ``on_transition``, which may name another.
 
         Raises:
@@ -718,7 +722,7 @@ class Visit:
         return Variables(names, lambda: outcome.result)
 
 
-def _replaced(told: object, outcome: Outcome) -> Outcome:
+def _outcome_of_hook(told: object, outcome: Outcome) -> Outcome:
     """Return the outcome that a hook returned in place of another."""
     made = Outcome.of(coerce_result(dict(told) if isinstance(told, ResultView) else told))
     if made.error is None:
@@ -727,7 +731,7 @@ def _replaced(told: object, outcome: Outcome) -> Outcome:
     return made
 
 
-class _Broken(Failed):
+class _MemberFailed(Failed):
     """An item or member failed, so the others are cancelled."""
 
     def __init__(self, outcome: Outcome) -> None:
@@ -745,7 +749,7 @@ async def _gather(
         return Outcome([] if names is None else {})
     try:
         outcomes = await together(works, at_once=at_once)
-    except _Broken as broken:
+    except _MemberFailed as broken:
         return broken.outcome
     payloads: list[Json] = [outcome.payload for outcome in outcomes]
     payload: Json = payloads if names is None else dict(zip(names, payloads, strict=True))
@@ -762,7 +766,7 @@ def _key_of(value: Json) -> str:
     return value if isinstance(value, str) else str(value)
 
 
-def _refuse_twins(names: Sequence[str], place: str) -> None:
+def _refuse_duplicate_keys(names: Sequence[str], place: str) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:

@@ -48,12 +48,12 @@ def _ref(name: str) -> JsonObject:
     return {"$ref": f"#/$defs/{name}"}
 
 
-def _is(type: str | list[str], about: str, **more: Any) -> dict[str, Any]:
+def _typed(type: str | list[str], about: str, **more: Any) -> dict[str, Any]:
     return {"description": about, "type": type, **more}
 
 
 def _named(about: str) -> dict[str, Any]:
-    return _is(["string", "number", "boolean"], about, pattern=r"\S")
+    return _typed(["string", "number", "boolean"], about, pattern=r"\S")
 
 
 def _object(
@@ -82,13 +82,13 @@ def _one_of(works: Sequence[str]) -> dict[str, Any]:
 _TASK: dict[str, Any] = {
     "agent": _named("The name of an agent that works."),
     "function": _named("The name of a function that is called; its input is its keywords."),
-    "machine": _is(
+    "machine": _typed(
         ["string", "object"],
         "The file of a machine, found from this one, or the machine itself.",
         minLength=1,
         **{"if": {"type": "object"}, "then": _ref("machine")},
     ),
-    "input": _is(
+    "input": _typed(
         ["object", "array", "string"],
         "What it is given: what the agent is asked, the keywords of the function, what the machine "
         "is given, or the question and choices. Values by name, an expression that gives them, "
@@ -107,11 +107,11 @@ _STATE: dict[str, Any] = {
         "enum": ["initial", "final"],
     },
     **_TASK,
-    "foreach": _is(
+    "foreach": _typed(
         "string",
         "A list or mapping of items, such as context.items: the state's work is done for each.",
     ),
-    "as": _is(
+    "as": _typed(
         "string",
         "A name for the item in expressions, of letters, digits and _, that is not one of "
         f"{', '.join(ROOTS)}. Default: item.",
@@ -119,37 +119,39 @@ _STATE: dict[str, Any] = {
         pattern="^[A-Za-z_][A-Za-z0-9_]*$",
         **{"not": {"enum": list(ROOTS)}},
     ),
-    "key": _is(
+    "key": _typed(
         "string",
         "A key for each item, such as item.id: it makes the output a mapping instead of a list.",
     ),
-    "at_once": _is("integer", "How many items at most at the same time. Default: all.", minimum=1),
-    "parallel": _is(
+    "at_once": _typed(
+        "integer", "How many items at most at the same time. Default: all.", minimum=1
+    ),
+    "parallel": _typed(
         "object",
         "What is done at the same time, by name; the output is a mapping.",
         minProperties=1,
         additionalProperties=_ref("task"),
     ),
-    "wait": _is(
+    "wait": _typed(
         "string",
         "A name for what is waited for, such as approval: the run is parked until a person "
         "answers, and the answer is the output.",
         pattern=r"\S",
     ),
     "output": _ref("value"),
-    "output_to_context": _is(
+    "output_to_context": _typed(
         "object",
         "Values that are put into the context, by name.",
         additionalProperties=_ref("value"),
     ),
-    "on_error": _is(
+    "on_error": _typed(
         ["string", "number", "boolean", "object"],
         "The name of the state that follows a failure; or states by error code, default for any "
         "other.",
         pattern=r"\S",
         additionalProperties=_named("The name of a state."),
     ),
-    "transitions": _is(
+    "transitions": _typed(
         "array",
         "Transitions, the ways on: the first whose condition holds is taken. Empty: a hook says "
         "which.",
@@ -174,16 +176,16 @@ _DEFINITIONS: dict[str, Any] = {
         "A machine: states and the transitions between them.",
         {
             "spec": {"description": "The form of this file.", "const": SPEC},
-            "name": _is("string", "The name of the machine. Default: that of the file."),
-            "context": _is(["object", "null"], "What the context begins with, as plain data."),
+            "name": _typed("string", "The name of the machine. Default: that of the file."),
+            "context": _typed(["object", "null"], "What the context begins with, as plain data."),
             "settings": _ref("settings"),
-            "agents": _is(
+            "agents": _typed(
                 ["object", "array"],
                 "Agents by name, or the names of agents that are given to the engine.",
                 additionalProperties=_ref("agent"),
                 items=_named("The name of an agent."),
             ),
-            "states": _is(
+            "states": _typed(
                 "object", "States by name.", minProperties=1, additionalProperties=_ref("state")
             ),
         },
@@ -193,7 +195,7 @@ _DEFINITIONS: dict[str, Any] = {
         "the settings",
         "Limits of a machine.",
         {
-            "max_steps": _is(
+            "max_steps": _typed(
                 "integer",
                 "How many states may be entered. Default: the run's max_turns.",
                 minimum=1,
@@ -205,16 +207,16 @@ _DEFINITIONS: dict[str, Any] = {
         "A model, such as openai:gpt-5; what describes the agent; or null for an agent that is "
         "given to the engine.",
         {
-            "model": _is("string", "A model, provider:model. Default: that of the run."),
-            "name": _is("string", "A name to show."),
-            "instructions": _is("string", "The instructions for the model."),
-            "tools": _is(
+            "model": _typed("string", "A model, provider:model. Default: that of the run."),
+            "name": _typed("string", "A name to show."),
+            "instructions": _typed("string", "The instructions for the model."),
+            "tools": _typed(
                 "array",
                 "Names of its tools.",
-                items=_is("string", "The name of a tool.", minLength=1),
+                items=_typed("string", "The name of a tool.", minLength=1),
             ),
-            "output_schema": _is("object", "JSON Schema of its output. Default: text."),
-            "settings": _is("object", "The settings of an agent's model, such as temperature."),
+            "output_schema": _typed("object", "JSON Schema of its output. Default: text."),
+            "settings": _typed("object", "The settings of an agent's model, such as temperature."),
         },
         {"type": ["string", "object", "null"]},
     ),
@@ -240,8 +242,8 @@ _DEFINITIONS: dict[str, Any] = {
         "a retry",
         "How often a failure that may pass is tried again.",
         {
-            "max_attempts": _is("integer", "How often it is tried in all.", minimum=1),
-            "backoff_s": _is(
+            "max_attempts": _typed("integer", "How often it is tried in all.", minimum=1),
+            "backoff_s": _typed(
                 "number",
                 "Seconds, 0 or more, before the second try; doubled each time. Default: 0.5.",
                 minimum=0,
@@ -253,7 +255,7 @@ _DEFINITIONS: dict[str, Any] = {
         "a transition",
         "A way to another state.",
         {
-            "when": _is(
+            "when": _typed(
                 ["string", "boolean"],
                 "A condition, such as context.count < 3: an expression that gives true or false, "
                 "or one of these itself. Default: always.",
@@ -308,17 +310,17 @@ def check_form(document: Piece, faults: list[MachineFault]) -> None:
     # Places where the text itself is wrong have a fault already.
     known = {fault.mark for fault in faults}
     refused: list[tuple[Table | Listing, Piece]] = []
-    for error in list(_validator().iter_errors(_marked(plain(document)))):
+    for error in list(_validator().iter_errors(_with_prefixes(plain(document)))):
         holder, piece, key = _find(document, error.instance_path)
         node = _node(error.schema_path[:-1])
         name = error.kind.name
-        found = list(_FAULTS.get(name, _refused)(error, node, piece, key))
+        found = list(_FAULTS.get(name, _value_faults)(error, node, piece, key))
         faults += [fault for fault in found if fault.mark not in known]
         # A state or an agent stays, because others name it; the loader can handle it.
         if holder is not None and name in _VALUE_FAULTS and "title" not in node:
             refused.append((holder, piece))
     for holder, piece in refused:
-        _take_out(holder, piece)
+        _remove(holder, piece)
 
 
 def _find(document: Piece, path: Sequence[str | int]) -> tuple[Table | Listing | None, Piece, Mark]:
@@ -327,7 +329,7 @@ def _find(document: Piece, path: Sequence[str | int]) -> tuple[Table | Listing |
     for step in path:
         holder = cast("Table | Listing", piece)
         if isinstance(holder, Table):
-            name = _bare(str(step))
+            name = _without_prefix(str(step))
             piece, key = holder.items[name], holder.marks[name]
         else:
             piece = holder.items[int(step)]
@@ -337,20 +339,20 @@ def _find(document: Piece, path: Sequence[str | int]) -> tuple[Table | Listing |
 
 # The library drops empty keys from a path and reads "01" as a list index. So a key that does not
 # start with a letter, as all keys of the schema do, gets this prefix for the check.
-_MARK = "\ue000"
+_PREFIX = "\ue000"
 
 
-def _marked(value: Json) -> Json:
+def _with_prefixes(value: Json) -> Json:
     if isinstance(value, dict):
         return {
-            name if name[:1].isalpha() else _MARK + name: _marked(inner)
+            name if name[:1].isalpha() else _PREFIX + name: _with_prefixes(inner)
             for name, inner in value.items()
         }
-    return [_marked(inner) for inner in value] if isinstance(value, list) else value
+    return [_with_prefixes(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _bare(name: str) -> str:
-    return name.removeprefix(_MARK)
+def _without_prefix(name: str) -> str:
+    return name.removeprefix(_PREFIX)
 
 
 def _node(path: Sequence[str | int]) -> dict[str, Any]:
@@ -361,7 +363,7 @@ def _node(path: Sequence[str | int]) -> dict[str, Any]:
     return found
 
 
-def _take_out(holder: Table | Listing, piece: Piece) -> None:
+def _remove(holder: Table | Listing, piece: Piece) -> None:
     # An alias has several parents, and may have been removed from this one.
     if isinstance(holder, Table):
         for name in [name for name, one in holder.items.items() if one is piece]:
@@ -382,7 +384,7 @@ _TYPES = {
 _VALUE_FAULTS = ("type", "enum", "const", "pattern", "minLength", "minimum", "not")
 
 
-def _refused(
+def _value_faults(
     error: Any, node: Mapping[str, Any], piece: Piece, key: Mark
 ) -> Iterator[MachineFault]:
     """Report a value of another type, or not among the allowed ones."""
@@ -401,7 +403,7 @@ def _refused(
         if "number" in types and len(words) > 1:
             # Numbers and truth values are valid names too, as they are written.
             words = ["a name", *(["a mapping"] if "object" in types else [])]
-        about = f"{_listed(words)}: {about}"
+        about = f"{_join_words(words)}: {about}"
     yield MachineFault(piece.mark, shown(piece), about, kind=kind)
 
 
@@ -410,14 +412,14 @@ def _about(node: Mapping[str, Any]) -> str:
     return about[:1].lower() + about[1:] if about[1:2].islower() or about[:2] == "A " else about
 
 
-def _listed(words: Sequence[str]) -> str:
+def _join_words(words: Sequence[str]) -> str:
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
 
 def _unknown_keys(
     error: Any, node: Mapping[str, Any], piece: Piece, key: Mark
 ) -> Iterator[MachineFault]:
-    for name in map(_bare, error.kind.unexpected):
+    for name in map(_without_prefix, error.kind.unexpected):
         wanted = expected(name, node["properties"], f"a key of {node['title']}")
         mark = cast("Table", piece).marks[name]
         yield MachineFault(mark, f"the key {name!r}", wanted, kind="unknown_key")
@@ -451,7 +453,7 @@ def _excluded(
 ) -> Iterator[MachineFault]:
     """Report more than one kind of work, or a value that is not allowed here."""
     if "properties" not in node:
-        yield from _refused(error, node, piece, key)
+        yield from _value_faults(error, node, piece, key)
         return
     table = cast("Table", piece)
     works = [name for name in node["properties"] if name in _WORKS]

@@ -65,7 +65,7 @@ class Resolver:
         _check_named(functions, "functions", "function")
         self._functions = dict(functions)
         self._tools = tuple(tools)
-        self._given = {name: _checked(name, agent) for name, agent in agents.items()}
+        self._given = {name: _check_agent(name, agent) for name, agent in agents.items()}
         for name, function in self._functions.items():
             if not callable(cast("object", function)):
                 raise Misuse(f"functions[{name!r}] is {kind_of(function)}: give a function")
@@ -82,12 +82,12 @@ class Resolver:
                 agent = self._given.get(task.name) or described
                 if agent is None:
                     known = (*self._given, *machine.agents, *holder.agents)
-                    missing.append(_missing("agent", task, known))
+                    missing.append(_missing_message("agent", task, known))
                 else:
                     self._agents[id(task)] = agent
                     missing += self._missing_tools(task, agent)
             elif task.kind == "function" and task.name not in self._functions:
-                missing.append(_missing("function", task, self._functions))
+                missing.append(_missing_message("function", task, self._functions))
         if missing:
             raise Misuse("; ".join(dict.fromkeys(missing)))
 
@@ -215,7 +215,7 @@ def _check_named(given: object, what: str, one: str) -> None:
         raise Misuse(f"{what} is {kind_of(given)}: give a mapping by name: {what}={{'x': {one}}}")
 
 
-def _checked(name: str, agent: object) -> Agent[Any] | Executor:
+def _check_agent(name: str, agent: object) -> Agent[Any] | Executor:
     if isinstance(agent, Agent):
         return cast("Agent[Any]", agent)
     execute = getattr(agent, "execute", None)
@@ -251,7 +251,7 @@ def _takes_input(execute: Callable[..., object]) -> bool:
     return len(needed) <= 2 <= len(places)
 
 
-def _missing(what: str, task: Task, known: Iterable[str]) -> str:
+def _missing_message(what: str, task: Task, known: Iterable[str]) -> str:
     wanted = expected(task.name, dict.fromkeys(known), f"one of those given, {what}s={{...}}")
     return f"{task.mark}: there is no {what} {task.name!r}: expected {wanted}"
 
@@ -261,12 +261,12 @@ def _request(given: Json) -> Request:
     if isinstance(given, str):
         return Request(given)
     if not isinstance(given, dict):
-        return Request(_written(given))
+        return Request(_to_text(given))
     message = given.get("message")
     if isinstance(message, str):
         return Request(message, inputs={n: v for n, v in given.items() if n != "message"})
-    return Request(_written(given), inputs=given)
+    return Request(_to_text(given), inputs=given)
 
 
-def _written(value: Json) -> str:
+def _to_text(value: Json) -> str:
     return msgspec.json.encode(value).decode()

@@ -50,7 +50,7 @@ class Questions:
     ) -> Json:
         """See ``RunHost.ask_user``. *warn* is called with an exception of the user's host."""
         if key is None:
-            key = f"question-{self._next()}"
+            key = f"question-{self._next_number()}"
         if key in self._answers:
             return self._answers[key]
         earlier = self._context.state.waits.get(key)
@@ -88,7 +88,7 @@ class Questions:
             raise self._leave_open(pending, *(said.pending if said else ())) from error
         return answer
 
-    def _next(self) -> str:
+    def _next_number(self) -> str:
         """Return the rest of the key of the next question without one: attempt, body and number."""
         attempt, body = self._recorder.attempt, body_of(self._recorder.run_id)
         if body is not None:

@@ -150,13 +150,13 @@ class StopRequest:
 
 # Events that only the run itself logs. If an engine could publish them, the log would say what
 # never happened.
-_OURS = (
+_RUN_EVENTS = (
     *(RunStarted, RunResumed, AttemptStarted, AttemptEnded, Committed, RunSettled),
     *(BoardChanged, Decided, Tainted, UsageReported),
     *(ApprovalRequested, ApprovalAnswered, QuestionAsked, QuestionAnswered),
 )
 # Calls that a foreign engine may show. They are not logged, because the run did not make them.
-_TOLD = (ModelStarted, ModelRetried, ModelReplied, ToolStarted, ToolSettled, ArtifactStored)
+_SHOWN_ONLY = (ModelStarted, ModelRetried, ModelReplied, ToolStarted, ToolSettled, ArtifactStored)
 # A log with an event of another kind could not be resumed, nor its result be read.
 _KNOWN = frozenset[type](get_args(Event)) - {Unknown}
 
@@ -179,10 +179,10 @@ class RunHost:
 
     overrun: AgentError | None = None
     _running: SharedWork[Json] | None = None
-    _audience: Subscriber | None = None
-    _usage: Subscriber | None = None
+    _event_subscriber: Subscriber | None = None
+    _usage_subscriber: Subscriber | None = None
     # Warnings already emitted: a host that is called often must not warn as often.
-    _told: frozenset[tuple[str, str]] = frozenset()
+    _warned_of: frozenset[tuple[str, str]] = frozenset()
 
     def __init__(self, context: RunContext, run: Run) -> None:
         self._context = context
@@ -191,10 +191,10 @@ class RunHost:
         self._recorder: Recorder = context.recorder
         if self._user is None:
             return
-        self._audience = self._audience_of("publish")
-        self._usage = self._audience_of("report_usage")
-        if self._audience is not None:
-            self._recorder.watch(self._audience.tell)
+        self._event_subscriber = self._subscriber_for("publish")
+        self._usage_subscriber = self._subscriber_for("report_usage")
+        if self._event_subscriber is not None:
+            self._recorder.watch(self._event_subscriber.tell)
 
     if not TYPE_CHECKING:  # A mistyped name is still found where the class is known.
 
@@ -217,7 +217,7 @@ class RunHost:
         return state.answers_given
 
     @cached_property
-    def _asking(self) -> Questions:
+    def _questions(self) -> Questions:
         return Questions(self._context, self._answers)
 
     @cached_property
@@ -229,7 +229,7 @@ class RunHost:
     @property
     def questions(self) -> list[PendingQuestion]:
         """The questions that were asked in this attempt and are not answered."""
-        return self._asking.open
+        return self._questions.open
 
     def publish(self, event: Event) -> Awaitable[None]:
         """Log an event of the engine and notify watchers; never fails a run.
@@ -240,18 +240,18 @@ class RunHost:
         Returns:
             An awaitable that is done; awaiting it is optional.
         """
-        if isinstance(event, _OURS) or child_of(str(getattr(event, "key", ""))) is not None:
+        if isinstance(event, _RUN_EVENTS) or child_of(str(getattr(event, "key", ""))) is not None:
             message = f"an engine cannot publish {event.kind}: the run itself does"
             self._recorder.warn(
                 RunWarning(code="event_refused", message=message, origin=Origin.ENGINE)
             )
-        elif isinstance(event, _TOLD):
+        elif isinstance(event, _SHOWN_ONLY):
             self._recorder.show(msgspec.structs.replace(event, part=0))
         elif type(event) in _KNOWN:
             self._publish_known(event)
         else:
-            self._refuse(event)
-        return _Done()
+            self._warn_of_non_event(event)
+        return _DoneAwaitable()
 
     def _publish_known(self, event: Event) -> None:
         """Log a durable event, unless a field has a wrong type and could not be read back."""
@@ -265,10 +265,10 @@ class RunHost:
         # A copy, because it gets stamped and the engine may publish the same object twice.
         self._recorder.emit(msgspec.structs.replace(event, part=0))
 
-    def _refuse(self, event: object) -> None:
+    def _warn_of_non_event(self, event: object) -> None:
         """Warn that a published value is not an event, once for each type."""
         kind = type(event).__name__
-        if self._is_news("publish", f"a {kind}"):
+        if self._is_first("publish", f"a {kind}"):
             message = (
                 f"host.publish was given a value of type {kind}, which is not an event: give one "
                 "of upshot's, such as TextDelta(text=...) or StepStarted(key=...)"
@@ -370,7 +370,7 @@ class RunHost:
         Raises:
             Parked: No one can answer now. Do not catch it.
         """
-        return await self._asking.ask(question, choices, key, self._warn)
+        return await self._questions.ask(question, choices, key, self._warn)
 
     async def wait_for(
         self, id: str, description: str = "", *, expires_at: datetime | None = None
@@ -429,16 +429,16 @@ class RunHost:
                 f"host.checkpoint was given a value of type {kind}: give a "
                 "Checkpoint(run.id, step, board.snapshot())"
             )
-        saved = self._in_json(checkpoint)
+        saved = self._as_json(checkpoint)
         # Log first, so that a host that fails to store the checkpoint does not lose the point.
         self._recorder.emit(
             CheckpointSaved(step=saved.step, iteration=saved.iteration, payload=saved.payload)
         )
         if self.keeps_checkpoints:
             given = msgspec.structs.replace(saved, payload=checkpoint.payload)
-            await self._ask("checkpoint", self._completed(given))
+            await self._ask("checkpoint", self._with_defaults(given))
 
-    def _in_json(self, point: Checkpoint) -> Checkpoint:
+    def _as_json(self, point: Checkpoint) -> Checkpoint:
         """Return *point* with payload and attributes as JSON; warns of what JSON cannot represent.
 
         Raises:
@@ -453,7 +453,7 @@ class RunHost:
         self._recorder.warn_of_losses(name, (*lossy, *also_lossy))
         return msgspec.structs.replace(point, payload=payload, attributes=attributes)
 
-    def _completed(self, point: Checkpoint) -> Checkpoint:
+    def _with_defaults(self, point: Checkpoint) -> Checkpoint:
         return msgspec.structs.replace(
             point,
             attributes=point.attributes or dict(self._run.attributes),
@@ -483,7 +483,7 @@ class RunHost:
         if self._log_usage(delta):
             self._count_usage(delta)
             self._recorder.report(delta)
-        return _Done()
+        return _DoneAwaitable()
 
     def _log_usage(self, response: ModelResponse) -> bool:
         """Log reported usage. Returns False if an earlier session has logged this report."""
@@ -523,14 +523,19 @@ class RunHost:
         """Return what to call with the usage of each model call, in any thread; None if the user's
         host has no ``report_usage``.
         """
-        told = self._usage
-        return None if told is None else partial(_tell_in, asyncio.get_running_loop(), told.tell)
+        told = self._usage_subscriber
+        return (
+            None if told is None else partial(_call_in_loop, asyncio.get_running_loop(), told.tell)
+        )
 
     async def hear_out(self, wait: Wait) -> None:
         """Wait until the user's host has processed all events so far, within the limits of the run,
         and warn of what it raised.
         """
-        for name, audience in (("publish", self._audience), ("report_usage", self._usage)):
+        for name, audience in (
+            ("publish", self._event_subscriber),
+            ("report_usage", self._usage_subscriber),
+        ):
             if audience is None or not audience.is_busy:
                 continue
             try:
@@ -545,7 +550,7 @@ class RunHost:
         try:
             await self.hear_out(wait)
         finally:
-            for audience in filter(None, (self._audience, self._usage)):
+            for audience in filter(None, (self._event_subscriber, self._usage_subscriber)):
                 audience.close()
 
     async def once(
@@ -623,30 +628,32 @@ class RunHost:
             self._warn(name, error)
             return None
 
-    def _audience_of(self, name: str) -> Subscriber | None:
+    def _subscriber_for(self, name: str) -> Subscriber | None:
         told = method(self._user, name)
         return None if told is None else Subscriber(told, lambda error: self._warn(name, error))
 
     def _warn(self, name: str, error: BaseException) -> None:
         """Warn of an exception of the user's host, once for each method and exception type."""
-        if self._is_news(name, kind_of(error)):
+        if self._is_first(name, kind_of(error)):
             message = raised(f"host.{name}", error)
             self._recorder.warn(RunWarning(code="host_failed", message=message, origin=Origin.HOST))
 
-    def _is_news(self, name: str, kind: str) -> bool:
-        is_news = (name, kind) not in self._told
-        self._told |= {(name, kind)}
+    def _is_first(self, name: str, kind: str) -> bool:
+        is_news = (name, kind) not in self._warned_of
+        self._warned_of |= {(name, kind)}
         return is_news
 
 
-class _Done:
+class _DoneAwaitable:
     """An awaitable that is done."""
 
     def __await__(self) -> Generator[None, None, None]:
         yield from ()
 
 
-def _tell_in(loop: asyncio.AbstractEventLoop, tell: Callable[[Usage], None], usage: Usage) -> None:
+def _call_in_loop(
+    loop: asyncio.AbstractEventLoop, tell: Callable[[Usage], None], usage: Usage
+) -> None:
     """Call *tell* in *loop*, also from a child run in another thread's loop."""
     # If that loop has closed, nothing is left to notify.
     with suppress(RuntimeError):

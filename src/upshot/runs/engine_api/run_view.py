@@ -189,7 +189,7 @@ class Run:
             answers=dict(state.answers),
             _is_at_top=True,
             _earlier_records=tuple(state.records[state.records_before :]),
-            _logged=LoggedCalls(state, _as_it_is if redaction is None else redaction.show),
+            _logged=LoggedCalls(state, _unchanged if redaction is None else redaction.show),
             _known=KnownOutcomes(self._find_call),
         )
         if is_asked(self.engine):
@@ -313,7 +313,7 @@ class Run:
             raise Misuse(
                 f"call_model was given a model of type {type(model).__name__}: give a Model"
             )
-        turn, (logged, step) = None, self._logged_here()
+        turn, (logged, step) = None, self._calls_of_body()
         if logged is not None:
             turn = logged.turn(name_of(model), step)
             self._warn_if_diverged(logged)
@@ -344,7 +344,7 @@ class Run:
             return False
         return await compact(self._context, compaction, is_too_long=error is not None)
 
-    def _logged_here(self) -> tuple[LoggedCalls | None, str]:
+    def _calls_of_body(self) -> tuple[LoggedCalls | None, str]:
         """Return the logged calls that may answer calls from here, and the current step.
 
         The body of a step runs again from the top with any engine.
@@ -356,7 +356,7 @@ class Run:
 
     def _find_call(self, call: ToolCall) -> KnownCall | None:
         """Return what the log has of a tool call that is made again."""
-        logged, step = self._logged_here()
+        logged, step = self._calls_of_body()
         if logged is None:
             return None
         known = logged.call(call, step)
@@ -433,14 +433,16 @@ class Run:
         if options.get("dependencies") is None and self._lends_dependencies(agent):
             options["dependencies"] = self.dependencies
         if key is None:
-            placed, may_have_begun = self._placed(agent, request)
-            return _shown(await start(agent, placed, may_have_begun=may_have_begun, **options))
+            placed, may_have_begun = self._request_with_id(agent, request)
+            return _as_seen_by_parent(
+                await start(agent, placed, may_have_begun=may_have_begun, **options)
+            )
         if key in self._children:
             return self._children[key]
-        asked = _named(request, self._child_id(key))
+        asked = _with_run_id(request, self._child_id(key))
 
         async def work() -> AgentResult[Any]:
-            result = _shown(await start(agent, asked, may_have_begun=True, **options))
+            result = _as_seen_by_parent(await start(agent, asked, may_have_begun=True, **options))
             if result.status is not Status.INPUT_REQUIRED:
                 # A parked child continues after the answers, so its result is not final.
                 self._children[key] = result
@@ -464,7 +466,9 @@ class Run:
         has_own = getattr(agent, "dependencies", None) is not None
         return self.dependencies is not None and (not has_own or hold_inside(self._context))
 
-    def _placed(self, agent: Agent[Any], request: Request | str) -> tuple[Request | str, bool]:
+    def _request_with_id(
+        self, agent: Agent[Any], request: Request | str
+    ) -> tuple[Request | str, bool]:
         """Return the request of a child without a key, and whether it may have started before."""
         body, redaction = body_of(self.id), self._context.redaction
         if body is None and not self._is_handed_back:
@@ -493,18 +497,18 @@ class Run:
         return child_id(self.id, key)
 
 
-def _as_it_is(value: Json) -> Json:
+def _unchanged(value: Json) -> Json:
     return value
 
 
-def _shown(result: AgentResult[Any]) -> AgentResult[Any]:
+def _as_seen_by_parent(result: AgentResult[Any]) -> AgentResult[Any]:
     """Return a child's result for its parent: pending items say which run asks."""
     if not result.pending:
         return result
     return replace(result, pending=pending_in(result.run_id, result.pending))
 
 
-def _named(request: Request | str, run_id: str) -> Request:
+def _with_run_id(request: Request | str, run_id: str) -> Request:
     asked = request if isinstance(request, Request) else Request(request)
     if asked.run_id:
         raise Misuse(f"a child with a key cannot be called {asked.run_id!r}: its id is of its key")

@@ -58,15 +58,15 @@ class SharedWork(Generic[T]):
             try:
                 return await asyncio.shield(task)
             except asyncio.CancelledError:
-                await self._leave(task)
+                await self._cancel_if_last(task)
                 raise
             finally:
-                self._let_go(key, task)
+                self._drop_waiter(key, task)
         finally:
             # The exception refers to this frame; break the cycle.
             del task
 
-    async def _leave(self, task: asyncio.Task[T]) -> None:
+    async def _cancel_if_last(self, task: asyncio.Task[T]) -> None:
         """Cancel *task* and wait for its end, unless something else waits for it."""
         if self._waiting[task] > 1 or task.done():
             return
@@ -77,7 +77,7 @@ class SharedWork(Generic[T]):
             # Mark the exception as retrieved.
             task.exception()
 
-    def _let_go(self, key: str, task: asyncio.Task[T]) -> None:
+    def _drop_waiter(self, key: str, task: asyncio.Task[T]) -> None:
         """Remove one waiter of *task*. Forget the task when it has none and is done."""
         left = self._waiting.get(task, 1) - 1
         if left:
@@ -149,7 +149,7 @@ class Steps:
                 f"step {key!r} began before the process ended and what came of it is unknown: "
                 "make it idempotent, or look what it did and resume with another key",
             )
-        await _begin(key, effect, recorder)
+        await _log_start(key, effect, recorder)
         step = CurrentStep(recorder.run_id, recorder.attempt, key, is_single=is_single)
         token = current_body.set(step)
         if is_single:
@@ -160,15 +160,15 @@ class Steps:
             said = signal_of(error)
             if isinstance(said, Parked) and is_single:
                 # It was not interrupted: it says itself that there is more to do.
-                recorder.emit(_put_off(key, said))
+                recorder.emit(_postponed_outcome(key, said))
             if said is not None:
                 raise
             if who:
                 blame(error, who, recorder.run_id)
             # The log must have an outcome for the step, whatever was raised.
-            failure = _logged(error)
+            failure = _to_logged_error(error)
             recorder.emit(StepSettled(key=key, effect=Effect.UNKNOWN, error=failure))
-            self._keep(key, error)
+            self._keep_exception(key, error)
             if is_single:
                 await recorder.barrier()
             raise
@@ -196,9 +196,9 @@ class Steps:
         """Do the same as ``recall``, for a whole step of an engine."""
         return self.recall(settled)
 
-    def _keep(self, key: str, error: Exception) -> None:
+    def _keep_exception(self, key: str, error: Exception) -> None:
         """Keep a copy of what a step's body raised, to raise it again."""
-        kept = _copy(error)
+        kept = _copy_exception(error)
         if kept is not None:
             self._raised = self._raised or {}
             self._raised[key] = kept
@@ -215,11 +215,11 @@ class Steps:
             exception was of a built-in class, ``except`` for that class catches it too.
         """
         kept = None if self._raised is None else self._raised.get(key)
-        made = None if kept is None else _copy(kept)
-        return _recalled(error) if made is None else made
+        made = None if kept is None else _copy_exception(kept)
+        return _to_exception(error) if made is None else made
 
 
-async def _begin(key: str, effect: Effect, recorder: Recorder) -> None:
+async def _log_start(key: str, effect: Effect, recorder: Recorder) -> None:
     """Log the start of a step; if it may write, wait until that is on disk."""
     recorder.check_open()
     if recorder.held is not None:
@@ -230,13 +230,13 @@ async def _begin(key: str, effect: Effect, recorder: Recorder) -> None:
         await recorder.barrier()
 
 
-def _put_off(key: str, parked: Parked) -> StepSettled:
+def _postponed_outcome(key: str, parked: Parked) -> StepSettled:
     """Return the logged outcome of a step that waits for people and will run again."""
     error = AgentError(ErrorCode.INPUT_REQUIRED, str(parked), origin=Origin.HOST)
     return StepSettled(key=key, effect=Effect.UNKNOWN, error=error)
 
 
-def _logged(error: Exception) -> AgentError:
+def _to_logged_error(error: Exception) -> AgentError:
     """Return the logged error for what the body of a step raised."""
     failure, kind = error_of(error, Origin.ENGINE), type(origin_of(error))
     if kind.__module__ == builtins.__name__:
@@ -244,7 +244,7 @@ def _logged(error: Exception) -> AgentError:
     return replace(failure, details={**failure.details, _MODULE: kind.__module__})
 
 
-def _copy(error: Exception) -> Exception | None:
+def _copy_exception(error: Exception) -> Exception | None:
     """Return a copy of *error* without traceback; None if it cannot be copied."""
     try:
         made = copy.copy(error)
@@ -254,19 +254,19 @@ def _copy(error: Exception) -> Exception | None:
     return made if type(made) is type(error) else None
 
 
-def _recalled(error: AgentError) -> Failed:
+def _to_exception(error: AgentError) -> Failed:
     # A class of the user may have the name of a built-in one.
     kind = None if _MODULE in error.details else getattr(builtins, error.type, None)
     if isinstance(kind, type) and issubclass(kind, Exception):
         # Some, such as UnicodeDecodeError, cannot be made from a message alone.
         try:
-            return _both(kind)(error)
+            return _failed_subclass(kind)(error)
         except TypeError:
             pass
     return Failed(error)
 
 
 @cache
-def _both(kind: type[Exception]) -> type[Failed]:
+def _failed_subclass(kind: type[Exception]) -> type[Failed]:
     """Return a subclass of Failed that an ``except`` for *kind* catches."""
     return type(kind.__name__, (Failed, kind), {"__module__": __name__})

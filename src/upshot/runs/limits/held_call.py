@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from upshot.runs.run_context import RunContext
 
 # Tasks that settle reservations. The event loop alone does not keep a task alive.
-_posted: set[asyncio.Task[None]] = set()
+_settling_tasks: set[asyncio.Task[None]] = set()
 
 
 class HeldCall:
@@ -55,7 +55,7 @@ class HeldCall:
         self._bounds: Bounds | None = None
         self._reserved: Reservation | None = None
         self._place: Place | None = None
-        self._passed: tuple[ModelResponse, ...] = ()
+        self._earlier_failures: tuple[ModelResponse, ...] = ()
         self._sent_s = 0.0
 
     async def begin(self, started: ModelStarted) -> ModelRequest:
@@ -73,14 +73,14 @@ class HeldCall:
             context.recorder.emit(started)
             await context.recorder.barrier()
             return self._request
-        bounds = await bounds_of(self._model, self._request, _counted(context))
+        bounds = await bounds_of(self._model, self._request, _last_input(context))
         run_id = context.info.run_id
         new_run = "" if context.state.models else run_id
         await journal.settle_claim(run_id)
         # One transaction, so that a call whose start is logged also has its reservation.
         with journal.together():
             context.recorder.emit(started)
-            deciding = journal.begin_change(self._reserving(bounds, new_run))
+            deciding = journal.begin_change(self._reservation_change(bounds, new_run))
         decided = await deciding
         await context.recorder.barrier()
         if isinstance(decided, AgentError):
@@ -109,19 +109,19 @@ class HeldCall:
         """Return *call*, wrapped so that it waits for its turn."""
 
         async def held() -> ModelResponse:
-            if (refused := await self._enter()) is not None:
+            if (refused := await self._reserve_and_wait()) is not None:
                 return refused
-            self._passed = ()
+            self._earlier_failures = ()
             try:
-                return self._settle(await call())
+                return self._report(await call())
             finally:
-                self._abandon()
+                self._drop_place()
 
         return held
 
     def pass_on(self, response: ModelResponse) -> None:
         """Count the failed *response* of a Fallback's model to what the try used."""
-        self._passed = (*self._passed, response)
+        self._earlier_failures = (*self._earlier_failures, response)
 
     @property
     def _journal(self) -> SharedJournal | None:
@@ -129,12 +129,12 @@ class HeldCall:
         plan = self._context.plan
         return needs_shared(plan.journal) if plan.quotas and plan.journal is not None else None
 
-    def _reserving(
+    def _reservation_change(
         self, bounds: Bounds, new_run: str
     ) -> Callable[[SharedValues], Reservation | AgentError]:
         return partial(reserve, quotas=self._context.plan.quotas, bounds=bounds, new_run=new_run)
 
-    async def _enter(self) -> ModelResponse | None:
+    async def _reserve_and_wait(self) -> ModelResponse | None:
         """Reserve for a try and wait for its turn. Returns an error if it must not be made.
 
         Raises:
@@ -142,20 +142,22 @@ class HeldCall:
         """
         journal = self._journal
         if journal is not None and self._reserved is None and self._bounds is not None:
-            decided = await journal.change_values(self._reserving(self._bounds, ""))
+            decided = await journal.change_values(self._reservation_change(self._bounds, ""))
             if isinstance(decided, AgentError):
                 return ModelResponse(error=decided)
             self._reserved = decided
         is_entered, refusal = False, None
         try:
-            refusal = await self._wait()
+            refusal = await self._wait_for_turn()
             is_entered = refusal is None
         finally:
             if not is_entered:
-                self._post(ModelResponse(error=AgentError(details={"phase": "unsent"})))
+                self._settle_reservation(
+                    ModelResponse(error=AgentError(details={"phase": "unsent"}))
+                )
         return None if refusal is None else ModelResponse(error=refusal)
 
-    async def _wait(self) -> AgentError | None:
+    async def _wait_for_turn(self) -> AgentError | None:
         """Wait for the turn. Returns an error if the wait is refused, else None."""
         context, plan = self._context, self._context.plan
         if plan.pacer is None:
@@ -175,7 +177,7 @@ class HeldCall:
                 # The engine made this call after the request to stop, so ignore that request.
                 await place.wait(clock)
             else:
-                await context.supervisor.pause(0, _Turn(place, clock))
+                await context.supervisor.pause(0, _TurnClock(place, clock))
         finally:
             if not place.is_ready:
                 place.leave()
@@ -186,10 +188,10 @@ class HeldCall:
             self._place, self._sent_s = place, clock.monotonic()
         return place.refusal
 
-    def _settle(self, response: ModelResponse) -> ModelResponse:
+    def _report(self, response: ModelResponse) -> ModelResponse:
         """Report the result of a try; returns the response with the time that the try waited."""
-        whole = with_earlier(response, self._passed)
-        self._post(whole)
+        whole = with_earlier(response, self._earlier_failures)
+        self._settle_reservation(whole)
         place, self._place = self._place, None
         if place is None:
             return response
@@ -199,7 +201,7 @@ class HeldCall:
             return response
         return replace(response, provider_data={**response.provider_data, "paced_ms": waited_ms})
 
-    def _post(self, response: ModelResponse) -> None:
+    def _settle_reservation(self, response: ModelResponse) -> None:
         """Settle the reservation without waiting for the journal."""
         reserved, self._reserved = self._reserved, None
         journal = self._journal
@@ -209,18 +211,18 @@ class HeldCall:
         change = partial(settle, reserved=reserved, cost_usd=cost_usd, tokens=tokens)
         loop = asyncio.get_running_loop()
         # In an empty context, so that the end of the run does not cancel it.
-        task = loop.create_task(_change(journal, change), context=Context())
-        _posted.add(task)
-        task.add_done_callback(_forget)
+        task = loop.create_task(_apply_change(journal, change), context=Context())
+        _settling_tasks.add(task)
+        task.add_done_callback(_discard_task)
 
-    def _abandon(self) -> None:
+    def _drop_place(self) -> None:
         """Drop the place of a try whose outcome is unknown: all reserved counts as used."""
         place, self._place, self._reserved = self._place, None, None
         if place is not None:
             place.abandon()
 
 
-class _Turn:
+class _TurnClock:
     """A clock whose sleep ends when it is the turn of a place."""
 
     def __init__(self, place: Place, clock: Clock) -> None:
@@ -234,18 +236,18 @@ class _Turn:
         await self._place.wait(self._clock)
 
 
-async def _change(journal: SharedJournal, change: Callable[[SharedValues], None]) -> None:
+async def _apply_change(journal: SharedJournal, change: Callable[[SharedValues], None]) -> None:
     await journal.change_values(change)
 
 
-def _forget(task: asyncio.Task[None]) -> None:
-    _posted.discard(task)
+def _discard_task(task: asyncio.Task[None]) -> None:
+    _settling_tasks.discard(task)
     # If this could not be written, the whole reservation counts, so no cap is exceeded.
     if not task.cancelled():
         task.exception()
 
 
-def _counted(context: RunContext) -> tuple[int, int]:
+def _last_input(context: RunContext) -> tuple[int, int]:
     """Return the input tokens and the message count of the last request; zeros for none."""
     for turn, reply in reversed(context.state.replies.items()):
         started = context.state.models.get(turn)

@@ -204,18 +204,18 @@ class Lane(msgspec.Struct):
         share = self.shares.setdefault(process, Share())
         share.until_us = now_us + round(SHARE_S * 1e6)
         for back in backs:
-            self._take_back(back, share, now_us)
+            self._process_return(back, share, now_us)
         if self.last is not None:
             wants = [Want(self.last, one.ahead_s) if one.is_guess else one for one in wants]
-        delays = self._give(wants, share, now_us)
+        delays = self._grant(wants, share, now_us)
         given, left = wants[: len(delays)], wants[len(delays) :]
-        ahead = 0 if left or not wants else self._give_ahead(wants[-1].need, share)
+        ahead = 0 if left or not wants else self._grant_ahead(wants[-1].need, share)
         if not share.requests:
             del self.shares[process]
         waits = tuple(self._waits_s(left, now_us))
         return Answer(tuple(one.need for one in given), tuple(delays), waits, ahead)
 
-    def _take_back(self, back: Back, share: Share, now_us: int) -> None:
+    def _process_return(self, back: Back, share: Share, now_us: int) -> None:
         share.add(back.need, -back.count)
         used = back.used
         for window in self.windows.values():
@@ -229,7 +229,7 @@ class Lane(msgspec.Struct):
             missed = abs(used.of(Resource.TOKENS) - back.need.of(Resource.TOKENS))
             self.last, self.spread = used, max(0.9 * self.spread, missed)
         if back.limits is not None:
-            self._learn(back.limits, back.age_s, now_us)
+            self._update_windows(back.limits, back.age_s, now_us)
         if back.is_refused:
             wait_s = _CLOSED_S if back.retry_after_s is None else back.retry_after_s
             self.closed_until_us = max(self.closed_until_us, now_us + round(wait_s * 1e6))
@@ -238,7 +238,7 @@ class Lane(msgspec.Struct):
             # One more for each reply: the width doubles with each round.
             self.width = min(self.width + 1, 1 << 20)
 
-    def _learn(self, said: RateLimitState, age_s: float, now_us: int) -> None:
+    def _update_windows(self, said: RateLimitState, age_s: float, now_us: int) -> None:
         """Correct the windows by what a reply reports."""
         for one in said.windows:
             if not one.limit or Need(1, 1).of(one.resource) == 0:
@@ -266,7 +266,7 @@ class Lane(msgspec.Struct):
             for one in self.shares.values()
         )
 
-    def _give(self, wants: Sequence[Want], share: Share, now_us: int) -> list[float]:
+    def _grant(self, wants: Sequence[Want], share: Share, now_us: int) -> list[float]:
         """Grant requests until one has to wait; returns in how many seconds each may be sent."""
         delays: list[float] = []
         if now_us < self.closed_until_us:
@@ -280,21 +280,21 @@ class Lane(msgspec.Struct):
                 break
             else:
                 delay_s = 0.0
-            self._take(want.need, 1, share)
+            self._deduct(want.need, 1, share)
             delays.append(delay_s)
         return delays
 
-    def _give_ahead(self, need: Need, share: Share) -> int:
+    def _grant_ahead(self, need: Need, share: Share) -> int:
         """Grant some future requests if there is plenty left."""
         windows = [one for one in self.windows.values() if need.of(one.resource)]
         if not windows or any(one.level < one.limit / 2 for one in windows):
             return 0
         ahead = min(int(one.level / _SLICE / need.of(one.resource)) for one in windows)
         ahead = min(ahead, _MOST_AHEAD)
-        self._take(need, ahead, share)
+        self._deduct(need, ahead, share)
         return ahead
 
-    def _take(self, need: Need, count: int, share: Share) -> None:
+    def _deduct(self, need: Need, count: int, share: Share) -> None:
         share.add(need, count)
         for window in self.windows.values():
             # A request above the capacity passes when the window is full.

@@ -69,13 +69,13 @@ class Pacer:
         *,
         max_wait_s: float = 60.0,
     ) -> None:
-        self._limits = {name: _checked(name, pair) for name, pair in (limits or {}).items()}
+        self._limits = {name: _check_limits(name, pair) for name, pair in (limits or {}).items()}
         given: Any = max_wait_s
         if isinstance(given, bool) or not isinstance(given, int | float) or not given >= 0:
             raise Misuse(f"max_wait_s must be seconds, 0 or more, got {shown(given)}")
         self._max_wait_s = max_wait_s
         self._memory = MemoryValues()
-        self._lines: dict[object, _Line] = {}
+        self._lines: dict[object, _Queue] = {}
 
     def __repr__(self) -> str:
         return f"Pacer({self._limits!r}, max_wait_s={self._max_wait_s:g})"
@@ -108,7 +108,7 @@ class Pacer:
         key = (id(loop), id(journal), name, account)
         line = self._lines.get(key)
         if line is None:
-            line = self._lines[key] = _Line(
+            line = self._lines[key] = _Queue(
                 name,
                 account,
                 self._change_of(journal),
@@ -117,7 +117,7 @@ class Pacer:
             )
         need = None if last is None else need_of(last)
         most_s = min(most_s, self._max_wait_s)
-        place = Place(line, need or _guess(request), most_s, is_guess=need is None)
+        place = Place(line, need or _estimate(request), most_s, is_guess=need is None)
         line.enter(place, priority)
         return place
 
@@ -148,7 +148,7 @@ class Place:
         refusal: Why it must not be sent, None if it may.
     """
 
-    def __init__(self, line: _Line, need: Need, max_wait_s: float, *, is_guess: bool) -> None:
+    def __init__(self, line: _Queue, need: Need, max_wait_s: float, *, is_guess: bool) -> None:
         self.need: Need = need
         self.is_guess = is_guess
         self.waited_s: float = 0.0
@@ -182,7 +182,7 @@ class Place:
     def leave(self) -> None:
         """Give the place up without sending the request."""
         self._turn.cancel()
-        self._give_back(Back(self.need, used=Need(), is_sent=False))
+        self._return_grant(Back(self.need, used=Need(), is_sent=False))
 
     def settle(self, response: ModelResponse, age_s: float) -> None:
         """Report the reply; returns at once.
@@ -203,11 +203,11 @@ class Place:
             is_refused=is_refused,
             retry_after_s=None if error is None else error.retry_after_s,
         )
-        self._give_back(back)
+        self._return_grant(back)
 
     def abandon(self) -> None:
         """Report that the request was sent and its outcome is unknown."""
-        self._give_back(Back(self.need))
+        self._return_grant(Back(self.need))
 
     def grant(self, need: Need, delay_s: float) -> None:
         """Allow it to be sent in *delay_s* seconds."""
@@ -237,14 +237,14 @@ class Place:
         if self.is_waiting:
             self._turn.set_exception(error)
 
-    def _give_back(self, back: Back) -> None:
+    def _return_grant(self, back: Back) -> None:
         if self._is_reserved:
             self._is_reserved = False
             self._line.take_back(back)
 
 
 @dataclass
-class _Slice:
+class _AdvanceGrant:
     """Requests that were granted in advance and may be sent at once."""
 
     need: Need
@@ -252,7 +252,7 @@ class _Slice:
 
 
 @dataclass
-class _Line:
+class _Queue:
     """The requests of one process that wait for one lane."""
 
     name: str
@@ -263,7 +263,7 @@ class _Line:
     process: str = field(default_factory=lambda: secrets.token_hex(8))
     waiting: list[tuple[int, int, Place]] = field(default_factory=list[tuple[int, int, Place]])
     backs: list[Back] = field(default_factory=list[Back])
-    slices: list[_Slice] = field(default_factory=list[_Slice])
+    slices: list[_AdvanceGrant] = field(default_factory=list[_AdvanceGrant])
     numbers: count[int] = field(default_factory=count)
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
@@ -343,7 +343,7 @@ class _Line:
                 place.consider(wait_s)
         self.waiting = [one for one in self.waiting if one[2].is_waiting]
         if answer.ahead:
-            self._keep(_Slice(answer.needs[-1], answer.ahead))
+            self._keep_slice(_AdvanceGrant(answer.needs[-1], answer.ahead))
         first_s = next(iter(answer.waits_s), None)
         return _LOOK_S if first_s is None else min(max(first_s - _AHEAD_S, 0.01), _MOST_SLEEP_S)
 
@@ -358,7 +358,7 @@ class _Line:
 
         return change
 
-    def _keep(self, given: _Slice) -> None:
+    def _keep_slice(self, given: _AdvanceGrant) -> None:
         """Keep requests granted in advance for SLICE_S seconds."""
         self.slices.append(given)
 
@@ -381,14 +381,14 @@ def _salt(values: SharedValues) -> str:
     return salt
 
 
-def _guess(request: ModelRequest) -> Need:
+def _estimate(request: ModelRequest) -> Need:
     """Estimate what a request takes, until the provider has reported usage."""
     said = sum(len(message.text) for message in request.messages) + len(request.system or "")
     most = None if request.settings is None else request.settings.max_tokens
     return Need(said // _BYTES_A_TOKEN + 1, most or _GUESSED_OUTPUT)
 
 
-def _checked(name: object, pair: object) -> dict[str, int]:
+def _check_limits(name: object, pair: object) -> dict[str, int]:
     """Check limits given by the caller, and return them by resource."""
     if not isinstance(name, str) or ":" not in name:
         raise Misuse(f"limits name models as 'openai:*' or 'openai:gpt-5', got {shown(name)}")

@@ -245,22 +245,22 @@ def _refusal(
     """Return the error if a quota does not allow these bounds, None if it does."""
     before, each = bounds.rates()
     if quota.max_runs is not None and used.runs > quota.max_runs:
-        return _spent(quota, "max_runs", now_us, used=used.runs - 1)
+        return _spent_error(quota, "max_runs", now_us, used=used.runs - 1)
     if quota.max_tokens is not None:
         needed = bounds.models * (bounds.input + max(output or 0, 1))
         if used.tokens + needed > quota.max_tokens:
-            return _spent(quota, "max_tokens", now_us, used=used.tokens, needed=needed)
+            return _spent_error(quota, "max_tokens", now_us, used=used.tokens, needed=needed)
     if quota.max_cost_usd is not None:
         if bounds.prices is None:
-            return _unpriced(quota, bounds.model)
+            return _unpriced_error(quota, bounds.model)
         cost = before + max(output or 0, 1) * each
         if used.cost_usd + cost > quota.max_cost_usd:
             spent = float(used.cost_usd)
-            return _spent(quota, "max_cost_usd", now_us, used=spent, needed=float(cost))
+            return _spent_error(quota, "max_cost_usd", now_us, used=spent, needed=float(cost))
     return None
 
 
-def _spent(
+def _spent_error(
     quota: Quota, limit: str, now_us: int, *, used: float, needed: float | None = None
 ) -> AgentError:
     allowed = float(getattr(quota, limit))
@@ -285,7 +285,7 @@ def _spent(
     )
 
 
-def _unpriced(quota: Quota, model: str) -> AgentError:
+def _unpriced_error(quota: Quota, model: str) -> AgentError:
     return AgentError(
         ErrorCode.BUDGET_EXCEEDED,
         f"The quota {quota.name!r} caps money, and nothing is known of the price of {model}: give "
@@ -395,11 +395,11 @@ def renewed(
             found.append(replace(known, quota=one))
         else:
             found.append(one)
-    anew = {(bare.name, bare.scope) for bare in map(_bare, given)}
+    anew = {(bare.name, bare.scope) for bare in map(_unbound, given)}
     return *(one for one in logged if (one.quota.name, one.quota.scope) not in anew), *found
 
 
-def _bare(one: Quota | BoundQuota) -> Quota:
+def _unbound(one: Quota | BoundQuota) -> Quota:
     return one if isinstance(one, Quota) else one.quota
 
 

@@ -104,14 +104,14 @@ class ComparedEvents(NamedTuple):
         for digest in self.messages_sent(seq):
             # Nearly always it is the message after the last one found.
             places = [*range(at, len(known)), *range(at)]
-            place = next((one for one in places if _is_it(digest, before, known[one])), None)
+            place = next((one for one in places if _has_digest(digest, before, known[one])), None)
             found.append(None if place is None else known[place])
             at = at if place is None else place + 1
             before = digest
         return found
 
 
-def _is_it(digest: str, before: str, message: Message) -> bool:
+def _has_digest(digest: str, before: str, message: Message) -> bool:
     """Whether *digest* is that of a conversation which ends with *message*."""
     return digest in (chained(before, message, is_named=named) for named in (False, True))
 
@@ -166,7 +166,7 @@ class _Reader:
         self._last = event
         match event:
             case AttemptStarted():
-                self._begin(event)
+                self._start_attempt(event)
             case RunResumed():
                 # Interrupted deciders were asked again; and a run resumes only after a stop.
                 last = self._facts[-1].kind if self._facts else ""
@@ -183,21 +183,21 @@ class _Reader:
             case ModelStarted() | ToolStarted() | StepStarted() | HandoffEvent():
                 if self._is_left_out(event.seq):
                     return
-                self._look(event)
+                self._read_start(event)
             case AttemptEnded() if event.line.status not in STOPPED:
-                self._see(event, "end")
+                self._record_view(event, "end")
             case _:
                 pass
-        self._facts += (self._fact(event, said) for said in _said_by(event))
+        self._facts += (self._fact(event, said) for said in _compared_parts(event))
 
-    def _look(self, event: Event) -> None:
+    def _read_start(self, event: Event) -> None:
         match event:
             case ModelStarted(purpose=""):
-                self._ask(event)
+                self._add_model_call(event)
             case ToolStarted():
-                self._see(event, f"tool {event.call.id} {event.call.name}")
+                self._record_view(event, f"tool {event.call.id} {event.call.name}")
             case StepStarted() if (child := child_of(event.key)) is not None:
-                self._see(event, f"run {child}")
+                self._record_view(event, f"run {child}")
             case _:
                 pass
 
@@ -206,19 +206,19 @@ class _Reader:
         last = self._last
         if isinstance(last, RunSettled) and last.result.status is Status.INPUT_REQUIRED:
             # A replay has the answers, so it does not wait where earlier sessions waited.
-            self._see(last, "wait")
+            self._record_view(last, "wait")
         lost = {fact.seq for fact in self._asked.values()} if is_record else set[int]()
         kept = [fact for fact in self._facts if fact.seq not in lost]
         return _without_stop(_in_call_order(kept))
 
-    def _begin(self, event: AttemptStarted) -> None:
+    def _start_attempt(self, event: AttemptStarted) -> None:
         if event.attempt == self._attempt:
             # The attempt was interrupted before its board was seeded, and started again.
             del self._facts[self._began :]
         self._began, self._attempt = len(self._facts), event.attempt
         self._asked, self._places, self._variables = {}, {}, {}
 
-    def _ask(self, event: ModelStarted) -> None:
+    def _add_model_call(self, event: ModelStarted) -> None:
         if event.turn in self._asked:
             self._facts.remove(self._asked[event.turn])
         said: JsonObject = {"model": event.model}
@@ -228,9 +228,9 @@ class _Reader:
         self._asked[event.turn] = fact
         self._facts.append(fact)
         place = self._places.setdefault(event.turn, len(self._places))
-        self._see(event, f"model {place}")
+        self._record_view(event, f"model {place}")
 
-    def _see(self, event: Event, point: str) -> None:
+    def _record_view(self, event: Event, point: str) -> None:
         self.seen.setdefault(f"{self._attempt} {point}", View(event.seq, {**self._variables}))
 
     def _fact(self, event: Event, said: Json) -> Fact:
@@ -277,7 +277,7 @@ def _message_of(fact: Fact) -> JsonObject:
     return _object(_object(fact.said).get("message"))
 
 
-def _said_by(event: Event) -> Iterator[JsonObject]:
+def _compared_parts(event: Event) -> Iterator[JsonObject]:
     match event:
         case AttemptStarted():
             yield {"attempt": event.attempt, "feedback": event.feedback}
@@ -351,8 +351,8 @@ def missing_call(
         replayed: The log of the replay.
         is_left_out: See ``facts_of``.
     """
-    made = Counter(map(_call_of, _settled(replayed)))
-    for event in _settled(recorded):
+    made = Counter(map(_call_of, _settlements(replayed)))
+    for event in _settlements(recorded):
         call = _call_of(event)
         if is_left_out(event.seq):
             continue
@@ -423,7 +423,7 @@ def first_difference(recorded: ComparedEvents, replayed: ComparedEvents) -> Diff
     the run touches something outside, and not when they are set, because a run that parks and
     resumes sets some of them again.
     """
-    said = _first_said(recorded, replayed)
+    said = _first_different_fact(recorded, replayed)
     for point, view in recorded.seen.items():
         if said is not None and said.seq and said.seq < view.seq:
             break
@@ -434,7 +434,7 @@ def first_difference(recorded: ComparedEvents, replayed: ComparedEvents) -> Diff
     return said
 
 
-def _first_said(recorded: ComparedEvents, replayed: ComparedEvents) -> Difference | None:
+def _first_different_fact(recorded: ComparedEvents, replayed: ComparedEvents) -> Difference | None:
     is_whole = bool(recorded.said) and recorded.said[-1].kind == "run_settled"
     for one, other in zip_longest(recorded.said, replayed.said, fillvalue=_NOTHING):
         if one is _NOTHING and not is_whole:
@@ -459,21 +459,21 @@ def _first_part(
         before, after = recorded.messages_sent(one.seq), replayed.messages_sent(other.seq)
         pairs = zip_longest(before, after)
         index = next((at for at, (a, b) in enumerate(pairs) if a != b), len(before))
-        was[part] = {"index": index, **_described(before, index, recorded.events)}
-        now[part] = {"index": index, **_described(after, index, replayed.events)}
+        was[part] = {"index": index, **_describe_message(before, index, recorded.events)}
+        now[part] = {"index": index, **_describe_message(after, index, replayed.events)}
     return Difference(
         seq=one.seq, kind=_ASKED, part=part, recorded=was, replayed={"kind": _ASKED, **now}
     )
 
 
-def _described(chain: list[str], index: int, events: Sequence[Event]) -> JsonObject:
+def _describe_message(chain: list[str], index: int, events: Sequence[Event]) -> JsonObject:
     """Return the role and shortened text of a request's message, if it is in the log."""
     if index >= len(chain):
         return {"role": None, "text": None}
     before = chain[index - 1] if index else ""
     boards = (event for event in reversed(events) if isinstance(event, BoardChanged))
     for message in (one for event in boards for one in reversed(event.messages)):
-        if _is_it(chain[index], before, message):
+        if _has_digest(chain[index], before, message):
             calls = ", ".join(f"calls {call.name}" for call in message.tool_calls)
             text = " ".join(filter(None, (message.text, calls)))
             return {"role": str(message.role), "text": text[:_MAX_TEXT]}
@@ -505,7 +505,7 @@ def _is_unknown(outcome: ToolOutcome) -> bool:
     return isinstance(outcome, ToolDenied) and outcome.reason == DeniedReason.UNKNOWN_TOOL
 
 
-def _settled(events: Iterable[Event]) -> Iterator[ToolSettled]:
+def _settlements(events: Iterable[Event]) -> Iterator[ToolSettled]:
     return (event for event in events if isinstance(event, ToolSettled))
 
 

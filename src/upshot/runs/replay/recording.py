@@ -170,7 +170,7 @@ class Recording:
         self._used: dict[int, Spent | ModelResponse] = {}
         self._settled: dict[str, int] = {}
         self._line: AttemptLine | None = None
-        self._now = _Attempt(self.past)
+        self._current = _Attempt(self.past)
         read = lift_secrets(secrets, hides_others=False)
         for event in map(read, events):
             self.past.add(event)
@@ -182,10 +182,10 @@ class Recording:
 
     def begin(self, attempt: int) -> list[BoardChanged | Compacted]:
         """Switch to *attempt*; returns what its board was seeded with."""
-        self._now = self._attempts.get(attempt) or _Attempt(RunState())
+        self._current = self._attempts.get(attempt) or _Attempt(RunState())
         self._line = next((one for one in self.past.lines if one.attempt == attempt), None)
-        self._replies = self._now.replied()
-        return self._now.seed
+        self._replies = self._current.replied()
+        return self._current.seed
 
     def reply(self, model: str, step: str) -> ModelResponse:
         """Return the reply to the next model call in the body of a ``host.once``, "" for none.
@@ -209,10 +209,10 @@ class Recording:
             Failed: The record does not have it, or has it with other arguments.
         """
         # Providers reuse ids, so several calls may have the same one: return them in order.
-        found = self._now.calls.get((call.id, call.name))
-        said = self._shown(call.arguments)
+        found = self._current.calls.get((call.id, call.name))
+        said = self._mask_arguments(call.arguments)
         record = found[0].record if found else None
-        if found and record is not None and self._shown(record.arguments_given) == said:
+        if found and record is not None and self._mask_arguments(record.arguments_given) == said:
             self._count_until(found[0].events[-1].seq)
             known = found.popleft()
             asked = [one for one in self.past.waits.values() if _is_about(one, record)]
@@ -230,7 +230,7 @@ class Recording:
 
     def summary(self) -> Message | str | None:
         """Return the next recorded summary of older messages, or a text if there is none."""
-        found = self._now.compacted
+        found = self._current.compacted
         return found.popleft().summary if found else "the record does not have it"
 
     def child(self, run_id: str) -> str:
@@ -270,7 +270,7 @@ class Recording:
         shown = self._marks.sub(MASK.encode(), msgspec.json.encode(value))
         return cast("Json", msgspec.json.decode(shown))
 
-    def _shown(self, arguments: Json | Mapping[str, Json]) -> Json:
+    def _mask_arguments(self, arguments: Json | Mapping[str, Json]) -> Json:
         return self.show(self._hidden.mask(read_arguments(arguments)))
 
     def _leave_out(self, key: str) -> None:
@@ -285,7 +285,7 @@ class Recording:
 
     def _skip(self, key: str) -> None:
         """Skip the calls that were made in the body of a step."""
-        self._pass_over(self._now.done_in(key))
+        self._pass_over(self._current.done_in(key))
         self._count_until(self._spans.get(key, (0, None))[1] or 0)
 
     def _pass_over(self, seqs: Iterable[int]) -> None:
@@ -336,10 +336,10 @@ class Recording:
     # -- reading
 
     def _add(self, event: Event) -> None:
-        now = self._now
+        now = self._current
         match event:
             case AttemptStarted():
-                self._now = self._attempts[event.attempt] = _Attempt(self.past)
+                self._current = self._attempts[event.attempt] = _Attempt(self.past)
             case BoardChanged(seeded=True):
                 now.seed.append(event)
             case Compacted() if not now.seed:

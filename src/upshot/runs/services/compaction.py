@@ -69,7 +69,7 @@ async def compact(
     elif plan.summariser is None:
         summary = None
     else:
-        summary = await _summary(context, replaced(messages, cut, board.compacted))
+        summary = await _make_summary(context, replaced(messages, cut, board.compacted))
     if isinstance(summary, str):
         origin = Origin.MODEL if compaction.has_model else Origin.CALLER
         message = f"older messages were not replaced: {summary}"
@@ -83,7 +83,7 @@ def _has_failed(state: RunState) -> bool:
     return any(warning.code == COMPACTION_FAILED for warning in state.warnings)
 
 
-async def _summary(context: RunContext, messages: Sequence[Message]) -> Message | str:
+async def _make_summary(context: RunContext, messages: Sequence[Message]) -> Message | str:
     """Return a message with the summary of *messages*, or the reason why there is none."""
     summariser = context.plan.summariser
     if callable(getattr(summariser, "call", None)):
@@ -92,7 +92,7 @@ async def _summary(context: RunContext, messages: Sequence[Message]) -> Message 
             request = ModelRequest((Message(Role.USER, transcript_of(messages)),), system=_ASK)
             reply = await call_model(context, cast("Any", summariser), request, purpose=SUMMARY)
         said = Message(Role.USER, f"{_HEADING}{reply.content}")
-        return _fault_of(reply) or _marked(context, said)
+        return _summary_fault(reply) or _with_taint_mark(context, said)
     try:
         function = cast("Callable[..., Any]", summariser)
         made = await call(function, tuple(messages), wait=context.supervisor.wait)
@@ -105,14 +105,14 @@ async def _summary(context: RunContext, messages: Sequence[Message]) -> Message 
         made = Message(Role.USER, made)
     if not isinstance(made, Message) or made.role is not Role.USER or _is_blank(made):
         return f"summarise gave {made!r:.60}: return a text, or a Message of the user's role"
-    return _marked(context, made)
+    return _with_taint_mark(context, made)
 
 
 def _is_blank(message: Message) -> bool:
     return all(isinstance(part, Text) and not part.text.strip() for part in message.parts)
 
 
-def _fault_of(reply: ModelResponse) -> str:
+def _summary_fault(reply: ModelResponse) -> str:
     """Return why *reply* is not a usable summary, "" if it is one."""
     if reply.error is not None:
         return reply.error.message
@@ -123,7 +123,7 @@ def _fault_of(reply: ModelResponse) -> str:
     return ""
 
 
-def _marked(context: RunContext, summary: Message) -> Message:
+def _with_taint_mark(context: RunContext, summary: Message) -> Message:
     """Return *summary*, marked as untrusted if the run is tainted."""
     if context.state.taint is None:
         return summary

@@ -49,7 +49,7 @@ def handoff_tools(
     """
     found = handoffs_of(Agent[Any]("handoffs", handoffs=tuple(handoffs)))
     if request is not None:
-        info, board = _before(request)
+        info, board = _run_before_start(request)
         link = current_run.get()
         given = None if link is None else link.context.dependencies
         found = tuple(one for one in found if is_shown(one, info, board, _ignore, given))
@@ -80,7 +80,7 @@ class _Transfer:
         return {"handed_over_to": handoff.to_agent_id}
 
 
-class _Same:
+class _HandoffKey:
     """A handoff as a cache key: equal only with the same hook object, which may have no hash."""
 
     __slots__ = ("_parts", "handoff")
@@ -94,16 +94,16 @@ class _Same:
         return hash(self._parts)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self._parts == other._parts
+        return isinstance(other, _HandoffKey) and self._parts == other._parts
 
 
 def _tool_of(handoff: Handoff) -> Tool:
-    return _made_of(_Same(handoff))
+    return _make_tool(_HandoffKey(handoff))
 
 
 # Cached, because making a tool compiles its argument check.
 @functools.lru_cache(maxsize=256)
-def _made_of(same: _Same) -> Tool:
+def _make_tool(same: _HandoffKey) -> Tool:
     handoff = same.handoff
     # Without a hook it touches nothing outside, so it may run again after a crash. A second call
     # in a turn must be denied as superseded, not as a repetition.
@@ -128,7 +128,7 @@ def _ignore(handoff: Handoff, error: Exception) -> None:
     """Ignore the failure, because there is no run yet to warn."""
 
 
-def _before(request: Request) -> tuple[RunInfo, Board]:
+def _run_before_start(request: Request) -> tuple[RunInfo, Board]:
     """Return identity and board of a run of *request* that has not started."""
     board = Board()
     board.append(request.to_message())

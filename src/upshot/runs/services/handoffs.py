@@ -48,7 +48,7 @@ class Handoffs:
         # Handoffs whose filter raised; each is reported once.
         self._broken: list[Handoff] = []
         # The last results of async filters by tool name. Until then, the handoff is hidden.
-        self._said: dict[str, bool] = {}
+        self._filter_results: dict[str, bool] = {}
 
     def __bool__(self) -> bool:
         return bool(self._by_tool)
@@ -63,18 +63,18 @@ class Handoffs:
         for name, handoff in self._by_tool.items():
             if handoff.filter is not None and is_async(handoff.filter):
                 try:
-                    given = _given(
+                    given = _filter_arguments(
                         handoff.filter, self.info, self._recorder.state.board, self._dependencies
                     )
-                    self._said[name] = bool(await call(handoff.filter, *given))
+                    self._filter_results[name] = bool(await call(handoff.filter, *given))
                 except Exception as error:
                     # Fail closed: a broken filter hides its handoff.
-                    self._said[name] = False
-                    self._hide(handoff, error)
+                    self._filter_results[name] = False
+                    self._report_failure(handoff, error)
 
     def offered(self) -> Container[str]:
         """Return the tool names on offer now. Names of other tools are always included."""
-        return _Offer(self._by_tool, self._is_shown)
+        return _OfferedNames(self._by_tool, self._is_shown)
 
     def judge(self, case: CallState) -> Denial | None:
         """Deny a handoff if one was accepted; called before its body starts."""
@@ -108,11 +108,11 @@ class Handoffs:
 
     def _is_shown(self, handoff: Handoff) -> bool:
         if handoff.filter is not None and is_async(handoff.filter):
-            return self._said.get(tool_name_of(handoff), False)
+            return self._filter_results.get(tool_name_of(handoff), False)
         board = self._recorder.state.board
-        return is_shown(handoff, self.info, board, self._hide, self._dependencies)
+        return is_shown(handoff, self.info, board, self._report_failure, self._dependencies)
 
-    def _hide(self, handoff: Handoff, error: Exception) -> None:
+    def _report_failure(self, handoff: Handoff, error: Exception) -> None:
         if handoff in self._broken:
             return
         self._broken.append(handoff)
@@ -120,7 +120,7 @@ class Handoffs:
         self._recorder.warn(RunWarning(code="filter_failed", message=message, origin=Origin.CALLER))
 
 
-class _Offer(Container[str]):
+class _OfferedNames(Container[str]):
     """The names of tools on offer: all except hidden handoffs."""
 
     def __init__(self, by_tool: dict[str, Handoff], shown: Callable[[Handoff], bool]) -> None:
@@ -164,7 +164,7 @@ def is_shown(
             "for it here: make it a plain function"
         )
     try:
-        given = _given(handoff.filter, info, board, dependencies)
+        given = _filter_arguments(handoff.filter, info, board, dependencies)
         return bool(answer_at_once(handoff.filter, *given))
     except Exception as error:
         # Fail closed: a broken filter hides its handoff.
@@ -172,7 +172,7 @@ def is_shown(
         return False
 
 
-def _given(
+def _filter_arguments(
     asked: Callable[..., object], info: RunInfo, board: Board, dependencies: object
 ) -> tuple[object, ...]:
     """Return a filter's arguments. Dependencies go to a third parameter without a default."""

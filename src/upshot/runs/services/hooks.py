@@ -72,7 +72,7 @@ logger: logging.Logger = logging.getLogger("upshot.runs")
 
 # Deciders whose before_model is running. They are not asked about the model calls they make
 # themselves in child runs.
-_asked: ContextVar[tuple[object, ...]] = ContextVar("upshot_asked", default=())
+_busy_deciders: ContextVar[tuple[object, ...]] = ContextVar("upshot_asked", default=())
 
 
 class Verdict:
@@ -146,26 +146,28 @@ async def before_model(
     Raises:
         Failed: A decider raised, or returned something else than a request.
     """
-    asks, busy, outer = info or context.info, _asked.get(), context.parent
+    asks, busy, outer = info or context.info, _busy_deciders.get(), context.parent
     outside = () if outer is None else _deciders_of(outer)
     for decider in context.plan.deciders:
         asked = method(decider, "before_model")
         if asked is None or _is_among(decider, busy) or _is_among(decider, outside):
             continue
-        token = _asked.set((*busy, decider))
+        token = _busy_deciders.set((*busy, decider))
         try:
             changed = await call(asked, asks, request)
             if not isinstance(changed, ModelRequest | None):
-                raise TypeError(f"it gave {_kind(changed)}, not a ModelRequest")
+                raise TypeError(f"it gave {_type_name(changed)}, not a ModelRequest")
         except Exception as error:
             # Fail closed: nothing is sent that a broken decider has not approved.
-            failed = Failed(_fault(context, f"{type(decider).__name__}.before_model", error))
+            failed = Failed(
+                _decider_error(context, f"{type(decider).__name__}.before_model", error)
+            )
             # Keep only the decider's own frames, as before_finalize does.
             forget_way(error, __file__, call.__code__.co_filename)
             failed.raised = error
             raise failed from error
         finally:
-            _asked.reset(token)
+            _busy_deciders.reset(token)
         request = changed or request
     # The outermost run decides last about what is sent.
     return (
@@ -191,7 +193,7 @@ async def _ask_parent(
         )
     except RuntimeError as error:
         # Nothing is sent that they have not seen.
-        raise Failed(_fault(context, "the run round this one", error)) from error
+        raise Failed(_decider_error(context, "the run round this one", error)) from error
 
 
 async def before_finalize(context: RunContext, request: Request, result: AnyResult) -> Verdict:
@@ -208,13 +210,13 @@ async def before_finalize(context: RunContext, request: Request, result: AnyResu
             if decision is None:
                 continue
             if not isinstance(decision, FinalizeDecision):
-                raise TypeError(f"it gave {_kind(decision)}, not a FinalizeDecision")
+                raise TypeError(f"it gave {_type_name(decision)}, not a FinalizeDecision")
             if decision.state:
                 facts = cast("JsonObject", to_free_json(decision.state)[0])
                 decision = msgspec.structs.replace(decision, state=facts)
         except Exception as error:
             # Fail closed: nothing is committed after a broken decider.
-            verdict.error = _fault(context, f"{name}.before_finalize", error)
+            verdict.error = _decider_error(context, f"{name}.before_finalize", error)
             # Our frames refer to the run, which keeps the verdict; break the cycle.
             forget_way(error, __file__, call.__code__.co_filename)
             verdict.exception = error
@@ -263,7 +265,7 @@ def _own_copy(fact: object) -> object:
             return fact
 
 
-def _fault(context: RunContext, who: str, error: Exception) -> AgentError:
+def _decider_error(context: RunContext, who: str, error: Exception) -> AgentError:
     """Return the error of a run in which a decider raised."""
     blame(error, who, context.info.run_id)
     return AgentError(
@@ -297,7 +299,7 @@ def _is_among(decider: object, deciders: Iterable[object]) -> bool:
     return any(decider is one for one in deciders)
 
 
-def _kind(given: object) -> str:
+def _type_name(given: object) -> str:
     return type(given).__name__
 
 

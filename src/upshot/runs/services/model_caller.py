@@ -54,11 +54,11 @@ from upshot.tools.execution.batch import SLICE
 
 def count_conversation(context: RunContext) -> None:
     """Include the usage of the conversation's other runs in the budget."""
-    look = partial(_look_elsewhere, context, asyncio.get_running_loop())
+    look = partial(_count_other_runs, context, asyncio.get_running_loop())
     context.budget.look_elsewhere = look
 
 
-async def _look_elsewhere(context: RunContext, loop: asyncio.AbstractEventLoop) -> None:
+async def _count_other_runs(context: RunContext, loop: asyncio.AbstractEventLoop) -> None:
     """Read what the other runs of the conversation have used so far from the journal."""
     id, own, parent = context.info.context_id, context.budget, context.parent
     if parent is not None and (look := parent.context.budget.look_elsewhere) is not None:
@@ -138,7 +138,7 @@ async def call_model(
         # The log so far must be safe before more money is spent.
         await recorder.barrier()
     if context.plan.journal is not None:
-        _find_watchers(context)
+        _watch_for_others(context)
     call = ModelCall(context, model, request, started, interrupt=interrupt, held=held)
     recording = context.recording
     response = await call.ask() if recording is None else recording.reply(name, step)
@@ -159,7 +159,7 @@ async def call_model(
     return response
 
 
-def _find_watchers(context: RunContext) -> None:
+def _watch_for_others(context: RunContext) -> None:
     """Start streaming to other processes if the journal knows that they watch the run."""
     recorder, journal = context.recorder, context.plan.journal
     is_shown: Callable[[str], bool] | None = getattr(journal, "is_shown", None)
@@ -292,14 +292,14 @@ def _count_unfinished(context: RunContext, told: Usage | None) -> None:
         context.recorder.emit(UsageReported(number=0, response=so_far))
 
 
-def _with_told(response: ModelResponse, told: Usage | None) -> ModelResponse:
+def _with_streamed_usage(response: ModelResponse, told: Usage | None) -> ModelResponse:
     """Return *response* with the streamed usage, which an exception in the stream lacks."""
     if told is None or response.error is None or response.usage:
         return response
     return msgspec.structs.replace(response, usage=told, cost=told.cost)
 
 
-def _with_shown(response: ModelResponse, whole: str, seen: str) -> ModelResponse:
+def _with_seen_text(response: ModelResponse, whole: str, seen: str) -> ModelResponse:
     """Return *response*, which broke off after *whole*, with the text that watchers have *seen*."""
     if response.content not in (None, whole):
         return response
@@ -307,13 +307,13 @@ def _with_shown(response: ModelResponse, whole: str, seen: str) -> ModelResponse
     return msgspec.structs.replace(response, parts=parts)
 
 
-def _interrupted(context: RunContext) -> Interrupted:
+def _interrupt_signal(context: RunContext) -> Interrupted:
     """Return the signal that ends a model call of a run that was asked to stop."""
     asked = context.interrupt or Interrupt()
     return Interrupted(asked.cause, asked.detail)
 
 
-class _Trying(TypedDict):
+class _RetryArguments(TypedDict):
     """How failed model calls are retried, as arguments of ``call_with_retry``."""
 
     retry: Retry | None
@@ -323,7 +323,7 @@ class _Trying(TypedDict):
     before: FailedTries
 
 
-def _trying(context: RunContext, before: FailedTries, model: Model) -> _Trying:
+def _retry_arguments(context: RunContext, before: FailedTries, model: Model) -> _RetryArguments:
     """Return how *model* is retried; the caller of one with ``tries_once`` retries it instead."""
     plan, parking = context.plan, context.supervisor.parking
     retry, clock = plan.retry, context.supervisor.interruptible_clock
@@ -376,8 +376,8 @@ class ModelCall:
         self._request = request
         self._known_interrupt = interrupt
         self._in_flight = False
-        self._shown: list[str] = []
-        self._told: Usage | None = None
+        self._shown_pieces: list[str] = []
+        self._streamed_usage: Usage | None = None
         self._held = held
 
     async def ask(self) -> ModelResponse:
@@ -387,21 +387,21 @@ class ModelCall:
             response, _ = await call_with_retry(
                 self._try if held is None else held.call_by(self._try),
                 on_retry=self._on_retry,
-                **_trying(context, self._before, self._model),
+                **_retry_arguments(context, self._before, self._model),
             )
         except asyncio.CancelledError:
             text = self._shown_text()
             if text and context.supervisor.is_stopped():
                 context.cut.append(text)
             if self._in_flight:
-                _count_unfinished(context, self._told)
+                _count_unfinished(context, self._streamed_usage)
             raise
         except Exception as error:
             self._shown_text()
             blame(error, f"the model {self._started.model!r}", context.recorder.run_id)
             raise
-        if self._shown and response.error is not None:
-            response = _with_shown(response, "".join(self._shown), self._shown_text())
+        if self._shown_pieces and response.error is not None:
+            response = _with_seen_text(response, "".join(self._shown_pieces), self._shown_text())
         context.recorder.end_pieces(self)
         return response
 
@@ -409,14 +409,14 @@ class ModelCall:
         """Make one try. If the run is watched, the reply streams to watchers."""
         # A run that was asked to stop is not retried. A first try was made in spite of the request.
         if self._context.interrupt is not None and self.failed_tries:
-            raise _interrupted(self._context)
-        self._in_flight, self._told = True, None
+            raise _interrupt_signal(self._context)
+        self._in_flight, self._streamed_usage = True, None
         model: Any = self._model
         is_shown = self._context.recorder.watched and not self._started.purpose
         if is_shown and callable(getattr(model, "stream", None)):
-            return await self._read(model.stream)
+            return await self._read_stream_items(model.stream)
         if hasattr(model, "call_each"):
-            return await self._read(model.call_each)
+            return await self._read_stream_items(model.call_each)
         # Models of users may be sync, and may return something else than a response.
         try:
             made: Any = model.call(self._request)
@@ -431,7 +431,7 @@ class ModelCall:
             )
         return response
 
-    async def _read(
+    async def _read_stream_items(
         self, ask: Callable[[ModelRequest], AsyncIterator[StreamItem]]
     ) -> ModelResponse:
         """Read the items of a reply, and pass its pieces to watchers; returns the whole reply."""
@@ -442,20 +442,20 @@ class ModelCall:
                 if isinstance(item, ModelResponse):
                     response = item
                 elif isinstance(item, Usage):
-                    self._told = item
+                    self._streamed_usage = item
                 elif isinstance(item, ModelRetried):
-                    await self._pass_on(item)
+                    await self._count_fallback_failure(item)
                     ids = StreamedIds(context.state.call_ids)
                 else:
                     if context.interrupt is not self._known_interrupt:
-                        await self._break_off(items)
+                        await self._stop_reading(items)
                     if isinstance(item, TextDelta):
-                        self._shown.append(item.text)
+                        self._shown_pieces.append(item.text)
                     is_call = isinstance(item, ToolCallDelta)
                     context.recorder.show(ids.make_unique(item) if is_call else item, self)
-        return _with_told(response, self._told)
+        return _with_streamed_usage(response, self._streamed_usage)
 
-    async def _break_off(self, items: AsyncGenerator[StreamItem]) -> NoReturn:
+    async def _stop_reading(self, items: AsyncGenerator[StreamItem]) -> NoReturn:
         """Stop in the middle of a streamed reply. The text shown so far is kept.
 
         Raises:
@@ -473,21 +473,21 @@ class ModelCall:
             )
         if text := self._shown_text():
             context.cut.append(text)
-        _count_unfinished(context, self._told)
-        raise _interrupted(context)
+        _count_unfinished(context, self._streamed_usage)
+        raise _interrupt_signal(context)
 
     def _shown_text(self) -> str:
         """Return the text that watchers have seen; nothing follows it."""
-        return self._context.recorder.break_off("".join(self._shown), self)
+        return self._context.recorder.break_off("".join(self._shown_pieces), self)
 
-    async def _pass_on(self, failed: ModelRetried) -> None:
+    async def _count_fallback_failure(self, failed: ModelRetried) -> None:
         """Count the failed reply of a Fallback's model, before the next model is called."""
         if self._held is not None:
             self._held.pass_on(failed.response)
         await self._count_failed(failed.response, next_model=failed.next_model)
         if self._context.interrupt is not self._known_interrupt:
-            raise _interrupted(self._context)
-        self._in_flight, self._told = True, None
+            raise _interrupt_signal(self._context)
+        self._in_flight, self._streamed_usage = True, None
 
     async def _on_retry(self, tries: int, wait_s: float, response: ModelResponse) -> None:
         self.failed_tries = tries
@@ -500,7 +500,7 @@ class ModelCall:
         # Until the next try starts, nothing is under way that could cost money.
         self._in_flight = False
         self._shown_text()
-        self._shown.clear()
+        self._shown_pieces.clear()
         self._context.budget.add(response)
         self._context.recorder.emit(
             ModelRetried(

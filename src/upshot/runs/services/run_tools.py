@@ -31,7 +31,7 @@ def toolbox_of(context: RunContext) -> Toolbox:
     """Return the tools of a run, made at the first call."""
     tools = context.toolbox
     if tools is None:
-        tools = context.toolbox = _make(context)
+        tools = context.toolbox = _make_toolbox(context)
         # An interrupt or a release may have come before the toolbox existed.
         if context.interrupt is not None:
             tools.cancel(running=False)
@@ -41,7 +41,7 @@ def toolbox_of(context: RunContext) -> Toolbox:
     return tools
 
 
-def _make(context: RunContext) -> Toolbox:
+def _make_toolbox(context: RunContext) -> Toolbox:
     plan, budget, recording = context.plan, context.budget, context.recording
     log, has_handoffs = _RunLog(context), bool(plan.handoffs)
     has_judgement = has_handoffs or budget.limits_tools or recording is not None

@@ -123,11 +123,11 @@ async def find_settled(context: RunContext) -> None:
     for record in state.settled.values():
         # The process may have died before the run could ask.
         if record.effect is Effect.UNKNOWN and record.call_id not in _calls_of(asked):
-            question = await _left_over(context, record, ledger, tools)
+            question = await _ask_about_unasked(context, record, ledger, tools)
             if question is not None:
                 asked[question.id] = question
     for question in asked.values():
-        await _look_up(context, question, tools)
+        await _log_if_known(context, question, tools)
     if not any(one.id in state.waits for one in asked.values()):
         return
     calls = [one for id, one in state.asked.items() if id not in state.answers]
@@ -151,7 +151,7 @@ def _calls_of(asked: Mapping[str, PendingEffect]) -> set[str]:
     return {one.call_id for one in asked.values()}
 
 
-async def _left_over(
+async def _ask_about_unasked(
     context: RunContext, record: ToolRecord, ledger: EffectLedger, tools: Toolbox
 ) -> PendingEffect | None:
     """Ask about a call that settled at the very end of an earlier session, if it must be asked."""
@@ -167,7 +167,7 @@ async def _left_over(
     return question
 
 
-async def _look_up(context: RunContext, question: PendingEffect, tools: Toolbox) -> None:
+async def _log_if_known(context: RunContext, question: PendingEffect, tools: Toolbox) -> None:
     """Log what has become known of an effect, if anything has."""
     record = next(
         (
