@@ -355,8 +355,9 @@ def read_event(entry: Entry) -> Event:
 
 
 def _line_of_body(entry: Entry) -> bytes | None:
-    """Return the event as one JSON object without run_id, seq and time, to save encoding them only
-    to decode them again; None if the body needs them.
+    """Return the event as one JSON object without run_id, seq and time; None if it needs them.
+
+    That saves encoding them only to decode them again.
     """
     body = entry.body
     head = _HEADS_BY_KIND.get(entry.kind)

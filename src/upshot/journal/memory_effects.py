@@ -322,7 +322,7 @@ class MemoryEffects:
         return kept.entry.ended_at + timedelta(microseconds=kept.keep_us) <= datetime.now(UTC)
 
     def _leave(self, kept: _Kept) -> None:
-        """Record as unknown an effect whose run no session works on."""
+        """Record an abandoned effect as unknown."""
         now = datetime.now(UTC)
         self._change(kept, state="unknown", ended_at=kept.entry.ended_at or now, check_at=now)
         self._changes.tell([of_effect(kept.entry.id), EFFECTS])

@@ -243,8 +243,9 @@ def choose_removal(
     conversation: str,
     family: RunFamily,
 ) -> tuple[list[str], dict[str, str]]:
-    """Choose the runs to remove: those named, those of a conversation, or those that ended before a
-    date; with child runs.
+    """Choose the runs to remove, with their child runs.
+
+    These are the named ones, those of a conversation, or those that ended before a date.
 
     Args:
         run_ids: See ``SqlJournal.remove_runs``.
@@ -269,8 +270,9 @@ def choose_removal(
 
 
 def choose_redaction(conversation: str, family: RunFamily) -> tuple[RunSummary, ...]:
-    """Choose the runs with content of a conversation: its own, their child runs and forks, and all
-    runs of the conversations of those.
+    """Choose the runs with content of a conversation.
+
+    These are its own runs, their child runs and forks, and all runs of the conversations of those.
 
     Args:
         conversation: The conversation.

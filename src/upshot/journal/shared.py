@@ -198,9 +198,10 @@ class InboxItem(Value, frozen=True, kw_only=True):
 
     @property
     def then(self) -> str:
-        """What happens at the deadline: "asked_anew" for an approval, which expires and is asked
-        again; "goes_on" for a question, as the run continues without an answer; "" if there is no
-        deadline.
+        """What happens at the deadline, "" if there is none.
+
+        "asked_anew" for an approval, which expires and is asked again; "goes_on" for a question,
+        as the run continues without an answer.
         """
         if self.due is None:
             return ""
@@ -426,11 +427,11 @@ class SharedJournal(Protocol):
         ...
 
     async def inbox(self, **filters: Unpack[InboxFilters]) -> tuple[InboxItem, ...]:
-        """Return the unanswered questions of parked runs, longest wait first: runs by the time of
-        their first question, with the items of a run together.
+        """Return the unanswered questions of parked runs, longest wait first.
 
-        An item is removed when it is answered, and when the run resumes. A child run's item is
-        listed while all runs above it wait.
+        Runs are ordered by their first question, and the items of a run stay together. An item is
+        removed when it is answered, and when the run resumes. A child run's item is listed while
+        all runs above it wait.
 
         Raises:
             Misuse: *limit* is not a positive whole number, or *before* is not a run of the journal.
@@ -456,10 +457,10 @@ class SharedJournal(Protocol):
     async def take_untold(
         self, agent_ids: Collection[str], *, limit: int, for_s: float
     ) -> Sequence[Untold]:
-        """Claim inbox items that need a notification; other processes skip them for *for_s*
-        seconds.
+        """Claim inbox items that need a notification, for *for_s* seconds.
 
-        If a run resumes, parks again and asks the same question, that is a new notification.
+        Other processes skip them for that time. If a run resumes, parks again and asks the same
+        question, that is a new notification.
 
         Args:
             agent_ids: Only items of runs of these agents.
@@ -473,8 +474,9 @@ class SharedJournal(Protocol):
         ...
 
     async def keep_note(self, note: Note) -> None:
-        """Store a note on a run, replacing the one with the same name by the same person. A value
-        of None removes it. Notes are removed with their run.
+        """Store a note on a run, replacing the author's earlier note with that name.
+
+        A value of None removes it. Notes are removed with their run.
         """
         ...
 
@@ -517,13 +519,14 @@ class SharedJournal(Protocol):
         ...
 
     async def place_stop(self, stop: Stop) -> None:
-        """Store *stop*, unless the run has one of that kind. A root run that has not ended
-        becomes due.
+        """Store *stop*, unless the run has one of that kind.
+
+        A root run that has not ended becomes due.
         """
         ...
 
     async def stops(self, run_ids: Sequence[str]) -> Sequence[Stop]:
-        """Return the stop requests of the runs that have not been removed."""
+        """Return the runs' stop requests, except removed ones."""
         ...
 
     async def drop_stops(self, run_id: str) -> None:

@@ -188,7 +188,7 @@ class _Block:
         return as_text(self.start.get(name)) + "".join(self.pieces)
 
     def to_reasoning(self, provider: str) -> Reasoning:
-        """The thought, or the stand-in for a withheld one."""
+        """Return the thought, or the stand-in for a withheld one."""
         if self.kind == "redacted_thinking":
             data = as_text(self.start.get("data"))
             return Reasoning(signature=data, provider=provider, redacted=True)
@@ -200,7 +200,7 @@ class _Block:
         return as_object(self.start.get("caller"))
 
     def to_text(self, provider: str) -> Text:
-        """The text, with its citations."""
+        """Return the text, with its citations."""
         citations = (*as_list(self.start.get("citations")), *self.citations)
         text = self.text("text")
         if not citations:
@@ -208,7 +208,7 @@ class _Block:
         return Text(text, citations=tuple(map(as_object, citations)), provider=provider)
 
     def to_call(self, provider: str) -> ToolCall:
-        """The call; input that came in pieces stays text."""
+        """Return the call; input that came in pieces stays text."""
         arguments = "".join(self.inputs) or as_object(self.start.get("input"))
         if self.caller.get("type", "direct") == "direct":
             return ToolCall(self.id, self.name, arguments)
@@ -217,7 +217,7 @@ class _Block:
         return ToolCall(self.id, self.name, arguments, caller, provider)
 
     def to_raw(self) -> JsonObject:
-        """The block as a whole reply would have it."""
+        """Return the block in the form of a whole reply."""
         if not self.inputs:
             return self.start
         return {**self.start, "input": parse_object("".join(self.inputs)) or {}}

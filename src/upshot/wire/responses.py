@@ -528,7 +528,7 @@ class ResponsesEncoder(RequestEncoder):
         return items + _to_said(texts)
 
     def _to_thought(self, part: Reasoning) -> object:
-        """Return a thought unchanged; None if another provider's, or unsigned where that fails."""
+        """Return a thought unchanged; None if another provider's or missing its signature."""
         if part.provider != self._provider:
             return None
         item: dict[str, object] = {"type": "reasoning", "summary": []}

@@ -164,7 +164,7 @@ def _claim_again(connection: WriteConnection, started: ToolStarted) -> EffectEnt
 
 
 def _leave(connection: WriteConnection, row: EffectRow) -> None:
-    """Record as unknown an effect whose run no process works on."""
+    """Record an abandoned effect as unknown."""
     connection.execute(_LEAVE, (row.effect_no, row.started_at))
     connection.told |= {of_effect(row.id.hex()), EFFECTS}
 

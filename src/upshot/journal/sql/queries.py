@@ -385,7 +385,7 @@ def _held_runs(connection: Connection) -> tuple[list[str], list[str]]:
 def read_latest(
     connection: Connection, wanted: RunQuery, *, newest_first: bool
 ) -> list[RunSummary]:
-    """Return the runs of the conversations whose last run started last, or first; newest run first.
+    """Return the runs of conversations, ordered by their last run's start; newest run first.
 
     Only limit, owner and tenant of *wanted* matter.
     """
