@@ -138,7 +138,7 @@ class ArtifactKeeper(ABC):
             OSError: It is too large, or the store refuses it.
         """
         artifact = await store(run_id, call_id, data, media_type)
-        self._take(artifact)
+        self._store(artifact)
         return artifact.file
 
     async def read(
@@ -215,7 +215,7 @@ class ArtifactKeeper(ABC):
         return Pruned.of(await self._prune(choose, run_id, left_behind=left_behind))
 
     @abstractmethod
-    def _take(self, artifact: StoredArtifact) -> None:
+    def _store(self, artifact: StoredArtifact) -> None:
         """Store a new artifact."""
 
     @abstractmethod
@@ -246,7 +246,7 @@ class MemoryArtifactStore(ArtifactKeeper):
     def __repr__(self) -> str:
         return f"MemoryArtifactStore({len(self._kept)} stored)"
 
-    def _take(self, artifact: StoredArtifact) -> None:
+    def _store(self, artifact: StoredArtifact) -> None:
         self._make_room(artifact.run_id, len(artifact.data))
         self.keep(artifact)
 

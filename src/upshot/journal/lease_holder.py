@@ -76,7 +76,7 @@ class LeaseHolder(Value, frozen=True, kw_only=True):
             return "gone"
         if not self.is_near or os.name != "posix":
             return "lives" if self.lease_s is not None and self.lease_s > 0 else "unknown"
-        seen = _look(self.pid)
+        seen = _read_process(self.pid)
         if seen is None:
             return "lives" if _is_there(self.pid) else "gone"
         # Another process may have the same id now.
@@ -164,7 +164,7 @@ def held_error(run_id: str, holder: LeaseHolder) -> RunHeld:
 @lru_cache(maxsize=1)
 def _describe(pid: int) -> LeaseHolder:
     # Keyed by the pid, because a forked process is another one.
-    seen = _look(pid)
+    seen = _read_process(pid)
     return LeaseHolder(
         pid=pid,
         host=os.uname().nodename if os.name == "posix" else "",
@@ -174,7 +174,7 @@ def _describe(pid: int) -> LeaseHolder:
     )
 
 
-def _look(pid: int) -> _Seen | None:
+def _read_process(pid: int) -> _Seen | None:
     """Return what is known about the process; None if it does not exist or that is unknown."""
     # The program's name is in brackets and may contain anything, including brackets.
     fields = _text_of(f"{_PROC}/{pid}/stat").rpartition(")")[2].split()

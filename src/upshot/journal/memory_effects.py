@@ -75,7 +75,7 @@ class MemoryEffects:
         def _open(self) -> dict[str, MemoryLog]: ...
         def _make_due(self, run_id: str, reason: str, delay_s: float = 0) -> None: ...
         def _root_of(self, run_id: str) -> str: ...
-        def _take_settled(self, effect_id: str) -> set[str]: ...
+        def _pop_questions(self, effect_id: str) -> set[str]: ...
 
     def refused_claim(self, run_id: str, call_id: str) -> EffectEntry | None:
         """See ``EffectLedger.refused_claim``."""
@@ -90,9 +90,9 @@ class MemoryEffects:
             raise JournalError(f"the journal has no run {started.run_id}", run_id=started.run_id)
         id = started.claim.id
         kept = self._effects.get(id)
-        if kept is not None and self._is_left(kept):
-            self._leave(kept)
-        return None if self._claim(started) else self._shown(self._effects[id])
+        if kept is not None and self._is_abandoned(kept):
+            self._mark_unknown(kept)
+        return None if self._claim(started) else self._to_entry(self._effects[id])
 
     async def wait_for_effect(self, entry: EffectEntry, *, timeout_s: float) -> None:
         """See ``EffectLedger.wait_for_effect``."""
@@ -102,7 +102,7 @@ class MemoryEffects:
         """See ``EffectLedger.effect``."""
         self._open()
         kept = self._effects.get(id)
-        return None if kept is None else self._shown(kept)
+        return None if kept is None else self._to_entry(kept)
 
     async def effects(self, **filters: Unpack[EffectFilters]) -> Sequence[EffectEntry]:
         """See ``EffectLedger.effects``."""
@@ -110,7 +110,7 @@ class MemoryEffects:
         wanted = EffectQuery(**filters)
         wanted.check()
         newest_first = sorted(self._effects.values(), key=lambda kept: -kept.number)
-        listed = [self._shown(kept) for kept in newest_first]
+        listed = [self._to_entry(kept) for kept in newest_first]
         listed.sort(key=lambda entry: entry.state != "unknown")
         if wanted.after:
             ids = [entry.id for entry in listed]
@@ -138,7 +138,7 @@ class MemoryEffects:
         kept = self._effects.get(id)
         if kept is None:
             raise no_such_effect(id)
-        entry, was_left = self._shown(kept), self._is_left(kept)
+        entry, was_left = self._to_entry(kept), self._is_abandoned(kept)
         if entry.settled is not None:
             return entry
         if entry.state != "unknown":
@@ -150,12 +150,12 @@ class MemoryEffects:
         log = self._logs.get(entry.run_id)
         status = "" if log is None else log.summary(entry.run_id).status
         # A running session may be just about to wait.
-        waiting = self._take_settled(id)
+        waiting = self._pop_questions(id)
         if status == Status.INPUT_REQUIRED or (status == RUNNING and not was_left):
             waiting.add(entry.run_id)
         for run_id in sorted(waiting):
             self._make_due(self._root_of(run_id), "settled")
-        return tell_settled(self._shown(self._effects[id]), settlement)
+        return tell_settled(self._to_entry(self._effects[id]), settlement)
 
     async def take_checks(
         self, names: Collection[str], *, limit: int, for_s: float
@@ -163,8 +163,8 @@ class MemoryEffects:
         """See ``EffectLedger.take_checks``."""
         self._open()
         now = datetime.now(UTC)
-        for kept in [one for one in self._effects.values() if self._is_left(one)]:
-            self._leave(kept)
+        for kept in [one for one in self._effects.values() if self._is_abandoned(one)]:
+            self._mark_unknown(kept)
         due = [
             (entry.check_at, kept)
             for kept in self._effects.values()
@@ -176,7 +176,7 @@ class MemoryEffects:
         for _, kept in due[:limit]:
             again = now + timedelta(seconds=for_s)
             self._change(kept, checks=kept.entry.checks + 1, check_at=again)
-            taken.append(self._shown(self._effects[kept.entry.id]))
+            taken.append(self._to_entry(self._effects[kept.entry.id]))
         return taken
 
     async def note_check(self, id: str, at: datetime | None) -> None:
@@ -192,9 +192,9 @@ class MemoryEffects:
         """Apply the start or the end of a call to the ledger."""
         call = effect_event(event)
         if isinstance(call, ToolSettled):
-            self._end(call)
+            self._end_claim(call)
         elif call is not None and call.claim is not None and not self._claim(call):
-            entry = self._shown(self._effects[call.claim.id])
+            entry = self._to_entry(self._effects[call.claim.id])
             self._refused[call.run_id, call.call_id] = entry
 
     def _keep_effects(self, run_ids: Iterable[str], *, effects: bool) -> None:
@@ -206,7 +206,7 @@ class MemoryEffects:
             if (is_going and effects) or (is_past and self._is_past_keep(kept)):
                 del self._effects[id]
             elif is_going:
-                self._keep(kept)
+                self._keep_outcome(kept)
 
     def _drop_effects(self, ended_before: datetime) -> None:
         """Remove the effects of removed runs that ended before *ended_before*."""
@@ -257,7 +257,7 @@ class MemoryEffects:
         self._effects[claim.id] = _Kept(entry, self._count, keep_us_of(claim), _running_loop())
         return True
 
-    def _end(self, event: ToolSettled) -> None:
+    def _end_claim(self, event: ToolSettled) -> None:
         record, at = event.record, event.time or datetime.now(UTC)
         state = EFFECT_STATES[state_number(record.effect)]
         check_at = at + timedelta(seconds=FIRST_CHECK_S) if state == "unknown" else None
@@ -295,10 +295,10 @@ class MemoryEffects:
         kept = _Kept(filled(entry, None, event), self._count)
         self._effects.setdefault(entry.id, kept)
 
-    def _shown(self, kept: _Kept) -> EffectEntry:
+    def _to_entry(self, kept: _Kept) -> EffectEntry:
         """Return the entry with its run's owner; begun means unknown if its run was abandoned."""
         entry, log = kept.entry, self._logs.get(kept.entry.run_id)
-        if self._is_left(kept):
+        if self._is_abandoned(kept):
             entry = replace(entry, state="unknown")
         change = summary_change(log.events[0]) if log is not None and log.events else None
         if change is None:
@@ -306,7 +306,7 @@ class MemoryEffects:
         owner, tenant = change.owner or "", change.tenant or ""
         return replace(entry, agent_id=change.agent_id or "", user=owner, tenant=tenant)
 
-    def _is_left(self, kept: _Kept) -> bool:
+    def _is_abandoned(self, kept: _Kept) -> bool:
         """Whether it is begun but no session works on its run."""
         run_id = kept.entry.run_id
         if kept.entry.state != "begun":
@@ -321,15 +321,15 @@ class MemoryEffects:
             return False
         return kept.entry.ended_at + timedelta(microseconds=kept.keep_us) <= datetime.now(UTC)
 
-    def _leave(self, kept: _Kept) -> None:
+    def _mark_unknown(self, kept: _Kept) -> None:
         """Record an abandoned effect as unknown."""
         now = datetime.now(UTC)
         self._change(kept, state="unknown", ended_at=kept.entry.ended_at or now, check_at=now)
         self._changes.tell([of_effect(kept.entry.id), EFFECTS])
 
-    def _keep(self, kept: _Kept) -> None:
+    def _keep_outcome(self, kept: _Kept) -> None:
         """Keep the outcome of a call whose log is about to be removed."""
-        entry, log = self._shown(kept), self._logs.get(kept.entry.run_id)
+        entry, log = self._to_entry(kept), self._logs.get(kept.entry.run_id)
         outcome = None if log is None else _outcome_in(log, entry)
         output = entry.output
         if outcome is not None:

@@ -145,7 +145,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         self._logs: dict[str, MemoryLog] = {}
         self._committed = KeptTurns()
         # When items are due for notification and how often that was tried, by run and question.
-        self._told: dict[tuple[str, str], tuple[float, int]] = {}
+        self._notifications: dict[tuple[str, str], tuple[float, int]] = {}
         self._submissions: dict[str, Submission] = {}
         self._submitted_at: dict[str, datetime] = {}
         # Submissions by key, including removed runs; then the time of removal.
@@ -288,8 +288,10 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
 
     def _keep_asks(self, event: Event) -> None:
         """Record the open questions of a run that has just parked or resumed."""
-        if self._told:
-            self._told = {key: one for key, one in self._told.items() if key[0] != event.run_id}
+        if self._notifications:
+            self._notifications = {
+                key: one for key, one in self._notifications.items() if key[0] != event.run_id
+            }
         if isinstance(event, RunSettled) and event.asks:
             self._asks[event.run_id] = event.asks
         else:
@@ -526,7 +528,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         self._changes.tell([wishes_of(wish.run_id)])
         return kept.setdefault(wish.item, wish)
 
-    def _take_settled(self, effect_id: str) -> set[str]:
+    def _pop_questions(self, effect_id: str) -> set[str]:
         """Remove the questions about an effect from the inbox; returns the runs that ask them."""
         asking = {run_id for run_id, asks in self._asks.items() if effect_id in asks}
         for run_id in asking:
@@ -608,18 +610,18 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
         for item in await self.inbox():
             asking = item.pending.run_id or item.run_id
             for question, asked in self._asks[asking].items():
-                at, tries = self._told.get((asking, question), (now, 0))
+                at, tries = self._notifications.get((asking, question), (now, 0))
                 is_it = bare_id(asked) == bare_id(item.pending) and at <= now
                 if is_it and item.agent_id in agent_ids and len(taken) < limit:
-                    self._told[asking, question] = now + for_s, tries + 1
+                    self._notifications[asking, question] = now + for_s, tries + 1
                     taken.append(Untold(item, asking, question, tries))
         return taken
 
     async def note_told(self, one: Untold, *, again_s: float | None) -> None:
         """See ``SharedJournal.note_told``."""
-        if (key := (one.asking, one.question)) in self._told:
+        if (key := (one.asking, one.question)) in self._notifications:
             again = math.inf if again_s is None else time.monotonic() + again_s
-            self._told[key] = again, one.tries + 1
+            self._notifications[key] = again, one.tries + 1
 
     async def place_stop(self, stop: Stop) -> None:
         """See ``SharedJournal.place_stop``."""
@@ -631,7 +633,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
     async def submit(self, new: Submission) -> Submission:
         """See ``SharedJournal.submit``."""
         logs = self._open()
-        if new.key and (standing := self._standing(new.key)) is not None:
+        if new.key and (standing := self._find_by_key(new.key)) is not None:
             return standing
         if new.run_id in logs:
             raise taken_id(new.run_id)
@@ -653,7 +655,7 @@ class MemoryJournal(MemoryEffects, MemoryNotes):
             if runs and (runs[-1].owner, runs[-1].tenant) != owner:
                 raise OtherUser(conversation)
 
-    def _standing(self, key: str) -> Submission | None:
+    def _find_by_key(self, key: str) -> Submission | None:
         """Return the submission with a key; None if the key is unknown or expired."""
         found, ended_at = self._keys.get(key, (None, None))
         if found is None:

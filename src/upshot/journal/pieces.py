@@ -120,7 +120,7 @@ class Pieces:
             if event.run_id not in self._begun:
                 return
         elif self._open_store is None:
-            self._keep(event.run_id, [event])
+            self._add_pieces(event.run_id, [event])
             return
         else:
             self._begun.add(event.run_id)
@@ -132,7 +132,7 @@ class Pieces:
         """Keep pieces that another process stored."""
         for row in rows:
             if pieces_of(row.run_id) in self._changes.watches:
-                self._keep(row.run_id, decode(row.body, _decoder))
+                self._add_pieces(row.run_id, decode(row.body, _decoder))
         for run_id in [*self._kept]:
             if run_id not in self._begun and pieces_of(run_id) not in self._changes.watches:
                 self._kept.pop(run_id, None)
@@ -156,7 +156,7 @@ class Pieces:
                 self._thread = threading.Thread(target=self._run, name="upshot-pieces", daemon=True)
                 self._thread.start()
 
-    def _keep(self, run_id: str, events: Sequence[Event]) -> None:
+    def _add_pieces(self, run_id: str, events: Sequence[Event]) -> None:
         before = self._kept.get(run_id, [])
         if before and _place(before[0])[0] != _place(events[0])[0]:
             before = []
@@ -189,7 +189,7 @@ class Pieces:
             seq, part = _place(events[-1])
             pieces = together(one for one in events if _place(one)[0] == seq and _place(one)[1])
             if pieces:
-                self._keep(run_id, pieces)
+                self._add_pieces(run_id, pieces)
             else:
                 self._begun.discard(run_id)
             body = encode(pieces) if pieces else b""

@@ -378,9 +378,9 @@ class RunFamily:
         readers = [one for one in self._forks.get(parent, ()) if one in self.known.keys() - chosen]
         if readers:
             return f"run {readers[0]}, a fork, reads it: remove that one too"
-        return self._begun_with(self.known[run_id], chosen)
+        return self._needed_by_turn(self.known[run_id], chosen)
 
-    def _begun_with(self, turn: RunSummary, chosen: AbstractSet[str]) -> str:
+    def _needed_by_turn(self, turn: RunSummary, chosen: AbstractSet[str]) -> str:
         """Return why a turn of a conversation has to stay: only its log has its messages."""
         id = turn.context_id
         for later in self.of_conversation[id] if turn.turn else ():

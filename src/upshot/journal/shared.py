@@ -363,7 +363,9 @@ class Withdrawal(Value, frozen=True, kw_only=True):
 async def withdrawn_in(journal: Journal, run_id: str) -> Mapping[str, Withdrawal]:
     """Return the withdrawn standing approvals of a run, by their keys."""
     shared = shared_journal(journal)
-    return {} if shared is None else _read(await shared.value(withdrawals_of(run_id)[0]))
+    return (
+        {} if shared is None else _decode_withdrawals(await shared.value(withdrawals_of(run_id)[0]))
+    )
 
 
 async def withdraw(journal: Journal, run_id: str, gone: Mapping[str, Withdrawal]) -> None:
@@ -372,12 +374,12 @@ async def withdraw(journal: Journal, run_id: str, gone: Mapping[str, Withdrawal]
 
     def change(values: SharedValues) -> None:
         # Keep earlier withdrawals: the first user to withdraw an approval is recorded.
-        values.write(name, encode({**gone, **_read(values.read(name))}).decode())
+        values.write(name, encode({**gone, **_decode_withdrawals(values.read(name))}).decode())
 
     await needs_shared(journal).change_values(change)
 
 
-def _read(text: str) -> dict[str, Withdrawal]:
+def _decode_withdrawals(text: str) -> dict[str, Withdrawal]:
     return decode(text.encode(), decoder_of(dict[str, Withdrawal])) if text else {}
 
 

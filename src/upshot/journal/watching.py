@@ -166,7 +166,7 @@ class Changes:
                 # A daemon, so that a program that forgot to close its journal can still exit.
                 work = (self._listener,)
                 threading.Thread(
-                    target=self._hear, args=work, name="upshot-listener", daemon=True
+                    target=self._run_listener, args=work, name="upshot-listener", daemon=True
                 ).start()
 
     def drop(self, watch: Watch, topics: Collection[str]) -> None:
@@ -196,7 +196,7 @@ class Changes:
             # The listener may be blocked connecting to a server that does not answer.
             await asyncio.wait({asyncio.wrap_future(self._ended)}, timeout=_ENDING_S)
 
-    def _hear(self, listener: Listener) -> None:
+    def _run_listener(self, listener: Listener) -> None:
         try:
             while not self._is_closed:
                 told = listener.wait([*self.watches])

@@ -142,7 +142,7 @@ class _Pool:
 
     def __init__(self, connector: Connector) -> None:
         self.connector = connector
-        self.keeper = _keep(connector)
+        self.keeper = _keep_open(connector)
         self.targets: dict[tuple[str, str | None], _Target] = {}
         self.limits: dict[Timeouts, ClientTimeout] = {}
 
@@ -284,7 +284,7 @@ class _Exchange:
             self._close()
             # Everything that aiohttp and the network raise becomes a TransportError.
             if isinstance(error, Exception):
-                raise self._told(error) from error
+                raise self._to_transport_error(error) from error
             raise
 
     async def __aexit__(
@@ -318,7 +318,7 @@ class _Exchange:
         try:
             piece = await (self._read() if self._unpacker is None else self._read_packed())
         except Exception as error:
-            raise self._told(error) from error
+            raise self._to_transport_error(error) from error
         if not piece:
             raise StopAsyncIteration
         return piece
@@ -415,9 +415,9 @@ class _Exchange:
         if self._timeouts.read_s is not None:
             since = self._waiting_since
             moments.append((self._loop.time() if since is None else since) + self._timeouts.read_s)
-        self._timer = self._loop.call_at(min(moments), self._look) if moments else None
+        self._timer = self._loop.call_at(min(moments), self._check_limits) if moments else None
 
-    def _look(self) -> None:
+    def _check_limits(self) -> None:
         """End the exchange if a limit has passed."""
         now, since, limit = self._loop.time(), self._waiting_since, None
         if self._deadline is not None and now >= self._deadline:
@@ -433,7 +433,7 @@ class _Exchange:
         if protocol is not None:
             protocol.set_exception(error)
 
-    def _told(self, error: Exception) -> TransportError:
+    def _to_transport_error(self, error: Exception) -> TransportError:
         """Convert *error* to a TransportError."""
         told = to_transport_error(error, phase=self._phase, reused=self._reused)
         if told is None:
@@ -471,7 +471,7 @@ class _Exchange:
             connection.close()
 
 
-async def _keep(connector: Connector) -> AsyncGenerator[None]:
+async def _keep_open(connector: Connector) -> AsyncGenerator[None]:
     """Keep *connector* open; shutting down the loop's generators closes it, in its own loop.
 
     No other event tells a library that a loop is about to end.

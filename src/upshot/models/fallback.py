@@ -139,8 +139,8 @@ class Fallback:
                         passed.append(item.response)
                     yield item
             replies.append(response)
-            accounts.append(_account(name, with_earlier(response, passed)))
-            if not self._goes_on(response):
+            accounts.append(_to_account(name, with_earlier(response, passed)))
+            if not self._falls_back(response):
                 break
             if following:
                 yield ModelRetried(model=name, next_model=following, response=response)
@@ -151,7 +151,7 @@ class Fallback:
         response = judged(response, allow_empty=ErrorCode.EMPTY_REPLY not in self._on)
         return judge_answer(response, allow_filtered=ErrorCode.CONTENT_FILTER not in self._on)
 
-    def _goes_on(self, response: ModelResponse) -> bool:
+    def _falls_back(self, response: ModelResponse) -> bool:
         return response.error is not None and response.error.code in self._on
 
     def _choose(self, replies: Sequence[ModelResponse], accounts: list[Json]) -> ModelResponse:
@@ -160,7 +160,7 @@ class Fallback:
         if len(replies) == 1:
             return last
         chosen = last
-        if self._goes_on(last):
+        if self._falls_back(last):
             # All have failed. A retry waits as long as this error says, so choose the one with the
             # shortest wait.
             chosen = min(replies, key=_retry_order)
@@ -189,7 +189,7 @@ def _retry_order(reply: ModelResponse) -> tuple[bool, float]:
     return False, (reply.rate_limit.retry_after or 0) if reply.rate_limit is not None else 0
 
 
-def _account(name: str, reply: ModelResponse) -> JsonObject:
+def _to_account(name: str, reply: ModelResponse) -> JsonObject:
     told: JsonObject = {"model": name, "duration_ms": reply.duration_ms}
     error = reply.error
     if error is not None:

@@ -425,7 +425,7 @@ class HttpModel:
         started_s = self._clock.monotonic()
         headers = await self._endpoint.headers()
         if isinstance(headers, AgentError):
-            return self._unasked(headers, asked, started_s)
+            return self._unsent_response(headers, asked, started_s)
         reply: _Reply | None = None
         # Not within the try: a request that cannot be encoded is the caller's mistake, and raises.
         body, renamed = await self._encode(asked, stream=False), Renamed(asked.tools)
@@ -457,7 +457,7 @@ class HttpModel:
         started_s = self._clock.monotonic()
         headers = await self._endpoint.headers()
         if isinstance(headers, AgentError):
-            yield self._unasked(headers, asked, started_s)
+            yield self._unsent_response(headers, asked, started_s)
             return
         body, renamed = await self._encode(asked, stream=True), Renamed(asked.tools)
         reply: _Reply | None = None
@@ -469,10 +469,10 @@ class HttpModel:
                 async for chunk in answered[2]:
                     if len(chunk) > _TURN_BYTES:
                         async for piece in reply.take_large(chunk):
-                            yield self._show(piece, renamed)
+                            yield self._to_item(piece, renamed)
                     else:
                         for piece in reply.take(chunk):
-                            yield self._show(piece, renamed)
+                            yield self._to_item(piece, renamed)
                     if reply.is_over:
                         break
                 response = await reply.ended(renamed)
@@ -530,7 +530,7 @@ class HttpModel:
         fields = _to_fields(pairs)
         return _Reply(status, fields, self._reader(fields), self._limits)
 
-    def _show(self, item: _Piece, renamed: Renamed) -> _Piece:
+    def _to_item(self, item: _Piece, renamed: Renamed) -> _Piece:
         """Return a piece of a reply in the caller's form."""
         if not isinstance(item, Usage):
             return renamed(item)
@@ -545,7 +545,9 @@ class HttpModel:
             now=self._clock.now().timestamp(),
         )
 
-    def _unasked(self, error: AgentError, request: ModelRequest, started_s: float) -> ModelResponse:
+    def _unsent_response(
+        self, error: AgentError, request: ModelRequest, started_s: float
+    ) -> ModelResponse:
         """Return the response of a call for which no request could be made."""
         response = self._reader({}).fail(error)
         return replace(self._settle(response, request, started_s, {}), usage=Usage())
@@ -630,14 +632,14 @@ class _Reply:
 
     __slots__ = (
         "_error",
+        "_error_body",
         "_fields",
         "_limits",
         "_line_bytes",
         "_reader",
-        "_said",
         "_size",
         "_status",
-        "_told",
+        "_yielded_usage",
         "is_over",
     )
 
@@ -648,10 +650,10 @@ class _Reply:
         self._fields = fields
         self._reader = reader
         self._limits = limits
-        self._said: list[bytes] = []
+        self._error_body: list[bytes] = []
         self._size = 0
         self._line_bytes = 0
-        self._told: Usage | None = None
+        self._yielded_usage: Usage | None = None
         self._error: AgentError | None = None
         # Whether to leave the rest of the body unread.
         self.is_over = False
@@ -661,7 +663,7 @@ class _Reply:
         self._size += len(chunk)
         if self._status >= 300:
             # Not for the reader: an error body has another form, and is read only up to its limit.
-            self._said.append(chunk)
+            self._error_body.append(chunk)
             self.is_over = self._size > self._limits.error_bytes
             return []
         if self._size > self._limits.reply_bytes:
@@ -674,10 +676,10 @@ class _Reply:
             if self._line_bytes > self._limits.line_bytes:
                 return self._refuse_more("line_bytes", self._limits.line_bytes)
         usage = self._reader.usage
-        if usage is None or usage is self._told:
+        if usage is None or usage is self._yielded_usage:
             return deltas
         # Before the deltas: a caller that stops reading at one of them must still count it.
-        self._told = usage
+        self._yielded_usage = usage
         return [usage, *deltas]
 
     async def take_large(self, chunk: bytes) -> AsyncIterator[_Piece]:
@@ -714,7 +716,7 @@ class _Reply:
         if self._status < 300:
             return close_reader(self._reader)
         if self._status >= 400:
-            body = b"".join(self._said)[: self._limits.error_bytes]
+            body = b"".join(self._error_body)[: self._limits.error_bytes]
             return self._reader.refuse(self._status, body)
         pairs = self._fields.items() if isinstance(self._fields, dict) else self._fields
         target = next((value for name, value in pairs if name.lower() == "location"), "nowhere")

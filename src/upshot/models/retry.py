@@ -206,7 +206,7 @@ async def call_with_retry(
         if response.error is None:
             return response, tries.count
         if not await tries.wait_after(response):
-            return _tell_wait(response), tries.count
+            return _with_wait(response), tries.count
 
 
 class _Tries:
@@ -256,7 +256,7 @@ class _Tries:
         if error is None or not error.retryable:
             return None
         # Before the tries are counted, since this retry happens even without a Retry.
-        if _says_empty(response):
+        if _is_empty_reply(response):
             wait_s = self._wait_after_empty_s(response)
         elif retry is None or self.count >= retry.max_tries:
             return None
@@ -280,7 +280,7 @@ class _Tries:
         return wait_s if wait_s <= most_s else None
 
 
-def _says_empty(response: ModelResponse) -> bool:
+def _is_empty_reply(response: ModelResponse) -> bool:
     return response.error is not None and response.error.code == ErrorCode.EMPTY_REPLY
 
 
@@ -291,7 +291,7 @@ def _floor_s(response: ModelResponse) -> float | None:
     return response.rate_limit.retry_after if response.rate_limit is not None else None
 
 
-def _tell_wait(response: ModelResponse) -> ModelResponse:
+def _with_wait(response: ModelResponse) -> ModelResponse:
     """Return *response* with its headers' wait as the error's ``retry_after_s``."""
     error, floor_s = response.error, _floor_s(response)
     if error is None or not error.retryable or floor_s is None or error.retry_after_s is not None:

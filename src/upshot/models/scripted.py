@@ -85,7 +85,7 @@ class ScriptedModel:
         per_conversation: bool = False,
     ) -> None:
         self._every = script if callable(script) else None
-        self._script: tuple[ScriptItem, ...] = () if callable(script) else _checked(script)
+        self._script: tuple[ScriptItem, ...] = () if callable(script) else _check_script(script)
         self._name = name
         self._is_named = not name.startswith("scripted:")
         self._per_conversation = per_conversation
@@ -125,16 +125,16 @@ class ScriptedModel:
         # A MessageList can return a fixed view of itself; anything else may change and is copied.
         kept = messages.so_far() if isinstance(messages, MessageList) else tuple(messages)
         self.calls.append(msgspec.structs.replace(asked, messages=kept))
-        place = self._take_place(asked.messages)
+        place = self._next_place(asked.messages)
         # A model that never waits would block everything else in the loop.
         await asyncio.sleep(0)
         if self._every is None and place >= len(self._script):
-            return self._spent()
+            return self._exhausted_response()
         item = self._script[place] if self._every is None else self._every
         if callable(item):
             made = item(asked.messages)
             item = await made if isawaitable(made) else made
-        response = self._to_response(_checked_reply(item), place)
+        response = self._to_response(_check_reply(item), place)
         if self._is_named and response.cost is None and response.usage:
             response = await self._with_cost(response)
         return response if asked.output_schema is None else with_output(response)
@@ -193,7 +193,7 @@ class ScriptedModel:
                 f"{self._name} has {left} of {len(self._script)} replies left to play"
             )
 
-    def _take_place(self, messages: Sequence[Message]) -> int:
+    def _next_place(self, messages: Sequence[Message]) -> int:
         if not self._per_conversation:
             place = self._played
             self._played = place + 1
@@ -209,7 +209,7 @@ class ScriptedModel:
             return cast("int", messages.encoded.get(self, 0))
         return sum(message.role is Role.ASSISTANT for message in messages)
 
-    def _spent(self) -> ModelResponse:
+    def _exhausted_response(self) -> ModelResponse:
         count = len(self._script)
         error = AgentError(
             ErrorCode.INVALID_REQUEST,
@@ -230,7 +230,7 @@ class ScriptedModel:
             return ModelResponse(
                 error=reply,
                 finish_reason=FinishReason.ERROR,
-                rate_limit=_limited(reply),
+                rate_limit=_rate_limit_of(reply),
                 usage=usage,
                 provider_data=data,
             )
@@ -249,17 +249,17 @@ class ScriptedModel:
         return {"provider": provider, "model": model, _POSITION: position}
 
 
-def _checked(script: Iterable[ScriptItem]) -> tuple[ScriptItem, ...]:
+def _check_script(script: Iterable[ScriptItem]) -> tuple[ScriptItem, ...]:
     if isinstance(script, str):
         raise Misuse(f"a script is a list of replies: give [{script!r}]")
     items = tuple(script)
     for place, item in enumerate(items):
         if not callable(item):
-            _checked_reply(item, f"item {place} of the script")
+            _check_reply(item, f"item {place} of the script")
     return items
 
 
-def _checked_reply(item: object, what: str = "what a function in the script returned") -> Reply:
+def _check_reply(item: object, what: str = "what a function in the script returned") -> Reply:
     if isinstance(item, _REPLIES):
         return item
     kind = f"of type {type(item).__name__}"
@@ -274,7 +274,7 @@ def _checked_reply(item: object, what: str = "what a function in the script retu
     )
 
 
-def _limited(error: AgentError) -> RateLimitState | None:
+def _rate_limit_of(error: AgentError) -> RateLimitState | None:
     if error.code != ErrorCode.RATE_LIMIT:
         return None
     wait_s = error.retry_after_s

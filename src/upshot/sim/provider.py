@@ -82,7 +82,7 @@ def damaged(playback: Playback, fault: Fault, reception: Reception) -> Playback:
         case HangFault():
             return replace(_cut(playback, fault.after_events), ending="hang")
         case MalformedFault():
-            return _broken(playback, fault.after_events, reception)
+            return _break_json(playback, fault.after_events, reception)
         case ErrorFault():
             return _error_inside(playback, fault, reception)
         case _:
@@ -104,13 +104,13 @@ def _cut(playback: Playback, after_events: int) -> Playback:
         return replace(playback, chunks=playback.chunks[:after_events], ending="cut")
     # The full length is announced, so the client notices that the rest is missing.
     body = playback.chunks[0]
-    return replace(playback, chunks=(_half(body),), length_bytes=len(body), ending="cut")
+    return replace(playback, chunks=(_first_half(body),), length_bytes=len(body), ending="cut")
 
 
-def _broken(playback: Playback, after_events: int, reception: Reception) -> Playback:
+def _break_json(playback: Playback, after_events: int, reception: Reception) -> Playback:
     # Here the length is correct: the HTTP is valid, only the JSON is not.
     if not playback.streamed:
-        return replace(playback, chunks=(_half(playback.chunks[0]),))
+        return replace(playback, chunks=(_first_half(playback.chunks[0]),))
     # One event is replaced, not added, so that a reader which skips it also loses its text.
     before, after = playback.chunks[:after_events], playback.chunks[after_events + 1 :]
     return replace(playback, chunks=(*before, reception.surface.broken_event(), *after))
@@ -124,7 +124,7 @@ def _error_inside(playback: Playback, fault: ErrorFault, reception: Reception) -
     return replace(playback, chunks=(*playback.chunks[: fault.after_events], event))
 
 
-def _half(body: bytes) -> bytes:
+def _first_half(body: bytes) -> bytes:
     return body[: len(body) // 2]
 
 
@@ -312,7 +312,7 @@ class Quote(Struct, frozen=True):
     def _find(self, quotes: Quotes) -> object:
         value = self._root(quotes)
         for place, step in enumerate(self.steps):
-            if lack := _lack(value, step):
+            if lack := _why_missing(value, step):
                 path, before = self._path(len(self.steps)), self._path(place)
                 raise Missing(f"nothing at {path}: {before} {lack}")
             value = cast("dict[str | int, object]", value)[step]
@@ -354,19 +354,19 @@ def parse_template(text: str) -> tuple[str | Quote, ...]:
 
 def _part(found: re.Match[str]) -> str | Quote:
     if found["text"] is not None:
-        return _unquoted(found["text"])
+        return _unquote(found["text"])
     steps = tuple(
-        int(step["index"]) if step["index"] else step["name"] or _unquoted(step["key"])
+        int(step["index"]) if step["index"] else step["name"] or _unquote(step["key"])
         for step in _STEP.finditer(found["steps"])
     )
     default = found["default"]
     if default is None:
         return Quote(found["root"], steps)
-    literal = _unquoted(default) if default[0] in "\"'" else msgspec.json.decode(default)
+    literal = _unquote(default) if default[0] in "\"'" else msgspec.json.decode(default)
     return Quote(found["root"], steps, literal)
 
 
-def _unquoted(literal: str) -> str:
+def _unquote(literal: str) -> str:
     """Return the text of a literal; unlike in JSON, it may have line breaks and escape anything."""
     return re.sub(
         r"\\(.)", lambda at: {"n": "\n", "t": "\t"}.get(at[1], at[1]), literal[1:-1], flags=re.S
@@ -378,10 +378,12 @@ def fill(template: str, quotes: Quotes, *, as_text: bool = True) -> object:
     parts = parse_template(template)
     if not as_text and len(parts) == 1 and isinstance(parts[0], Quote):
         return parts[0].value(quotes)
-    return "".join(part if isinstance(part, str) else _shown(part.value(quotes)) for part in parts)
+    return "".join(
+        part if isinstance(part, str) else _format_value(part.value(quotes)) for part in parts
+    )
 
 
-def _shown(value: object) -> str:
+def _format_value(value: object) -> str:
     """Format a value in a text: a list of objects as a Markdown table, others as compact JSON."""
     rows = cast("list[object]", value) if isinstance(value, list) else []
     named = [cast("dict[str, object]", row) for row in rows if isinstance(row, dict)]
@@ -405,7 +407,7 @@ def _cell(value: object) -> str:
     return "" if value is None else text.replace("|", "\\|").replace("\n", " ")
 
 
-def _lack(value: object, step: str | int) -> str:
+def _why_missing(value: object, step: str | int) -> str:
     """Return why *step* leads nowhere in *value*; "" if it leads somewhere."""
     if isinstance(value, Mapping):
         names = sorted(cast("Mapping[str, object]", value))
@@ -471,7 +473,7 @@ class Script:
         place = f"{self._place}[{position}]"
         offered = Quotes([], "", "") if is_plain else quotes()
         try:
-            said = _filled(reply, offered, place)
+            said = _fill_templates(reply, offered, place)
         except Missing as error:
             return Problem(400, str(error), param="messages")
         arguments = [_as_text(one["arguments"]) for one in said["tool_calls"]]
@@ -480,9 +482,9 @@ class Script:
             for number, call in enumerate(reply.tool_calls)
         )
         turn = Turn(
-            text=_shown(said["text"]),
-            reasoning=_shown(said["reasoning"]),
-            refusal=_shown(said["refusal"]),
+            text=_format_value(said["text"]),
+            reasoning=_format_value(said["reasoning"]),
+            refusal=_format_value(said["refusal"]),
             calls=tuple(calls),
             finish=reply.finish_reason or ("tool_use" if reply.tool_calls else "stop"),
             chunk_chars=reply.chunk_chars or self._scenario.chunk_chars,
@@ -530,7 +532,7 @@ def _templates(reply: Reply) -> dict[str, object]:
     return {**texts, "tool_calls": calls}
 
 
-def _filled(reply: Reply, quotes: Quotes, place: str) -> dict[str, Any]:
+def _fill_templates(reply: Reply, quotes: Quotes, place: str) -> dict[str, Any]:
     """Fill in the templates of *reply*; a template of one quote becomes its value."""
 
     def filled(text: str, where: str) -> object:

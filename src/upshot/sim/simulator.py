@@ -328,7 +328,7 @@ class Tape:
     def answer(self, received: Received, *, key: str = "") -> Playback:
         """Return the recorded reply for *received*; the API *key* does not matter."""
         wanted = received.headers.get(KEY_HEADER) or _key_in(received.path)
-        reply = self._by_key.get(wanted) if wanted else self._take()
+        reply = self._by_key.get(wanted) if wanted else self._next_reply()
         if reply is None:
             return _nothing_left(wanted, len(self._replies))
         headers = {
@@ -339,7 +339,7 @@ class Tape:
             status=reply.status, headers=headers, chunks=chunks, streamed=len(chunks) > 1
         )
 
-    def _take(self) -> Recorded | None:
+    def _next_reply(self) -> Recorded | None:
         if self._next >= len(self._replies):
             return None
         self._next += 1

@@ -98,14 +98,14 @@ def mark_cut(parts: tuple[Part, ...], *, fails: bool) -> tuple[Part, ...]:
             in its last part, and only a call there with incomplete arguments is marked.
     """
     if fails:
-        return tuple(map(_marked, parts))
+        return tuple(map(_mark_call, parts))
     last = parts[-1] if parts else None
     if not isinstance(last, ToolCall) or _is_whole(last.arguments):
         return parts
-    return (*parts[:-1], _marked(last))
+    return (*parts[:-1], _mark_call(last))
 
 
-def _marked(part: Part) -> Part:
+def _mark_call(part: Part) -> Part:
     return msgspec.structs.replace(part, cut=True) if isinstance(part, ToolCall) else part
 
 
@@ -311,15 +311,15 @@ def to_reported_cost(usage: JsonObject) -> Cost | None:
     if ticks is None and cost is None:
         return None
     if isinstance(ticks, int) and not isinstance(ticks, bool) and ticks >= 0:
-        return _reported(Decimal(ticks).scaleb(_TICK_DIGITS))
+        return _make_reported(Decimal(ticks).scaleb(_TICK_DIGITS))
     amount = as_object(cost).get("total_cost") if isinstance(cost, dict) else cost
     if isinstance(amount, bool) or not isinstance(amount, (int, float)) or amount < 0:
         return None
     # A float counts as the digits it is printed with.
-    return _reported(Decimal(str(amount)))
+    return _make_reported(Decimal(str(amount)))
 
 
-def _reported(amount: Decimal) -> Cost | None:
+def _make_reported(amount: Decimal) -> Cost | None:
     try:
         return Cost(total=amount, estimated=False, source="reported")
     except Misuse:

@@ -146,7 +146,7 @@ class _Block:
     def add(self, delta: JsonObject) -> list[StreamEvent]:
         """Add a piece, and return its deltas."""
         # A delta has one member, usually this one.
-        if text := as_text(delta.get("text")) or _cited(delta):
+        if text := as_text(delta.get("text")) or _cited_text(delta):
             self.text.append(text)
             return [TextDelta(text=text)]
         events: list[StreamEvent] = []
@@ -194,7 +194,7 @@ class _Block:
         return ToolCall(self.call_id or fallback_id, self.name, arguments)
 
 
-def _cited(delta: JsonObject) -> str:
+def _cited_text(delta: JsonObject) -> str:
     """Return the text of a block with citations."""
     cited = as_object(delta.get("citationsContent"))
     return "".join(as_text(as_object(item).get("text")) for item in as_list(cited.get("content")))

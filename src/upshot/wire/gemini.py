@@ -146,7 +146,7 @@ class PartialArguments:
         if not steps:
             return
         value = _value_of(piece)
-        _put(self.value, steps, value, grows=path == self._open_path)
+        _set_at(self.value, steps, value, grows=path == self._open_path)
         self._open_path = path if piece.get("willContinue") else ""
 
 
@@ -172,7 +172,7 @@ def _value_of(piece: JsonObject) -> Json:
     return next((piece[name] for name in names if piece.get(name) is not None), None)
 
 
-def _put(root: JsonObject, steps: list[str | int], value: Json, *, grows: bool) -> None:
+def _set_at(root: JsonObject, steps: list[str | int], value: Json, *, grows: bool) -> None:
     holder: Json = root
     for step, following in zip(steps, [*steps[1:], None], strict=True):
         if following is None:

@@ -233,7 +233,7 @@ def _layout(names: tuple[str, ...]) -> _Layout:
     """Return the windows that *names* describe, in order of appearance."""
     found: dict[tuple[str, ...], dict[str, int]] = {}
     for place, name in enumerate(names):
-        family, words, part = _take_apart(name)
+        family, words, part = _split_name(name)
         if part:
             found.setdefault((family, *words), {})[part] = place
     slots = tuple(_slot(key, parts) for key, parts in found.items())
@@ -255,7 +255,7 @@ def _plain_layout(given: tuple[object, ...]) -> _Layout | None:
     return None if names is None else _layout(names)
 
 
-def _take_apart(name: str) -> tuple[str, list[str], str]:
+def _split_name(name: str) -> tuple[str, list[str], str]:
     """Split *name*: its family, what it counts, and which part it is ("" for none)."""
     # Some providers write it with a hyphen.
     family, _, rest = name.replace("rate-limit", "ratelimit").partition("ratelimit")

@@ -241,7 +241,7 @@ class StreamReader:
             rest = b"".join(self._body)
             if not self._sniffed:
                 # Too short to show its framing, it may still be a whole reply.
-                self._open(self._told_parser())
+                self._open(self._default_parser())
             if self._events is None:
                 self._read_whole(rest)
             else:
@@ -321,11 +321,11 @@ class StreamReader:
         elif start.startswith(_FRAME_START):
             self._open(FrameParser())
         elif not start.startswith(_DOCUMENT_STARTS):
-            self._open(self._told_parser(), is_unknown=True)
+            self._open(self._default_parser(), is_unknown=True)
         self._sniffed = True
         return True
 
-    def _told_parser(self) -> _Parser | None:
+    def _default_parser(self) -> _Parser | None:
         """Return the parser for the given mode, else for the content type."""
         kind = self._reply.fields.get("content-type", "").partition(";")[0].strip().lower()
         match self._mode or _MODES.get(kind):
@@ -347,7 +347,7 @@ _NO_OBJECT = "the reply has status 200 but is not a JSON object"
 class _EventReader:
     """Reads a reply that comes as events. With *is_unknown*, its first bytes fit no framing."""
 
-    __slots__ = ("_done_mark", "_heard", "_is_unknown", "_parser", "_reply", "_stream")
+    __slots__ = ("_done_mark", "_has_objects", "_is_unknown", "_parser", "_reply", "_stream")
 
     def __init__(
         self, parser: _Parser, surface: Surface, reply: ReplyAccumulator, *, is_unknown: bool
@@ -357,7 +357,7 @@ class _EventReader:
         self._stream = surface.open_stream(reply)
         self._reply = reply
         self._done_mark = surface.done_mark
-        self._heard = False
+        self._has_objects = False
 
     def feed(self, data: bytes) -> list[StreamEvent]:
         return self._read(self._parser.feed(data))
@@ -367,9 +367,9 @@ class _EventReader:
         self._read(self._parser.close(), whole=False)
         self._reply.done = bool(self._reply.done)
         self._stream.finish()
-        if isinstance(self._parser, ArrayParser) and not self._heard:
+        if isinstance(self._parser, ArrayParser) and not self._has_objects:
             self._reply.fail_unreadable("the reply is an array without an object")
-        elif self._is_unknown and not self._heard and not self._reply.done:
+        elif self._is_unknown and not self._has_objects and not self._reply.done:
             self._reply.fail_unreadable("the reply has status 200 but neither JSON nor events")
 
     def _read(self, events: list[ServerEvent], *, whole: bool = True) -> list[StreamEvent]:
@@ -377,7 +377,7 @@ class _EventReader:
         for name, data in events:
             document = parse_json(data)
             if isinstance(document, dict):
-                self._heard = True
+                self._has_objects = True
                 deltas += self._stream.read(name, document)
             elif data.strip() == self._done_mark:
                 self._reply.done = True

@@ -172,7 +172,7 @@ class FrameParser:
         buffer += data
         events: list[ServerEvent] = []
         while len(buffer) >= self._wanted:
-            event = self._take()
+            event = self._read_frame()
             if event is not None:
                 events.append(event)
         if self._damaged:
@@ -183,7 +183,7 @@ class FrameParser:
         """End the stream; the rest is part of a frame, not an event."""
         return []
 
-    def _take(self) -> ServerEvent | None:
+    def _read_frame(self) -> ServerEvent | None:
         """Remove the next frame from the buffer, or read its length."""
         buffer = self._buffer
         if self._wanted == _PRELUDE_BYTES:

@@ -411,23 +411,23 @@ class ServerBatch(Batch):
                 self.note(run_id, entries, error)
         if self._is_again:
             self._connection.do(_LOCKED, [[*left]])
-            self._pass_written(left)
-        fitting = self._choose(left)
+            self._skip_written(left)
+        fitting = self._find_fitting(left)
         if fitting:
             written = self._insert(fitting)
             for run_id, (end, entries) in fitting.items():
                 if end.run_no in written:
                     del left[run_id]
-                    self._take(run_id, end, entries, is_watched=written[end.run_no])
+                    self._note_written(run_id, end, entries, is_watched=written[end.run_no])
         if left and self._is_again:
             # An earlier attempt may have been committed between the check and the write.
-            self._pass_written(left)
+            self._skip_written(left)
         if left:
             found = self._read_ends(left)
             for run_id, entries in left.items():
                 self.note(run_id, entries, self._refusal(entries, found.get(run_id, _NOWHERE)))
 
-    def _choose(self, left: dict[str, list[Entry]]) -> dict[str, tuple[RunEnd, list[Entry]]]:
+    def _find_fitting(self, left: dict[str, list[Entry]]) -> dict[str, tuple[RunEnd, list[Entry]]]:
         """Return the runs whose entries continue their logs, as far as is known here."""
         ends = {run_id: self._end_of(run_id, entries[0]) for run_id, entries in left.items()}
         if unknown := [run_id for run_id, end in ends.items() if end is None]:
@@ -466,7 +466,9 @@ class ServerBatch(Batch):
         found = (int.from_bytes(one, signed=True) for one in written)
         return {one >> 2: one & 3 for one in found}
 
-    def _take(self, run_id: str, end: RunEnd, entries: list[Entry], *, is_watched: int) -> None:
+    def _note_written(
+        self, run_id: str, end: RunEnd, entries: list[Entry], *, is_watched: int
+    ) -> None:
         """Record what was written."""
         if is_watched:
             self.committed.watched.add(run_id)
@@ -475,10 +477,10 @@ class ServerBatch(Batch):
         last = entries[-1]
         if not all(map(_is_plain, entries)):
             self.note_entries(end.run_no, entries)
-        self._go_on(run_id, end.run_no, last)
+        self._note_log_end(run_id, end.run_no, last)
         self.note(run_id, entries, None)
 
-    def _go_on(self, run_id: str, run_no: int, last: Entry) -> None:
+    def _note_log_end(self, run_id: str, run_no: int, last: Entry) -> None:
         """Record the new end of the log."""
         # Several journals may append to a run that is not claimed.
         if last.epoch and not (last.change is not None and last.change.is_end):
@@ -488,7 +490,7 @@ class ServerBatch(Batch):
             self.ends.pop(run_id, None)
             self.over.add(run_id)
 
-    def _pass_written(self, left: dict[str, list[Entry]]) -> None:
+    def _skip_written(self, left: dict[str, list[Entry]]) -> None:
         """Remove from *left* what an earlier attempt wrote: a run's last event proves that."""
         lasts = [entries[-1] for entries in left.values()]
         values = (
@@ -500,7 +502,7 @@ class ServerBatch(Batch):
         for run_id, run_no in self._connection.do(_WRITTEN, values).fetchall():
             entries = left.pop(run_id)
             self.committed.watched.add(run_id)
-            self._go_on(run_id, run_no, entries[-1])
+            self._note_log_end(run_id, run_no, entries[-1])
             self.note(run_id, entries, None)
 
     def _read_ends(self, run_ids: Iterable[str]) -> dict[str, RunEnd]:
@@ -604,7 +606,7 @@ class ServerListener:
             if new := self._subscribe(topics):
                 self._read_pieces(None)
                 return new
-            told = self._hear(is_watched=bool(topics))
+            told = self._receive(is_watched=bool(topics))
             self._read_pieces(told)
             return told
         except (psycopg.Error, UpshotError) as error:
@@ -633,7 +635,7 @@ class ServerListener:
         self._look_at = time.monotonic() + self._net_s
         try:
             connection.listen()
-            was_deaf, self._is_deaf = self._is_deaf, not self._is_heard(connection)
+            was_deaf, self._is_deaf = self._is_deaf, not self._is_delivered(connection)
         except (FeatureNotSupported, ObjectNotInPrerequisiteState, ReadOnlySqlTransaction):
             was_deaf, self._is_deaf = self._is_deaf, True
         self._is_warned = False
@@ -645,7 +647,7 @@ class ServerListener:
                 POLL_S,
             )
 
-    def _is_heard(self, connection: ServerConnection) -> bool:
+    def _is_delivered(self, connection: ServerConnection) -> bool:
         """Whether a notification from another connection arrives here."""
         proof, deadline = secrets.token_hex(8), time.monotonic() + _PROOF_S
         other = self._server.connect()
@@ -693,7 +695,7 @@ class ServerListener:
         self._places.update((row.run_id, (row.seq, row.part)) for row in rows)
         self._keep(rows)
 
-    def _hear(self, *, is_watched: bool) -> Collection[str] | None:
+    def _receive(self, *, is_watched: bool) -> Collection[str] | None:
         """Return the topics of received notifications; None is any."""
         if self._connection is None or (self._is_deaf and is_watched):
             self._pause(is_watched=is_watched)
@@ -702,7 +704,7 @@ class ServerListener:
         self._drain()
         told: set[str] = set()
         for one in heard:
-            payload = _parsed(one)
+            payload = _parse_payload(one)
             if payload[:1] == [self._server.writer]:
                 continue
             if len(payload) < 2:
@@ -753,7 +755,7 @@ class ServerPieces:
         self._line.drop()
 
 
-def _parsed(payload: str) -> list[str]:
+def _parse_payload(payload: str) -> list[str]:
     """Decode a payload; empty if it is from another program."""
     try:
         return msgspec.json.decode(payload, type=list[str])

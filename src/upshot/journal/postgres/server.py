@@ -105,7 +105,7 @@ def numbers(values: Sequence[int | None]) -> NumberArray:
     return NumberArray(_HEAD.pack(1, 1, _INT8, len(packed), 1) + b"".join(packed))
 
 
-def _joined(values: Sequence[bytes]) -> bytes:
+def _join(values: Sequence[bytes]) -> bytes:
     pack = _LENGTH.pack
     return b"".join([part for value in values for part in (pack(len(value)), value)])
 
@@ -129,9 +129,9 @@ def columns_of(rows: Iterable[tuple[int, Entry]]) -> tuple[bytes, ...]:
     return (
         numbers(ids),
         numbers(epochs),
-        TextArray(_HEAD.pack(1, 0, _TEXT, count, 1) + _joined(kinds)),
+        TextArray(_HEAD.pack(1, 0, _TEXT, count, 1) + _join(kinds)),
         numbers(times),
-        BytesArray(_HEAD.pack(1, 0, _BYTEA, count, 1) + _joined(bodies)),
+        BytesArray(_HEAD.pack(1, 0, _BYTEA, count, 1) + _join(bodies)),
         numbers(sums),
     )
 
@@ -215,7 +215,7 @@ _LEASE = f"clock_timestamp() + interval '{LEASE_S} s'"
 
 
 @lru_cache(maxsize=256)
-def _translated(statement: str) -> bytes:
+def _translate(statement: str) -> bytes:
     """Translate a shared statement for this driver."""
     for ours, theirs in _WORDS:
         statement = statement.replace(ours, theirs)
@@ -228,7 +228,7 @@ class ServerConnection:
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self.told: set[str] = set()
         self._connection = connection
-        self._heard: list[str] = []
+        self._received: list[str] = []
         for array in ARRAYS:
             connection.adapters.register_dumper(*array)
 
@@ -242,7 +242,7 @@ class ServerConnection:
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
         """Execute a statement that all databases share."""
-        return self.do(_translated(statement), values)
+        return self.do(_translate(statement), values)
 
     def executemany(self, statement: str, values: Iterable[Sequence[Any]], /) -> None:
         """Execute a statement that all databases share, for each of *values*."""
@@ -327,7 +327,7 @@ class ServerConnection:
 
     def listen(self) -> None:
         """Receive notifications from now on; ``hear`` returns them."""
-        self._connection.add_notify_handler(lambda told: self._heard.append(told.payload))
+        self._connection.add_notify_handler(lambda told: self._received.append(told.payload))
         self.do(b"LISTEN upshot")
 
     def hear(self, bell: socket.socket, timeout_s: float | None) -> list[str]:
@@ -338,15 +338,15 @@ class ServerConnection:
         """
         libpq = self._connection.pgconn
         # Notifications that came with an answer are here already.
-        if not self._heard:
+        if not self._received:
             with selectors.DefaultSelector() as selector:
                 selector.register(libpq.socket, selectors.EVENT_READ)
                 selector.register(bell, selectors.EVENT_READ)
                 selector.select(timeout_s)
             libpq.consume_input()
             while (told := libpq.notifies()) is not None:
-                self._heard.append(told.extra.decode())
-        heard, self._heard = self._heard, []
+                self._received.append(told.extra.decode())
+        heard, self._received = self._received, []
         return heard
 
     def close(self) -> None:

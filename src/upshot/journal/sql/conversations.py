@@ -55,7 +55,7 @@ def read_turns(
     """
     runs = _runs_of(connection, id)
     # The stored turns have marks in place of secrets.
-    turns = CommittedTurns() if read is not None else _kept(connection, id, kept)
+    turns = CommittedTurns() if read is not None else _restore_turns(connection, id, kept)
     found = read_conversation(id, runs, _reader(connection, read), turns, without=without)
     blocks = turns.pop_blocks() if without and read is None else {}
     return found, {number: encode(block) for number, block in blocks.items()}
@@ -67,7 +67,7 @@ def store_blocks(connection: WriteConnection, id: str, blocks: dict[int, bytes])
         connection.execute(_STORE, (id, number, body, zlib.crc32(body)))
 
 
-def _kept(connection: Connection, id: str, kept: KeptTurns) -> CommittedTurns:
+def _restore_turns(connection: Connection, id: str, kept: KeptTurns) -> CommittedTurns:
     """Return the committed turns, as far as this or another process has read them before."""
     turns = kept.of(id)
     rows = () if turns.revision else connection.execute(_STORED, (id,)).fetchall()
@@ -91,7 +91,7 @@ def used_elsewhere(connection: Connection, id: str, *, without: str, answers: bo
 
 def committed_of(connection: Connection, id: str, kept: KeptTurns) -> CommittedTurns:
     """Return the committed turns of a conversation."""
-    turns = _kept(connection, id, kept)
+    turns = _restore_turns(connection, id, kept)
     return committed_turns(_runs_of(connection, id), _reader(connection), turns)
 
 

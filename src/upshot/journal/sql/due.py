@@ -69,11 +69,11 @@ def submit_run(connection: WriteConnection, new: Submission) -> Submission:
     """Store a run to start, within a transaction; see ``SharedJournal.submit``."""
     keep_submission(connection, new)
     if new.key:
-        standing = _standing(connection, new.key)
+        standing = _find_by_key(connection, new.key)
         if standing is None:
             connection.execute(_FORGET, (new.key,))
             keep_submission(connection, new)
-            standing = _standing(connection, new.key)
+            standing = _find_by_key(connection, new.key)
         if standing is not None and standing.run_id != new.run_id:
             return standing
     if number_of(connection, new.run_id) is not None:
@@ -94,7 +94,7 @@ def _check_owner(connection: WriteConnection, new: Submission) -> None:
         raise OtherUser(conversation)
 
 
-def _standing(connection: Connection, key: str) -> Submission | None:
+def _find_by_key(connection: Connection, key: str) -> Submission | None:
     """Return the submission with a key; None if the key is unknown or expired."""
     row = connection.execute(_OF_KEY, (key,)).fetchone()
     if row is None:

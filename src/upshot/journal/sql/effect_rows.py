@@ -133,7 +133,7 @@ def note_effects(
     for run_no, entry in sorted(changed, key=_id_of):
         event = entry.effect
         if isinstance(event, ToolSettled):
-            _end(connection, run_no, entry, event)
+            _end_claim(connection, run_no, entry, event)
         elif event is not None and event.claim is not None and not claim(connection, run_no, event):
             found = read_entry(connection, event.claim.id)
             if found is not None:
@@ -168,7 +168,7 @@ def claim(connection: WriteConnection, run_no: int, started: ToolStarted) -> boo
     return bool(connection.execute(_CLAIM, values).fetchall())
 
 
-def _end(connection: WriteConnection, run_no: int, entry: Entry, event: ToolSettled) -> None:
+def _end_claim(connection: WriteConnection, run_no: int, entry: Entry, event: ToolSettled) -> None:
     record, call = event.record, call_number(event.call_id)
     id = record.effect_id or id_without_key(entry.run_id, record.call_id)
     digest = to_digest(id)

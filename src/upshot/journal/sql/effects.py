@@ -157,13 +157,13 @@ def _claim_again(connection: WriteConnection, started: ToolStarted) -> EffectEnt
     connection.execute(_LOCK, (to_digest(wanted.id),))
     row = read_row(connection, wanted.id)
     if row is not None and row.is_left:
-        _leave(connection, row)
+        _mark_unknown(connection, row)
     if claim(connection, run_no, started):
         return None
     return read_entry(connection, wanted.id)
 
 
-def _leave(connection: WriteConnection, row: EffectRow) -> None:
+def _mark_unknown(connection: WriteConnection, row: EffectRow) -> None:
     """Record an abandoned effect as unknown."""
     connection.execute(_LEAVE, (row.effect_no, row.started_at))
     connection.told |= {of_effect(row.id.hex()), EFFECTS}
@@ -315,7 +315,7 @@ def _take_checks(
 ) -> list[EffectEntry]:
     for row in read_rows(connection, _LEFT):
         if row.is_left:
-            _leave(connection, row)
+            _mark_unknown(connection, row)
     taken: list[EffectEntry] = []
     for row in _due_rows(connection, names, limit):
         # Another process may have been faster.

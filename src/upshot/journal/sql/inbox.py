@@ -125,8 +125,8 @@ def take_in(connection: WriteConnection, run_no: int) -> None:
 
 def read_inbox(connection: Connection, wanted: InboxQuery) -> tuple[InboxItem, ...]:
     """Return the open questions, longest wait first; see ``SharedJournal.inbox``."""
-    roots, values = _roots(wanted)
-    shown, of_tool = _shown(wanted)
+    roots, values = _root_condition(wanted)
+    shown, of_tool = _item_condition(wanted)
     limit = ""
     if wanted.before:
         place = connection.execute(_PLACE, (wanted.before,)).fetchone()
@@ -147,15 +147,15 @@ def read_inbox(connection: Connection, wanted: InboxQuery) -> tuple[InboxItem, .
 
 def inbox_size(connection: Connection, wanted: InboxQuery) -> int:
     """Return how many items there are; see ``SharedJournal.inbox_size``."""
-    roots, values = _roots(wanted)
-    shown, of_tool = _shown(wanted)
+    roots, values = _root_condition(wanted)
+    shown, of_tool = _item_condition(wanted)
     (found,) = connection.execute(
         _SIZE.format(roots=roots, shown=shown), values + of_tool
     ).fetchone()
     return int(found)
 
 
-def _roots(wanted: InboxQuery) -> tuple[str, list[object]]:
+def _root_condition(wanted: InboxQuery) -> tuple[str, list[object]]:
     """Return the condition for the runs with wanted items, without paging, and its values."""
     roots, values = f"root.{_PARKED}", list[object]()
     for condition, name in _WANTED:
@@ -167,7 +167,7 @@ def _roots(wanted: InboxQuery) -> tuple[str, list[object]]:
     return roots, values
 
 
-def _shown(wanted: InboxQuery) -> tuple[str, list[object]]:
+def _item_condition(wanted: InboxQuery) -> tuple[str, list[object]]:
     """Return the condition for the wanted items, and its values."""
     return (f"{_SHOWN} AND inbox.tool = ?", [wanted.tool]) if wanted.tool else (_SHOWN, [])
 
@@ -177,7 +177,7 @@ def take_untold(
 ) -> list[Untold]:
     """Claim items for notification; see ``SharedJournal.take_untold``."""
     taken: list[Untold] = []
-    for *row, asking, run_no, item, tell_at, tries in _untold(connection, agent_ids, limit):
+    for *row, asking, run_no, item, tell_at, tries in _read_untold(connection, agent_ids, limit):
         given = (int(for_s * 1_000_000), run_no, item, tell_at)
         # Another process may have been faster.
         if connection.execute(_TAKE, given).fetchone() is not None:
@@ -187,10 +187,10 @@ def take_untold(
 
 def has_untold(connection: Connection, agent_ids: Collection[str]) -> bool:
     """Whether an item needs a notification."""
-    return bool(_untold(connection, agent_ids, 1))
+    return bool(_read_untold(connection, agent_ids, 1))
 
 
-def _untold(connection: Connection, agent_ids: Collection[str], limit: int) -> list[Any]:
+def _read_untold(connection: Connection, agent_ids: Collection[str], limit: int) -> list[Any]:
     places = ", ".join("?" * len(agent_ids))
     query = _UNTOLD.format(places=places)
     return connection.execute(query, (*agent_ids, limit)).fetchall()

@@ -149,7 +149,7 @@ def _entry_of(run_id: str, row: _Row) -> Entry:
     )
 
 
-def _fault(row: _Row, entry: Entry, expected: int) -> str:
+def _find_fault(row: _Row, entry: Entry, expected: int) -> str:
     """Return what is wrong with a row, "" if nothing."""
     if entry.seq != expected:
         return f"event {expected} is missing"
@@ -187,7 +187,7 @@ def read_page(connection: Connection, run_id: str, after: int, limit: int) -> Ev
     rows: list[_Row] = connection.execute(f"{_ROWS} LIMIT ?", query).fetchall()
     for row in rows:
         entry = _entry_of(run_id, row)
-        if fault := _fault(row, entry, last + 1):
+        if fault := _find_fault(row, entry, last + 1):
             return EventPage(entries, last, False, fault)
         entries.append(entry)
         last += 1
@@ -217,13 +217,13 @@ def scan_run(connection: Connection, run_id: str) -> Scan:
     for row in connection.execute(_ROWS, keys_of(run_no)):
         entry = _entry_of(run_id, row)
         if not fault:
-            fault = _fault(row, entry, last + 1)
+            fault = _find_fault(row, entry, last + 1)
             if not fault:
                 last, epoch = last + 1, max(epoch, entry.epoch)
                 continue
         lost += 1
         # Checked against its own seq: a row may be sound although earlier ones are missing.
-        tail = tail and bool(_fault(row, entry, entry.seq))
+        tail = tail and bool(_find_fault(row, entry, entry.seq))
     missing = _noted_end(connection, run_no) - last
     if not fault and missing > 0:
         fault, lost = f"event {last + 1} is missing", missing

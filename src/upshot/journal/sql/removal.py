@@ -90,7 +90,7 @@ def redact_runs(connection: WriteConnection, conversation: str, by: str) -> tupl
         connection.told.add(of_run(run.run_id))
     kept = KeptTurns()
     for run in chosen:
-        _rewrite(connection, run.run_id, lambda event: _seeded(connection, event, kept))
+        _rewrite(connection, run.run_id, lambda event: _with_seed_digest(connection, event, kept))
     return tuple(run.run_id for run in chosen)
 
 
@@ -109,7 +109,7 @@ def _rewrite(connection: WriteConnection, run_id: str, change: Callable[[Event],
     connection.executemany(_REWRITE, rows)
 
 
-def _seeded(connection: Connection, event: Event, kept: KeptTurns) -> Event:
+def _with_seed_digest(connection: Connection, event: Event, kept: KeptTurns) -> Event:
     if not isinstance(event, BoardChanged) or (seed := event.seed) is None:
         return event
     turns = committed_of(connection, seed.conversation, kept)

@@ -58,7 +58,7 @@ class SqlArtifactStore(ArtifactKeeper):
     def __repr__(self) -> str:
         return f"SqlArtifactStore({self._database!r})"
 
-    def _take(self, artifact: StoredArtifact) -> None:
+    def _store(self, artifact: StoredArtifact) -> None:
         try:
             self._database.check_text(artifact.run_id, artifact.call_id, artifact.media_type)
             self._database.post(

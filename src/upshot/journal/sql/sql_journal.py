@@ -145,7 +145,7 @@ class SqlJournal(SqlEffects):
         self._closed = False
         self.lease: OwnLease = writer.lease
         self.on_lost: dict[str, Callable[[], None]] = {}
-        writer.on_renewed = self._look_for_lost
+        writer.on_renewed = self._find_lost
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.path!r}{', closed' if self._closed else ''})"
@@ -255,11 +255,11 @@ class SqlJournal(SqlEffects):
         while boot_s() > self.lease.safe_until:
             held = await self.write(self.lease.renew)
             if run_id not in held:
-                await self._lose([run_id])
+                await self._give_up([run_id])
                 break
         self._check(run_id)
 
-    def _look_for_lost(self, held: frozenset[str]) -> None:
+    def _find_lost(self, held: frozenset[str]) -> None:
         """Find the runs that another process has claimed, since they are missing from *held*."""
         lost = [
             run_id
@@ -267,13 +267,13 @@ class SqlJournal(SqlEffects):
             if hold.taken and not hold.settled and run_id not in held
         ]
         if lost and not self._closed:
-            task = asyncio.create_task(self._lose(lost))
+            task = asyncio.create_task(self._give_up(lost))
             self._losses.add(task)
             task.add_done_callback(self._losses.discard)
             # If the database cannot be read, the next append reports that in more detail.
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
-    async def _lose(self, run_ids: Sequence[str]) -> None:
+    async def _give_up(self, run_ids: Sequence[str]) -> None:
         """Give up the runs that another process has claimed."""
         for run_id in run_ids:
             hold = self._holds.get(run_id)
@@ -289,7 +289,7 @@ class SqlJournal(SqlEffects):
         self, run_id: str, *, cut: bool, take_over: bool, turn: TurnClaim | None = None
     ) -> Claimed:
         # In a separate task: what is queued is executed even if its caller stops waiting.
-        task = asyncio.create_task(self._take(run_id, cut=cut, take_over=take_over, turn=turn))
+        task = asyncio.create_task(self._run_claim(run_id, cut=cut, take_over=take_over, turn=turn))
         self._claims.add(task)
         task.add_done_callback(self._claims.discard)
         try:
@@ -297,10 +297,10 @@ class SqlJournal(SqlEffects):
         except asyncio.CancelledError:
             # The claim cannot be removed from the queue. If it succeeds, there is no caller to use
             # it.
-            task.add_done_callback(partial(self._give_back, run_id))
+            task.add_done_callback(partial(self._release_unused, run_id))
             raise
 
-    async def _take(
+    async def _run_claim(
         self, run_id: str, *, cut: bool, take_over: bool, turn: TurnClaim | None
     ) -> Claimed:
         # A loop, because only the first of several waiters finds the place free.
@@ -316,7 +316,7 @@ class SqlJournal(SqlEffects):
             )
             if isinstance(claim, Lease):
                 entries = taking.hand_over(claim)
-                self._hold(run_id, claim, entries)
+                self._record_claim(run_id, claim, entries)
         finally:
             del self._takings[run_id]
             # Their epoch is known only now.
@@ -328,7 +328,7 @@ class SqlJournal(SqlEffects):
             self.post(lambda connection: hold_run(connection, run_id, claim.epoch), 0)
         return claim
 
-    def _hold(self, run_id: str, claim: Lease, entries: Sequence[Entry]) -> None:
+    def _record_claim(self, run_id: str, claim: Lease, entries: Sequence[Entry]) -> None:
         """Record a claimed run, to which *entries* will be written first."""
         self._writer.failed.pop(run_id, None)
         self._writer.written[run_id] = claim.last_seq
@@ -342,7 +342,7 @@ class SqlJournal(SqlEffects):
         if claim.damage is not None:
             self._cuts[run_id] = claim.damage
 
-    def _give_back(self, run_id: str, task: asyncio.Task[Claimed]) -> None:
+    def _release_unused(self, run_id: str, task: asyncio.Task[Claimed]) -> None:
         """Release the run of a claim whose caller stopped waiting."""
         if not task.cancelled() and task.exception() is None:
             claim = task.result()
@@ -408,11 +408,11 @@ class SqlJournal(SqlEffects):
             await writer.flush()
             self._check(run_id)
             if writer.written.get(run_id, 0) < seq:
-                await self._expect(run_id, seq)
+                await self._require_event(run_id, seq)
         hold = self._holds.get(run_id)
         if epoch is not None and not (hold is not None and hold.has(seq, epoch)):
-            await self._expect_own(run_id, seq, epoch)
-        self._let_go(run_id, seq)
+            await self._require_epoch(run_id, seq, epoch)
+        self._forget_settled(run_id, seq)
 
     async def events(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
         """Iterate over the run's durable events with a seq above *after*, in order.
@@ -424,7 +424,7 @@ class SqlJournal(SqlEffects):
             JournalError: Sound events follow a damaged one, or the file cannot be read.
         """
         # Readers see what is in the file, and the last appends may still be queued.
-        await self._settle(run_id)
+        await self._flush_run(run_id)
         last, more = max(after, 0), True
         while more:
             page = await self._page(run_id, last)
@@ -432,7 +432,7 @@ class SqlJournal(SqlEffects):
             for entry in page.entries:
                 yield read_event(entry)
             if page.fault:
-                await self._tell(run_id)
+                await self._report_damage(run_id)
 
     async def last_seq(self, run_id: str) -> int:
         """Return the seq of the run's last event, including queued ones; 0 if it has none."""
@@ -443,7 +443,7 @@ class SqlJournal(SqlEffects):
 
     async def damage(self, run_id: str) -> Damage | None:
         """Return the damage to the run's log, also if a claim made here has cut it off."""
-        await self._settle(run_id)
+        await self._flush_run(run_id)
         scan = await self.read(lambda connection: stored.scan_run(connection, run_id))
         return scan.damage or self._cuts.get(run_id)
 
@@ -852,7 +852,7 @@ class SqlJournal(SqlEffects):
                 str(failure), run_id=run_id, seq=failure.seq, taken_over=failure.taken_over
             ) from failure
 
-    async def _settle(self, run_id: str) -> None:
+    async def _flush_run(self, run_id: str) -> None:
         hold = self._holds.get(run_id)
         if hold is not None and self._writer.written.get(run_id, 0) < hold.last_seq:
             await self.flush()
@@ -872,7 +872,7 @@ class SqlJournal(SqlEffects):
             page.add_done_callback(lambda done: self._pages.pop(place, None))
         return await asyncio.shield(page)
 
-    async def _tell(self, run_id: str) -> None:
+    async def _report_damage(self, run_id: str) -> None:
         scan = await self.read(lambda connection: stored.scan_run(connection, run_id))
         if scan.damage is None:
             return
@@ -880,19 +880,19 @@ class SqlJournal(SqlEffects):
             raise damage_error(scan.damage)
         logger.warning("%s", scan.damage)
 
-    async def _expect(self, run_id: str, seq: int) -> None:
+    async def _require_event(self, run_id: str, seq: int) -> None:
         last_seq = await self.read(lambda connection: stored.last_seq(connection, run_id))
         if last_seq < seq:
             raise JournalError(f"run {run_id} has no event {seq}", run_id=run_id, seq=last_seq)
 
-    async def _expect_own(self, run_id: str, seq: int, epoch: int) -> None:
+    async def _require_epoch(self, run_id: str, seq: int, epoch: int) -> None:
         """Check in the file who appended an event, since other holders have claimed the run."""
         written = await self.read(lambda connection: stored.epoch_of(connection, run_id, seq))
         if seq and written != epoch:
             hold = self._holds.get(run_id)
             raise epoch_error(run_id, epoch, written if hold is None else hold.epoch)
 
-    def _let_go(self, run_id: str, seq: int) -> None:
+    def _forget_settled(self, run_id: str, seq: int) -> None:
         """Forget a run whose session is over, so that memory does not grow over time."""
         hold = self._holds.get(run_id)
         if hold is not None and hold.settled and hold.last_seq <= seq:

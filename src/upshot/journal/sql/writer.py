@@ -113,7 +113,7 @@ class Batch(ABC):
                 self._groups.setdefault(item.run_id, []).append(item)
             else:
                 self._flush()
-                self._do(item)
+                self._run_job(item)
         self._flush()
         self.committed.told, self._writing.told = self._writing.told, set()
 
@@ -141,7 +141,7 @@ class Batch(ABC):
         note_entries(self._writing, run_no, entries)
         self._effects += [(run_no, entry) for entry in entries if entry.effect is not None]
 
-    def _do(self, job: Job) -> None:
+    def _run_job(self, job: Job) -> None:
         # One savepoint each: a failed job's changes must not be committed with the others.
         self._writing.execute("SAVEPOINT job")
         try:
@@ -229,7 +229,7 @@ def note_changes(
         holder = connection.execute(_HOLDER, (run_no,)).fetchone() if hands_on else None
         for entry in changed:
             connection.execute(*_row_change(run_no, entry))
-        if done := [row for entry in changed if (row := _done_by(run_no, entry.change))]:
+        if done := [row for entry in changed if (row := _totals_of(run_no, entry.change))]:
             connection.executemany(_DONE, done)
         if holder is not None and holder[0] is not None:
             hand_over(connection, run_no, last.run_id, holder[0])
@@ -264,7 +264,7 @@ def _row_change(run_no: int, entry: Entry) -> tuple[str, tuple[object, ...]]:
     return _ENDED, (change.status, spent, *counts, *listed, change.status, run_no)
 
 
-def _done_by(run_no: int, change: SummaryChange | None) -> tuple[object, ...] | None:
+def _totals_of(run_no: int, change: SummaryChange | None) -> tuple[object, ...] | None:
     """Return what a session cost and did, None if that changes nothing."""
     if change is None or change.error_code is None:
         return None
@@ -416,13 +416,13 @@ class Writer:
     def put(self, entry: Entry) -> None:
         """Queue an event; returns at once."""
         self._items.append(entry)
-        self._stir(len(entry.body))
+        self._note_queued(len(entry.body))
 
     async def flush(self) -> None:
         """Wait until everything queued before is written, or has failed."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._items.append(future)
-        self._hurry()
+        self._flush_soon()
         await future
 
     def begin(self, work: Callable[[WriteConnection], T]) -> asyncio.Future[T]:
@@ -434,7 +434,7 @@ class Writer:
         """
         future: asyncio.Future[T] = self._loop.create_future()
         self._items.append(Job(work, resolve(future)))
-        self._hurry()
+        self._flush_soon()
         return future
 
     @contextlib.contextmanager
@@ -445,8 +445,8 @@ class Writer:
 
     def post(self, work: Callable[[WriteConnection], None], size_bytes: int) -> None:
         """Queue *work*, which keeps *size_bytes* in memory; returns at once."""
-        self._items.append(Job(work, _forget))
-        self._stir(size_bytes)
+        self._items.append(Job(work, _log_failure))
+        self._note_queued(size_bytes)
 
     def tell_held(self, held: frozenset[str]) -> None:
         """Report to the event loop which runs are held; called in the thread."""
@@ -462,20 +462,20 @@ class Writer:
 
     def _stop(self) -> None:
         self._stopping = True
-        self._hurry()
+        self._flush_soon()
 
-    def _stir(self, size_bytes: int) -> None:
+    def _note_queued(self, size_bytes: int) -> None:
         self._queued_bytes += size_bytes
         # So much is written at once, even without a waiting caller, because it takes up memory.
         if self._queued_bytes > _QUEUE_BYTES:
-            self._hurry()
+            self._flush_soon()
         # Waking it for each event would cost more than writing it; while awake, it checks by
         # itself.
         elif self.asleep:
             self.asleep = False
             self._calls.put(None)
 
-    def _hurry(self) -> None:
+    def _flush_soon(self) -> None:
         self._queued_bytes = 0
         if not self._hurried:
             self._hurried = True
@@ -494,7 +494,7 @@ class Writer:
         with contextlib.closing(committer):
             while not (self._stopping and not self._items):
                 self._wait(committer)
-                self._turn(committer)
+                self._write_queue(committer)
         resolve(self._ended)(None, None)
 
     def _wait(self, committer: Committer) -> None:
@@ -520,7 +520,7 @@ class Writer:
                 committer.rest()
         self.asleep = False
 
-    def _turn(self, committer: Committer) -> None:
+    def _write_queue(self, committer: Committer) -> None:
         # Cleared before the queue is emptied: anything queued from here on sets it again.
         self._hurried = False
         items: list[Item] = []
@@ -536,7 +536,7 @@ class Writer:
         if waiters:
             # If the loop is closed, there is no caller left.
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(_wake, waiters)
+                self._loop.call_soon_threadsafe(_resolve_waiters, waiters)
         if committed is not None:
             # After the waiters were woken, so that it does not delay them.
             if self.changes.watches:
@@ -548,7 +548,7 @@ class Writer:
 
     def _write(self, committer: Committer, items: list[Item]) -> Committed | None:
         if self.broken is not None:
-            _refuse(items, self.broken)
+            _fail_jobs(items, self.broken)
             return None
         try:
             committed = committer.commit(items)
@@ -559,7 +559,7 @@ class Writer:
             # Permanently: what was queued is lost, so anything later would follow a gap.
             self.broken = error
             logger.error("%s", error)
-            _refuse(items, self.broken)
+            _fail_jobs(items, self.broken)
             return None
         # The first failure is the cause; later ones follow from it.
         for run_id, failure in committed.failed.items():
@@ -575,19 +575,19 @@ class Writer:
         return committed
 
 
-def _refuse(items: list[Item], error: JournalError) -> None:
+def _fail_jobs(items: list[Item], error: JournalError) -> None:
     for item in items:
         if isinstance(item, Job):
             item.done(None, error)
 
 
-def _wake(waiters: list[asyncio.Future[None]]) -> None:
+def _resolve_waiters(waiters: list[asyncio.Future[None]]) -> None:
     for waiter in waiters:
         if not waiter.done():
             waiter.set_result(None)
 
 
-def _forget(result: None, error: Exception | None) -> None:
+def _log_failure(result: None, error: Exception | None) -> None:
     """Log the failure of posted work, since no caller waits for it."""
     if error is not None:
         logger.error("a journal could not store something: %s", error)

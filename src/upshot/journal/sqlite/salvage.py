@@ -87,7 +87,7 @@ def salvage_file(path: str, new_path: str) -> Salvaged:
         # In one transaction: an interrupted salvage leaves an empty journal, not half of one.
         connection.execute("BEGIN IMMEDIATE")
         _copy(connection, pages)
-        salvaged = _settle(connection)
+        salvaged = _rebuild_runs(connection)
         connection.execute("COMMIT")
     return salvaged
 
@@ -241,18 +241,18 @@ def _is_effect(values: list[Any]) -> bool:
 
 def _is_wish(values: list[Any]) -> bool:
     if values[1] in _STOPS:
-        stop = _read(values[2], Stop)
+        stop = _decode_body(values[2], Stop)
         return stop is not None and [stop.run_id, stop.kind] == values[:2]
-    wish = _read(values[2], Wish)
+    wish = _decode_body(values[2], Wish)
     return wish is not None and [wish.run_id, wish.item] == values[:2]
 
 
 def _is_submission(values: list[Any]) -> bool:
-    new = _read(values[3], Submission)
+    new = _decode_body(values[3], Submission)
     return new is not None and [new.run_id, new.key or None] == values[:2]
 
 
-def _read(body: object, kind: type[T]) -> T | None:
+def _decode_body(body: object, kind: type[T]) -> T | None:
     """Decode a row's body; None if a damaged page only looks like one."""
     try:
         return decode(body, kind) if isinstance(body, str) else None
@@ -275,7 +275,7 @@ def _ended_at(run: tuple[int, list[Entry], int]) -> int:
     return entries[-1].time or 0 if entries else 0
 
 
-def _settle(connection: Database) -> Salvaged:
+def _rebuild_runs(connection: Database) -> Salvaged:
     """Cut each run to its sound beginning, and write its row in the list of runs."""
     damages: list[Damage] = []
     runs: list[tuple[int, list[Entry], int]] = []

@@ -191,7 +191,7 @@ class FileListener:
         with suppress(sqlite3.Error, OSError):
             self._read_pieces({run for one in topics if (run := shown_run(one)) is not None})
         try:
-            return self._look(topics)
+            return self._find_changes(topics)
         except (*FILE_ERRORS, UpshotError):
             # Callers that read the journal themselves get the error.
             self._drop()
@@ -206,7 +206,7 @@ class FileListener:
         self._live.close()
         self._drop()
 
-    def _look(self, topics: Collection[str]) -> Collection[str]:
+    def _find_changes(self, topics: Collection[str]) -> Collection[str]:
         """Return the topics that may have changed since the last check."""
         if self._connection is None:
             self._connection = self._connect(self._path)

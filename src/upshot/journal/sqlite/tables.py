@@ -317,11 +317,11 @@ class FileLock:
 
     def _wait(self) -> None:
         # Only a thread that can be abandoned may wait without a limit, and no other wait is fair.
-        self._late = threading.Thread(target=self._take, name="upshot-journal-turn", daemon=True)
+        self._late = threading.Thread(target=self._acquire, name="upshot-journal-turn", daemon=True)
         self._late.start()
         self._late.join(_PATIENCE_S)
 
-    def _take(self) -> None:
+    def _acquire(self) -> None:
         assert fcntl is not None and self._file is not None
         with contextlib.suppress(OSError):
             fcntl.flock(self._file, fcntl.LOCK_EX)
@@ -418,7 +418,7 @@ def open_database(path: str, *, create: bool = True) -> Database:
         Misuse: *path* cannot be a journal, or is something else.
         JournalError: The file is damaged, locked by another process, or of a newer version.
     """
-    made = _look_at(path, create=create)
+    made = _check_file(path, create=create)
     try:
         return _open_counts(path, create=create)
     except FILE_ERRORS as error:
@@ -480,7 +480,7 @@ def is_read_only(path: str) -> bool:
 
 def open_to_read(path: str) -> sqlite3.Connection:
     """Open a journal that is not writable."""
-    _look_at(path, create=False)
+    _check_file(path, create=False)
     url = f"file:{quote(path)}"
     try:
         try:
@@ -512,7 +512,7 @@ def _connect_to_read(url: str, path: str) -> sqlite3.Connection:
     return connection
 
 
-def _look_at(path: str, *, create: bool) -> bool:
+def _check_file(path: str, *, create: bool) -> bool:
     """Raise if *path* cannot be a journal; returns whether the file was created here."""
     try:
         if not os.path.exists(path):
