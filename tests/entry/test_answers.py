@@ -197,7 +197,7 @@ class Own:
 async def test_a_journal_that_keeps_no_answers_takes_them_at_resume(journal: Any) -> None:
     till, own = Till(), Own(journal)
     item = await till.park(own)
-    with pytest.raises(Misuse, match="Own keeps nothing for other processes"):
+    with pytest.raises(Misuse, match="Own cannot be shared by processes"):
         await answer("r", [item.approve()], journal=own)  # type: ignore[arg-type]
     assert (await resume("r", till.agent, journal=own, answers=[item.approve()])).success  # type: ignore[arg-type]
 

@@ -75,7 +75,11 @@ async def test_who_claimed_a_run_before_its_import_has_it_no_more_after_the_next
         ),
         (2, lambda text: text[:20], "line 2: this is not JSON"),
         (2, lambda text: text.replace('"r"', '"other"'), "line 2: an event of run other"),
-        (3, lambda text: text.replace('"seq":2', '"seq":3'), "line 3: event 3 stands where"),
+        (
+            3,
+            lambda text: text.replace('"seq":2', '"seq":3'),
+            "line 3: expected event 2, got event 3",
+        ),
         (3, lambda _: '{"kind":"text_delta","run_id":"r","seq":1}', "line 3: text_delta is for"),
         (4, lambda text: text.replace('"r"', '"other"'), "line 4: an artifact of run other"),
         (4, lambda text: text.replace("ZGF0YQ", "ZGF0ZQ"), "line 4: the data of artifact"),

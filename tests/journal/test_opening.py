@@ -173,7 +173,7 @@ async def test_a_journal_that_is_opened_to_be_read_takes_nothing_and_shows_all(t
     assert [event.kind async for event in journal.events("r")] == ["run_started"] * 2
     assert [run.run_id for run in await journal.runs()] == ["r"]
     assert await journal.export("r", tmp_path / "r.jsonl") == 2
-    with pytest.raises(JournalError, match="may not be written: it is read-only"):
+    with pytest.raises(JournalError, match="cannot be written: it is read-only"):
         await journal.claim("r")
     with pytest.raises(JournalError, match="read-only"):
         journal.append(RunStarted(run_id="r", seq=3))

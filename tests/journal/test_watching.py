@@ -237,4 +237,4 @@ async def test_a_server_that_passes_nothing_on_is_looked_into(
     await own.aclose()
     await other.aclose()
     (record,) = caplog.records
-    assert "?listen=URL names a direct way" in record.message
+    assert "?listen=URL of a direct connection" in record.message

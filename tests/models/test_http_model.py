@@ -511,7 +511,7 @@ async def test_a_server_that_speaks_no_tls_is_said():
         url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         error = (await resolve("openai:m", base_url=url).call("hi")).error
     assert error is not None
-    assert "is it https" in error.message
+    assert "uses https" in error.message
 
 
 async def test_a_certificate_that_is_not_trusted_is_said_and_final(serve, http_reply):

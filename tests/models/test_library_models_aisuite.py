@@ -193,5 +193,5 @@ def test_without_the_package_a_sentence_says_what_to_install():
 
 @pytest.mark.parametrize("option", [{"headers": {"a": "b"}}, {"api_key": lambda: "k"}])
 def test_what_aisuite_cannot_take_is_misuse(option):
-    with pytest.raises(Misuse, match="takes no headers"):
+    with pytest.raises(Misuse, match="accepts no headers"):
         resolve("aisuite:openai:gpt-4o", **option)

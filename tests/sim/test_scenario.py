@@ -97,7 +97,7 @@ def test_a_failed_model_response_is_an_error_reply():
         ({"models": {"m": []}}, "each of `models` needs at least one reply"),
         (
             {"replies": [{"faults": [{"kind": "reset", "at": 2}]}]},
-            "replies[0]: a fault inside a reply is of that reply",
+            "replies[0]: a fault inside a reply applies to that reply",
         ),
     ],
 )

@@ -102,7 +102,7 @@ async def test_a_port_in_use_is_misuse():
 
 @pytest.mark.parametrize("limits", [{"requests_per_minute": 0}, {"rpm": 3}])
 def test_bad_limits_are_misuse(limits):
-    with pytest.raises(Misuse, match="limits do not fit"):
+    with pytest.raises(Misuse, match="limits are not valid"):
         Simulator(limits=limits)
 
 

@@ -113,7 +113,7 @@ def test_a_mapping_is_a_recorded_reply(item, recorded):
 
 @pytest.mark.parametrize("item", [{"status": "ok"}, {"body": 3}, {"body_b64": "***"}])
 def test_what_is_no_recorded_reply_is_misuse(item):
-    with pytest.raises(Misuse, match="a recorded reply does not fit"):
+    with pytest.raises(Misuse, match="a recorded reply is not valid"):
         Simulator.recorded([item])
 
 

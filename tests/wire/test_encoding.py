@@ -108,5 +108,5 @@ def test_an_unknown_surface_is_misuse():
 
 @pytest.mark.parametrize("surface", ["converse", "invoke"])
 def test_a_surface_that_is_only_read_is_misuse(surface):
-    with pytest.raises(Misuse, match="only read"):
+    with pytest.raises(Misuse, match="only be read"):
         make_request_encoder(surface)

@@ -119,7 +119,7 @@ class StoredArtifact(Tagged, frozen=True, kw_only=True):
 async def store(run_id: str, call_id: str, data: bytes, media_type: str) -> StoredArtifact:
     """Make an artifact of *data*, with a new id."""
     if len(data) > MAX_BYTES:
-        raise OSError(f"an artifact of {len(data)} bytes is too large: {MAX_BYTES} is the most")
+        raise OSError(f"an artifact of {len(data)} bytes is too large: the limit is {MAX_BYTES}")
     if len(data) > _HASH_HERE_BYTES:
         return await asyncio.to_thread(_describe, run_id, call_id, data, media_type)
     return _describe(run_id, call_id, data, media_type)

@@ -77,7 +77,7 @@ class Damage(Value, frozen=True, kw_only=True):
             return f"{place}; {self.lost} events were cut off"
         if self.tail:
             return f"{place}; {self.lost} events are lost"
-        return f"{place}; sound events stand after it, and only claim(..., cut=True) drops them"
+        return f"{place}; sound events follow it, and only claim(..., cut=True) drops them"
 
 
 class Entry(NamedTuple):
@@ -136,7 +136,7 @@ def checked_id(run_id: str) -> str:
     if not isinstance(cast("object", run_id), str):
         raise Misuse(f"the id of a run is a text, got {run_id!r:.60}")
     if clean_text(run_id) is not run_id:
-        raise Misuse(f"{run_id!r} cannot be the id of a run: it holds lone surrogates")
+        raise Misuse(f"{run_id!r} cannot be the id of a run: it has lone surrogates")
     return run_id
 
 

@@ -166,32 +166,32 @@ def _read_header(line: bytes) -> Header:
             f"format {FORMAT}: import it with the version that wrote it"
         )
     if not header.run_id or header.events < 1:
-        raise Misuse("it is the export of no run")
+        raise Misuse("the export has no run")
     return header
 
 
 def _read_event(line: bytes, header: Header, seq: int) -> ExportedEvent:
     entry, event = parse_line(line.rstrip(b"\r\n"))
     if entry.run_id != header.run_id:
-        raise Misuse(f"an event of run {entry.run_id} among those of {header.run_id}")
+        raise Misuse(f"an event of run {entry.run_id} in the export of run {header.run_id}")
     if entry.seq != seq:
-        raise Misuse(f"event {entry.seq} stands where event {seq} should be")
+        raise Misuse(f"expected event {seq}, got event {entry.seq}")
     return ExportedEvent(entry, event)
 
 
 def _read_artifact(line: bytes, header: Header) -> StoredArtifact:
     artifact = _artifacts.decode(line)
     if artifact.run_id != header.run_id:
-        raise Misuse(f"an artifact of run {artifact.run_id} among those of {header.run_id}")
+        raise Misuse(f"an artifact of run {artifact.run_id} in the export of run {header.run_id}")
     if hashlib.sha256(artifact.data).hexdigest() != artifact.sha256:
-        raise Misuse(f"the data of artifact {artifact.id} do not have its sha256")
+        raise Misuse(f"the data of artifact {artifact.id} does not match its sha256")
     return artifact
 
 
 def _read_note(line: bytes, header: Header) -> Note:
     note = _notes.decode(line)
     if note.run_id != header.run_id:
-        raise Misuse(f"a note on run {note.run_id} among those of {header.run_id}")
+        raise Misuse(f"a note on run {note.run_id} in the export of run {header.run_id}")
     return Note(**asdict(note))
 
 

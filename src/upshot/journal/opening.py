@@ -154,7 +154,7 @@ async def init_journal(url: str) -> None:
     if not is_url(url):
         raise Misuse(
             f"{url!r:.80} is not a URL of a PostgreSQL database: give "
-            "postgresql://user:password@host:port/database; a file is made where it is first used"
+            "postgresql://user:password@host:port/database; a file is created at its first use"
         )
     journal = await _postgres().open(url, upgrade=True)
     await journal.aclose()

@@ -218,13 +218,13 @@ class RemovedRuns(Value, frozen=True, kw_only=True):
 def no_such_page(run_id: str) -> Misuse:
     """Return the exception for a run that no page can start after."""
     return Misuse(
-        f"before is {run_id!r}, and the journal has no such run: give the last of the page before"
+        f"before is {run_id!r}, but the journal has no such run: give the previous page's last run"
     )
 
 
 def already_there(run_id: str) -> JournalError:
     """Return the exception for an import of a run that the journal already has."""
-    return JournalError(f"run {run_id} is in the journal already", run_id=run_id)
+    return JournalError(f"the journal has run {run_id} already", run_id=run_id)
 
 
 def check_removal(run_ids: Sequence[str], ended_before: datetime | None, conversation: str) -> None:
@@ -373,7 +373,7 @@ class RunFamily:
             return "a process works on it: wait for its end, or stop that process"
         parent = self.known[run_id].parent_run_id
         if parent in self.known and parent not in chosen:
-            return f"run {parent}, which started it, reads it: remove that one"
+            return f"its parent run {parent} reads it: remove that one"
         # A fork copied its events, but reads the child runs from the original.
         readers = [one for one in self._forks.get(parent, ()) if one in self.known.keys() - chosen]
         if readers:
@@ -388,7 +388,7 @@ class RunFamily:
                 break
             if later not in chosen:
                 return (
-                    f"run {later} of conversation {id!r} began after it, with what was said: "
+                    f"run {later} of conversation {id!r} started later, with its messages: "
                     "remove the whole conversation"
                 )
         return ""

@@ -631,8 +631,8 @@ def needs_shared(journal: Journal) -> SharedJournal:
     if shared is None:
         missing = next(name for name in _METHODS if not hasattr(journal, name))
         raise Misuse(
-            f"{type(journal).__name__} keeps nothing for other processes, since it has no "
-            f"{missing}(): give the path of a journal, or go on with the run itself by resume"
+            f"{type(journal).__name__} cannot be shared by processes, since it has no "
+            f"{missing}(): give the path of a journal, or call resume"
         )
     return shared
 
@@ -666,7 +666,8 @@ class OtherUser(Misuse):
 
     def __init__(self, conversation: str) -> None:
         super().__init__(
-            f"the conversation {conversation[:80]!r} is another user's: leave it out to begin one"
+            f"the conversation {conversation[:80]!r} belongs to another user: leave it out to "
+            "start a new one"
         )
 
 

@@ -519,7 +519,7 @@ def _tls(
         return context
     if not verify:
         if ca_file is not None:
-            raise Misuse("ca_file is of no use with verify=False: leave one of them out")
+            raise Misuse("ca_file has no effect with verify=False: leave out one of them")
         return False
     if ca_file is None:
         return True

@@ -184,7 +184,7 @@ class Endpoint:
         if callable(self._key):
             return self._refusal("the function given as api_key returned no key")
         name, variable = self.provider.name, self.provider.key_variable
-        return self._refusal(f"{name} wants an API key: set {variable} or pass api_key=")
+        return self._refusal(f"{name} needs an API key: set {variable} or pass api_key=")
 
     def _refusal(self, message: str) -> AgentError:
         facts: dict[str, Json] = {"provider": self.provider.name}
@@ -233,12 +233,12 @@ def advise(
 
 
 _FAILURES: Final[dict[FailureKind, str]] = {
-    "dns": "cannot reach {where}: {reason}; is base_url right, is the network there?",
-    "refused": "cannot reach {where}: {reason}; is the server running, is base_url right?",
-    "tls": "cannot reach {where}: TLS failed: {reason}; is it https that the server speaks?",
+    "dns": "cannot reach {where}: {reason}; check base_url and the network",
+    "refused": "cannot reach {where}: {reason}; check that the server is running, and base_url",
+    "tls": "cannot reach {where}: TLS failed: {reason}; check that the server uses https",
     "certificate": "cannot trust {where}: {reason}; "
     "pass AiohttpTransport(ca_file=...) as transport",
-    "proxy": "the proxy does not connect to {where}: {reason}; is its address right?",
+    "proxy": "the proxy does not connect to {where}: {reason}; check its address",
     "timeout": "{where} took too long",
     "reset": "{where} closed the connection before it replied",
     "cut": "the reply of {where} broke off: {reason}",

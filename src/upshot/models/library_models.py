@@ -417,7 +417,7 @@ class LiteLLMModel(LibraryModel):
         # LiteLLM reports a missing key as a server error, which would be retried.
         keyless = AgentError(
             ErrorCode.AUTH_ERROR,
-            f"{self.name} wants an API key: set {variable} or pass api_key=",
+            f"{self.name} needs an API key: set {variable} or pass api_key=",
             type=error.type,
             origin=Origin.CALLER,
             details={"provider": upstream, "variable": variable},

@@ -90,11 +90,11 @@ def resolve(
         raise Misuse(f"{name!r} names no model of {provider_name}: {_EXAMPLE}")
     if provider is None:
         if limits is not None:
-            raise Misuse(f"{provider_name} reads its replies itself: leave limits= out")
+            raise Misuse(f"{provider_name} reads its replies itself: leave out limits=")
         if transport is not None:
-            raise Misuse(f"{provider_name} brings its own transport: leave transport= out")
+            raise Misuse(f"{provider_name} has its own transport: leave out transport=")
         if provider_name == "aisuite" and (callable(api_key) or headers or timeouts is not None):
-            raise Misuse("aisuite takes no headers, no timeouts, and only a string as api_key")
+            raise Misuse("aisuite accepts no headers, no timeouts, and only a string as api_key")
         more: dict[str, Any] = {"headers": headers, "timeouts": timeouts}
         return _library(provider_name)(
             model,

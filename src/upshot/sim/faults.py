@@ -174,7 +174,7 @@ def to_fault(given: object) -> Fault:
     try:
         return msgspec.convert(given, cast("type[Fault]", Fault))
     except msgspec.ValidationError as error:
-        raise Misuse(f"a fault of the simulator does not fit: {error}") from error
+        raise Misuse(f"a fault of the simulator is not valid: {error}") from error
 
 
 class FaultBox:

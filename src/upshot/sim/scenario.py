@@ -127,7 +127,7 @@ class Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if any(fault.at is not None for fault in self.faults):
-            raise Misuse("a fault inside a reply is of that reply: leave out its `at`")
+            raise Misuse("a fault inside a reply applies to that reply: leave out `at`")
         check_whole("chunk_chars", self.chunk_chars, least=1, none="the scenario's")
 
 

@@ -135,7 +135,7 @@ class Simulator:
     def port(self) -> int:
         """The port it listens on. Raises Misuse if it is not running."""
         if self._port is None:
-            raise Misuse("the simulator is not running: enter it by `async with` first")
+            raise Misuse("the simulator is not running: enter it with `async with` first")
         return self._port
 
     @property
@@ -230,7 +230,7 @@ def _to_limits(limits: Limits | Mapping[str, int] | None) -> Limits | None:
     try:
         return msgspec.convert(limits, Limits)
     except msgspec.ValidationError as error:
-        raise Misuse(f"the simulator's limits do not fit: {error}") from error
+        raise Misuse(f"the simulator's limits are not valid: {error}") from error
 
 
 KEY_HEADER = "x-sim-exchange"
@@ -290,7 +290,7 @@ def to_recorded(item: RecordedItem) -> Recorded:
         read = msgspec.convert(item, _Item)
         body = _body_of(read)
     except (msgspec.ValidationError, ValueError) as error:
-        raise Misuse(f"a recorded reply does not fit: {error}") from error
+        raise Misuse(f"a recorded reply is not valid: {error}") from error
     return Recorded(read.status or 200, read.headers or {}, body, read.key)
 
 

@@ -83,7 +83,7 @@ def make_request_encoder(surface: str, *, provider: str = "") -> RequestEncoder:
     """
     make = find_surface(surface).make_request_encoder
     if make is None:
-        raise Misuse(f"the surface {surface!r} is only read: no requests are written for it")
+        raise Misuse(f"requests to the surface {surface!r} are not supported: it can only be read")
     return make(provider=provider)
 
 

@@ -132,7 +132,7 @@ async def test_a_log_that_the_database_has_lost_a_part_of_is_never_written_over(
     await journal.durable("r", 3)
     postgres.do("DELETE FROM events WHERE id & 4294967295 = 3", database)
     journal.append(step("r", 4), epoch=epoch)
-    with pytest.raises(JournalError, match="ends with event 2, and does not hold event 3 as"):
+    with pytest.raises(JournalError, match="ends with event 2, and does not have event 3 as"):
         await journal.durable("r", 4)
     assert len(await read(journal, "r")) == 2
     await journal.aclose()
@@ -147,7 +147,7 @@ async def test_an_event_that_another_one_stands_in_for_ends_the_writing(
     await journal.durable("r", 1)
     postgres.do("UPDATE events SET crc = crc + 1", database)
     journal.append(step("r", 2), epoch=epoch)
-    with pytest.raises(JournalError, match="does not hold event 1 as it was acknowledged"):
+    with pytest.raises(JournalError, match="does not have event 1 as it was acknowledged"):
         await journal.durable("r", 2)
     await journal.aclose()
 

@@ -111,7 +111,7 @@ async def test_a_database_that_takes_nothing_is_opened_for_reading(
     postgres.do(f'ALTER DATABASE "{database}" SET default_transaction_read_only = on')
     async with open_journal(postgres.url(database)) as journal:
         assert [run.run_id for run in await journal.runs()] == ["r"]
-        with pytest.raises(JournalError, match="may not be written: it is read-only"):
+        with pytest.raises(JournalError, match="cannot be written: it is read-only"):
             journal.append(StepStarted(run_id="r", seq=2, key="k"))
         with pytest.raises(JournalError, match="read-only"):
             await journal.claim("r")

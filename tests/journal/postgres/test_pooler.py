@@ -121,5 +121,5 @@ async def test_who_waits_behind_a_pooler_is_woken(
             assert await changes.changed(30)
     await own.aclose()
     await other.aclose()
-    warned = [one for one in caplog.records if "?listen=URL names a direct way" in one.message]
+    warned = [one for one in caplog.records if "?listen=URL of a direct connection" in one.message]
     assert len(warned) == (not is_direct)

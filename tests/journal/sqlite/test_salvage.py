@@ -127,5 +127,5 @@ def test_what_is_no_journal_is_misuse_and_no_file_is_made(tmp_path: Path, name: 
 
 
 def test_a_file_that_is_there_is_not_written_over(whole: Path) -> None:
-    with pytest.raises(Misuse, match="is there already"):
+    with pytest.raises(Misuse, match="exists already"):
         salvage_file(str(whole), str(whole))

@@ -73,7 +73,7 @@ def test_a_run_that_a_damaged_index_hides_is_not_begun_again(tmp_path: Path, emp
     for number in range(5):
         run_sync(agent, Request("?", run_id=f"run-{number}"), journal=path)
     _damage(path, "sqlite_autoindex_runs_1", empty=empty)
-    with pytest.raises(JournalError, match="index of runs is damaged: it does not have run-3"):
+    with pytest.raises(JournalError, match="index of runs is damaged: run run-3 exists"):
         run_sync(agent, Request("?", run_id="run-3"), journal=path)
     assert run_sync(agent, Request("?", run_id="other"), journal=path).content == "Done."
     with contextlib.closing(sqlite3.connect(path)) as connection:

@@ -168,7 +168,7 @@ class PostgresJournal(SqlJournal):
                 connection.close()
         except DRIVER_ERRORS as error:
             raise JournalError(
-                f"what was redacted is gone from {self.path}, but its dead rows are not: {error}"
+                f"the content is gone from {self.path}, but its dead rows are not: {error}"
             ) from error
 
 
@@ -517,7 +517,7 @@ class ServerBatch(Batch):
         self.over.add(run_id)
         if known is not None and known.epoch == first.epoch and found.epoch <= known.epoch:
             return JournalError(
-                f"the log of run {run_id} ends with event {found.last_seq}, and does not hold "
+                f"the log of run {run_id} ends with event {found.last_seq}, and does not have "
                 f"event {known.last_seq} as it was acknowledged: the database has lost it, as "
                 "after a change to a standby that was behind; nothing more is written",
                 run_id=run_id,
@@ -567,7 +567,7 @@ def payload_of(writer: str, topics: Iterable[str]) -> str:
     return (payload if len(payload) < _MOST_BYTES else msgspec.json.encode([writer])).decode()
 
 
-_LOST = "%s cannot be listened to: %s; it is looked into every %s s while anybody waits"
+_LOST = "cannot listen to %s: %s; it is polled every %s s while it is watched"
 
 
 class ServerListener:
@@ -641,8 +641,8 @@ class ServerListener:
         self._is_warned = False
         if self._is_deaf and not was_deaf:
             logger.warning(
-                "%s does not pass on what NOTIFY tells, as a pooler or a standby: it is "
-                "looked into every %s s while anybody waits; ?listen=URL names a direct way",
+                "%s does not deliver notifications, as with a pooler or a standby: it is "
+                "polled every %s s while it is watched; add ?listen=URL of a direct connection",
                 self._server.name,
                 POLL_S,
             )

@@ -358,7 +358,7 @@ class ServerConnection:
 def nul_error(text: str) -> Misuse:
     """Return the exception for a text that PostgreSQL cannot store."""
     return Misuse(
-        f"{text!r:.80} holds a NUL character, which PostgreSQL keeps in no name or id: leave it out"
+        f"{text!r:.80} has a NUL character, which no PostgreSQL text may contain: leave it out"
     )
 
 

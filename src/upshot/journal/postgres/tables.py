@@ -234,8 +234,8 @@ def prepare(
             version = _make(connection, name, steps)
         except (InsufficientPrivilege, ReadOnlySqlTransaction) as error:
             raise JournalError(
-                f"the tables of the journal {name} cannot be made: {reason_of(error)}; have "
-                "a user who may create a schema run `upshot journal init URL`"
+                f"the tables of the journal {name} cannot be made: {reason_of(error)}; run "
+                "`upshot journal init URL` as a user who may create a schema"
             ) from error
     # Tables one version older are accepted too, so that new code can be deployed before new tables.
     if version < max(1, len(steps) - 1):

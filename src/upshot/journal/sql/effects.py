@@ -150,7 +150,7 @@ class SqlEffects:
 def _claim_again(connection: WriteConnection, started: ToolStarted) -> EffectEntry | None:
     wanted = started.claim
     if wanted is None:
-        raise Misuse(f"call {started.call_id} claims no effect: it can be claimed by no other way")
+        raise Misuse(f"call {started.call_id} claims no effect")
     run_no = number_of(connection, started.run_id)
     if run_no is None:
         raise JournalError(f"the journal has no run {started.run_id}", run_id=started.run_id)

@@ -166,7 +166,7 @@ def number_of(connection: Connection, run_id: str) -> int | None:
     # A run missing from a damaged index would look new and be started again.
     if connection.execute(_ANY_NUMBER, (run_id,)).fetchone() is not None:
         raise JournalError(
-            f"the index of runs is damaged: it does not have {run_id}, which is there",
+            f"the index of runs is damaged: run {run_id} exists, but the index lacks it",
             run_id=run_id,
         )
     return None

@@ -831,7 +831,7 @@ class SqlJournal(SqlEffects):
         if self._forks != forks():
             raise JournalError(
                 f"the journal {self.path} was opened before this process was forked: "
-                "start processes by spawn, or before it is opened"
+                "start processes by spawn, or before opening it"
             )
 
     def _check(self, run_id: str) -> None:
@@ -845,7 +845,7 @@ class SqlJournal(SqlEffects):
             raise JournalError(f"the journal {self.path} is closed")
         self._check_process()
         if self._is_read_only:
-            raise JournalError(f"the journal {self.path} may not be written: it is read-only")
+            raise JournalError(f"the journal {self.path} cannot be written: it is read-only")
         failure = writer.broken or writer.failed.get(run_id)
         if failure is not None:
             raise type(failure)(

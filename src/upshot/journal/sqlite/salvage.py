@@ -73,7 +73,7 @@ def salvage_file(path: str, new_path: str) -> Salvaged:
         JournalError: *path* is in use in this process, or the new journal cannot be written.
     """
     if os.path.exists(new_path):
-        raise Misuse(f"{new_path} is there already: name a file that is not")
+        raise Misuse(f"{new_path} exists already: give the path of a new file")
     try:
         head = peek(path, len(_MAGIC))
         pages = _Pages(path)

@@ -54,7 +54,7 @@ def keep_open(path: str) -> Identity:
         if file in _inherited:
             raise JournalError(
                 f"the journal {path} was open when this process was forked, so it cannot be used "
-                "here: start processes by spawn, or before the journal is opened"
+                "here: start processes by spawn, or before opening the journal"
             )
         _open[file] += 1
         return file
@@ -451,8 +451,8 @@ def clear_room(path: str, shown: Sequence[str]) -> None:
         is_kept = str(error)
     if is_kept:
         raise JournalError(
-            f"what was redacted is gone from the tables of {path}, and not yet from the free room "
-            f"of the file and its log, which another process keeps ({is_kept}): redact again"
+            f"the content is gone from the tables of {path}, but not yet from the free space "
+            f"of the file and its log, which another process uses ({is_kept}): redact again"
         )
 
 
@@ -493,7 +493,7 @@ def open_to_read(path: str) -> sqlite3.Connection:
             return _connect_to_read(f"{url}?immutable=1", path)
     except FILE_ERRORS as error:
         raise JournalError(
-            f"the journal {path} cannot be read where it may not be written: {error}; copy it to "
+            f"the journal {path} cannot be read without write access: {error}; copy it to "
             "another folder, with the files beside it"
         ) from error
 
@@ -603,8 +603,8 @@ def begin_writing(connection: sqlite3.Connection, path: str) -> None:
             raise
         raise JournalError(
             f"the journal {path} cannot be written: another process has kept it locked for "
-            f"{BUSY_S:.0f} s, as one does that was suspended in the middle of a commit; have that "
-            f"process go on, or end it (`fuser {path}` names the processes)"
+            f"{BUSY_S:.0f} s, perhaps because it was suspended during a commit: continue that "
+            f"process, or end it (`fuser {path}` lists the processes)"
         ) from error
 
 
