@@ -52,8 +52,8 @@ def from_aisuite(native: object) -> AgentResult[Json]:
     choices = as_items(look(native, "choices"))
     turns = as_items(look(choices[0], "intermediate_messages")) if choices else []
     findings = Findings(raw=native)
-    _take_replies(findings, [*as_items(look(native, "intermediate_responses")), native])
-    _take_turns(findings, turns, as_items(look(native, "tool_events")))
+    _add_replies(findings, [*as_items(look(native, "intermediate_responses")), native])
+    _add_turns(findings, turns, as_items(look(native, "tool_events")))
     return findings.to_result()
 
 
@@ -65,10 +65,10 @@ def _find_run(run: object) -> Findings:
         run_id=as_text(look(run, "trace_id")),
         agent_id=as_text(look(run, "last_agent", "name")),
     )
-    _take_replies(findings, as_items(look(run, "raw_responses")))
+    _add_replies(findings, as_items(look(run, "raw_responses")))
     steps = as_items(look(run, "steps"))
-    _take_turns(findings, as_items(look(run, "new_items")), [look(step, "data") for step in steps])
-    _take_times(findings, steps)
+    _add_turns(findings, as_items(look(run, "new_items")), [look(step, "data") for step in steps])
+    _add_times(findings, steps)
     provider, _, model = as_text(look(run, "last_agent", "model")).partition(":")
     findings.provider_data = {"provider": provider, "model": model, **findings.provider_data}
     # The run's status decides: it may have continued after a failed reply.
@@ -90,7 +90,7 @@ def _error(status: str) -> AgentError | None:
             return None
 
 
-def _take_replies(findings: Findings, replies: list[object]) -> None:
+def _add_replies(findings: Findings, replies: list[object]) -> None:
     for reply in replies:
         findings.take(_read(reply))
 
@@ -105,7 +105,7 @@ def _read(native: object) -> ModelResponse:
     return msgspec.structs.replace(response, usage=with_cache(usage))
 
 
-def _take_turns(findings: Findings, turns: list[object], events: list[object]) -> None:
+def _add_turns(findings: Findings, turns: list[object], events: list[object]) -> None:
     """Add the messages of *turns*, if there are any, and the denials among *events*."""
     if not turns:
         return
@@ -120,7 +120,7 @@ def _take_turns(findings: Findings, turns: list[object], events: list[object]) -
     findings.outcomes = [_outcome(message, asked, denied) for message in answers]
 
 
-def _take_times(findings: Findings, steps: list[object]) -> None:
+def _add_times(findings: Findings, steps: list[object]) -> None:
     spans = [step for step in steps if look(step, "type") == "agent"]
     if not spans:
         return

@@ -150,7 +150,7 @@ class EngineCalls:
     def take_up(self) -> None:
         """Read logged calls, for an agent that finds its place itself."""
         for response in self._run.earlier_replies:
-            self._note_calls(response)
+            self._record_calls(response)
         for record in self._run.earlier_records:
             key = record.call_id, record.tool_name
             self._known.setdefault(key, deque()).append(record.outcome)
@@ -188,10 +188,10 @@ class EngineCalls:
         except Signal as signal:
             raise self.end(signal) from signal
         self._found.count(response)
-        self._note_calls(response)
+        self._record_calls(response)
         return response
 
-    def _note_calls(self, response: ModelResponse) -> None:
+    def _record_calls(self, response: ModelResponse) -> None:
         """Record which reply each call is in, and which calls were cut off.
 
         An id may come again in a later reply.

@@ -102,7 +102,7 @@ def from_langgraph(native: object) -> AgentResult[Json]:
     else:
         findings = Findings(raw=native, output=_without_waits(state))
     findings.context_id = as_text(look(native, "config", "configurable", "thread_id"))
-    _take_waits(findings, waits)
+    _add_waits(findings, waits)
     return findings.to_result()
 
 
@@ -123,7 +123,7 @@ def to_failure(exception: BaseException) -> Findings:
     if findings.error is not None and findings.error.code == ErrorCode.INPUT_REQUIRED:
         waits = as_items(exception.args[0]) if exception.args else []
         findings.error = None if waits else findings.error
-        _take_waits(findings, waits)
+        _add_waits(findings, waits)
     reply = look(exception, "ai_message")
     if _kind(reply) == "ai":
         # The exception carries the reply that did not have the requested form.
@@ -153,11 +153,11 @@ def _find_state(native: object, messages: list[object]) -> Findings:
     for message in messages[last:]:
         match _kind(message):
             case "ai":
-                response = read_langchain_message(_unpacked(message))
+                response = read_langchain_message(_unwrap(message))
                 asked |= {call.id: call.name for call in response.tool_calls}
                 findings.take(response)
             case "tool":
-                _take_answer(findings, message, asked)
+                _add_answer(findings, message, asked)
             case _:
                 findings.messages.append(_message(message, asked))
     return findings
@@ -171,14 +171,14 @@ def _kind(message: object) -> str:
     return kind if kind in ("ai", "human", "system", "tool") else "other"
 
 
-def _unpacked(message: object) -> object:
+def _unwrap(message: object) -> object:
     """Return the message in LangChain's storage form {"type", "data"}, or *message* itself."""
     inner = look(message, "data")
     return message if look(inner, "content") is None else inner
 
 
 def _message(message: object, asked: dict[str, str]) -> Message:
-    kind, message = _kind(message), _unpacked(message)
+    kind, message = _kind(message), _unwrap(message)
     if kind == "ai":
         response = read_langchain_message(message)
         asked |= {call.id: call.name for call in response.tool_calls}
@@ -191,12 +191,12 @@ def _message(message: object, asked: dict[str, str]) -> Message:
     return Message(Role.SYSTEM if kind == "system" else Role.USER, text)
 
 
-def _take_answer(findings: Findings, message: object, asked: dict[str, str]) -> None:
+def _add_answer(findings: Findings, message: object, asked: dict[str, str]) -> None:
     """Add a ``ToolMessage``, and its call's outcome unless the call returned the answer itself."""
     said = _message(message, asked)
     findings.messages.append(said)
     if not said.text.startswith(_ANSWERED):
-        message = _unpacked(message)
+        message = _unwrap(message)
         findings.outcomes.append(_outcome(message, said.tool_call_id or "", said.name or "", said))
 
 
@@ -226,7 +226,7 @@ def _without_waits(state: object) -> object:
     return {name: value for name, value in fields.items() if name != _INTERRUPTS}
 
 
-def _take_waits(findings: Findings, waits: list[object]) -> None:
+def _add_waits(findings: Findings, waits: list[object]) -> None:
     answered = {outcome.call_id for outcome in findings.outcomes}
     calls = [
         call
@@ -242,7 +242,7 @@ def _pending(wait: object, calls: list[ToolCall]) -> list[Pending]:
     """Return what an ``Interrupt`` asks for: the approval of calls, or an answer to its value."""
     value = look(wait, "value")
     wanted = as_items(look(value, "action_requests"))
-    found = [_asked_call(action, calls) for action in wanted]
+    found = [_find_asked_call(action, calls) for action in wanted]
     if found and all(found):
         return [to_pending(call) for call in found if call is not None]
     schema = as_json(look(wait, "response_schema"))
@@ -255,7 +255,7 @@ def _pending(wait: object, calls: list[ToolCall]) -> list[Pending]:
     ]
 
 
-def _asked_call(action: object, calls: list[ToolCall]) -> ToolCall | None:
+def _find_asked_call(action: object, calls: list[ToolCall]) -> ToolCall | None:
     """Return the open call that the middleware for approvals asks about, each once."""
     name, arguments = as_text(look(action, "name")), as_arguments(look(action, "args"))
     for at, call in enumerate(calls):

@@ -175,7 +175,7 @@ class _Work:
 
     async def done_by(self, graph: Any) -> object:
         """Run *graph*; return its output, None if that is the text on the board."""
-        graph = await self._ready(graph)
+        graph = await self._prepare(graph)
         config = {
             "configurable": {"thread_id": self._run.id},
             "callbacks": self._held.handlers(),
@@ -187,14 +187,14 @@ class _Work:
         state = await graph.aget_state(config)
         if look(state, "config", "configurable", "checkpoint_id"):
             self._shown.update(self._seeded_ids())
-            given = await self._answered(state)
+            given = await self._read_answers(state)
         while True:
-            state = await self._pass(graph, given, config, options)
+            state = await self._run_once(graph, given, config, options)
             if not as_items(look(state, "interrupts")):
                 return self._output(look(state, "values"))
-            given = await self._answered(state)
+            given = await self._read_answers(state)
 
-    async def _ready(self, graph: Any) -> Any:
+    async def _prepare(self, graph: Any) -> Any:
         """Return the graph with the run's tools, and the run's log for its checkpoints."""
         run = self._run
         tools = _RunTools(run, self._calls).to_native()
@@ -231,15 +231,15 @@ class _Work:
         count = len(self._board.seeded()) + (self._run.instructions is not None)
         return [f"{self._run.id}-{self._run.attempt}-{number}" for number in range(count)]
 
-    async def _pass(self, graph: Any, given: object, config: Any, options: Any) -> object:
+    async def _run_once(self, graph: Any, given: object, config: Any, options: Any) -> object:
         """Run the graph until it ends or waits; return its state."""
         modes = ["values", "messages"] if self._run.is_watched else ["values"]
         async for mode, chunk in graph.astream(given, config, stream_mode=modes, **options):
             if mode == "values":
-                self._show(as_items(look(chunk, "messages")))
+                self._add_to_board(as_items(look(chunk, "messages")))
         return await graph.aget_state(config)
 
-    def _show(self, messages: Sequence[object]) -> None:
+    def _add_to_board(self, messages: Sequence[object]) -> None:
         """Add the state's messages that the board lacks."""
         for native in messages:
             ident = as_text(look(native, "id"))
@@ -252,7 +252,7 @@ class _Work:
             else:
                 self._board.append(message)
 
-    async def _answered(self, state: object) -> object:
+    async def _read_answers(self, state: object) -> object:
         """Return what the graph continues with: the answers to its questions, or None.
 
         Raises:
@@ -373,7 +373,7 @@ class _HeldCalls:
                 tries_once=True,
             )
         )
-        await self._wait_for_begin(run_id, held)
+        await self._wait_for_start(run_id, held)
 
     async def begin_tool(
         self, serialized: object, written: str, *, run_id: object, **facts: Any
@@ -396,7 +396,7 @@ class _HeldCalls:
         held.task = asyncio.create_task(
             self._calls.call_tool(call, about, held.work, repeats=False)
         )
-        if await self._wait_for_begin(run_id, held):
+        if await self._wait_for_start(run_id, held):
             return
         outcome: ToolOutcome | None = held.task.result()
         if outcome is None:
@@ -404,7 +404,7 @@ class _HeldCalls:
         if not self._calls.is_read(name):
             raise self._calls.end(Failed(_refusal(outcome)))
 
-    async def _wait_for_begin(self, key: object, held: _Held) -> bool:
+    async def _wait_for_start(self, key: object, held: _Held) -> bool:
         """Wait until the run allows a call; return False if the call ended without that."""
         self._open[key] = held
         begun = asyncio.ensure_future(held.begun.wait())
@@ -431,21 +431,21 @@ class _HeldCalls:
     async def end_model(self, response: Any, *, run_id: object, **facts: Any) -> None:
         """End a model call with its reply."""
         reply = read_langchain_message(response.generations[0][0].message)
-        await self._end(run_id, reply)
+        await self._end_call(run_id, reply)
 
     async def fail_model(self, error: BaseException, *, run_id: object, **facts: Any) -> None:
         """End a model call with what its client raised."""
-        await self._end(run_id, failed_reply(to_failure(error), error))
+        await self._end_call(run_id, failed_reply(to_failure(error), error))
 
     async def end_tool(self, output: object, *, run_id: object, **facts: Any) -> None:
         """End a tool call with what it returned."""
-        await self._end(run_id, _value_of(output))
+        await self._end_call(run_id, _value_of(output))
 
     async def fail_tool(self, error: BaseException, *, run_id: object, **facts: Any) -> None:
         """End a tool call with what it raised."""
-        await self._end(run_id, _tool_error(error))
+        await self._end_call(run_id, _tool_error(error))
 
-    async def _end(self, key: object, came: object) -> None:
+    async def _end_call(self, key: object, came: object) -> None:
         """End a call with its outcome.
 
         Raises:

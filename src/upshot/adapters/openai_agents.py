@@ -70,17 +70,17 @@ def from_openai_agents(native: object) -> AgentResult[Json]:
         run = look(native, "run_data")
         if run is not None:
             findings.unknown.discard("messages")
-            _take_run(findings, run)
+            _add_run(findings, run)
         return findings.to_result()
     findings = Findings(raw=native, output=look(native, "final_output"))
-    _take_run(findings, native)
+    _add_run(findings, native)
     for item in as_items(look(native, "interruptions")):
         call = _call(look(item, "raw_item"))
         findings.pending.append(to_pending(call, as_text(look(item, "tool_name"))))
     return findings.to_result()
 
 
-def _take_run(findings: Findings, run: object) -> None:
+def _add_run(findings: Findings, run: object) -> None:
     replies = as_items(look(run, "raw_responses"))
     last = replies[-1] if replies else None
     findings.seeded = _input(look(run, "input"))
@@ -140,7 +140,7 @@ class _Turn:
         kind, raw = as_text(look(item, "type")), look(item, "raw_item")
         if kind in _OUTPUTS:
             self.close()
-            self._take_output(item, raw)
+            self._add_output(item, raw)
         elif kind in _CALLS:
             self._calls.append(_call(raw))
         elif kind == "reasoning_item":
@@ -155,7 +155,7 @@ class _Turn:
             self._findings.say(text, self._thoughts, self._calls)
         self._texts, self._thoughts, self._calls = [], [], []
 
-    def _take_output(self, item: object, raw: object) -> None:
+    def _add_output(self, item: object, raw: object) -> None:
         ident = as_text(look(raw, "call_id")) or as_text(look(raw, "id"))
         asked = [call for said in self._findings.messages for call in said.tool_calls]
         name = next((call.name for call in asked if call.id == ident), "")

@@ -35,14 +35,14 @@ def from_pi_agent(native: object) -> AgentResult[Json]:
     findings = Findings(raw=native)
     several = as_items(native) or as_items(look(native, "messages"))
     for message in several or [native]:
-        _take(findings, message)
+        _add_message(findings, message)
     return findings.to_result()
 
 
-def _take(findings: Findings, message: object) -> None:
+def _add_message(findings: Findings, message: object) -> None:
     match as_text(look(message, "role")):
         case "toolResult":
-            _take_tool_result(findings, message)
+            _add_tool_result(findings, message)
         case "user":
             said = Message(Role.USER, _parts(look(message, "content")))
             # Messages before the first answer are the request.
@@ -53,7 +53,7 @@ def _take(findings: Findings, message: object) -> None:
                 findings.started_at = _moment(look(message, "timestamp"))
 
 
-def _take_tool_result(findings: Findings, message: object) -> None:
+def _add_tool_result(findings: Findings, message: object) -> None:
     ident, name = as_text(look(message, "toolCallId")), as_text(look(message, "toolName"))
     content = _parts(look(message, "content"))
     said = Message(Role.TOOL, content, tool_call_id=ident, name=name)

@@ -74,7 +74,7 @@ def from_pydantic_ai(native: object) -> AgentResult[Json]:
         return to_failure(native).to_result()
     if look(native, "kind") == "response":
         findings = Findings(raw=native)
-        _take_messages(findings, [native], answer_tool="")
+        _add_messages(findings, [native], answer_tool="")
         findings.usage = _usage(look(native, "usage"), calls=1)
         findings.cost = _cost(look(native, "usage"))
         return findings.to_result()
@@ -84,15 +84,15 @@ def from_pydantic_ai(native: object) -> AgentResult[Json]:
         run_id=as_text(look(native, "run_id")),
         context_id=as_text(look(native, "conversation_id")),
     )
-    _take_run(findings, native)
-    _take_pending(findings)
+    _add_run(findings, native)
+    _add_pending(findings)
     return findings.to_result()
 
 
 def read_response(message: object) -> ModelResponse:
     """Read a ``ModelResponse``, with its parts in their order; never raises."""
     findings, provider = Findings(raw=message), as_text(look(message, "provider_name"))
-    _take_response(findings, message)
+    _add_response(findings, message)
     usage = look(message, "usage")
     return ModelResponse(
         parts=tuple(_parts(as_items(look(message, "parts")), provider)),
@@ -107,7 +107,7 @@ def read_response(message: object) -> ModelResponse:
 def read_messages(messages: Iterable[object]) -> list[Message]:
     """Read messages of both kinds, in order; never raises."""
     findings = Findings(raw=None)
-    _take_messages(findings, list(messages), answer_tool="")
+    _add_messages(findings, list(messages), answer_tool="")
     return [*findings.seeded, *findings.messages]
 
 
@@ -147,19 +147,19 @@ def to_failure(exception: BaseException) -> Findings:
         findings.unknown.discard("messages")
         findings.run_id = as_text(look(exception, "run_id"))
         findings.context_id = as_text(look(exception, "conversation_id"))
-        _take_run(findings, exception)
+        _add_run(findings, exception)
     return findings
 
 
-def _take_run(findings: Findings, run: object) -> None:
+def _add_run(findings: Findings, run: object) -> None:
     """Add messages and usage of a result, or of an exception that carries them."""
     produced = as_items(_called(look(run, "new_messages")))
     everything = as_items(_called(look(run, "all_messages")))
     history = everything[: len(everything) - len(produced)]
     earlier = Findings(raw=None)
-    _take_messages(earlier, history, answer_tool="")
+    _add_messages(earlier, history, answer_tool="")
     findings.seeded = [*earlier.seeded, *earlier.messages]
-    _take_messages(findings, produced, answer_tool=as_text(look(run, "_output_tool_name")))
+    _add_messages(findings, produced, answer_tool=as_text(look(run, "_output_tool_name")))
     usage = usage_of(run)
     findings.usage = _usage(usage, calls=as_count(look(usage, "requests")) or 0)
     findings.cost = _cost(usage)
@@ -201,16 +201,16 @@ def _cost(usage: object) -> Cost | None:
     return None if amount is None else Cost(total=amount, source="pydantic-ai")
 
 
-def _take_messages(findings: Findings, messages: list[object], *, answer_tool: str) -> None:
+def _add_messages(findings: Findings, messages: list[object], *, answer_tool: str) -> None:
     for message in messages:
         if look(message, "kind") == "response":
-            _take_response(findings, message)
+            _add_response(findings, message)
             continue
         for part in as_items(look(message, "parts")):
-            _take_request_part(findings, part, answer_tool)
+            _add_request_part(findings, part, answer_tool)
 
 
-def _take_response(findings: Findings, message: object) -> None:
+def _add_response(findings: Findings, message: object) -> None:
     provider = as_text(look(message, "provider_name"))
     texts: list[str] = []
     thoughts: list[Reasoning] = []
@@ -256,7 +256,7 @@ def _call(part: object) -> ToolCall:
     )
 
 
-def _take_request_part(findings: Findings, part: object, answer_tool: str) -> None:
+def _add_request_part(findings: Findings, part: object, answer_tool: str) -> None:
     kind, content = as_text(look(part, "part_kind")), look(part, "content")
     text = content if isinstance(content, str) else encode_json(as_json(content)).decode()
     # Messages before the first answer are the request or older.
@@ -301,7 +301,7 @@ def _outcome(part: object, ident: str, name: str, text: str) -> ToolOutcome:
     return ToolExecutionResult(ident, name, output=output, effect=Effect.UNKNOWN)
 
 
-def _take_pending(findings: Findings) -> None:
+def _add_pending(findings: Findings) -> None:
     """If the output is deferred calls, the run waits for them."""
     output = findings.output
     approvals, calls = look(output, "approvals"), look(output, "calls")

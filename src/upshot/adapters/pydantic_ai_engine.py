@@ -148,7 +148,7 @@ class _Work:
         run = self._run
         toolsets = import_module("pydantic_ai.toolsets")
         capabilities = import_module("pydantic_ai.capabilities")
-        prompt, history = self._asked(self._board.seeded())
+        prompt, history = self._prompt_of(self._board.seeded())
         self._shown = len(history) + (prompt is not None)
         tools = run.tools.for_pydantic_ai()
         result = await agent.run(
@@ -163,14 +163,14 @@ class _Work:
                 self._capability(capabilities.AbstractCapability),
             ],
         )
-        self._show(result.all_messages())
+        self._add_to_board(result.all_messages())
         self._report_rest(result)
         output = result.output
         return None if isinstance(output, str) else as_json(output)
 
     # What is on the board
 
-    def _asked(self, seeded: Sequence[Message]) -> tuple[object, list[Any]]:
+    def _prompt_of(self, seeded: Sequence[Message]) -> tuple[object, list[Any]]:
         """Return the prompt (None if there is none), and the messages before it, in native form."""
         if seeded and seeded[-1].role is Role.USER:
             return self._content(seeded[-1]), self._to_native(seeded[:-1])
@@ -236,7 +236,7 @@ class _Work:
                     pass
         return made
 
-    def _show(self, messages: Sequence[object]) -> None:
+    def _add_to_board(self, messages: Sequence[object]) -> None:
         """Add the agent's messages that the board lacks."""
         fresh, self._shown = messages[self._shown :], max(self._shown, len(messages))
         for message in fresh:
@@ -274,7 +274,7 @@ class _Work:
             return wrapper(model)
 
         async def before(self: Any, ctx: Any, request_context: Any) -> Any:
-            work._show(ctx.messages)
+            work._add_to_board(ctx.messages)
             return request_context
 
         async def wrap_tool(
@@ -414,7 +414,7 @@ class _Work:
         if isinstance(outcome, ToolExecutionResult):
             is_rich = returned and isinstance(returned[0], self._messages.ToolReturn)
             return returned[0] if is_rich else _unpacked(outcome.output)
-        return self._tell_failure(outcome)
+        return self._to_native_failure(outcome)
 
     def _value_of(self, returned: Any) -> Any:
         rich = isinstance(returned, self._messages.ToolReturn)
@@ -431,7 +431,7 @@ class _Work:
             return ToolError(str(error) or name, effect="none")
         return ToolError(f"{name}: {error}", retryable=False)
 
-    def _tell_failure(self, outcome: ToolOutcome) -> Any:
+    def _to_native_failure(self, outcome: ToolOutcome) -> Any:
         """Return or raise the native form of an outcome without a result."""
         native = self._native
         text = self._run.tools.content_of(outcome)

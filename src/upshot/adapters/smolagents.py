@@ -74,12 +74,12 @@ def _find_run(run: object) -> Findings:
     findings = Findings(raw=run)
     steps = as_items(look(run, "steps"))
     for step in steps:
-        _take_step(findings, step)
+        _add_step(findings, step)
     answer = look(run, "output")
     findings.output = answer
     if isinstance(answer, str):
         findings.content = answer
-    _take_usage(findings, look(run, "token_usage"))
+    _add_usage(findings, look(run, "token_usage"))
     findings.started_at = as_moment(look(run, "timing", "start_time"))
     duration_s = as_amount(look(run, "timing", "duration"))
     findings.duration_ms = None if duration_s is None else round(duration_s * 1000)
@@ -92,7 +92,7 @@ def _find_run(run: object) -> Findings:
     return findings
 
 
-def _take_usage(findings: Findings, usage: object) -> None:
+def _add_usage(findings: Findings, usage: object) -> None:
     """Use the run's own sum if the steps have no usage."""
     total = read_smolagents_usage(usage)
     if total and not findings.usage:
@@ -102,19 +102,19 @@ def _take_usage(findings: Findings, usage: object) -> None:
         )
 
 
-def _take_step(findings: Findings, step: object) -> None:
+def _add_step(findings: Findings, step: object) -> None:
     if look(step, "task") is not None:
         findings.seeded.append(Message(Role.USER, as_text(look(step, "task"))))
     elif look(step, "system_prompt") is not None:
         findings.seeded.append(Message(Role.SYSTEM, as_text(look(step, "system_prompt"))))
     elif look(step, "plan") is not None:
-        _take_call(findings, step)
+        _add_call(findings, step)
         findings.messages.append(Message(Role.ASSISTANT, as_text(look(step, "plan"))))
     elif look(step, "step_number") is not None:
-        _take_action(findings, step)
+        _add_action(findings, step)
 
 
-def _take_call(findings: Findings, step: object) -> ModelResponse:
+def _add_call(findings: Findings, step: object) -> ModelResponse:
     """Add the facts of the step's model call, and return its reply."""
     message = look(step, "model_output_message")
     response = read_smolagents_message(message)
@@ -125,8 +125,8 @@ def _take_call(findings: Findings, step: object) -> ModelResponse:
     return response
 
 
-def _take_action(findings: Findings, step: object) -> None:
-    response = _take_call(findings, step)
+def _add_action(findings: Findings, step: object) -> None:
+    response = _add_call(findings, step)
     calls = list(response.tool_calls) or [
         read_call(call) for call in as_items(look(step, "tool_calls"))
     ]
@@ -135,7 +135,7 @@ def _take_action(findings: Findings, step: object) -> None:
     calls = [call for call in calls if call.name != _FINAL]
     if text or calls or answers:
         findings.say(text or _answer(answers), (), calls)
-    _take_outcomes(findings, step, calls)
+    _add_outcomes(findings, step, calls)
     if not text and not calls and look(step, "action_output") is not None and not answers:
         # The last answer of a run at its limit comes without a message.
         last = read_smolagents_text(look(step, "action_output"))
@@ -148,7 +148,7 @@ def _answer(calls: list[ToolCall]) -> str:
     return as_text(look(arguments, "answer")) if isinstance(arguments, dict) else ""
 
 
-def _take_outcomes(findings: Findings, step: object, calls: list[ToolCall]) -> None:
+def _add_outcomes(findings: Findings, step: object, calls: list[ToolCall]) -> None:
     error = look(step, "error")
     kind = as_text(look(error, "type")) or (type(error).__name__ if error is not None else "")
     text = as_text(look(error, "message"))

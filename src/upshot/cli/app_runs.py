@@ -115,12 +115,12 @@ async def work_on_app(
     try:
         if lists:
             return await _list(terminal, app)
-        options["alone"] = _alone(target, journal, options)
+        options["alone"] = _single_run_command(target, journal, options)
         worker, loop = Worker(app, **options), asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, worker.stop)
         terminal.tell(f"working on {', '.join(app.agents)}, version {app.version}")
-        feed = _feed() if is_fed else None
+        feed = _feed_socket() if is_fed else None
         async with notifying(app, notify_url, console_url):
             is_clean = await (worker.work() if feed is None else worker.work_on_each(feed))
         return 0 if is_clean else _NOT_CLEAN
@@ -128,14 +128,14 @@ async def work_on_app(
         await app.aclose()
 
 
-def _alone(target: str, journal: str, options: dict[str, Any]) -> list[str]:
+def _single_run_command(target: str, journal: str, options: dict[str, Any]) -> list[str]:
     """Return the command of a process that works on one run at a time."""
     own = [sys.executable, "-m", "upshot", "work", target, "--grace", str(options["grace_s"])]
     own += ["--park-over", str(options["park_over_s"])]
     return [*own, *(["--journal", journal] if journal else []), "--fed"]
 
 
-def _feed() -> socket.socket:
+def _feed_socket() -> socket.socket:
     """Return the socket at standard input, over which runs are named."""
     try:
         return socket.socket(fileno=os.dup(sys.stdin.fileno()))
@@ -153,12 +153,20 @@ async def _list(terminal: Terminal, app: App) -> int:
     rows: list[tuple[str, ...]] = [_HEADING]
     for run in await app.runs("running", limit=None):
         if run.agent_id in app.agents and (holder := holders.get(run.run_id)) is not None:
-            rows.append((run.run_id, clean(run.agent_id), "at work", _who(holder), _left(holder)))
+            rows.append(
+                (
+                    run.run_id,
+                    clean(run.agent_id),
+                    "at work",
+                    _holder_name(holder),
+                    _lease_left(holder),
+                )
+            )
     whys = [""] * len(rows)
     for one in await app.due():
         holder = holders.get(one.run_id)
         state, why = (
-            ("died", "" if holder is None else _who(holder))
+            ("died", "" if holder is None else _holder_name(holder))
             if one.at is None
             else ("due", one.reason)
         )
@@ -176,12 +184,12 @@ async def _list(terminal: Terminal, app: App) -> int:
     return 0
 
 
-def _who(holder: LeaseHolder) -> str:
+def _holder_name(holder: LeaseHolder) -> str:
     """Return the process that has a run, or had it."""
     return f"{holder.pid}@{clean(holder.host)}" if holder.pid > 0 else ""
 
 
-def _left(holder: LeaseHolder) -> str:
+def _lease_left(holder: LeaseHolder) -> str:
     """Return how long it still has the run."""
     left_s = holder.lease_s
     return "" if left_s is None or not 0 < left_s < math.inf else f"{left_s:.0f} s left"

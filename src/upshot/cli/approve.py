@@ -146,7 +146,7 @@ class Waiting:
         number, found = self._find(name)
         if isinstance(found, PendingApproval):
             return found
-        raise Misuse(f"{_described(number, found)} is a question: give --answer {number} TEXT")
+        raise Misuse(f"{_label_of(number, found)} is a question: give --answer {number} TEXT")
 
     def question(self, name: str) -> Pending:
         """Return the question with the number or id *name*."""
@@ -154,14 +154,14 @@ class Waiting:
         if not isinstance(found, PendingApproval):
             return found
         raise Misuse(
-            f"{_described(number, found)} is a call: give --approve {number}, --deny {number} or "
+            f"{_label_of(number, found)} is a call: give --approve {number}, --deny {number} or "
             f"--edit {number} JSON"
         )
 
     def _find(self, name: str) -> tuple[int, Pending]:
         for number, one in self.items.items():
             if one.id == name:
-                return self._named(number)
+                return self._check_named(number)
         listed = ", ".join(self._listed([*self.items]))
         if name.isdecimal() and int(name) in self._numbers.values():
             number = int(name)
@@ -177,9 +177,9 @@ class Waiting:
             raise Misuse(f"several that wait begin with {name}: {', '.join(self._listed(begun))}")
         if not begun:
             raise Misuse(f"nothing that waits is called {name}: there is {listed}")
-        return self._named(begun[0])
+        return self._check_named(begun[0])
 
-    def _named(self, number: int) -> tuple[int, Pending]:
+    def _check_named(self, number: int) -> tuple[int, Pending]:
         """Return the item named by its id; refuse an id that an earlier question also had."""
         found = self.items[number]
         run_id, id, _ = key_of(found)
@@ -191,10 +191,10 @@ class Waiting:
         return number, found
 
     def _listed(self, numbers: Sequence[int]) -> list[str]:
-        return [_described(number, self.items[number]) for number in numbers]
+        return [_label_of(number, self.items[number]) for number in numbers]
 
 
-def _described(number: int, pending: Pending) -> str:
+def _label_of(number: int, pending: Pending) -> str:
     tool = f"{pending.tool_name}, " if isinstance(pending, PendingApproval) else ""
     return f"{number} ({clean(tool + pending.id, 60)})"
 
@@ -400,10 +400,12 @@ async def answer_run(
     if not activity.pending or activity.result is None:
         if activity.started is None:
             raise Misuse(f"run {run_id} waits for no answer: it has not begun")
-        raise Misuse(_nobody(activity, holders.get(run_id), journal))
+        raise Misuse(_why_nothing_waits(activity, holders.get(run_id), journal))
     launching = Launching(activity, asked)
     goes_on = launching.is_known if goes_on is None else goes_on
-    who, then = _onward(run_id, journal, is_submitted=is_submitted, is_known=launching.is_known)
+    who, then = _who_continues(
+        run_id, journal, is_submitted=is_submitted, is_known=launching.is_known
+    )
     waiting = Waiting(activity)
     if not waiting.items:
         raise Misuse(f"all that run {run_id} waits for is answered: {who}, {then}")
@@ -436,7 +438,9 @@ async def answer_run(
     )
 
 
-def _onward(run_id: str, journal: str, *, is_submitted: bool, is_known: bool) -> tuple[str, str]:
+def _who_continues(
+    run_id: str, journal: str, *, is_submitted: bool, is_known: bool
+) -> tuple[str, str]:
     """Return who continues an answered run, and with which command."""
     if is_submitted and not is_known:
         return "a worker goes on with it", command_line("work", "FILE.py", journal=journal)
@@ -444,7 +448,7 @@ def _onward(run_id: str, journal: str, *, is_submitted: bool, is_known: bool) ->
     return "go on", command_line("resume", run_id, *agent, journal=journal)
 
 
-def _nobody(activity: Activity, holder: LeaseHolder | None, journal: str) -> str:
+def _why_nothing_waits(activity: Activity, holder: LeaseHolder | None, journal: str) -> str:
     """Explain why there is nothing to answer, and how to continue if the process died."""
     status = status_words(activity.status, holder)
     no_answer = f"run {activity.run_id} waits for no answer: it"

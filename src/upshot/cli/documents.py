@@ -63,7 +63,7 @@ def check_file(terminal: Terminal, *, target: str, tools: Sequence[str], as_json
     else:
         for fault in faults:
             _show(fault, terminal)
-        _conclude(terminal, file, faults, about)
+        _print_summary(terminal, file, faults, about)
     return MISUSE if _fatal(faults) else 0
 
 
@@ -73,14 +73,14 @@ def _findings(target: Target, files: Sequence[Path]) -> tuple[list[MachineFault]
     if path.suffix not in AGENT_FILES or not is_machine(path):
         with redirect_stdout(sys.stderr):
             agent = load_agent(target, files)
-        return _undeclared(agent, path), f"the agent {agent.id!r} can be loaded"
-    faults = [_sharpened(fault) for fault in check_machine(path)]
+        return _undeclared_arguments(agent, path), f"the agent {agent.id!r} can be loaded"
+    faults = [_to_cli_fault(fault) for fault in check_machine(path)]
     if files and not _fatal(faults):
-        faults += _missing(target, files)
+        faults += _missing_faults(target, files)
     return faults, "" if _fatal(faults) else _about(load_machine(path))
 
 
-def _undeclared(agent: AnyAgent, path: Path) -> list[MachineFault]:
+def _undeclared_arguments(agent: AnyAgent, path: Path) -> list[MachineFault]:
     """Return a warning for each undeclared argument, with its cost under ``taint="values"``."""
     items = () if isinstance(agent, AgentSpec) else agent.tools or ()
     faults: list[MachineFault] = []
@@ -105,7 +105,7 @@ def _cost(schema: JsonObject) -> str:
     return f"a question at {given} after untrusted words, {said}"
 
 
-def _sharpened(fault: MachineFault) -> MachineFault:
+def _to_cli_fault(fault: MachineFault) -> MachineFault:
     mark = fault.mark
     named = mark._replace(file=shown(Path(mark.file))) if mark.file else mark
     severity = "fault" if fault.kind in _SURE else fault.severity
@@ -116,7 +116,7 @@ def _fatal(faults: Sequence[MachineFault]) -> bool:
     return any(fault.severity == "fault" for fault in faults)
 
 
-def _missing(target: Target, files: Sequence[Path]) -> list[MachineFault]:
+def _missing_faults(target: Target, files: Sequence[Path]) -> list[MachineFault]:
     try:
         with redirect_stdout(sys.stderr):
             load_agent(target, files)
@@ -136,7 +136,9 @@ def _about(machine: Machine) -> str:
     return f"sound: {', '.join(parts)}"
 
 
-def _conclude(terminal: Terminal, file: str, faults: Sequence[MachineFault], about: str) -> None:
+def _print_summary(
+    terminal: Terminal, file: str, faults: Sequence[MachineFault], about: str
+) -> None:
     numbers = Counter(fault.severity for fault in faults)
     found = ", ".join(count(numbers[word], word) for word in ("fault", "warning") if numbers[word])
     style = "red" if numbers["fault"] else "green"

@@ -67,7 +67,7 @@ async def list_effects(
         terminal.tell(f"there are more: --limit shows more than {limit}")
     if shown[0].state == "unknown":
         terminal.tell("Settle what may have happened, once you have looked:")
-        words = ("effects", "settle", _short(shown[0]), "--applied")
+        words = ("effects", "settle", _short_id(shown[0]), "--applied")
         terminal.hint(command_line(*words, journal=journal))
     return 0
 
@@ -98,7 +98,7 @@ async def settle_effect(
     if as_json:
         terminal.put_json(encode(known))
     else:
-        terminal.say(clean(f"{known} was settled as {known.state}{_settled(known)}"))
+        terminal.say(clean(f"{known} was settled as {known.state}{_settled_text(known)}"))
     is_so = (known.state == "applied") == applied
     if not is_so:
         terminal.tell("the first answer counts: yours was not taken")
@@ -121,7 +121,7 @@ async def check_effect(
     if as_json:
         terminal.put_json(encode(found))
     else:
-        terminal.say(clean(f"{known} is {known.state}{_settled(known)}"))
+        terminal.say(clean(f"{known} is {known.state}{_settled_text(known)}"))
         terminal.tell(clean(found.said))
         if found.seen is not None:
             terminal.tell(f"seen: {clean(encode(found.seen).decode())}")
@@ -148,20 +148,20 @@ async def export_effects(
     for line in receipts(entries, at=SYSTEM_CLOCK.now(), since=moment):
         terminal.put_json(encode(line))
     if anchor:
-        with _opened("--anchor", anchor, "a") as file:
+        with _open_file("--anchor", anchor, "a") as file:
             file.write(f"{encode(line).decode()}\n")
     return 0
 
 
 def _verify(terminal: Terminal, path: str, anchor: str) -> int:
-    with _opened("--verify", path) as file:
+    with _open_file("--verify", path) as file:
         try:
             head = check_receipts(file)
         except BrokenReceipts as error:
             terminal.tell(f"{path}: {error}")
             return 1
     if anchor:
-        with _opened("--anchor", anchor) as file:
+        with _open_file("--anchor", anchor) as file:
             is_kept = any(f'"{head.digest}"' in line for line in file)
         if not is_kept:
             terminal.tell(f"{path}: {anchor} has another head: lines were cut off, or made anew")
@@ -171,7 +171,7 @@ def _verify(terminal: Terminal, path: str, anchor: str) -> int:
 
 
 @contextmanager
-def _opened(option: str, path: str, mode: str = "r") -> Generator[TextIO]:
+def _open_file(option: str, path: str, mode: str = "r") -> Generator[TextIO]:
     try:
         with Path(path).open(mode, encoding="utf-8", errors="replace") as file:
             yield cast("TextIO", file)
@@ -206,13 +206,13 @@ def _rows(entries: Sequence[EffectEntry], now: datetime, width: int | None) -> I
 def _cells(entry: EffectEntry, now: datetime) -> tuple[str, ...]:
     started = entry.started_at
     return (
-        _short(entry),
+        _short_id(entry),
         _state(entry, now),
         _cut(str(entry)),
         clean(entry.run_id),
         clean(entry.call_id),
         "" if started is None else f"{started:%Y-%m-%d %H:%M}",
-        _cut(_settled(entry).strip()),
+        _cut(_settled_text(entry).strip()),
     )
 
 
@@ -224,7 +224,7 @@ def _state(entry: EffectEntry, now: datetime) -> str:
     return f"unknown for {duration((now - since).total_seconds())}"
 
 
-def _settled(entry: EffectEntry) -> str:
+def _settled_text(entry: EffectEntry) -> str:
     known = entry.settled
     if known is None:
         return ""
@@ -236,5 +236,5 @@ def _cut(text: str) -> str:
     return text if len(text) <= _MAX_CHARS else f"{text[: _MAX_CHARS - 3]}..."
 
 
-def _short(entry: EffectEntry) -> str:
+def _short_id(entry: EffectEntry) -> str:
     return entry.id[:SHORT_ID_CHARS]

@@ -118,7 +118,7 @@ def runs_table(
     """
     if not runs:
         return
-    placed = list(_placed(runs))
+    placed = list(_nest(runs))
     known = holders or {}
     rows = [
         _cells(
@@ -131,7 +131,7 @@ def runs_table(
     ]
     widths = [max(map(cell_len, column)) for column in zip(_HEADING, *rows, strict=True)]
     widths[2] = min(widths[2], _MAX_AGENT_WIDTH)
-    shown = _fitting(widths, width)
+    shown = _fit_columns(widths, width)
     yield _row(_HEADING, widths, shown, ["dim"] * len(widths))
     for (run, _), cells in zip(placed, rows, strict=True):
         style = UNKNOWN_STYLE if run.run_id in unknown else status_style(run.status)
@@ -140,7 +140,7 @@ def runs_table(
             yield Text(f"  {fit(cells[_REQUEST], max(1, (width or 0) - 2)).rstrip()}", no_wrap=True)
 
 
-def _placed(runs: Sequence[RunSummary]) -> Iterator[tuple[RunSummary, int]]:
+def _nest(runs: Sequence[RunSummary]) -> Iterator[tuple[RunSummary, int]]:
     """Yield the runs with their depth, each below its parent run."""
     ids = {run.run_id for run in runs}
     below: dict[str, list[RunSummary]] = {}
@@ -166,22 +166,22 @@ def _state(
     return LEFT_BEHIND if run.run_id in left and not is_held else status_words(run.status, holder)
 
 
-def _fitting(widths: list[int], width: int | None) -> list[int]:
+def _fit_columns(widths: list[int], width: int | None) -> list[int]:
     """Return the columns that fit; the request gets the remaining width."""
     shown = list(range(len(widths)))
     if width is None:
         return shown
-    left = _left(widths, shown, width)
+    left = _remaining_width(widths, shown, width)
     for column in _LEAST_NEEDED:
         if left >= _MIN_REQUEST_WIDTH:
             break
         shown.remove(column)
-        left = _left(widths, shown, width)
+        left = _remaining_width(widths, shown, width)
     widths[_REQUEST] = max(1, left)
     return shown
 
 
-def _left(widths: Sequence[int], shown: Sequence[int], width: int) -> int:
+def _remaining_width(widths: Sequence[int], shown: Sequence[int], width: int) -> int:
     return width - sum(widths[one] + 1 for one in shown if one != _REQUEST)
 
 
@@ -715,11 +715,11 @@ async def event_lines(events: AsyncIterable[Stated]) -> AsyncIterator[Text]:
         yield Text.assemble(
             (f"{event.seq:>6}  {time:<16}", "dim"),
             (f"{kind:<20} ", "bold"),
-            clean(_said(event, state), _MAX_CHARS),
+            clean(_event_text(event, state), _MAX_CHARS),
         )
 
 
-def _said(event: Event, state: RunState) -> str:
+def _event_text(event: Event, state: RunState) -> str:
     match event:
         case RunStarted():
             return event.request.text
@@ -740,10 +740,10 @@ def _said(event: Event, state: RunState) -> str:
             said = result.error.message if result.error is not None else result.content or ""
             return f"{result.status}: {said}"
         case _:
-            return _rest(event)
+            return _other_fields(event)
 
 
-def _rest(event: Event) -> str:
+def _other_fields(event: Event) -> str:
     fields: JsonObject = msgspec.json.decode(encode(event))
     return _json({name: one for name, one in fields.items() if name not in _ENVELOPE})
 

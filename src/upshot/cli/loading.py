@@ -330,7 +330,7 @@ async def open_model(
     if not name and own and not isinstance(own, str):
         if base_url:
             raise Misuse(f"agent {agent.id!r} brings a model of its own: --base-url needs --model")
-        yield _checked(own)
+        yield _check_key(own)
         return
     name = name or (own if isinstance(own, str) else "")
     if name.startswith(_SIM):
@@ -339,7 +339,7 @@ async def open_model(
         async with Simulator(name.removeprefix(_SIM), keep_requests=0) as simulator:
             yield resolve(_SIM_MODEL, base_url=simulator.base_url, api_key="simulated")
     elif name:
-        yield _checked(resolve(name, base_url=base_url or None))
+        yield _check_key(resolve(name, base_url=base_url or None))
     elif agent.engine:
         _check_machine(agent.engine)
         yield None
@@ -378,10 +378,10 @@ def _check_machine(engine: object) -> None:
                 "--model openai:gpt-5"
             )
         if isinstance(agent.model, str):
-            _checked(resolve(agent.model))
+            _check_key(resolve(agent.model))
 
 
-def _checked(model: Model) -> Model:
+def _check_key(model: Model) -> Model:
     variable = missing_key(model)
     if variable is not None:
         raise Misuse(f"there is no key for {model.name}: set {variable}")
@@ -434,7 +434,7 @@ class Launching:
         if asked.base_url:
             changes["base_url"] = asked.base_url
         if asked.tools:
-            changes["tools"] = _absolute(asked.tools)
+            changes["tools"] = _absolute_paths(asked.tools)
         if asked.dependencies:
             changes["dependencies"] = absolute_value(asked.dependencies)
         if asked.write_grace_s is not None:
@@ -469,14 +469,14 @@ def new_launch(asked: Asked) -> Launch:
         agent=target.name,
         model=absolute_model(asked.model),
         base_url=asked.base_url,
-        tools=_absolute(asked.tools),
+        tools=_absolute_paths(asked.tools),
         dependencies=asked.dependencies and absolute_value(asked.dependencies),
         folder=str(Path.cwd()),
         write_grace_s=asked.write_grace_s,
     )
 
 
-def _absolute(files: Sequence[str]) -> tuple[str, ...]:
+def _absolute_paths(files: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(Path(file).absolute()) for file in files)
 
 

@@ -190,7 +190,7 @@ def _facts(
     for line in effect_lines(activity, is_dead=not _may_be_worked_on(activity, holder)):
         yield "unknown", line, UNKNOWN_STYLE
     if started is not None:
-        yield from _beginning(started, is_left=is_left)
+        yield from _origin_lines(started, is_left=is_left)
     yield "started", _when(activity), ""
     yield "model", _model(activity), ""
     yield "tokens", _tokens(activity), ""
@@ -215,7 +215,7 @@ def _facts(
     yield "journal", shown_place(journal), ""
     shown = command_line("show", activity.run_id, "--events", journal=journal)
     yield "events", f"{activity.state.seq}: {shown}", ""
-    if onward := _onward(
+    if onward := _continue_command(
         activity, holder, activity.run_id if is_left else outer_id or activity.run_id
     ):
         yield "go on", command_line(*onward, journal=journal), ""
@@ -288,7 +288,7 @@ def _why(outcome: ToolOutcome) -> str:
             return ""
 
 
-def _beginning(started: RunStarted, *, is_left: bool) -> Iterator[tuple[str, str, str]]:
+def _origin_lines(started: RunStarted, *, is_left: bool) -> Iterator[tuple[str, str, str]]:
     """Yield the lines that say where a run comes from."""
     if started.redacted is not None:
         yield "redacted", clean(redacted_words(started.redacted), _MAX_TEXT_CHARS), "yellow"
@@ -300,7 +300,9 @@ def _beginning(started: RunStarted, *, is_left: bool) -> Iterator[tuple[str, str
         yield "forked from", f"{origin[0]} at event {origin[1]}", ""
 
 
-def _onward(activity: Activity, holder: LeaseHolder | None, outer_id: str) -> tuple[str, ...]:
+def _continue_command(
+    activity: Activity, holder: LeaseHolder | None, outer_id: str
+) -> tuple[str, ...]:
     """Return the words of the command that continues the run; none if it ended or is running."""
     status, run_id = activity.status, activity.run_id
     if status == Status.INPUT_REQUIRED:
@@ -393,8 +395,8 @@ def print_result(
     terminal.tell(*(Text(line, UNKNOWN_STYLE) for line in effect_lines(activity, is_dead=True)))
     if result.error is not None:
         style = status_style(result.status)
-        terminal.tell(*(Text(line, style) for line in _what_came(result, result.error)))
-        terminal.hint(*_what_next(result, journal))
+        terminal.tell(*(Text(line, style) for line in _outcome_lines(result, result.error)))
+        terminal.hint(*_next_commands(result, journal))
     elif summary:
         terminal.tell("", _summary(result, terminal, activity.length_s))
     return EXIT_CODES[result.status]
@@ -409,7 +411,7 @@ def print_answer(output: object, terminal: Terminal, *, markdown: bool = False) 
         terminal.put(text if text.endswith("\n") else text + "\n")
 
 
-def _what_came(result: AgentResult[Any], error: AgentError) -> Iterator[str]:
+def _outcome_lines(result: AgentResult[Any], error: AgentError) -> Iterator[str]:
     """Yield the status and the error, without repetition; for a parked run what it waits for."""
     for pending in result.pending[:_MAX_TOLD]:
         yield f"waits for {pending_text(pending)}"
@@ -422,7 +424,7 @@ def _what_came(result: AgentResult[Any], error: AgentError) -> Iterator[str]:
             yield where
 
 
-def _what_next(result: AgentResult[Any], journal: str) -> Iterator[str]:
+def _next_commands(result: AgentResult[Any], journal: str) -> Iterator[str]:
     """Yield the commands for what can be done next; none if no log was kept."""
     if journal == MEMORY:
         return

@@ -88,13 +88,13 @@ class _Stops:
         self._received += 1
         if self._received == 1:
             self._live.interrupt(cause, detail)
-            self._begin_to_count()
+            self._start_countdown()
         elif self._received == 2:
             self._live.cancel()
         else:
             raise KeyboardInterrupt
 
-    def _begin_to_count(self) -> None:
+    def _start_countdown(self) -> None:
         stopping = self._live.stopping
         if stopping is None:
             return

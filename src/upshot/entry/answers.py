@@ -83,17 +83,17 @@ class _Wait(msgspec.Struct, frozen=True):
     def fault(self, answer: AnyAnswer) -> str:
         """Return why *answer*, which is for it, is refused; "" if it is accepted."""
         if self.closed:
-            return _late(answer, self.closed)
+            return _late_message(answer, self.closed)
         asked = self.question
         if isinstance(answer, Answer) and isinstance(asked, PendingEffect):
             if answer.digest in ("", asked.digest):
                 return ""
-            return f"{_named(answer)} is about an earlier attempt: look again, and answer anew"
+            return f"{_label_of(answer)} is about an earlier attempt: look again, and answer anew"
         if isinstance(answer, Answer) or self.asked is None:
             return ""
         if answers_question(answer, self.asked, times_asked=self.times_asked):
             return ""
-        named = _named(answer)
+        named = _label_of(answer)
         if answer.digest:
             return f"{named} is to another question than the one that is open: it is asked anew"
         return (
@@ -120,7 +120,7 @@ async def answer_run(
     for answer in answers:
         if not (isinstance(answer, Answer) or answer.digest):
             raise Misuse(
-                f"{_named(answer)} does not say what was shown: make it by approve(), deny() or "
+                f"{_label_of(answer)} does not say what was shown: make it by approve(), deny() or "
                 "edit() of an item of result.pending, or give its digest"
             )
     async with open_journal(journal, create=False) as opened:
@@ -128,7 +128,7 @@ async def answer_run(
         while True:
             past = await read_past(run_id, opened)
             waits = await _waits_for(answers, past, run_id, opened)
-            found = _assigned(answers, waits, past)
+            found = _match_answers(answers, waits, past)
             _check_scopes(answers, found)
             if allow is not None:
                 for answer, wait in zip(answers, found, strict=True):
@@ -136,7 +136,7 @@ async def answer_run(
                     is_open = not wait.closed
                     allow(agent_id, (wait.asked or wait.question) if is_open else None, answer)
             told = [
-                await _place(answer, wait, past, opened, keeper)
+                await _store_answer(answer, wait, past, opened, keeper)
                 for answer, wait in zip(answers, found, strict=True)
             ]
             if None not in told:
@@ -156,19 +156,19 @@ def _check_scopes(answers: Sequence[AnyAnswer], waits: Sequence[_Wait]) -> None:
         is_standing = isinstance(answer, Approve) and answer.always
         if is_standing and asked is not None and asked.effect is Effect.DESTRUCTIVE:
             raise Misuse(
-                f"{_named(answer)} is to hold for good, and {asked.tool_name} is destructive: "
+                f"{_label_of(answer)} is to hold for good, and {asked.tool_name} is destructive: "
                 "approve each of its calls"
             )
 
 
-async def _place(
+async def _store_answer(
     answer: AnyAnswer, wait: _Wait, past: RunState, journal: Journal, keeper: SharedJournal
 ) -> Taken | Outdated | None:
     """Store an answer unless an earlier one wins; None if the run has continued since."""
     ledger = ledger_of(journal)
     if isinstance(answer, Answer) and ledger is not None:
         if wait.closed and (entry := await ledger.effect(wait.id)) is not None:
-            return _too_late(answer, wait, entry)
+            return _answer_closed_effect(answer, wait, entry)
         if _is_effect(wait):
             return await _settle_effect(answer, wait, ledger)
     item = wait.item if isinstance(answer, Answer) else answer.digest
@@ -185,21 +185,21 @@ async def _place(
         if is_at_work(wait.run_id, journal):
             return None
         wish = Wish(
-            run_id=wait.run_id, item=item, answer=_bound(answer, wait), at=SYSTEM_CLOCK.now()
+            run_id=wait.run_id, item=item, answer=_bind(answer, wait), at=SYSTEM_CLOCK.now()
         )
         standing = await keeper.place_wish(wish, seq=wait.seq)
-    if standing is None or standing.answer == _bound(answer, wait):
+    if standing is None or standing.answer == _bind(answer, wait):
         return standing and Taken(answer=answer)
     return Outdated(
         answer=answer,
-        reason=_preceded(answer, standing),
+        reason=_preceded_message(answer, standing),
         decision=standing.answer,
         by=standing.answer.by,
         at=standing.at,
     )
 
 
-def _too_late(answer: Answer, wait: _Wait, entry: EffectEntry) -> Taken | Outdated:
+def _answer_closed_effect(answer: Answer, wait: _Wait, entry: EffectEntry) -> Taken | Outdated:
     """Return the response to an answer about an effect whose run has stopped asking.
 
     It settles nothing.
@@ -207,10 +207,10 @@ def _too_late(answer: Answer, wait: _Wait, entry: EffectEntry) -> Taken | Outdat
     known = entry.settled
     if known is None:
         said = f"{wait.closed}; settle it with `upshot effects settle {entry.id}`"
-        return Outdated(answer=answer, reason=_late(answer, said))
+        return Outdated(answer=answer, reason=_late_message(answer, said))
     if (_effect_of(answer, wait), answer.by) == (known.effect, known.by):
         return Taken(answer=answer)
-    return _preceded_by(answer, known)
+    return _outdated_by(answer, known)
 
 
 async def _settle_effect(answer: Answer, wait: _Wait, ledger: EffectLedger) -> Taken | Outdated:
@@ -227,27 +227,29 @@ async def _settle_effect(answer: Answer, wait: _Wait, ledger: EffectLedger) -> T
         return Outdated(answer=answer, reason=str(error))
     if known is None or (known.effect, known.by) == (given.effect, given.by):
         return Taken(answer=answer)
-    return _preceded_by(answer, known)
+    return _outdated_by(answer, known)
 
 
 def _effect_of(answer: Answer, wait: _Wait) -> Effect:
     return Effect.APPLIED if _value(answer, wait) in ("yes", True) else Effect.NONE
 
 
-def _preceded_by(answer: Answer, known: Settlement) -> Outdated:
+def _outdated_by(answer: Answer, known: Settlement) -> Outdated:
     return Outdated(
         answer=answer,
-        reason=_late(answer, f"the effect was settled before as {known.effect} by {known.by}"),
+        reason=_late_message(
+            answer, f"the effect was settled before as {known.effect} by {known.by}"
+        ),
         decision=Answer(answer.id, "yes" if known.effect is Effect.APPLIED else "no", by=known.by),
         by=known.by,
         at=known.at,
     )
 
 
-def _preceded(answer: AnyAnswer, standing: Wish) -> str:
+def _preceded_message(answer: AnyAnswer, standing: Wish) -> str:
     what = "question" if isinstance(answer, Answer) else "call"
     by = f" by {standing.answer.by}" if standing.answer.by else ""
-    return _late(answer, f"{what} {_id_of(answer)} was answered before{by}")
+    return _late_message(answer, f"{what} {_id_of(answer)} was answered before{by}")
 
 
 async def open_wishes(past: RunState, run_id: str, journal: Journal) -> list[Wish]:
@@ -288,12 +290,12 @@ async def take_answers(
         line for each refused answer that says why.
     """
     given, outdated = await sort_answers(answers, past, run_id, journal)
-    own, late = await _settle(given.pop(run_id, ()), past, run_id, journal, secrets=secrets)
-    inside = await _hand_down(given, journal, secrets=secrets, take_over=take_over)
+    own, late = await _merge_answers(given.pop(run_id, ()), past, run_id, journal, secrets=secrets)
+    inside = await _write_to_children(given, journal, secrets=secrets, take_over=take_over)
     return own, [*outdated, *late, *inside]
 
 
-async def _settle(
+async def _merge_answers(
     answers: Sequence[AnyAnswer],
     past: RunState,
     run_id: str,
@@ -334,7 +336,7 @@ async def _settle(
         if standing is None or standing.answer == shown:
             settled[item] = answer
         else:
-            outdated.append(_preceded(answer, standing))
+            outdated.append(_preceded_message(answer, standing))
     read = lift_secrets(secrets, hides_others=False)
     read(past.started)
     for wish in await open_wishes(past, run_id, journal):
@@ -371,11 +373,11 @@ async def sort_answers(
     if not answers:
         return SortedAnswers(sorted_, outdated)
     waits = await _waits_for(answers, past, run_id, journal)
-    for answer, wait in zip(answers, _assigned(answers, waits, past), strict=True):
+    for answer, wait in zip(answers, _match_answers(answers, waits, past), strict=True):
         if fault := wait.fault(answer):
             outdated.append(fault)
         else:
-            sorted_.setdefault(wait.run_id, []).append(_bound(answer, wait))
+            sorted_.setdefault(wait.run_id, []).append(_bind(answer, wait))
     return SortedAnswers(sorted_, outdated)
 
 
@@ -389,7 +391,9 @@ async def _waits_for(
     return waits
 
 
-def _assigned(answers: Sequence[AnyAnswer], waits: Sequence[_Wait], past: RunState) -> list[_Wait]:
+def _match_answers(
+    answers: Sequence[AnyAnswer], waits: Sequence[_Wait], past: RunState
+) -> list[_Wait]:
     """Return what each of *answers* is for.
 
     Raises:
@@ -399,7 +403,7 @@ def _assigned(answers: Sequence[AnyAnswer], waits: Sequence[_Wait], past: RunSta
     found: list[_Wait] = []
     met: set[tuple[str, str, bool]] = set()
     for answer in answers:
-        wait = _find(answer, waits, past)
+        wait = _find_wait(answer, waits, past)
         found.append(wait)
         if wait.fault(answer):
             continue
@@ -427,22 +431,22 @@ def outdated_warnings(lines: Iterable[str]) -> tuple[RunWarning, ...]:
 def too_late(answers: Sequence[AnyAnswer], run_id: str) -> tuple[RunWarning, ...]:
     """Return the warnings about answers to a run that has ended."""
     _check_types(answers)
-    return outdated_warnings(_late(answer, _ended(run_id)) for answer in answers)
+    return outdated_warnings(_late_message(answer, _ended_message(run_id)) for answer in answers)
 
 
-def _late(answer: AnyAnswer, closed: str) -> str:
-    return f"{_named(answer)} came too late: {closed}"
+def _late_message(answer: AnyAnswer, closed: str) -> str:
+    return f"{_label_of(answer)} came too late: {closed}"
 
 
-def _ended(run_id: str) -> str:
+def _ended_message(run_id: str) -> str:
     return f"run {run_id} has ended"
 
 
-def _named(answer: AnyAnswer) -> str:
+def _label_of(answer: AnyAnswer) -> str:
     return f"{type(answer).__name__}({_id_of(answer)!r})"
 
 
-async def _hand_down(
+async def _write_to_children(
     answers: Mapping[str, Iterable[AnyAnswer]],
     journal: Journal,
     *,
@@ -462,11 +466,11 @@ async def _hand_down(
             for run_id in answers
         }
         for run_id, given in answers.items():
-            outdated += await _write(given, run_id, journal, holds[run_id].epoch, secrets)
+            outdated += await _write_answers(given, run_id, journal, holds[run_id].epoch, secrets)
     return outdated
 
 
-async def _write(
+async def _write_answers(
     answers: Iterable[AnyAnswer], run_id: str, journal: Journal, epoch: int, secrets: Sequence[str]
 ) -> list[str]:
     """Write answers into the log of a claimed run, except those that came too late."""
@@ -474,7 +478,7 @@ async def _write(
     given, outdated = await sort_answers(tuple(answers), past, run_id, journal)
     if past.ended or not given:
         return outdated
-    own, late = await _settle(given.get(run_id, ()), past, run_id, journal, secrets=secrets)
+    own, late = await _merge_answers(given.get(run_id, ()), past, run_id, journal, secrets=secrets)
     marks = "" if past.started is None else marks_for(secrets, past.started)
     redaction = Redaction(secrets, name=marks or name_marks()) if secrets else None
     recorder = Recorder(
@@ -494,7 +498,7 @@ def _check_types(answers: Sequence[AnyAnswer]) -> None:
             raise Misuse(f"answers must be Approve, Deny, Edit or Answer, got {shown(answer)}")
 
 
-def _find(answer: AnyAnswer, waits: Sequence[_Wait], past: RunState) -> _Wait:
+def _find_wait(answer: AnyAnswer, waits: Sequence[_Wait], past: RunState) -> _Wait:
     """Find what *answer* is for: as shown, else the only one with that id; closed ones last."""
     name, is_question = _id_of(answer), isinstance(answer, Answer)
     named = [wait for wait in waits if wait.has(name)]
@@ -519,11 +523,11 @@ def _find(answer: AnyAnswer, waits: Sequence[_Wait], past: RunState) -> _Wait:
     if named:
         needed = "a call: give Approve, Deny or Edit" if is_question else "a question: give Answer"
         raise Misuse(f"{name!r} is {needed}, got {type(answer).__name__}")
-    listed = ", ".join(_listed([wait for wait in waits if not wait.closed])) or "nothing"
+    listed = ", ".join(_names_of([wait for wait in waits if not wait.closed])) or "nothing"
     raise NotAsked(f"no question {name!r} waits for an answer: the run waits for {listed}")
 
 
-def _listed(waits: Sequence[_Wait]) -> list[str]:
+def _names_of(waits: Sequence[_Wait]) -> list[str]:
     ids = [wait.id for wait in waits]
     return sorted(
         f"{wait.run_id}/{wait.id}" if wait.outer_id and ids.count(wait.id) > 1 else wait.id
@@ -533,7 +537,7 @@ def _listed(waits: Sequence[_Wait]) -> list[str]:
 
 def _waits_of(past: RunState, run_id: str, outer_id: str = "") -> list[_Wait]:
     """Return what the run waits or waited for; a call can be answered until it is settled."""
-    ended = _ended(run_id) if past.ended else ""
+    ended = _ended_message(run_id) if past.ended else ""
     questions = [
         _Wait(
             run_id,
@@ -617,7 +621,7 @@ def _value(answer: Answer, wait: _Wait) -> Json:
     return value
 
 
-def _bound(answer: AnyAnswer, wait: _Wait) -> AnyAnswer:
+def _bind(answer: AnyAnswer, wait: _Wait) -> AnyAnswer:
     """Return *answer* with the id that the asking run uses; approvals get a digest."""
     if isinstance(answer, Answer):
         return replace(answer, id=wait.id, value=_value(answer, wait))

@@ -126,7 +126,7 @@ async def joined(plan: Plan, options: RunOptions, journal: Journal, part: Part) 
     Raises:
         Misuse: A history is given, and the conversation has messages.
     """
-    found = await _read(part.conversation, plan, journal, without=part.head)
+    found = await _read_conversation(part.conversation, plan, journal, without=part.head)
     await check_not_redacted(found.runs[:1], journal)
     if found.seed.revision and options.get("history"):
         raise Misuse(
@@ -165,7 +165,9 @@ def _with_owner(attributes: JsonObject, runs: Sequence[RunSummary]) -> JsonObjec
     return {**attributes, **{name: value for name, value in named if value}}
 
 
-async def _read(id: str, plan: Plan, journal: Journal, *, without: str = "") -> ConversationState:
+async def _read_conversation(
+    id: str, plan: Plan, journal: Journal, *, without: str = ""
+) -> ConversationState:
     """Read the conversation of a run, with secrets in place of their marks."""
     secrets = plan.secrets
     read = (lambda: lift_secrets(secrets, hides_others=False)) if secrets else None
@@ -177,7 +179,7 @@ async def asked_before(turn: Turn, plan: Plan, journal: Journal) -> tuple[Messag
     """Return the user's messages in the turns before one that is resumed."""
     if turn.known <= 0:
         return ()
-    found = await _read(plan.request.context_id, plan, journal)
+    found = await _read_conversation(plan.request.context_id, plan, journal)
     return tuple(message for revision, message in found.asked if revision <= turn.revision)
 
 
@@ -219,7 +221,7 @@ async def conflicting(plan: Plan, journal: Journal, other: TurnInTheWay) -> Plan
         pending = [to_free_json(msgspec.to_builtins(one))[0] for one in past.pending]
     error = AgentError(
         ErrorCode.CONFLICT,
-        _in_the_way(plan.request.context_id, other),
+        _describe_conflict(plan.request.context_id, other),
         retryable=True,
         origin=Origin.CALLER,
         details={"run_id": other.run_id, "status": other.status, "pending": pending},
@@ -230,11 +232,11 @@ async def conflicting(plan: Plan, journal: Journal, other: TurnInTheWay) -> Plan
 
 def taken_error(run_id: str, conversation: str, other: TurnInTheWay) -> JournalError:
     """Return the exception for a turn that cannot continue, because another one is running."""
-    said = _in_the_way(conversation, other)
+    said = _describe_conflict(conversation, other)
     return JournalError(f"run {run_id} cannot go on now: {said}", run_id=run_id)
 
 
-def _in_the_way(conversation: str, other: TurnInTheWay) -> str:
+def _describe_conflict(conversation: str, other: TurnInTheWay) -> str:
     """Describe the other turn, and how to proceed."""
     what = _WHAT[other.status].format(run_id=other.run_id)
     return f"Run {other.run_id} has the turn of conversation {conversation!r} and {what}"

@@ -166,7 +166,7 @@ class HandoffChain(msgspec.Struct, kw_only=True):
         if self.budget is not None:
             # Each run of the chain has a budget of its own, so the remainder is passed on
             # explicitly.
-            self.budget = _rest(self.budget, result)
+            self.budget = _remaining_budget(self.budget, result)
 
     def sum_up(self, result: AgentResult[Any]) -> AgentResult[Any]:
         """Return the last result with the path, and the usage and effects of all runs."""
@@ -233,21 +233,21 @@ def whole_result(past: RunState, result: AgentResult[Any]) -> AgentResult[Any]:
     return chain.whole(result, has_log=True)
 
 
-def _rest(budget: Budget, result: AgentResult[Any]) -> Budget:
+def _remaining_budget(budget: Budget, result: AgentResult[Any]) -> Budget:
     """Return what *result* left of *budget*."""
     cost = result.cost.total if result.cost is not None else None
-    budget = replace(budget, deadline_s=_left(budget.deadline_s, result.duration_ms / 1000))
+    budget = replace(budget, deadline_s=_subtract(budget.deadline_s, result.duration_ms / 1000))
     if budget.scope == "conversation":
         # The journal has the usage of the run.
         return budget
     return replace(
         budget,
-        max_tokens=_left(budget.max_tokens, result.usage.total_tokens),
-        max_cost_usd=_left(budget.max_cost_usd, cost),
+        max_tokens=_subtract(budget.max_tokens, result.usage.total_tokens),
+        max_cost_usd=_subtract(budget.max_cost_usd, cost),
     )
 
 
-def _left(limit: Any, used: Any) -> Any:
+def _subtract(limit: Any, used: Any) -> Any:
     return limit if limit is None or used is None else max(limit - used, type(limit)(0))
 
 
@@ -292,7 +292,7 @@ class LiveHandoffs:
         self._runs: list[LiveRun[Any]] = []
         self._wake = asyncio.Event()
         self._stop: Callable[[LiveRun[Any]], None] | None = None
-        relay.on_live, relay.watches = self._take, True
+        relay.on_live, relay.watches = self._add_run, True
         self._task = asyncio.get_running_loop().create_task(relay.go())
         self._task.add_done_callback(lambda _: self._wake.set())
 
@@ -345,7 +345,7 @@ class LiveHandoffs:
         if not self._runs:
             await self._task
 
-    def _take(self, live: LiveRun[Any]) -> None:
+    def _add_run(self, live: LiveRun[Any]) -> None:
         self._runs.append(live)
         self._wake.set()
         if self._stop is not None:
@@ -395,7 +395,7 @@ class Relay:
         # Whether the caller named a parent run for all of them.
         self.is_inside: bool = bool(options.get("parent_run_id"))
         # The run that the last handoff submitted; held here until it starts.
-        self._kept: str = ""
+        self._next_run_id: str = ""
         # The summary that replaces older messages, and the messages it was made for.
         self._compacted: tuple[Compacted, Sequence[Message]] | None = None
         self._known = known
@@ -416,7 +416,7 @@ class Relay:
     async def go_on(self, run_id: str, journal: Journal) -> AgentResult[Any]:
         """Resume the run of an agent of the chain, and continue from there."""
         agent = self._known.first
-        result = await self._take_up(run_id, agent, journal)
+        result = await self._resume(run_id, agent, journal)
         return await self._follow(agent, result, (), journal)
 
     async def _follow(
@@ -434,11 +434,11 @@ class Relay:
                 # A resumed run has no board in this process; only the log says what it was
                 # handed.
                 if journal is None:
-                    produced = _produced(result)
-                    self._compacted = _replaced_on(result.last_board)
+                    produced = _produced_messages(result)
+                    self._compacted = _compaction_of(result.last_board)
                 else:
                     handed, produced = await self._messages_of(result.run_id, journal)
-                handed = tuple(_handed_on(agent, result, produced, event, handed))
+                handed = tuple(_messages_for_next(agent, result, produced, event, handed))
                 self._chain.sees = self._chain.sees and _keeps_history(agent, event)
                 agent = receiver
                 self._prepare_next(result)
@@ -446,7 +446,7 @@ class Relay:
         except BaseException as error:
             await self._leave_next(is_canceled=isinstance(error, asyncio.CancelledError))
             raise
-        if self._kept:
+        if self._next_run_id:
             await self._drop_next()
         return self._chain.whole(result, has_log=journal is not None)
 
@@ -454,40 +454,40 @@ class Relay:
         """Add a run that ended; return the agent that gets the request, or None."""
         chain, event = self._chain, result.handoff
         chain.add(agent.id, result)
-        self._kept = ""
+        self._next_run_id = ""
         if event is None or not result.success:
             return None
-        self._kept = child_id(CHAIN_OPTION, result.run_id)
+        self._next_run_id = child_id(CHAIN_OPTION, result.run_id)
         return None if chain.fault(event.to_agent_id) else self._known.find(event)
 
     async def _drop_next(self) -> None:
         """Withdraw the next run, because its handoff is not followed."""
         async with self._shared() as shared:
             if shared is not None:
-                await shared.withdraw(self._kept)
+                await shared.withdraw(self._next_run_id)
 
     async def _leave_next(self, *, is_canceled: bool) -> None:
         """Release the next run if it did not start here; end it if the chain was cancelled."""
         async with self._shared() as shared:
-            if shared is None or await has_log(self._kept, cast("Journal", shared)):
+            if shared is None or await has_log(self._next_run_id, cast("Journal", shared)):
                 return
             with suppress(RunHeld, Misuse):
                 if is_canceled:
-                    await end_canceled(self._kept, cast("Journal", shared))
+                    await end_canceled(self._next_run_id, cast("Journal", shared))
                 else:
-                    async with taken(self._kept, cast("Journal", shared), take_over=False):
+                    async with taken(self._next_run_id, cast("Journal", shared), take_over=False):
                         pass
 
     @asynccontextmanager
     async def _shared(self) -> AsyncGenerator[SharedJournal | None]:
         """Yield the journal that has the next run, or None."""
         where = place_of(self._options)
-        if not self._kept or where is None:
+        if not self._next_run_id or where is None:
             yield None
             return
         async with open_journal(where) as journal:
             shared = shared_journal(journal)
-            has_next = shared is not None and await shared.submission(self._kept) is not None
+            has_next = shared is not None and await shared.submission(self._next_run_id) is not None
             yield shared if has_next else None
 
     async def _begin(self, agent: Agent[Any], handed: Sequence[Message]) -> AgentResult[Any]:
@@ -517,7 +517,7 @@ class Relay:
         run_id = cast("Request", self._request).run_id
         # Its id is derived from the run before it, so an earlier process may have started it.
         if journal is not None and await has_log(run_id, journal):
-            return await self._take_up(run_id, agent, journal)
+            return await self._resume(run_id, agent, journal)
         try:
             return await self._begin(agent, handed)
         except KnownRun as known:
@@ -525,9 +525,9 @@ class Relay:
             if known.run_id != run_id or where is None:
                 raise
         # Another process has started it since.
-        return await self._take_up(run_id, agent, where)
+        return await self._resume(run_id, agent, where)
 
-    async def _take_up(self, run_id: str, agent: Agent[Any], journal: Where) -> AgentResult[Any]:
+    async def _resume(self, run_id: str, agent: Agent[Any], journal: Where) -> AgentResult[Any]:
         options = cast("ResumeOptions", {**self._options, "journal": None})
         going = go_on(
             run_id,
@@ -559,7 +559,7 @@ class Relay:
             said = seeded[: first - 1]
             if said and seeded[first - 1] == past.started.request.to_message():
                 self._options = cast("RunOptions", {**self._options, "history": said})
-        self._compacted = _replaced_on(past.board)
+        self._compacted = _compaction_of(past.board)
         return seeded[first:], past.board.messages()[len(seeded) :]
 
     def _prepare_next(self, result: AgentResult[Any]) -> None:
@@ -614,9 +614,9 @@ async def resume_any(
         if new is not None and new.after and not await has_log(run_id, opened):
             # The run that handed it over has ended; resume there, and the next one starts.
             run_id = new.after
-        started = await _started(run_id, opened)
+        started = await _read_started(run_id, opened)
         chain = None if started is None else chain_of(started)
-        agent = _own_of(agents, run_id, started, options)
+        agent = _agent_of_run(agents, run_id, started, options)
         if started is None or chain is None:
             more: Any = {"watch": False, "child": child, "take_over": take_over}
             more["continue_stopped"] = continue_stopped
@@ -637,7 +637,7 @@ async def resume_any(
         return await relay_.go_on(run_id, opened)
 
 
-def _own_of(
+def _agent_of_run(
     agents: object, run_id: str, started: RunStarted | None, options: ResumeOptions
 ) -> Agent[Any]:
     """Return the agent of the run: the only one given, else the one with its id."""
@@ -654,7 +654,7 @@ def _own_of(
     return (found or listed)[0]
 
 
-async def _started(run_id: str, journal: Journal) -> RunStarted | None:
+async def _read_started(run_id: str, journal: Journal) -> RunStarted | None:
     async for event in journal.events(run_id):
         return event if isinstance(event, RunStarted) else None
     return None
@@ -669,7 +669,7 @@ def _options_of(started: RunStarted, options: ResumeOptions, journal: Journal) -
     return cast("RunOptions", {**kept, **attributes, **options, **quotas, "journal": journal})
 
 
-def _handed_on(
+def _messages_for_next(
     sender: Agent[Any],
     result: AgentResult[Any],
     produced: Sequence[Message],
@@ -694,13 +694,13 @@ def _keeps_history(sender: Agent[Any], event: HandoffEvent) -> bool:
     return not found or found[0].history
 
 
-def _produced(result: AgentResult[Any]) -> Sequence[Message]:
+def _produced_messages(result: AgentResult[Any]) -> Sequence[Message]:
     """Return the messages of the main channel since the run was seeded."""
     board = cast("Any", result.last_board)
     return board.messages()[len(result.seeded) :]
 
 
-def _replaced_on(board: Any) -> tuple[Compacted, Sequence[Message]] | None:
+def _compaction_of(board: Any) -> tuple[Compacted, Sequence[Message]] | None:
     """Return the summary that replaces older messages of a board, and all its messages, or None."""
     compacted = getattr(board, "compacted", None)
     return None if compacted is None else (compacted, board.messages())

@@ -22,8 +22,8 @@ from upshot.journal.shared import (
 
 _USER = Allowed("the id of a user, a string", (str,))
 _ASSIGNED = "assigned"
-_given = msgspec.json.Decoder(dict[str, Assigned])
-_kept = msgspec.json.Decoder(dict[str, float])
+_assigned_decoder = msgspec.json.Decoder(dict[str, Assigned])
+_snoozed_decoder = msgspec.json.Decoder(dict[str, float])
 
 
 async def put_off(
@@ -39,10 +39,10 @@ async def put_off(
 
     def change(values: SharedValues) -> None:
         now = values.now_us / 1_000_000
-        kept = _read(values.read(_name(by)))
+        kept = _decode_snoozed(values.read(_snooze_name(by)))
         kept[found.key] = 0.0 if until is None else until.timestamp()
         left = {key: moment for key, moment in kept.items() if moment > now}
-        values.write(_name(by), encode(left).decode())
+        values.write(_snooze_name(by), encode(left).decode())
 
     await journal.change_values(change)
 
@@ -61,11 +61,11 @@ async def assign_item(run_id: str, item_id: str, to: str, by: str, journal: Shar
     check_argument("to", to, _USER)
     check_argument("by", by, _USER)
     found = await _item(run_id, item_id, journal)
-    before = _assigned(await journal.value(_ASSIGNED)).keys()
+    before = _decode_assigned(await journal.value(_ASSIGNED)).keys()
     waiting = {item.key for item in await journal.inbox()} if before else set[str]()
 
     def change(values: SharedValues) -> None:
-        kept = _assigned(values.read(_ASSIGNED))
+        kept = _decode_assigned(values.read(_ASSIGNED))
         # Drop the assignments of items that have been answered since.
         left = {key: one for key, one in kept.items() if key in waiting or key not in before}
         left.pop(found.key, None)
@@ -83,9 +83,9 @@ async def shown_to(
     pages.
     """
     now = datetime.now(UTC).timestamp()
-    put_off = _read(await journal.value(_name(user))) if user else {}
+    put_off = _decode_snoozed(await journal.value(_snooze_name(user))) if user else {}
     hidden = {key for key, until in put_off.items() if until > now}
-    assigned = _assigned(await journal.value(_ASSIGNED))
+    assigned = _decode_assigned(await journal.value(_ASSIGNED))
     found: dict[str, list[InboxItem]] = {}
     limit = filters.get("limit")
     wanted = InboxFilters(**filters)
@@ -100,13 +100,13 @@ async def shown_to(
     return tuple(item for some in [*found.values()][:limit] for item in some)
 
 
-def _name(user: str) -> str:
+def _snooze_name(user: str) -> str:
     return f"later {user}"
 
 
-def _read(text: str) -> dict[str, float]:
-    return _kept.decode(text) if text else {}
+def _decode_snoozed(text: str) -> dict[str, float]:
+    return _snoozed_decoder.decode(text) if text else {}
 
 
-def _assigned(text: str) -> dict[str, Assigned]:
-    return _given.decode(text) if text else {}
+def _decode_assigned(text: str) -> dict[str, Assigned]:
+    return _assigned_decoder.decode(text) if text else {}

@@ -82,7 +82,7 @@ def known_of(agent: Agent[Any]) -> AgentSetup:
     kept: Local | None = vars(agent).get(_KEY)
     known = None if kept is None else kept.values[_KEY]
     if not isinstance(known, AgentSetup):
-        known = _find_out(agent)
+        known = _make_setup(agent)
         # Kept on the agent itself: a table would keep alive whatever refers to its agent.
         vars(agent)[_KEY] = Local(**{_KEY: known})
     return known
@@ -105,7 +105,7 @@ def new_run_id() -> str:
     return f"run-{os.urandom(8).hex()}"
 
 
-def _find_out(agent: Agent[Any]) -> AgentSetup:
+def _make_setup(agent: Agent[Any]) -> AgentSetup:
     for name, methods in HOOKS.items():
         check_hooks(name, getattr(agent, name), methods)
     own = agent.tools
@@ -221,7 +221,7 @@ async def _plan(
     await check_checkpoint(options.get("resume_from"), engine, agent.id)
     near, parent, hidden = _near_parent(), _parent(), secrets_of(options)
     history, taint = history_of(request, options)
-    request, attributes = _inherited(request, options, parent)
+    request, attributes = _inherit(request, options, parent)
     await _check_budget(model, budget, request, journal)
     return Plan(
         agent=agent,
@@ -305,7 +305,7 @@ def _guards(options: RunOptions, parent: Plan | None) -> dict[str, Any]:
     return {**guards, **{name: guards[name] or getattr(parent, name) for name in _GUARDS}}
 
 
-def _inherited(
+def _inherit(
     request: Request, options: RunOptions, parent: Plan | None
 ) -> tuple[Request, JsonObject]:
     """Return the request with the parent run's task, and the run's attributes.
@@ -353,14 +353,14 @@ async def plan_again(
         # Resuming without a policy does not remove it.
         plan = replace(plan, policy=convert(logged[POLICY_OPTION], Policy))
     if started.options.get(ASK_WRITES_OPTION):
-        plan = replace(plan, policy=_asking(plan.policy))
+        plan = replace(plan, policy=_with_approvals(plan.policy))
     if (turn := turn_of(started.options)) is not None:
         plan = replace(plan, turn=turn, asked=await asked_before(turn, plan, journal))
     marks = started.options.get(MARKS_OPTION)
     return replace(plan, secret_marks=marks) if plan.secrets and isinstance(marks, str) else plan
 
 
-def _asking(policy: Policy | None) -> Policy:
+def _with_approvals(policy: Policy | None) -> Policy:
     """Return *policy* with an approval required for every call that may write."""
     asking = Policy(taint="off") if policy is None else policy
     rules = dict.fromkeys((*asking.ask, "effect:write", "effect:destructive"))

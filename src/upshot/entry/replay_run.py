@@ -88,14 +88,14 @@ async def replay_run(
         results = {child: await _result_of(child, opened, hidden) for child in record.children}
         given = {name: one for name, one in options.items() if name not in _OUTSIDE}
         quiet = agent.but(observers=())
-        plan = await plan_again(record.past, run_id, quiet, given, opened, child=_nobody)
+        plan = await plan_again(record.past, run_id, quiet, given, opened, child=_refuse_child)
     if not getattr(plan.engine, "can_replay", True):
         name = type(plan.engine).__name__
         raise Misuse(f"a run of {name} cannot be replayed: it takes no replies of a log")
     copy = MemoryJournal()
     children = _Children(record, results)
     plan = replace(plan, journal=copy, artifact_store=copy.artifacts, child=children.start)
-    result = await _live(plan, copy, record)
+    result = await _run_session(plan, copy, record)
     again = [event async for event, _ in states(copy.events(run_id))]
     recorded = facts_of(events, is_left_out=record.is_left_out, show=record.show)
     found = (
@@ -113,12 +113,12 @@ async def replay_run(
         if changed is not None:
             part = found[0].part if found else ""
             found = [replace(changed, part=part)]
-    difference = _told(found[0], record) if found else None
+    difference = _to_shown(found[0], record) if found else None
     compared = len(recorded.said) + len(recorded.seen)
     return Replay(run_id=run_id, difference=difference, compared=compared, result=result)
 
 
-def _told(difference: Difference, record: Recording) -> Difference:
+def _to_shown(difference: Difference, record: Recording) -> Difference:
     """Return the difference for display, with what was asked for beyond the record.
 
     Both sides have one form: an object whose first key is the event's kind.
@@ -136,7 +136,7 @@ def _told(difference: Difference, record: Recording) -> Difference:
     )
 
 
-async def _live(plan: Plan, journal: MemoryJournal, record: Recording) -> AgentResult[Any]:
+async def _run_session(plan: Plan, journal: MemoryJournal, record: Recording) -> AgentResult[Any]:
     epoch = await journal.claim(plan.run_id)
     return await Session(plan, epoch=epoch, recording=record).live()
 
@@ -172,5 +172,5 @@ class _Children:
         return typed(result, to_agent(agent))
 
 
-async def _nobody(*_: Any, **__: Any) -> AgentResult[Any]:
+async def _refuse_child(*_: Any, **__: Any) -> AgentResult[Any]:
     raise Misuse("this run is replayed")

@@ -201,31 +201,31 @@ def with_outcomes(messages: Sequence[Message], request: Request) -> Sequence[Mes
 
     An outcome may come anywhere after its call, and may be the request itself.
     """
-    waiting = _unanswered([*messages, request.to_message()])
+    waiting = _unanswered_calls([*messages, request.to_message()])
     if not any(waiting.values()):
         return messages
     closed: list[Message] = []
     missing: list[ToolCall] = []
     for place, message in enumerate(messages):
         if message.role is not Role.TOOL:
-            closed += map(_cancelled, missing)
+            closed += map(_cancelled_outcome, missing)
             missing = []
         missing += waiting.get(place, ())
         closed.append(message)
-    return [*closed, *map(_cancelled, missing)]
+    return [*closed, *map(_cancelled_outcome, missing)]
 
 
-def _unanswered(messages: Sequence[Message]) -> dict[int, list[ToolCall]]:
+def _unanswered_calls(messages: Sequence[Message]) -> dict[int, list[ToolCall]]:
     """Return the calls that no later message answers, by the index of their reply."""
     waiting = {place: list(one.tool_calls) for place, one in enumerate(messages)}
     told = [(place, one) for place, one in enumerate(messages) if one.role is Role.TOOL]
     # An outcome without an id fits any call, so those that name theirs come first.
     for place, outcome in sorted(told, key=lambda one: not one[1].tool_call_id):
-        _answer(waiting, place, outcome.tool_call_id)
+        _remove_answered(waiting, place, outcome.tool_call_id)
     return waiting
 
 
-def _answer(waiting: dict[int, list[ToolCall]], place: int, call_id: str | None) -> None:
+def _remove_answered(waiting: dict[int, list[ToolCall]], place: int, call_id: str | None) -> None:
     """Remove the call that the outcome at *place* answers.
 
     It is the nearest one before it, because providers reuse ids.
@@ -237,7 +237,7 @@ def _answer(waiting: dict[int, list[ToolCall]], place: int, call_id: str | None)
                 return
 
 
-def _cancelled(call: ToolCall) -> Message:
+def _cancelled_outcome(call: ToolCall) -> Message:
     outcome = ToolDenied(
         call_id=call.id,
         tool_name=call.name,
@@ -288,14 +288,14 @@ def check_unlogged(past: RunState, plan: Plan) -> None:
     for name, otherwise in UNLOGGED.items():
         said, now = past.options.get(name), plan.given(name)
         if said and lacks(said, now):
-            but = f", and has {_listed(now)} now" if now else ""
+            but = f", and has {_join_names(now)} now" if now else ""
             raise Misuse(
-                f"run {plan.run_id!r} was given {name} ({_listed(said)}), which no log can "
+                f"run {plan.run_id!r} was given {name} ({_join_names(said)}), which no log can "
                 f"hold{but}: go on with it with resume(..., {name}=...){otherwise}"
             )
 
 
-def _listed(names: Json) -> str:
+def _join_names(names: Json) -> str:
     return ", ".join(map(str, names)) if isinstance(names, list) else str(names)
 
 
@@ -380,8 +380,8 @@ def _write_fork(whole: str, part: str, new: _Fork) -> dict[str, Withdrawal]:
             if isinstance(event, RunStarted):
                 if event.redacted is not None:
                     raise redaction_error(event.run_id, event.redacted)
-                event = _forked_start(event, new)
-            bodies.append(_forked_event(event, line.entry.seq, new.run_id))
+                event = _to_forked_start(event, new)
+            bodies.append(_to_forked_event(event, line.entry.seq, new.run_id))
             approved.add(event)
     if isinstance(last, RunSettled) and last.result.status is not Status.INPUT_REQUIRED:
         raise Misuse(f"the run has ended at event {at}: fork it at an earlier one")
@@ -390,7 +390,7 @@ def _write_fork(whole: str, part: str, new: _Fork) -> dict[str, Withdrawal]:
     names = {one.id.encode(): f"art-{token_hex(12)}".encode() for one in kept}
     # The fork gets copies: the other run may be removed with its artifacts.
     renamed = [replace(one, id=names[one.id.encode()].decode(), run_id=new.run_id) for one in kept]
-    bodies = [_translated(body, names) for body in bodies]
+    bodies = [_replace_ids(body, names) for body in bodies]
     write_lines(part, ExportedRun(new.run_id, len(bodies), bodies, len(renamed), renamed))
     return approved.standing(at) if new.ask_writes else {}
 
@@ -431,19 +431,19 @@ class _Approved:
         return {key: Withdrawal(at=now) for key in self._stand}
 
 
-def _translated(body: bytes, names: dict[bytes, bytes]) -> bytes:
+def _replace_ids(body: bytes, names: dict[bytes, bytes]) -> bytes:
     for old, new in names.items():
         body = body.replace(old, new)
     return body
 
 
-def _forked_event(event: Event, seq: int, new_id: str) -> bytes:
+def _to_forked_event(event: Event, seq: int, new_id: str) -> bytes:
     if isinstance(event, Unknown):
         raise Misuse(f"event {seq} is of a kind that this version does not know")
     return encode(replace(event, run_id=new_id))
 
 
-def _forked_start(event: RunStarted, new: _Fork) -> RunStarted:
+def _to_forked_start(event: RunStarted, new: _Fork) -> RunStarted:
     """Return the first event of a fork; its only conversation is the one that the call names."""
     conversation = new.conversation
     origins = event.options.get(FORKED_FROM)

@@ -91,7 +91,7 @@ class RunHandle:
                 last = event
                 yield event
             is_end = last is None or (isinstance(last, RunSettled) and last.result.handoff)
-            run_id = await self._following(run_id) if is_end else ""
+            run_id = await self._next_run_of(run_id) if is_end else ""
             place = 0, 0
 
     async def check_place(self, after: int | str) -> tuple[str, tuple[int, int]]:
@@ -118,7 +118,7 @@ class RunHandle:
             while True:
                 async for stored in self._journal.events(run_id, after=state.seq):
                     if isinstance(stored, RunResumed) and state.seq == place[0] and place[1]:
-                        yield self._void(state, place[1] + 1)
+                        yield self._void_event(state, place[1] + 1)
                     event = await next_event(state, stored, read, seeds_of(self._journal))
                     if event.seq > place[0]:
                         place = event.seq, 0
@@ -126,7 +126,7 @@ class RunHandle:
                     # Only the last settlement counts; the run continued after an earlier one.
                     is_last = isinstance(event, RunSettled) and event.seq >= past.seq
                     if is_last and (
-                        state.ended or (until == "parked" and await self._waits(state))
+                        state.ended or (until == "parked" and await self._is_waiting(state))
                     ):
                         return
                 if shows is not None and state.seq == place[0]:
@@ -139,7 +139,7 @@ class RunHandle:
                     return
                 await changes.changed()
 
-    def _void(self, state: RunState, part: int) -> ModelRetried:
+    def _void_event(self, state: RunState, part: int) -> ModelRetried:
         """Return an event that voids the pieces shown of the current reply."""
         started = next(reversed(state.models.values()), None)
         return ModelRetried(
@@ -202,7 +202,7 @@ class RunHandle:
             with suppress(RunHeld):
                 await end_canceled(run_id, self._journal)
             # It may have handed its request over before it saw the cancel.
-            run_id = await self._following(run_id)
+            run_id = await self._next_run_of(run_id)
 
     async def result(self, timeout_s: float | None = None) -> AgentResult[Json] | None:
         """Wait until the run ends, or parks with an unanswered question.
@@ -224,16 +224,16 @@ class RunHandle:
         until = None if timeout_s is None else asyncio.get_running_loop().time() + timeout_s
         run_id, found = self.id, RunState()
         try:
-            while run_id and (seq := await self._settled(run_id, until)):
-                found = await self._shown(run_id, seq)
-                run_id = await _after(found, self._journal)
+            while run_id and (seq := await self._wait_settled(run_id, until)):
+                found = await self._read_state(run_id, seq)
+                run_id = await _next_in_chain(found, self._journal)
         except TimeoutError:
             return None
         if (result := result_of(found)) is None:
             return None
         return whole_result(found, await with_settlements(result, self._journal))
 
-    async def _settled(self, run_id: str, until: float | None) -> int:
+    async def _wait_settled(self, run_id: str, until: float | None) -> int:
         """Wait for a run of the chain to end, or to park with something to answer; return its seq.
 
         Return 0 for a run that will never start.
@@ -242,7 +242,7 @@ class RunHandle:
         with watch(self._journal, of_run(run_id)) as changes:
             while True:
                 await read_on(past, run_id, self._journal)
-                if _is_parked(past) and await self._waits(past):
+                if _is_parked(past) and await self._is_waiting(past):
                     # Read again: the run may have continued and parked again during that check.
                     await read_on(past, run_id, self._journal)
                     if _is_parked(past):
@@ -252,7 +252,7 @@ class RunHandle:
                 async with asyncio.timeout_at(until):
                     await changes.changed()
 
-    async def _waits(self, past: RunState) -> bool:
+    async def _is_waiting(self, past: RunState) -> bool:
         """Whether a run is parked, unanswered and not resumed."""
         run_id = "" if past.started is None else past.started.run_id
         if not await self._journal.runs("parked", run_id=run_id):
@@ -265,8 +265,8 @@ class RunHandle:
         """Return the run and those that its request was handed over to."""
         return await chain_from(self.id, self._journal)
 
-    async def _following(self, run_id: str) -> str:
-        return await _after(await read_begun(run_id, self._journal), self._journal)
+    async def _next_run_of(self, run_id: str) -> str:
+        return await _next_in_chain(await read_begun(run_id, self._journal), self._journal)
 
     async def notes(self) -> Sequence[Note]:
         """Return the notes that users attached to the run, oldest first; see ``upshot.note``."""
@@ -279,9 +279,9 @@ class RunHandle:
             Misuse: There is no such run.
             JournalError: The log is damaged or cannot be read.
         """
-        return await self._shown(self.id, (await read_begun(self.id, self._journal)).seq)
+        return await self._read_state(self.id, (await read_begun(self.id, self._journal)).seq)
 
-    async def _shown(self, run_id: str, seq: int) -> RunState:
+    async def _read_state(self, run_id: str, seq: int) -> RunState:
         """Return the state of a run after the event *seq*, secrets masked."""
         state = RunState()
         events = self._journal.events(run_id)
@@ -298,12 +298,12 @@ async def chain_from(run_id: str, journal: Journal) -> list[str]:
         Misuse: There is no such run.
     """
     found = [run_id]
-    while following := await _after(await read_begun(found[-1], journal), journal):
+    while following := await _next_in_chain(await read_begun(found[-1], journal), journal):
         found.append(following)
     return found
 
 
-async def _after(past: RunState, journal: Journal) -> str:
+async def _next_in_chain(past: RunState, journal: Journal) -> str:
     """Return the run that follows in the chain, or "" if there is none."""
     following = following_run(past)
     return following if following and await is_known(following, journal) else ""

@@ -97,7 +97,7 @@ class KnownRun(Misuse):
     """The new run already has a log."""
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(_known(run_id))
+        super().__init__(_known_message(run_id))
         self.run_id = run_id
 
 
@@ -126,7 +126,7 @@ async def begin(
         return
     async with open_journal(where) as journal:
         plan = await _plan_new(agent, request, options, journal, **more)
-        new = _taken_anew(plan, options, journal, head=head, sees=sees)
+        new = _claim_new(plan, options, journal, head=head, sees=sees)
         async with new as (plan, hold):
             session = Session(plan, epoch=hold.epoch)
             if _is_chosen(plan):
@@ -153,26 +153,26 @@ async def run_whole(
     if where is None or (instant is not None and not names_conversation(request, options)):
         plan = await _plan_new(agent, request, options, instant, child=child)
         if instant is None:
-            return await _live(Session(plan), opened)
-        return await _live_at(instant, plan, opened)
+            return await _run_session(Session(plan), opened)
+        return await _run_in_memory(instant, plan, opened)
     async with open_journal(where) as journal:
         plan = await _plan_new(agent, request, options, journal, child=child)
-        async with _taken_anew(plan, options, journal) as (plan, hold):
-            return await _live(hold.give(Session(plan, epoch=hold.epoch)), opened)
+        async with _claim_new(plan, options, journal) as (plan, hold):
+            return await _run_session(hold.give(Session(plan, epoch=hold.epoch)), opened)
 
 
-async def _live_at(
+async def _run_in_memory(
     journal: InstantJournal, plan: Plan, opened: Callable[[Session], None] | None
 ) -> AgentResult[Any]:
     """Run *plan* to its end; its journal is in memory."""
     hold = take_new(plan.run_id, journal)
     try:
-        return await _live(hold.give(Session(plan, epoch=hold.epoch)), opened)
+        return await _run_session(hold.give(Session(plan, epoch=hold.epoch)), opened)
     finally:
         drop(hold, plan.run_id, journal)
 
 
-async def _live(
+async def _run_session(
     session: Session, opened: Callable[[Session], None] | None = None
 ) -> AgentResult[Any]:
     """Run *session* to its end; cancelling the waiting task cancels the run, and is re-raised.
@@ -291,7 +291,7 @@ async def go_on(
                 yield LiveRun(session, watch=watch, is_guest=True)
                 return
             # Two callers may answer at once; the second must not take the run over from the first.
-            async with _taken_again(past, run_id, opened, take_over=takes) as hold:
+            async with _claim_resumed(past, run_id, opened, take_over=takes) as hold:
                 # The previous holder may have continued the run. Under the lease no other process
                 # appends, so from here on the state matches the log.
                 await read_on(past, run_id, opened, secrets=hidden)
@@ -427,7 +427,7 @@ async def _plan_new(
 
 
 @asynccontextmanager
-async def _taken_anew(
+async def _claim_new(
     plan: Plan, options: RunOptions, journal: Journal, *, head: str = "", sees: bool = True
 ) -> AsyncGenerator[tuple[Plan, RunLease]]:
     """Claim the log of a new run, and its turn. The parent's holder owns a child run's log."""
@@ -445,7 +445,7 @@ async def _taken_anew(
 
 
 @asynccontextmanager
-async def _taken_again(
+async def _claim_resumed(
     past: RunState, run_id: str, journal: Journal, *, take_over: bool
 ) -> AsyncGenerator[RunLease]:
     """Claim a run to resume it, and its turn."""
@@ -485,7 +485,7 @@ def _is_chosen(plan: Plan) -> bool:
     return bool(plan.request.run_id) or plan.resume_from is not None
 
 
-def _known(run_id: str) -> str:
+def _known_message(run_id: str) -> str:
     return f"the journal has a run {run_id!r} already: go on with resume(...)"
 
 

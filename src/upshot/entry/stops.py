@@ -23,10 +23,10 @@ from upshot.runs.session import Session
 from upshot.state.child_runs import CHAIN_OPTION, child_id
 
 # How often a process polls for requests that its runs stop.
-_LOOK_S = 0.25
+_POLL_S = 0.25
 
 _watched: WeakKeyDictionary[Any, asyncio.TimerHandle] = WeakKeyDictionary()
-_looks: set[asyncio.Task[None]] = set()
+_polls: set[asyncio.Task[None]] = set()
 
 
 async def place_stop(stop: Stop, journal: Journal, shared: SharedJournal) -> bool:
@@ -94,24 +94,24 @@ def watch_stops(journal: Journal) -> None:
     if journal in _watched or isinstance(journal, MemoryJournal):
         return
     if shared_journal(journal) is not None:
-        _look_later(journal)
+        _schedule_poll(journal)
 
 
-def _look_later(journal: Journal) -> None:
+def _schedule_poll(journal: Journal) -> None:
     loop = asyncio.get_running_loop()
-    _watched[journal] = loop.call_later(_LOOK_S, _begin_to_look, journal)
+    _watched[journal] = loop.call_later(_POLL_S, _start_poll, journal)
 
 
-def _begin_to_look(journal: Journal) -> None:
+def _start_poll(journal: Journal) -> None:
     if not sessions_of(journal):
         _watched.pop(journal, None)
         return
-    look = asyncio.get_running_loop().create_task(_look(journal))
-    _looks.add(look)
-    look.add_done_callback(_looks.discard)
+    look = asyncio.get_running_loop().create_task(_poll(journal))
+    _polls.add(look)
+    look.add_done_callback(_polls.discard)
 
 
-async def _look(journal: Journal) -> None:
+async def _poll(journal: Journal) -> None:
     sessions = sessions_of(journal)
     try:
         stops = await needs_shared(journal).stops([*sessions])
@@ -121,4 +121,4 @@ async def _look(journal: Journal) -> None:
         return
     for stop in stops:
         tell(sessions[stop.run_id], stop)
-    _look_later(journal)
+    _schedule_poll(journal)

@@ -178,7 +178,7 @@ class App:
             check_argument("notify of an App", notify, _NOTIFY)
         if version is not None:
             check_argument("version of an App", version, _STRING)
-        self.agents: Mapping[str, Agent[Any]] = AgentRegistry(_listed(agents), None).by_id
+        self.agents: Mapping[str, Agent[Any]] = AgentRegistry(_check_agents(agents), None).by_id
         self.journal: Where | None = journal
         self.version: str = _digest(self.agents.values()) if version is None else version
         self._notify = notify
@@ -327,7 +327,7 @@ class App:
             raise Misuse(f"run {run_id} cannot be replayed: nobody has begun it yet")
         new = await needs_shared(journal).submission(run_id)
         agent = self.agent_of(started.agent.id)
-        return await replay_run(run_id, agent, journal=journal, options=self._onward(new))
+        return await replay_run(run_id, agent, journal=journal, options=self._resume_options(new))
 
     async def note(self, run_id: str, name: str, value: Json, *, by: str = "") -> None:
         """Attach a note to a run; see ``upshot.note``."""
@@ -717,7 +717,7 @@ class App:
             return None
         is_parked = result.status == Status.INPUT_REQUIRED
         if is_parked and self._notify is not None:
-            return await self._notified(result, journal, self._notify)
+            return await self._notify_parked(result, journal, self._notify)
         if result.error is None or result.error.code != ErrorCode.CONFLICT:
             return result
         if await has_log(run_id, journal):
@@ -725,7 +725,7 @@ class App:
         await needs_shared(journal).make_due(run_id, "conversation", delay_s=_TURN_WAIT_S)
         return None
 
-    async def _notified(
+    async def _notify_parked(
         self, result: AgentResult[Any], journal: Journal, notify: Notify
     ) -> AgentResult[Any]:
         """Call *notify* with what a parked run waits for."""
@@ -748,18 +748,18 @@ class App:
         """Start a run, or resume it."""
         new = await needs_shared(journal).submission(run_id)
         if await has_log(run_id, journal) or (new is not None and new.after):
-            return await self._go_on(run_id, new, journal, on_live)
+            return await self._resume(run_id, new, journal, on_live)
         if new is None:
             raise Misuse(f"the journal has no run {run_id!r} to take up")
-        return await self._begin(new, journal, on_live)
+        return await self._start(new, journal, on_live)
 
-    async def _begin(
+    async def _start(
         self, new: Submission, journal: Journal, on_live: OnLive | None
     ) -> AgentResult[Any]:
         """Start a run as it was submitted, and work on it."""
         agent, new = self.agent_of(new.agent_id), lifted(new, self._secrets)
         request = replace(new.request, run_id=new.run_id)
-        given = self._given(new, goes_on=False)
+        given = self._session_options(new, goes_on=False)
         options = cast("RunOptions", {**given, "journal": journal})
         if agent.handoffs:
             agents = self.agents.values()
@@ -769,7 +769,7 @@ class App:
         async with begin(agent, request, options, watch=False, child=run_child) as live:
             return await finished(live, on_live)
 
-    def _given(self, new: Submission | None, *, goes_on: bool) -> dict[str, Any]:
+    def _session_options(self, new: Submission | None, *, goes_on: bool) -> dict[str, Any]:
         """Return the options of a session: those of the App, and those it was submitted with."""
         submitted = {} if new is None else from_data(new.options, goes_on=goes_on)
         given = {**self._options, **submitted}
@@ -777,7 +777,7 @@ class App:
         given["priority"] = 0 if new is None else new.priority
         return given
 
-    async def _go_on(
+    async def _resume(
         self, run_id: str, new: Submission | None, journal: Journal, on_live: OnLive | None
     ) -> AgentResult[Any]:
         """Resume a run from its log, and the runs that follow it."""
@@ -786,16 +786,16 @@ class App:
             [*self.agents.values()],
             journal,
             (),
-            self._onward(new),
+            self._resume_options(new),
             child=run_child,
             take_over=False,
             continue_stopped=False,
             on_live=on_live,
         )
 
-    def _onward(self, new: Submission | None) -> ResumeOptions:
+    def _resume_options(self, new: Submission | None) -> ResumeOptions:
         """Return the options for resuming a run."""
-        given = self._given(new and lifted(new, self._secrets), goes_on=True)
+        given = self._session_options(new and lifted(new, self._secrets), goes_on=True)
         if new is not None and new.after:
             # The log has the budget that is left for this run.
             given.pop("budget", None)
@@ -812,7 +812,9 @@ class App:
             return ""
         try:
             new = await needs_shared(journal).submission(run.run_id)
-            await check_again(run.run_id, self.agent_of(run.agent_id), self._onward(new), journal)
+            await check_again(
+                run.run_id, self.agent_of(run.agent_id), self._resume_options(new), journal
+            )
         except (Misuse, JournalError) as error:
             return str(error)
         if new is None or new.version == self.version:
@@ -828,7 +830,7 @@ def _tools_in(items: Iterable[object]) -> Iterator[Tool[..., Any]]:
             yield from _tools_in(cast("Iterable[object]", item))
 
 
-def _listed(agents: object) -> tuple[Agent[Any], ...]:
+def _check_agents(agents: object) -> tuple[Agent[Any], ...]:
     """Return the agents that an App was given."""
     check_argument("agents of an App", agents, _AGENTS)
     if found := tuple(cast("Iterable[Agent[Any]]", agents)):

@@ -95,10 +95,10 @@ class Notifier:
         found = await journal.take_untold(self._app.agents, limit=_AT_ONCE, for_s=kept_s)
         async with asyncio.TaskGroup() as tasks:
             for one in found:
-                tasks.create_task(self._tell(one, journal))
+                tasks.create_task(self._notify(one, journal))
         return len(found)
 
-    async def _tell(self, one: Untold, journal: SharedJournal) -> None:
+    async def _notify(self, one: Untold, journal: SharedJournal) -> None:
         if not (why_not := await self._send(one.item)):
             await journal.note_told(one, again_s=None)
             return
@@ -113,7 +113,7 @@ class Notifier:
         link = f"{page}#{quote(item.pending.id, safe='')}" if self._console_url else ""
         told = {"type": "inbox.item", "id": id, "url": link, "item": item}
         body = encode(told)
-        headers = _signed(self._key, id, body)
+        headers = _sign(self._key, id, body)
         timeouts = Timeouts(read_s=self._timeout_s, total_s=self._timeout_s)
         try:
             async with self._transport.send(
@@ -135,7 +135,7 @@ def _key_of(key: str) -> bytes:
         raise Misuse(f"{KEY_VARIABLE} begins with {_KEY_MARK}, and no base64 follows") from error
 
 
-def _signed(key: bytes, id: str, body: bytes) -> Mapping[str, str]:
+def _sign(key: bytes, id: str, body: bytes) -> Mapping[str, str]:
     at = str(int(time.time()))
     digest = hmac.new(key, f"{id}.{at}.".encode() + body, hashlib.sha256).digest()
     return {

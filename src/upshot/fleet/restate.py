@@ -85,10 +85,10 @@ def restate_service(app: App, *, ingress: str | Iterable[str] = INGRESS) -> Asgi
     except ImportError as error:
         raise Misuse(need_of_extra("a Restate service", "restate")) from error
     driver = RestateDriver(app, RestateIngress(cast("list[str]", urls)))
-    return _served(driver, restate.app([_object(driver)]))
+    return _with_driver(driver, restate.app([_virtual_object(driver)]))
 
 
-def _object(driver: RestateDriver) -> restate.VirtualObject:
+def _virtual_object(driver: RestateDriver) -> restate.VirtualObject:
     """Return the virtual object, keyed by run."""
     from restate import InvocationRetryPolicy, ObjectContext, TerminalError, VirtualObject
 
@@ -126,7 +126,9 @@ def _object(driver: RestateDriver) -> restate.VirtualObject:
     return runs
 
 
-def _served(driver: RestateDriver, engine: Callable[[Any, Any, Any], Awaitable[None]]) -> AsgiApp:
+def _with_driver(
+    driver: RestateDriver, engine: Callable[[Any, Any, Any], Awaitable[None]]
+) -> AsgiApp:
     """Return the application: Restate's, with the driver running while it is served."""
 
     async def serve(
@@ -257,7 +259,7 @@ class RestateDriver:
             JournalError: The journal cannot be read.
             ConnectionError: No node accepted the next activation, or the service is ending.
         """
-        task = self._worker.at_work(run_id) or await self._take_up(run_id)
+        task = self._worker.at_work(run_id) or await self._start_session(run_id)
         if task is not None:
             # Cancelling a request must not end the session.
             await asyncio.wait({task}, timeout=self._work_s)
@@ -266,7 +268,7 @@ class RestateDriver:
         elif self._worker.is_put_off(run_id):
             raise Misuse(self._worker.refused.get(run_id, "it is left to others"))
 
-    async def _take_up(self, run_id: str) -> asyncio.Task[bool] | None:
+    async def _start_session(self, run_id: str) -> asyncio.Task[bool] | None:
         """Start a session of a run; None if it is not due."""
         shared = needs_shared(await self._app.open())
         due = await shared.due_runs(self._app.agents, run_id=run_id)

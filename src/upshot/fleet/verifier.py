@@ -56,7 +56,7 @@ class _Found(NamedTuple):
     seen: Json = None
 
 
-def _stands(entry: EffectEntry) -> str:
+def _describe_state(entry: EffectEntry) -> str:
     """Describe the state of an effect that needs no check."""
     by = "" if entry.settled is None else f", settled by {entry.settled.by}"
     return f"It is {entry.state}{by}."
@@ -144,8 +144,8 @@ class Verifier:
         if entry is None:
             raise Misuse(f"there is no effect {id!r:.60}")
         if entry.state != "unknown":
-            return EffectCheck(effect=entry, said=_stands(entry))
-        found = await self._found_out(entry)
+            return EffectCheck(effect=entry, said=_describe_state(entry))
+        found = await self._verify(entry)
         if found.effect is None:
             return EffectCheck(effect=entry, said=found.said, seen=found.seen)
         known = Settlement(effect=found.effect, by="verify", at=datetime.now(UTC))
@@ -154,11 +154,11 @@ class Verifier:
         except Misuse:
             # Its call is being made again, or the effect was removed.
             settled = await ledger.effect(id) or entry
-        said = found.said if settled.settled == known else _stands(settled)
+        said = found.said if settled.settled == known else _describe_state(settled)
         return EffectCheck(effect=settled, said=said, seen=found.seen)
 
     async def _check(self, entry: EffectEntry, ledger: EffectLedger) -> None:
-        found, now = await self._found_out(entry), datetime.now(UTC)
+        found, now = await self._verify(entry), datetime.now(UTC)
         if found.effect is None:
             await ledger.note_check(entry.id, next_check(entry, now))
             return
@@ -169,7 +169,7 @@ class Verifier:
             # Its call is being made again, or the effect was removed.
             logger.debug("effect %s is not unknown any more", entry.id)
 
-    async def _found_out(self, entry: EffectEntry) -> _Found:
+    async def _verify(self, entry: EffectEntry) -> _Found:
         """Return what ``verify`` says, as far as it can be trusted."""
         known = self._tool_of(entry)
         if known is None:

@@ -99,10 +99,10 @@ class Worker:
         self._park_over_s = park_over_s
         self._alone = tuple(alone)
         self._tasks: dict[str, asyncio.Task[bool]] = {}
-        self._taken: dict[str, DueRun] = {}
-        self._lives: dict[str, LiveRun[Any]] = {}
+        self._claimed: dict[str, DueRun] = {}
+        self._live_runs: dict[str, LiveRun[Any]] = {}
         # When a run that is left alone here may be tried again.
-        self._later: dict[str, float] = {}
+        self._not_before: dict[str, float] = {}
         self.refused: dict[str, str] = {}
         # Runs that wait for, or are in, a process of their own, and what feeds such processes.
         self._suspects = deque[str]()
@@ -194,7 +194,7 @@ class Worker:
             for one in await self._app.due(limit=_CHOICE * free + len(self._tasks))
             if one.run_id not in self._tasks and not self.is_put_off(one.run_id)
         ]
-        chosen = choose(due, free, self._taken.values())
+        chosen = choose(due, free, self._claimed.values())
         chosen = [one for one in chosen if await self._is_ours(one, now)]
         # A single run is claimed without a reservation; that costs other workers only a look.
         for one in await self._reserved(chosen) if len(due) > 1 else chosen:
@@ -223,17 +223,17 @@ class Worker:
             self._refuse(due.run_id, f"it began with version {new.version}")
             return False
         # At the second look, no other worker has claimed it in the meantime.
-        if due.run_id in self._later:
+        if due.run_id in self._not_before:
             return True
-        self._later[due.run_id] = now + _OTHER_VERSION_S
+        self._not_before[due.run_id] = now + _OTHER_VERSION_S
         return False
 
     def take(self, due: DueRun) -> asyncio.Task[bool]:
         """Work on a run unless it is at work here; False: another session has it, or not now."""
         if (task := self._tasks.get(due.run_id)) is None:
             task = asyncio.create_task(self._work_on(due))
-            self._tasks[due.run_id], self._taken[due.run_id] = task, due
-            task.add_done_callback(lambda _: self._leave(due.run_id))
+            self._tasks[due.run_id], self._claimed[due.run_id] = task, due
+            task.add_done_callback(lambda _: self._forget_task(due.run_id))
         return task
 
     def at_work(self, run_id: str) -> asyncio.Task[bool] | None:
@@ -243,11 +243,11 @@ class Worker:
     def is_put_off(self, run_id: str) -> bool:
         """Whether a run is left alone here for now."""
         return run_id in self._apart or (
-            self._later.get(run_id, 0.0) > asyncio.get_running_loop().time()
+            self._not_before.get(run_id, 0.0) > asyncio.get_running_loop().time()
         )
 
-    def _leave(self, run_id: str) -> None:
-        for known in (self._tasks, self._taken, self._lives):
+    def _forget_task(self, run_id: str) -> None:
+        for known in (self._tasks, self._claimed, self._live_runs):
             known.pop(run_id, None)
         self._wake.set()
 
@@ -271,17 +271,17 @@ class Worker:
 
     async def _work_on(self, due: DueRun) -> bool:
         run_id, is_mine = due.run_id, True
-        self._later.pop(run_id, None)
+        self._not_before.pop(run_id, None)
         try:
             journal = await self._app.open()
             deaths = await self._deaths_of(due, journal)
             if deaths.is_lost:
                 await set_aside(run_id, journal)
             elif deaths.count >= ALONE_AFTER:
-                self._have_alone(run_id)
+                self._queue_alone(run_id)
                 return True
             else:
-                on_live = self._watched(run_id)
+                on_live = self._make_on_live(run_id)
                 is_mine = await self._app.activate(run_id, on_live=on_live) is not None
                 if trouble_of(journal) is not None:
                     self._lost.append(due)
@@ -306,7 +306,7 @@ class Worker:
             return Deaths()
         return await count_death(due.run_id, holder, journal)
 
-    def _have_alone(self, run_id: str) -> None:
+    def _queue_alone(self, run_id: str) -> None:
         """Queue a run for a separate process, which works on no other run at the same time."""
         if not self._alone:
             raise Misuse("its process died twice: take it up by `upshot work`, which spares others")
@@ -328,14 +328,14 @@ class Worker:
             answer = b"\n"
             while answer and self._suspects and not self._is_stopping:
                 run_id = self._suspects.popleft()
-                answer = await self._have_done(run_id, reader, writer)
+                answer = await self._send_to_process(run_id, reader, writer)
                 self._apart.discard(run_id)
                 self._wake.set()
             writer.close()
             await process.wait()
             self._processes.discard(process)
 
-    async def _have_done(
+    async def _send_to_process(
         self, run_id: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> bytes:
         """Let a process work on a run; return its answer, empty if it has died."""
@@ -353,11 +353,11 @@ class Worker:
         if self.refused.get(run_id) != why:
             logger.warning("run %s is not worked on here: %s", run_id, why)
         self.refused[run_id] = why
-        self._later[run_id] = asyncio.get_running_loop().time() + _REFUSED_S
+        self._not_before[run_id] = asyncio.get_running_loop().time() + _REFUSED_S
 
-    def _watched(self, run_id: str) -> Callable[[LiveRun[Any]], None]:
+    def _make_on_live(self, run_id: str) -> Callable[[LiveRun[Any]], None]:
         def began(live: LiveRun[Any]) -> None:
-            self._lives[run_id] = live
+            self._live_runs[run_id] = live
             live.park_waits(self._park_over_s)
             if self._is_stopping:
                 live.release("drain", grace_s=self._grace_s)
@@ -365,7 +365,7 @@ class Worker:
         return began
 
     def _release(self) -> None:
-        for live in self._lives.values():
+        for live in self._live_runs.values():
             live.release("drain", grace_s=self._grace_s)
 
     async def drain(self) -> bool:

@@ -276,7 +276,7 @@ class _Console:
     async def run(self, request: Request, user: User) -> Response:
         run = await self._site.run_of(user, request.path_params["run"])
         viewer = RunViewer()
-        async for event in _logged(run, (await run.state()).seq):
+        async for event in _stored_events(run, (await run.state()).seq):
             viewer.add(event)
         return to_json(viewer.view())
 
@@ -289,7 +289,7 @@ class _Console:
             if not end:
                 # The run is queued: its first event may take long.
                 yield
-            async with aclosing(_paced(_own(run), end)) as batches:
+            async with aclosing(_in_batches(_own_events(run), end)) as batches:
                 async for events in batches:
                     for event in events:
                         viewer.add(event)
@@ -335,7 +335,7 @@ class _Console:
         """Return the messages of the model call that an event started."""
         seq: int = request.path_params["seq"]
         run = await self._site.run_of(user, request.path_params["run"])
-        events = [event async for event in _logged(run, min(seq, (await run.state()).seq))]
+        events = [event async for event in _stored_events(run, min(seq, (await run.state()).seq))]
         if not events or not isinstance(events[-1], ModelStarted) or events[-1].seq != seq:
             raise Missing(f"event {seq} calls no model")
         sent = facts_of(events).messages_of(seq)
@@ -374,19 +374,19 @@ class _Console:
         given = decode(await request.body(), _Fork)
         run = await self._site.run_of(user, request.path_params["run"], "fork")
         if given.draft:
-            return to_json(ForkDraft(again=await self._done_after(run, given.at)))
+            return to_json(ForkDraft(again=await self._calls_after(run, given.at)))
         journal = await self._app.open()
         new = await fork_run(run.id, at=given.at, journal=journal, ask_writes=True)
         await needs_shared(journal).make_due(new, "forked")
         return to_json(Begun(run_id=new), 201)
 
-    async def _done_after(self, run: RunHandle, at: int) -> tuple[CallAgain, ...]:
+    async def _calls_after(self, run: RunHandle, at: int) -> tuple[CallAgain, ...]:
         """Return the calls of a run after an event, which a fork there would repeat."""
         state = await run.state()
         if not 1 <= at <= state.seq:
             raise Misuse(f"run {run.id} has no event {at}: give one from 1 to {state.seq}")
         again: list[CallAgain] = []
-        async for event in _logged(run, state.seq, after=at):
+        async for event in _stored_events(run, state.seq, after=at):
             if isinstance(event, ToolSettled):
                 tool, call = event.record.tool_name, event.record.call_id
                 again.append(CallAgain(seq=event.seq, tool=tool, call=call))
@@ -407,14 +407,14 @@ class _Console:
         for name in ("run", "other"):
             run = await self._site.run_of(user, request.path_params[name])
             end = (await run.state()).seq
-            found.append(facts_of([event async for event in _logged(run, end)]))
+            found.append(facts_of([event async for event in _stored_events(run, end)]))
         return to_json(Compared(difference=first_difference(*found)))
 
     async def export(self, request: Request, user: User) -> Response:
         """Return the page of a run as one file."""
         run = await self._site.run_of(user, request.path_params["run"])
         viewer = RunViewer()
-        async for event in _logged(run, (await run.state()).seq):
+        async for event in _stored_events(run, (await run.state()).seq):
             viewer.add(event)
         headers = {"content-disposition": 'attachment; filename="run.html"'}
         page = run_page(viewer.view()).encode(errors="replace")
@@ -490,7 +490,7 @@ class _Console:
         for one in await self._site.runs_of(user, tool=wanted.tool_name, limit=_RUNS_BEFORE):
             viewer = RunViewer()
             handle = await self._app.run(one.run_id)
-            async for event in _logged(handle, (await handle.state()).seq):
+            async for event in _stored_events(handle, (await handle.state()).seq):
                 viewer.add(event)
             for answered in viewer.view().head.answered:
                 about = answered.asked
@@ -566,7 +566,7 @@ class _Console:
         )
 
 
-async def _own(run: RunHandle) -> AsyncGenerator[Event]:
+async def _own_events(run: RunHandle) -> AsyncGenerator[Event]:
     """Yield the events of a run as they arrive, without those of other runs."""
     async with aclosing(run.events(deltas=True)) as events:
         async for event in events:
@@ -576,7 +576,7 @@ async def _own(run: RunHandle) -> AsyncGenerator[Event]:
                 yield event
 
 
-async def _paced(events: AsyncGenerator[Event], end: int) -> AsyncGenerator[list[Event]]:
+async def _in_batches(events: AsyncGenerator[Event], end: int) -> AsyncGenerator[list[Event]]:
     """Yield events in batches: the stored ones up to *end*, then what each interval brings."""
     batch: list[Event] = []
     coming = asyncio.ensure_future(anext(events, None))
@@ -599,7 +599,7 @@ async def _paced(events: AsyncGenerator[Event], end: int) -> AsyncGenerator[list
             await coming
 
 
-async def _logged(run: RunHandle, end: int, *, after: int = 0) -> AsyncGenerator[Event]:
+async def _stored_events(run: RunHandle, end: int, *, after: int = 0) -> AsyncGenerator[Event]:
     """Yield the stored events of a run up to *end*."""
     if after < end:
         async with aclosing(run.events(after=after)) as events:

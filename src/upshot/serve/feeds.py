@@ -74,14 +74,14 @@ class Feed:
                 async for _ in changes:
                     self._count += 1
                     self._made.clear()
-                    self._tell()
+                    self._notify_watchers()
         # Boundary: whatever ends the feed is raised to each of its watchers.
         except Exception as error:
             self._failure = error
         self._is_over = True
-        self._tell()
+        self._notify_watchers()
 
-    def _tell(self) -> None:
+    def _notify_watchers(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 

@@ -126,25 +126,25 @@ class Guard:
         address = (scope.get("client") or ("",))[0]
         if self._counter.is_within(address) or await self._is_known(scope):
             return None
-        return self._refused(scope, _TOO_MANY, self._counter.refusal)
+        return self._refuse(scope, _TOO_MANY, self._counter.refusal)
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         headers = Headers(scope=scope)
         host = headers.get("host", "").lower()
         if _PORT.sub("", host) not in self._hosts:
             said = f"this site is not reached as {host[:80]!r}: name the host in {_NAMING}"
-            return self._refused(scope, 421, said)
+            return self._refuse(scope, 421, said)
         origin = headers.get("origin", "").lower()
         if origin and _place_of(origin) != host and origin not in self._origins:
             said = f"requests of {origin[:80]!r} are not taken: name it in asgi(origins=[...])"
-            return self._refused(scope, 403, said)
+            return self._refuse(scope, 403, said)
         length = headers.get("content-length", "")
         if length.isdecimal() and int(length[:18]) > self._max_body:
             said = f"the body has {length[:18]} bytes: at most {self._max_body} are taken"
-            return self._refused(scope, 413, said)
+            return self._refuse(scope, 413, said)
         return None
 
-    def _refused(self, scope: Scope, status: int, said: str) -> JSONResponse:
+    def _refuse(self, scope: Scope, status: int, said: str) -> JSONResponse:
         return refusal(self._forms, scope, status, said)
 
 

@@ -239,7 +239,7 @@ async def place_of(
                 "the conversation has gone on meanwhile: load it again, then say it once more"
             )
         return Place(conversation)
-    _check_void([run for run in runs if not last or _began(run) > _began(last)])
+    _check_void([run for run in runs if not last or _start_time(run) > _start_time(last)])
     mark = hashlib.sha256(f"{last and last.run_id}\n{edit}".encode()).hexdigest()[:16]
     before = SeedReference(conversation=conversation, revision=since)
     return Place(f"{chat}/{mark}", await journal.seed_messages(before) if last else ())
@@ -258,7 +258,7 @@ async def branch_after(site: Site, run_id: str, name: str) -> Place:
         Differs: The answer is not kept in its conversation, for example because its run failed.
     """
     journal: Any = await site.app.open()
-    if (run := await _kept(journal, run_id)) is None:
+    if (run := await _kept_run(journal, run_id)) is None:
         raise Differs(f"{run_id} is not kept in its conversation: go on from one that is completed")
     before = SeedReference(conversation=run.context_id, revision=run.revision)
     return Place(f"{run.context_id}/{name}", await journal.seed_messages(before))
@@ -273,7 +273,7 @@ def _check_void(runs: Iterable[RunSummary]) -> None:
         )
 
 
-def _began(run: RunSummary) -> float:
+def _start_time(run: RunSummary) -> float:
     return run.started_at.timestamp() if run.started_at else 0.0
 
 
@@ -306,12 +306,12 @@ async def _last_turn(
         (begun,) = await journal.runs(run_id=first.id)
         if not is_of(begun.context_id, chat):
             raise Differs(f"run {run_id} is no answer in this chat")
-        if run := await _kept(journal, first.id):
+        if run := await _kept_run(journal, first.id):
             return run
     return None
 
 
-async def _kept(journal: Any, run_id: str) -> RunSummary | None:
+async def _kept_run(journal: Any, run_id: str) -> RunSummary | None:
     """Return the last run of a chain that the conversation kept, or None."""
     for one in reversed(await chain_from(run_id, journal)):
         for run in await journal.runs(run_id=one):

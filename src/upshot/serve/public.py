@@ -83,12 +83,12 @@ async def public_events(
             end = None
         if (view := views.get(event.run_id)) is None:
             view = views[event.run_id] = await _view_of(app, event, stream)
-        shown = _answered(event, asked) or to_public_event(event, tools=view.names)
+        shown = _to_answered(event, asked) or to_public_event(event, tools=view.names)
         if shown is None or (view.is_held and shown["kind"] in _HELD):
             continue
         asked.update(cast("str", one["id"]) for one in questions_in(shown))
         if isinstance(event, ToolStarted) and (choose := view.shown.get(event.call.name)):
-            shown["arguments"] = _chosen(choose, event)
+            shown["arguments"] = _shown_arguments(choose, event)
         part = f".{event.part}" if event.part else ""
         shown["cursor"] = f"{event.run_id}/{event.seq}{part}"
         if isinstance(event, RunSettled) and event.result.success and event.result.handoff:
@@ -132,7 +132,7 @@ def digest_of(item: Pending) -> str:
     return item.digest if isinstance(item, PendingApproval | PendingEffect) else ""
 
 
-def _answered(event: Event, asked: Container[str]) -> PublicEvent | None:
+def _to_answered(event: Event, asked: Container[str]) -> PublicEvent | None:
     """Return the answer to what the user was asked; answers to staff's questions are not shown."""
     match event:
         case ApprovalAnswered(answer=answer):
@@ -161,7 +161,7 @@ async def _view_of(app: App, event: Event, stream: Stream) -> _View:
     )
 
 
-def _chosen(choose: Callable[[JsonObject], JsonObject], event: ToolStarted) -> Json:
+def _shown_arguments(choose: Callable[[JsonObject], JsonObject], event: ToolStarted) -> Json:
     """Return the arguments that a tool shows."""
     try:
         return choose(cast("JsonObject", event.call.arguments))

@@ -169,9 +169,9 @@ class Site:
                 Middleware(RequestBodyLimitMiddleware, max_body_size=self._max_body),
             ],
             exception_handlers={
-                HTTPException: _told,
-                404: _told_missing,
-                **dict.fromkeys(ERRORS, _told),
+                HTTPException: _error_response,
+                404: _missing_response,
+                **dict.fromkeys(ERRORS, _error_response),
                 TooMany: told_too_many,
             },
             lifespan=lifespan,
@@ -184,7 +184,7 @@ class Site:
             NoUser: The sender is unknown.
             TooMany: The user has sent too many requests.
         """
-        found = await self._found(request)
+        found = await self._look_up_user(request)
         if found is None:
             raise NoUser("nobody is signed in")
         if _COUNTED not in request.scope:
@@ -195,9 +195,9 @@ class Site:
 
     async def _is_known(self, scope: Scope) -> bool:
         """Whether a known user sent a request."""
-        return await self._found(HTTPConnection(scope)) is not None
+        return await self._look_up_user(HTTPConnection(scope)) is not None
 
-    async def _found(self, request: HTTPConnection) -> User | None:
+    async def _look_up_user(self, request: HTTPConnection) -> User | None:
         """Return the sender of a request, asking once per request."""
         if _FOUND not in request.scope:
             found = self._user_of(request)
@@ -231,7 +231,7 @@ class Site:
         _check_start(user, agent_id)
         owner = owner_of(user)
         if conversation:
-            conversation, owner = await self._talk(user, conversation)
+            conversation, owner = await self._find_conversation(user, conversation)
             if not permissions.may_operate(user, owner):
                 raise _needs_operate(user)
         named = {"user": owner[0], "tenant": owner[1]}
@@ -256,9 +256,9 @@ class Site:
         It is the user's own conversation with that name, or one with exactly that id that the user
         may see; else a new one of the user's. So the result reveals nothing about other users.
         """
-        return (await self._talk(user, name))[0]
+        return (await self._find_conversation(user, name))[0]
 
-    async def _talk(self, user: User, name: str) -> tuple[str, Owner]:
+    async def _find_conversation(self, user: User, name: str) -> tuple[str, Owner]:
         """See ``conversation_of``; return the owner too."""
         own, scoped = owner_of(user), to_scoped(owner_of(user), name)
         if from_scoped(own, name) != name:
@@ -282,11 +282,11 @@ class Site:
 
     async def inbox_of(self, user: User, **filters: Any) -> Sequence[InboxItem]:
         """Return what waits in runs that a user may see, without what the user snoozed."""
-        return await self.app.inbox(user=_shelf(user), **await self._of(user, filters))
+        return await self.app.inbox(user=_snooze_name(user), **await self._restrict(user, filters))
 
     async def inbox_size_of(self, user: User, **filters: Any) -> int:
         """Return how many items wait in runs that a user may see, snoozed ones included."""
-        return await self.app.inbox_size(**await self._of(user, filters))
+        return await self.app.inbox_size(**await self._restrict(user, filters))
 
     async def later(self, user: User, run_id: str, id: str, until: datetime | None) -> None:
         """Snooze an inbox item for this user.
@@ -297,7 +297,7 @@ class Site:
             Misuse: As for ``App.later``.
         """
         await self.run_of(user, run_id, "note")
-        await self.app.later(run_id, id, until=until, by=_shelf(user))
+        await self.app.later(run_id, id, until=until, by=_snooze_name(user))
 
     async def assign(self, user: User, run_id: str, id: str, to: str) -> None:
         """Assign an inbox item; the user needs the permission to answer it.
@@ -383,16 +383,16 @@ class Site:
         self, user: User, status: str | None = None, *, limit: int | None = None, **filters: Any
     ) -> Sequence[RunSummary]:
         """Return the runs that a user may see, newest first; see ``App.runs``."""
-        return await self.app.runs(status, limit=limit, **await self._of(user, filters))
+        return await self.app.runs(status, limit=limit, **await self._restrict(user, filters))
 
     async def counts_of(self, user: User, status: str | None = None, **filters: Any) -> RunCounts:
         """Count the runs that a user may see; the filters are those of ``App.runs``."""
-        given = await self._of(user, filters)
+        given = await self._restrict(user, filters)
         for name, own in (("agent", "agent_id"), ("conversation", "context_id")):
             given[own] = given.pop(name, "")
         return await self.app.counts(status, **given)
 
-    async def _of(self, user: User, filters: dict[str, Any]) -> dict[str, Any]:
+    async def _restrict(self, user: User, filters: dict[str, Any]) -> dict[str, Any]:
         """Return list filters restricted to what a user may see."""
         if name := filters.get("conversation"):
             filters["conversation"] = await self.conversation_of(user, name)
@@ -491,7 +491,7 @@ ERRORS = tuple(kind for kind, _ in _STATUS)
 """The errors that a response reports."""
 
 
-def _shelf(user: User) -> str:
+def _snooze_name(user: User) -> str:
     """Return the name under which the journal stores what a user snoozed."""
     return to_scoped(owner_of(user), "")
 
@@ -568,18 +568,18 @@ def sse(events: AsyncIterable[ServerSentEvent]) -> EventSourceResponse:
     return EventSourceResponse(events, ping=_PING_S, sep="\n", headers=headers)
 
 
-async def _told(_: HTTPConnection, error: Exception) -> Response:
+async def _error_response(_: HTTPConnection, error: Exception) -> Response:
     """Return an error as one sentence."""
     said = error.detail if isinstance(error, HTTPException) else str(error)
     return to_json({"error": said}, status_of(error))
 
 
-async def _told_missing(request: HTTPConnection, error: Exception) -> Response:
+async def _missing_response(request: HTTPConnection, error: Exception) -> Response:
     """Report that there is no such route; to a browser as a page."""
     from upshot.serve import console
 
     page = await console.no_such_page(request) if isinstance(request, HttpRequest) else None
-    return page or await _told(request, error)
+    return page or await _error_response(request, error)
 
 
 def status_of(error: Exception) -> int:

@@ -267,7 +267,7 @@ class EngineContract(Suite[Engine]):
                 host = Stop(self.model, late=late)
                 seen = await self._watch(engine, host=host, until=host.runs_away)
             host.settle()
-            _stopped(seen.result, host, late=late)
+            _check_stopped(seen.result, host, late=late)
             assert not self.model.later_calls, "it asked the model again before it looked"
 
     async def test_what_ends_a_run_passes_through(self) -> None:
@@ -396,7 +396,7 @@ class EngineContract(Suite[Engine]):
         return await resume(run_id, agent, journal=journal, host=Person())
 
 
-def _stopped(result: AgentResult[Any], host: Stop, *, late: bool) -> None:
+def _check_stopped(result: AgentResult[Any], host: Stop, *, late: bool) -> None:
     """Check how a run ended that was asked to stop.
 
     An engine without a second step need not have looked; then its answer is fine too.

@@ -88,15 +88,15 @@ class ObserverContract(_HookContract[Observer]):
         alone = await self._work(None)
         async with self._made() as observer:
             result = await self._work(observer)
-            _silent(result)
-            actual, expected = _said(result), _said(alone)
+            _check_silent(result)
+            actual, expected = _comparable(result), _comparable(alone)
             assert actual == expected, f"without it the run gave {expected}, and with it {actual}"
 
     async def test_it_changes_nothing_that_it_is_shown(self) -> None:
         """Each of its methods leaves run, request and result unchanged."""
         async with self._made() as observer:
             watched = _Watched(observer)
-            _silent(await self._work(watched))
+            _check_silent(await self._work(watched))
             assert not watched.changed, f"it changed {' and '.join(watched.changed)}"
 
     async def test_it_sees_every_end(self) -> None:
@@ -108,13 +108,13 @@ class ObserverContract(_HookContract[Observer]):
         )
         for options in ends:
             async with self._made() as observer:
-                _silent(await self._ended(observer, **options))
+                _check_silent(await self._ended(observer, **options))
 
     async def test_one_of_it_sees_many_runs_at_once(self) -> None:
         """None of its state belongs to one run only."""
         async with self._made() as observer:
             for result in await self._many(observer):
-                _silent(result)
+                _check_silent(result)
 
 
 class DeciderContract(_HookContract[Decider]):
@@ -133,7 +133,7 @@ class DeciderContract(_HookContract[Decider]):
     async def test_it_lets_a_plain_run_pass(self) -> None:
         """The run completes and is committed; a decider that raises would fail it."""
         async with self._made() as decider:
-            _passed(await self._work(decider), self.answer)
+            _check_passed(await self._work(decider), self.answer)
 
     async def test_it_asks_for_no_other_attempt_at_a_plain_run(self) -> None:
         """One attempt is enough, even if more are allowed."""
@@ -142,7 +142,7 @@ class DeciderContract(_HookContract[Decider]):
             if result.attempts != 1 and self.answer == _ANSWER:
                 raise SkipTest(f"it had the run done {result.attempts} times; {_GIVE}")
             assert result.attempts == 1, f"it had the run done {result.attempts} times"
-            _passed(result, self.answer)
+            _check_passed(result, self.answer)
 
     async def test_it_bears_a_run_without_an_answer(self) -> None:
         """It is also asked about a failed and an interrupted run, and must not raise."""
@@ -160,7 +160,7 @@ class DeciderContract(_HookContract[Decider]):
         """None of its state belongs to one run only."""
         async with self._made() as decider:
             for result in await self._many(decider):
-                _passed(result, self.answer)
+                _check_passed(result, self.answer)
 
 
 class _Watched:
@@ -211,17 +211,17 @@ class _Closing:
         return Interrupt(InterruptCause.HOST_SHUTDOWN, "good night")
 
 
-def _said(result: AgentResult[Any]) -> tuple[Any, ...]:
+def _comparable(result: AgentResult[Any]) -> tuple[Any, ...]:
     return result.status, result.content, len(result.messages), len(result.tool_records)
 
 
-def _silent(result: AgentResult[Any]) -> None:
+def _check_silent(result: AgentResult[Any]) -> None:
     """Check that no observer raised."""
     raised = [one.message for one in result.warnings if one.origin == Origin.OBSERVER]
     assert not raised, f"one of its methods raised: {'; '.join(raised)}"
 
 
-def _passed(result: AgentResult[Any], answer: str) -> None:
+def _check_passed(result: AgentResult[Any], answer: str) -> None:
     assert result.status is Status.COMPLETED, ending(result)
     assert result.content == answer, f"the answer was {answer!r}, and it became {result.content!r}"
     verdict = "revise" if "revise_exhausted" in result.state else "discard"

@@ -60,7 +60,7 @@ class HostContract(Suite[object]):
     async def test_a_run_under_it_comes_to_its_end(self) -> None:
         """None of its methods raises, whatever an engine passes."""
         async with self._made() as host:
-            _sound(await _under(host))
+            _check_sound(await _run_under(host))
 
     async def test_what_it_has_can_be_called(self) -> None:
         """A capability is a method; ``interrupts`` may be a value."""
@@ -92,7 +92,7 @@ class HostContract(Suite[object]):
 
     async def test_it_answers_a_question_or_parks(self) -> None:
         """The answer is a JSON value; Parked says that no user can answer now."""
-        async with self._able("ask_user") as host:
+        async with self._with_capability("ask_user") as host:
             try:
                 answer = await value_of(host.ask_user("Which one?"))
             except Parked:
@@ -108,16 +108,16 @@ class HostContract(Suite[object]):
 
     async def test_it_requests_no_stop_by_itself(self) -> None:
         """A run stops only if that was requested."""
-        async with self._able("interrupts", even_none=True) as host:
+        async with self._with_capability("interrupts", even_none=True) as host:
             request = await _request_of(host)
             assert not request, f"no stop was requested, and it requests {request!r}"
 
     async def test_its_stop_request_is_seen(self) -> None:
         """The engine sees it at the next safe point, with cause and detail."""
         request = Interrupt(InterruptCause.USER_INPUT, "wait for me")
-        async with self._able("interrupts", even_none=True) as host:
+        async with self._with_capability("interrupts", even_none=True) as host:
             self.interrupt(host, request)
-            result = await _under(host)
+            result = await _run_under(host)
         assert result.status is Status.INTERRUPTED, f"it should stop, and {ending(result)}"
         actual, expected = (result.cause, result.detail), (request.cause, request.detail)
         assert actual == expected, f"it was to request {expected}, and the engine saw {actual}"
@@ -139,11 +139,11 @@ class HostContract(Suite[object]):
     async def test_one_of_it_serves_many_runs_at_once(self) -> None:
         """None of its state belongs to one run only."""
         async with self._made() as host:
-            for result in await asyncio.gather(*(_under(host) for _ in range(_AT_ONCE))):
-                _sound(result)
+            for result in await asyncio.gather(*(_run_under(host) for _ in range(_AT_ONCE))):
+                _check_sound(result)
 
     @asynccontextmanager
-    async def _able(self, name: str, *, even_none: bool = False) -> AsyncGenerator[Any]:
+    async def _with_capability(self, name: str, *, even_none: bool = False) -> AsyncGenerator[Any]:
         """Yield the host, if it has the capability *name*."""
         async with self._made() as host:
             is_there = hasattr(host, name) if even_none else getattr(host, name, None) is not None
@@ -152,7 +152,7 @@ class HostContract(Suite[object]):
             yield host
 
     async def _give(self, name: str, *facts: object) -> None:
-        async with self._able(name) as host:
+        async with self._with_capability(name) as host:
             for fact in facts:
                 try:
                     given = await value_of(getattr(host, name)(fact))
@@ -177,7 +177,7 @@ async def _step_once(host: Any) -> None:
     assert values == [{"n": 1}] * len(values), f"once() gave {values} for one value"
 
 
-async def _under(host: object) -> AgentResult[Any]:
+async def _run_under(host: object) -> AgentResult[Any]:
     """Run an engine that uses every method of the host."""
 
     async def script(run: Any, host: Any, board: Any) -> str:
@@ -198,7 +198,7 @@ async def _request_of(host: Any) -> object:
     return await value_of(asked() if callable(asked) else asked)
 
 
-def _sound(result: AgentResult[Any]) -> None:
+def _check_sound(result: AgentResult[Any]) -> None:
     """Check that the run ended, and that no method of its host raised."""
     raised = [one.message for one in result.warnings if one.code == "host_failed"]
     assert not raised, f"a run under it warns: {'; '.join(raised)}"

@@ -77,20 +77,20 @@ class JournalContract(LedgerChecks, Suite[Journal]):
         """Reading returns what was appended."""
         appended = _append(journal, "run-1", 5)
         await journal.durable("run-1", 5)
-        _same(await _read(journal, "run-1"), appended)
+        _check_same(await _read(journal, "run-1"), appended)
 
     @_with_journal
     async def test_events_are_read_before_they_are_safe(self, journal: Journal) -> None:
         """Reading sees events that are still queued."""
         appended = _append(journal, "run-1", 3)
-        _same(await _read(journal, "run-1"), appended)
+        _check_same(await _read(journal, "run-1"), appended)
 
     @_with_journal
     async def test_reading_begins_after_the_seq_that_is_named(self, journal: Journal) -> None:
         """``after`` leaves out earlier events."""
         appended = _append(journal, "run-1", 5)
-        _same(await _read(journal, "run-1", after=3), appended[3:])
-        _same(await _read(journal, "run-1", after=5), [])
+        _check_same(await _read(journal, "run-1", after=3), appended[3:])
+        _check_same(await _read(journal, "run-1", after=5), [])
 
     @_with_journal
     async def test_a_long_run_is_read_whole(self, journal: Journal) -> None:
@@ -102,14 +102,14 @@ class JournalContract(LedgerChecks, Suite[Journal]):
     @_with_journal
     async def test_a_run_that_is_not_there_has_no_events(self, journal: Journal) -> None:
         """Reading an unknown run is not an error."""
-        _same(await _read(journal, "run-unknown"), [])
+        _check_same(await _read(journal, "run-unknown"), [])
 
     @_with_journal
     async def test_runs_do_not_mix(self, journal: Journal) -> None:
         """Each run has its own log."""
         first, second = _append(journal, "run-1", 3), _append(journal, "run-2", 4)
-        _same(await _read(journal, "run-1"), first)
-        _same(await _read(journal, "run-2"), second)
+        _check_same(await _read(journal, "run-1"), first)
+        _check_same(await _read(journal, "run-2"), second)
 
     @_with_journal
     async def test_a_gap_is_refused(self, journal: Journal) -> None:
@@ -124,7 +124,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
         appended = _append(journal, "run-1", 2)
         with pytest.raises(JournalError):
             journal.append(_step("run-1", 2))
-        _same(await _read(journal, "run-1"), appended)
+        _check_same(await _read(journal, "run-1"), appended)
 
     @_with_journal
     async def test_a_delta_is_refused(self, journal: Journal) -> None:
@@ -148,7 +148,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
             read = await _read(journal, "run-1")
         except (Misuse, JournalError) as error:
             raise AssertionError(f"it took an event that it cannot read back: {error}") from error
-        _same(read, [_started("run-1"), odd])
+        _check_same(read, [_started("run-1"), odd])
 
     @_with_journal
     async def test_claims_count_up(self, journal: Journal) -> None:
@@ -528,11 +528,11 @@ class JournalContract(LedgerChecks, Suite[Journal]):
         removed = await remove(["run-1"])
         assert set(removed.run_ids) == {"run-1", "run-2"}, f"it reported {removed.run_ids}"
         assert await _listed(journal) == ["run-3"], "run-3 alone is left"
-        _same(await _read(journal, "run-2"), [])
-        _same(await _read(journal, "run-3"), appended)
+        _check_same(await _read(journal, "run-2"), [])
+        _check_same(await _read(journal, "run-3"), appended)
         again = _started("run-1")
         journal.append(again)
-        _same(await _read(journal, "run-1"), [again])
+        _check_same(await _read(journal, "run-1"), [again])
 
     @_with_journal
     async def test_a_run_that_its_parent_reads_is_not_removed(self, journal: Journal) -> None:
@@ -576,7 +576,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
             async with self._empty() as other:
                 run_id = await other.import_(path)
                 assert run_id == "run-1", f"import_() gave {run_id!r} for run-1"
-                _same(await _read(other, "run-1"), appended)
+                _check_same(await _read(other, "run-1"), appended)
                 found = list(await other.runs())
                 assert found == runs, f"the import lists {found}; the export came from {runs}"
 
@@ -588,7 +588,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
             await journal.export("run-1", path)
             with pytest.raises(JournalError):
                 await journal.import_(path)
-        _same(await _read(journal, "run-1"), appended)
+        _check_same(await _read(journal, "run-1"), appended)
 
     @_with_journal
     async def test_an_export_of_nothing_is_misuse(self, journal: Journal) -> None:
@@ -610,7 +610,7 @@ class JournalContract(LedgerChecks, Suite[Journal]):
             async with self._empty() as other:
                 with pytest.raises(JournalError, match="line 4"):
                     await other.import_(path)
-                _same(await _read(other, "run-1"), [])
+                _check_same(await _read(other, "run-1"), [])
 
     @_with_journal
     async def test_a_closed_journal_takes_nothing(self, journal: Journal) -> None:
@@ -731,7 +731,7 @@ async def _listed(journal: Journal, status: str | None = None) -> list[str]:
     return [run.run_id for run in await journal.runs(status)]
 
 
-def _same(read: list[Any], appended: list[Event]) -> None:
+def _check_same(read: list[Any], appended: list[Event]) -> None:
     kinds = [getattr(event, "kind", type(event).__name__) for event in read]
     expected = [event.kind for event in appended]
     assert kinds == expected, f"it gave the events {kinds} for {expected}"

@@ -78,7 +78,7 @@ class ModelContract(Suite[Model]):
                 deltas_say = ""
             elif isinstance(item, TextDelta):
                 deltas_say += item.text
-        text = _good(last).content
+        text = _check_answer(last).content
         assert deltas_say == text, f"its deltas say {deltas_say!r}, and its response says {text!r}"
 
     async def test_a_cancel_is_not_swallowed(self) -> None:
@@ -120,7 +120,7 @@ class ModelContract(Suite[Model]):
 
     async def _ask(self, request: ModelInput) -> None:
         async with self._made() as model:
-            _good(await _call(model, request))
+            _check_answer(await _call(model, request))
 
     async def _cancel(self, work: Callable[[Model], Awaitable[object]]) -> None:
         for turns in _TURNS:
@@ -161,7 +161,7 @@ async def _stream(model: Model, request: ModelInput) -> AsyncIterator[object]:
         raise AssertionError(f"stream() raised {error!r}: errors are values") from error
 
 
-def _good(response: object) -> ModelResponse:
+def _check_answer(response: object) -> ModelResponse:
     """Check that *response* is an answer with a text."""
     kind = type(response).__name__
     assert isinstance(response, ModelResponse), f"it gave a {kind} and no ModelResponse"

@@ -46,7 +46,7 @@ class Role(NamedTuple):
         assert not isinstance(subject, type), (
             f"{who} gave the class {subject.__name__}: return {self.noun} made of it"
         )
-        gave = f"{who} gave {_shown(subject)}, which is not {self.noun}"
+        gave = f"{who} gave {_describe(subject)}, which is not {self.noun}"
         assert not isinstance(subject, _VALUES), gave
         for name in self.needs:
             assert callable(getattr(subject, name, None)), f"{gave}: it has no method {name}"
@@ -96,9 +96,9 @@ class Suite(Generic[S]):
     async def _enter(self, stack: AsyncExitStack, who: str) -> Any:
         made: Any = self.make()
         if inspect.isasyncgen(made):
-            made = asynccontextmanager(_giving(made))()
+            made = asynccontextmanager(_constant(made))()
         elif inspect.isgenerator(made):
-            made = contextmanager(_giving(made))()
+            made = contextmanager(_constant(made))()
         elif inspect.isawaitable(made) and not hasattr(made, "__aenter__"):
             made = await made
         is_class = isinstance(cast("object", made), type)
@@ -121,11 +121,11 @@ async def value_of(given: object) -> Any:
     return await given if inspect.isawaitable(given) else given
 
 
-def _giving(made: object) -> Callable[[], Any]:
+def _constant(made: object) -> Callable[[], Any]:
     return lambda: made
 
 
-def _shown(subject: object) -> str:
+def _describe(subject: object) -> str:
     kind = type(subject).__name__
     return f"{subject!r:.60} ({kind})" if isinstance(subject, _VALUES) else f"a {kind}"
 

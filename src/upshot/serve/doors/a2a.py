@@ -163,14 +163,14 @@ def _status(state: str, at: datetime | None, message: JsonObject | None = None) 
     return status if message is None else {**status, "message": message}
 
 
-def _asks(result: AgentResult[Any], ids: Mapping[str, str]) -> JsonObject | None:
+def _status_message(result: AgentResult[Any], ids: Mapping[str, str]) -> JsonObject | None:
     """Return the status message of a task that waits or failed."""
     if result.pending:
         asked = asked_of_user(result.pending)
         said = [_in_words(item) for item in asked]
         if len(asked) < len(result.pending):
             said.append("It waits for somebody else, who answers elsewhere.")
-        content = [Text("\n".join(said)), *(Data(_shown(item)) for item in asked)]
+        content = [Text("\n".join(said)), *(Data(_to_question(item)) for item in asked)]
     elif result.error is not None:
         content = [Text(str(result.error.code))]
     else:
@@ -187,7 +187,7 @@ def _in_words(item: PendingApproval | PendingQuestion) -> str:
     )
 
 
-def _shown(item: PendingApproval | PendingQuestion) -> JsonObject:
+def _to_question(item: PendingApproval | PendingQuestion) -> JsonObject:
     if isinstance(item, PendingQuestion):
         asked: JsonObject = {"kind": "question", "id": item.id, "question": item.question}
         asked |= {"choices": [*item.choices]} if item.choices else {}
@@ -291,7 +291,7 @@ class AgentTasks:
 
     async def send(self, user: User, params: _Send) -> JsonObject:
         """``SendMessage``."""
-        handle = await self._sent(user, params.message)
+        handle = await self._start_or_answer(user, params.message)
         # Use the awaited result: a parked run may have been resumed since.
         result = await handle.result(0 if params.configuration.return_immediately else None)
         history_length = params.configuration.history_length
@@ -299,23 +299,23 @@ class AgentTasks:
 
     async def stream(self, user: User, params: _Send) -> AsyncGenerator[JsonObject]:
         """``SendStreamingMessage``."""
-        handle = await self._sent(user, params.message)
+        handle = await self._start_or_answer(user, params.message)
         return self._updates(handle, until=(*_ENDED, *_PARKED))
 
     async def get(self, user: User, params: _Named) -> JsonObject:
         """``GetTask``."""
-        return await self._task(await self._found(user, params.id), params.history_length)
+        return await self._task(await self._find_task(user, params.id), params.history_length)
 
     async def subscribe(self, user: User, params: _Named) -> AsyncGenerator[JsonObject]:
         """``SubscribeToTask``."""
-        handle = await self._found(user, params.id)
+        handle = await self._find_task(user, params.id)
         if (await self._summary(handle.id)).ended:
             raise _Fault(_UNSUPPORTED, f"task {handle.id} has ended: GetTask gives its result")
         return self._updates(handle, until=_ENDED)
 
     async def cancel(self, user: User, params: _Named) -> JsonObject:
         """``CancelTask``."""
-        handle = await self._found(user, params.id, "operate")
+        handle = await self._find_task(user, params.id, "operate")
         if (await self._summary(handle.id)).ended:
             raise _Fault(_NOT_CANCELABLE, f"task {handle.id} has ended already")
         await handle.cancel()
@@ -324,7 +324,7 @@ class AgentTasks:
 
     async def list(self, user: User, params: _Listed) -> JsonObject:
         """``ListTasks``."""
-        found = [run for run in await self._runs(user, params.context_id) if _fits(run, params)]
+        found = [run for run in await self._runs(user, params.context_id) if _matches(run, params)]
         places = [_place_of(run) for run in found]
         if params.page_token and params.page_token not in places:
             raise _Fault(_PARAMS, "pageToken is none that this method gave")
@@ -356,7 +356,7 @@ class AgentTasks:
         (summary,) = await (await self._site.app.open()).runs(run_id=run_id)
         return summary
 
-    async def _found(self, user: User, task_id: str, need: Need = "see") -> RunHandle:
+    async def _find_task(self, user: User, task_id: str, need: Need = "see") -> RunHandle:
         """Return a task of this agent that the user may see; others count as unknown."""
         try:
             handle = await public_run(self._site, user, task_id, need)
@@ -366,22 +366,22 @@ class AgentTasks:
             raise _Fault(_NOT_FOUND, f"there is no task {task_id!r}")
         return handle
 
-    async def _sent(self, user: User, message: _Sent) -> RunHandle:
+    async def _start_or_answer(self, user: User, message: _Sent) -> RunHandle:
         """Return the run that a message starts or answers."""
         if message.role != "ROLE_USER":
             raise _Fault(_PARAMS, "the role of message must be ROLE_USER")
         if not message.message_id or not message.parts:
             raise _Fault(_PARAMS, "message needs a messageId, and at least one part")
         if message.task_id:
-            return await self._answered(user, message)
+            return await self._answer_task(user, message)
         said = _to_message(message.parts, self._card().default_input_modes)
         asked = msgspec.structs.replace(said, metadata={_MESSAGE_ID: message.message_id})
         conversation = message.context_id or new_run_id().replace("run", "context")
         return await self._site.submit(user, self._agent.id, asked, conversation=conversation)
 
-    async def _answered(self, user: User, message: _Sent) -> RunHandle:
+    async def _answer_task(self, user: User, message: _Sent) -> RunHandle:
         """Answer a task with a message, and return its run."""
-        handle = await self._found(user, message.task_id, "operate")
+        handle = await self._find_task(user, message.task_id, "operate")
         summary = await self._summary(handle.id)
         named = message.context_id
         if named and await self._site.conversation_of(user, named) != summary.context_id:
@@ -416,7 +416,7 @@ class AgentTasks:
             word = "TASK_STATE_SUBMITTED" if state.started is None else "TASK_STATE_WORKING"
             task["status"] = _status(word, summary.updated_at)
         else:
-            asks = _asks(result, ids)
+            asks = _status_message(result, ids)
             task["status"] = _status(_state_of(result), summary.updated_at, asks)
             task["artifacts"] = [*_artifacts_of(handle.id, result)]
         if state.started is not None and history_length != 0:
@@ -478,7 +478,7 @@ class AgentTasks:
         }
 
 
-def _fits(run: RunSummary, params: _Listed) -> bool:
+def _matches(run: RunSummary, params: _Listed) -> bool:
     since = params.status_timestamp_after
     is_late = since is None or (run.updated_at is not None and run.updated_at >= since)
     return is_late and (not params.status or params.status == _state_in_list(run))
@@ -585,7 +585,7 @@ _WITHOUT_PUSH = (
 )
 
 
-async def _called(tasks: AgentTasks, request: HttpRequest, user: User) -> Response:
+async def _respond(tasks: AgentTasks, request: HttpRequest, user: User) -> Response:
     """Return the response to one JSON-RPC request."""
     id: Json = None
     try:
@@ -667,7 +667,7 @@ def routes(site: Site) -> list[Route]:
     async def call(request: HttpRequest) -> Response:
         user = await site.user(request)
         found = tasks.get(request.path_params["agent"])
-        return _no_agent() if found is None else await _called(found, request, user)
+        return _no_agent() if found is None else await _respond(found, request, user)
 
     async def card(request: HttpRequest) -> Response:
         await site.user(request)

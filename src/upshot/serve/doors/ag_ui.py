@@ -97,20 +97,20 @@ class _Door:
             raise Misuse("give the id of a thread, without a slash")
         try:
             if sent.resume:
-                events = await self._answered(user, agent_id, sent, card)
+                events = await self._resume_run(user, agent_id, sent, card)
             elif sent.messages and sent.messages[-1].get("role") == "user":
                 events = await self._turn(user, agent_id, sent, card)
             else:
                 events = self._thread(user, agent_id, sent)
         except Differs as error:
-            events = _refused(str(error))
-        return sse(_told(events))
+            events = _refusal_events(str(error))
+        return sse(_to_sse(events))
 
     async def _turn(
         self, user: User, agent_id: str, sent: _Input, card: AgentCard
     ) -> AsyncGenerator[JsonObject]:
         """Return the events of the run that the last message starts, or started if it is resent."""
-        said = _said(sent, card)
+        said = _to_said(sent, card)
         await self._check_nothing_asked(user, sent.thread_id, said.id)
         try:
             handle = await begin_turn(self._site, user, agent_id, said)
@@ -133,7 +133,7 @@ class _Door:
         if waits and (await asked(handle))[0] != message_id:
             raise Differs("the agent has asked something: answer it by resume, or cancel it there")
 
-    async def _answered(
+    async def _resume_run(
         self, user: User, agent_id: str, sent: _Input, card: AgentCard
     ) -> AsyncGenerator[JsonObject]:
         """Answer what a run of the thread waits for, and return the events after that.
@@ -194,8 +194,8 @@ class _Door:
         """Yield the messages of a thread, and the events of its current run."""
         newest = await newest_of(self._site, user, sent.thread_id)
         if newest is None or newest.agent_id != agent_id:
-            yield _started(sent)
-            yield _finished(sent, {"type": "success"})
+            yield _started_event(sent)
+            yield _finished_event(sent, {"type": "success"})
             return
         journal = await self._site.app.open()
         said: list[JsonObject] = []
@@ -210,9 +210,9 @@ class _Door:
                     await read_to_questions(self._site.app, handle, events, (), answer.add)
                 said = answer.all
         if newest.ended:
-            yield _started(sent)
+            yield _started_event(sent)
             yield _snapshot(said)
-            yield _finished(sent, {"type": "success"})
+            yield _finished_event(sent, {"type": "success"})
             return
         follow = self._run(sent, handle, self._events(handle), _Answer(handle.id, said))
         async with aclosing(follow) as events:
@@ -230,7 +230,7 @@ class _Door:
         answer: _Answer,
     ) -> AsyncGenerator[JsonObject]:
         """Yield the events of a run until it ends or asks its user; waits for others are passed."""
-        yield _started(sent)
+        yield _started_event(sent)
         if answer.all != sent.messages:
             yield _snapshot(answer.all)
         async with aclosing(events):
@@ -273,13 +273,13 @@ class _Answer:
             case "text":
                 return [*self._begin(), self._delta(str(event["text"]))]
             case "message":
-                return self._whole(str(event["text"]))
+                return self._replace_text(str(event["text"]))
             case "reset":
                 return self._reset(is_all="attempt" in event)
             case "tool":
                 return [*self._tool(event)]
             case "end":
-                return [*self._ended(event)]
+                return [*self._end_events(event)]
             case _:
                 return []
 
@@ -306,7 +306,7 @@ class _Answer:
         text, self._text = self._text, None
         return [] if text is None else [{"type": "TEXT_MESSAGE_END", "messageId": text["id"]}]
 
-    def _whole(self, text: str) -> list[JsonObject]:
+    def _replace_text(self, text: str) -> list[JsonObject]:
         """Replace the pieces of a reply with the whole text."""
         if self._text is not None and self._said == text:
             return self._close()
@@ -357,10 +357,10 @@ class _Answer:
             case _:
                 pass
 
-    def _ended(self, event: PublicEvent) -> Iterator[JsonObject]:
+    def _end_events(self, event: PublicEvent) -> Iterator[JsonObject]:
         text = str(event.get("text", ""))
         if text and text != self._said:
-            yield from self._whole(text)
+            yield from self._replace_text(text)
         yield from self._close()
         questions: Any = event.get("questions", ())
         for one in questions:
@@ -368,7 +368,7 @@ class _Answer:
                 yield from self._call(f"{self._run_id}.{one['id']}", one["tool"], one["arguments"])
 
 
-def _started(sent: _Input) -> JsonObject:
+def _started_event(sent: _Input) -> JsonObject:
     named: JsonObject = {"threadId": sent.thread_id, "runId": sent.run_id}
     return {"type": "RUN_STARTED", **named, "protocolVersion": _VERSION}
 
@@ -377,7 +377,7 @@ def _snapshot(messages: Sequence[JsonObject]) -> JsonObject:
     return {"type": "MESSAGES_SNAPSHOT", "messages": [dict(one) for one in messages]}
 
 
-def _finished(sent: _Input, outcome: JsonObject) -> JsonObject:
+def _finished_event(sent: _Input, outcome: JsonObject) -> JsonObject:
     named: JsonObject = {"threadId": sent.thread_id, "runId": sent.run_id}
     return {"type": "RUN_FINISHED", **named, "outcome": outcome}
 
@@ -387,11 +387,11 @@ def _end(sent: _Input, run_id: str, event: PublicEvent) -> JsonObject:
     questions: Any = event.get("questions", ())
     if questions:
         interrupts: list[Json] = [_interrupt(run_id, one) for one in questions]
-        return _finished(sent, {"type": "interrupt", "interrupts": interrupts})
+        return _finished_event(sent, {"type": "interrupt", "interrupts": interrupts})
     if event["status"] == "completed":
-        return _finished(sent, {"type": "success"})
+        return _finished_event(sent, {"type": "success"})
     if event["status"] in ("canceled", "interrupted"):
-        return _finished(sent, {"type": "cancelled"})
+        return _finished_event(sent, {"type": "cancelled"})
     code = str(event.get("error") or event["status"])
     return {"type": "RUN_ERROR", "message": f"the run is {event['status']}: {code}", "code": code}
 
@@ -436,7 +436,7 @@ def _answer_of(resume: _Resume) -> tuple[str, str, AnyAnswer | None]:
             raise Differs(f"the payload for {id[:80]!r} must be {form}")
 
 
-def _said(sent: _Input, card: AgentCard) -> Said:
+def _to_said(sent: _Input, card: AgentCard) -> Said:
     """Return what the last message says."""
     *before, last = sent.messages
     # The id of an answer starts with its run; it has a message for each reply and call.
@@ -472,12 +472,12 @@ def _data_of(text: str) -> bytes:
         raise Misuse("the data of a part is no base64") from None
 
 
-async def _refused(message: str) -> AsyncGenerator[JsonObject]:
+async def _refusal_events(message: str) -> AsyncGenerator[JsonObject]:
     """Yield the only event of a refused request."""
     yield {"type": "RUN_ERROR", "message": message, "code": "conflict"}
 
 
-async def _told(events: AsyncGenerator[JsonObject]) -> AsyncGenerator[ServerSentEvent]:
+async def _to_sse(events: AsyncGenerator[JsonObject]) -> AsyncGenerator[ServerSentEvent]:
     async with aclosing(events):
         try:
             async for event in events:

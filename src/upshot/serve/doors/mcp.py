@@ -241,7 +241,7 @@ class AgentTools:
             return await self._follow(context, user, follow)
         except Misuse as error:
             # Return it as a result: the client's model may correct its call.
-            return _said(str(error), is_error=True)
+            return _text_result(str(error), is_error=True)
 
     async def _run_of(
         self, user: User, agent: Agent[Any] | None, params: types.CallToolRequestParams
@@ -359,36 +359,36 @@ def _result(user: User, run_id: str, result: AgentResult[Json] | None) -> types.
     """Return the result of a call: the state of its run, as text and as structured content."""
     if result is None:
         said = f"Run {run_id} still works. Call {CONTINUE} with this run_id to follow it on."
-        return _said(said, {"run_id": run_id, "status": "running"})
+        return _text_result(said, {"run_id": run_id, "status": "running"})
     facts: JsonObject = {"run_id": run_id, "status": str(result.status)}
     if result.context_id:
         facts["conversation"] = from_scoped(owner_of(user), result.context_id)
     if result.pending:
-        facts["waits_for"] = [_shown(item) for item in asked_of_user(result.pending)]
+        facts["waits_for"] = [_to_question(item) for item in asked_of_user(result.pending)]
         facts["waits_for_others"] = len(asked_of_user(result.pending)) < len(result.pending)
-        return _said(_waiting(run_id, result.pending), facts)
+        return _text_result(_describe_waits(run_id, result.pending), facts)
     if result.error is not None:
         facts["error"] = str(result.error.code)
         said = f"Run {run_id} ended as {result.status}: {result.error.code}."
-        return _said(said, facts, is_error=True)
+        return _text_result(said, facts, is_error=True)
     if not result.committed:
-        return _said(f"Run {run_id} ended, and its answer was not let pass.", facts)
+        return _text_result(f"Run {run_id} ended, and its answer was not let pass.", facts)
     text = result.output if isinstance(result.output, str) else result.content
     if text:
         facts["text"] = text
     if not isinstance(result.output, str):
         facts["output"] = result.output
-    return _said(text or json.dumps(result.output, ensure_ascii=False), facts)
+    return _text_result(text or json.dumps(result.output, ensure_ascii=False), facts)
 
 
-def _said(
+def _text_result(
     text: str, facts: JsonObject | None = None, *, is_error: bool = False
 ) -> types.CallToolResult:
     content = [types.TextContent(type="text", text=text)]
     return types.CallToolResult(content=[*content], structured_content=facts, is_error=is_error)
 
 
-def _waiting(run_id: str, pending: Sequence[Pending]) -> str:
+def _describe_waits(run_id: str, pending: Sequence[Pending]) -> str:
     """Describe what a run waits for, and how to continue."""
     asked = [f"- {item.id}: {_question_of(item)}" for item in asked_of_user(pending)]
     lines = [f"Run {run_id} waits for its user:", *asked] if asked else []
@@ -421,7 +421,7 @@ def _question_of(item: PendingApproval | PendingQuestion) -> str:
     return f"May {item.tool_name} ({item.effect}) be called with {seen}?{reason}"
 
 
-def _shown(item: PendingApproval | PendingQuestion) -> JsonObject:
+def _to_question(item: PendingApproval | PendingQuestion) -> JsonObject:
     asked: JsonObject = {"id": item.id, "question": _question_of(item)}
     if isinstance(item, PendingQuestion):
         return {**asked, "kind": "question", "choices": [*item.choices]}
@@ -605,7 +605,7 @@ class _Endpoint:
             if said := _fault_in(body):
                 await JSONResponse(rpc_refusal(400, said), 400)(scope, receive, send)
                 return
-            receive = _again(body, receive)
+            receive = _replay_body(body, receive)
         await self._manager.handle_request(scope, receive, send)
 
 
@@ -622,7 +622,7 @@ def _fault_in(body: bytes) -> str:
     return 'the body of the request is no message of JSON-RPC: give "jsonrpc": "2.0" and a method'
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
+def _replay_body(body: bytes, receive: Receive) -> Receive:
     """Return a receive function that first returns a body that was already read."""
     sent: list[Any] = [{"type": "http.request", "body": body, "more_body": False}]
 

@@ -323,7 +323,7 @@ class Fold:
         first = self._place * PLACE
         match event:
             case {"kind": "text", "text": str(text)}:
-                yield from self._piece(first, text)
+                yield from self._text_events(first, text)
             case {"kind": "message", "text": str(text)}:
                 yield from self._message(first, text)
             case {"kind": "reset"}:
@@ -331,12 +331,12 @@ class Fold:
                 if "attempt" in event:
                     self.items = [one for one in self.items if one["type"] != "message"]
             case {"kind": "tool", "state": "started"}:
-                yield from self._tool_began(first, event)
+                yield from self._tool_start_events(first, event)
             case {"kind": "tool", "state": "done" | "failed" as state, "id": str(id)}:
-                yield from self._tool_ended(first, id, str(state))
+                yield from self._tool_end_events(first, id, str(state))
             case {"kind": "end"}:
                 self._end = self._place
-                yield from self._ended(first, event, answer)
+                yield from self._end_events(first, event, answer)
             case _:
                 pass
 
@@ -351,9 +351,9 @@ class Fold:
             self._shown, self._is_void = None, True
         self._after = -1
 
-    def _piece(self, first: int, text: str) -> _ItemEvents:
+    def _text_events(self, first: int, text: str) -> _ItemEvents:
         if not self._is_open:
-            yield first + _OPENED, self._added(self._message_item())
+            yield first + _OPENED, self._added_event(self._message_item())
             yield first + _OPENED + 1, self._part("added", "")
             self._is_open, self._has_part, self._shown, self._is_void = True, True, "", False
         if self._told_at != first:
@@ -370,7 +370,7 @@ class Fold:
 
     def _message(self, first: int, text: str) -> _ItemEvents:
         if not self._is_open:
-            yield first, self._added(self._message_item())
+            yield first, self._added_event(self._message_item())
         if not (self._is_open and self._has_part):
             yield first + 1, self._part("added", "")
         shown = self._shown if self._is_open else ""
@@ -379,7 +379,7 @@ class Fold:
         yield first + 3, self._event("output_text.done", text=text, logprobs=[])
         yield first + 4, self._part("done", text)
         item = self._message_item("completed", text)
-        yield first + 5, self._done(self._count, item)
+        yield first + 5, self._done_event(self._count, item)
         self._close(item)
 
     def _close(self, item: JsonObject | None) -> None:
@@ -387,7 +387,7 @@ class Fold:
         self._count += 1
         self._is_open, self._has_part, self._shown, self._is_void = False, False, "", False
 
-    def _tool_began(self, first: int, event: PublicEvent) -> _ItemEvents:
+    def _tool_start_events(self, first: int, event: PublicEvent) -> _ItemEvents:
         item: JsonObject = {
             "type": "mcp_call",
             "id": f"mcp_{self._count}_{self._id}",
@@ -397,27 +397,27 @@ class Fold:
             "status": "in_progress",
         }
         self._tools[str(event["id"])] = self._count, item
-        yield first, self._added(item)
+        yield first, self._added_event(item)
         self._count += 1
 
-    def _tool_ended(self, first: int, id: str, state: str) -> _ItemEvents:
+    def _tool_end_events(self, first: int, id: str, state: str) -> _ItemEvents:
         if id in self._tools:
             index, item = self._tools.pop(id)
             item = {**item, "status": {"done": "completed"}.get(state, state)}
-            yield first, self._done(index, item)
+            yield first, self._done_event(index, item)
             self.items.append(item)
 
-    def _ended(self, first: int, event: PublicEvent, answer: str) -> _ItemEvents:
+    def _end_events(self, first: int, event: PublicEvent, answer: str) -> _ItemEvents:
         if self._is_open:
             # The reply was cut off; its text is not part of the output.
             yield (
                 first,
-                self._done(self._count, self._message_item("incomplete", self._shown or "")),
+                self._done_event(self._count, self._message_item("incomplete", self._shown or "")),
             )
             self._close(None)
         number = first + _OPENED
         for id in [*self._tools]:
-            for _, told in self._tool_ended(number, id, "incomplete"):
+            for _, told in self._tool_end_events(number, id, "incomplete"):
                 yield number, told
                 number += 1
         said = [one for one in self.items if one["type"] == "message"]
@@ -427,8 +427,8 @@ class Fold:
             number += _OPENED
         for question in cast("list[JsonObject]", event.get("questions", [])):
             item = _question_item(question)
-            yield number, self._added({**item})
-            yield number + 1, self._done(self._count, item)
+            yield number, self._added_event({**item})
+            yield number + 1, self._done_event(self._count, item)
             self._close(item)
             number += 2
         self.number = number
@@ -448,11 +448,11 @@ class Fold:
     def _part(self, word: str, text: str) -> JsonObject:
         return self._event(f"content_part.{word}", part=_text_part(text))
 
-    def _added(self, item: JsonObject) -> JsonObject:
+    def _added_event(self, item: JsonObject) -> JsonObject:
         kind = "response.output_item.added"
         return {"type": kind, "output_index": self._count, "item": item}
 
-    def _done(self, index: int, item: JsonObject) -> JsonObject:
+    def _done_event(self, index: int, item: JsonObject) -> JsonObject:
         return {"type": "response.output_item.done", "output_index": index, "item": item}
 
 
@@ -570,39 +570,43 @@ class Responses:
         if not request.headers.get("content-type", "").startswith("application/json"):
             raise _Fault("the Content-Type must be application/json", 415)
         asked = _read(await request.body())
-        handle, after = await self._begun(user, asked, request.headers.get("idempotency-key"))
+        handle, after = await self._start_or_answer(
+            user, asked, request.headers.get("idempotency-key")
+        )
         if asked.stream:
-            return sse(_sent(self._events(handle, after, is_new=True)))
+            return sse(_to_sse(self._events(handle, after, is_new=True)))
         if not asked.background:
             await handle.result()
-        return JSONResponse(await self._now(handle))
+        return JSONResponse(await self._current_response(handle))
 
     async def get(self, request: HttpRequest, user: User) -> Response:
         """``GET /v1/responses/{id}``."""
-        handle = await self._found(user, request.path_params["id"])
+        handle = await self._find_run(user, request.path_params["id"])
         if request.query_params.get("stream") != "true":
-            return JSONResponse(await self._now(handle))
+            return JSONResponse(await self._current_response(handle))
         after = request.query_params.get("starting_after", "-1")
         if not (after == "-1" or (after.isascii() and after.isdigit() and len(after) < 19)):
             raise _Fault(
                 "starting_after must be the sequence_number of an event", param="starting_after"
             )
-        return sse(_sent(self._events(handle, int(after), is_new=int(after) < PLACE)))
+        return sse(_to_sse(self._events(handle, int(after), is_new=int(after) < PLACE)))
 
     async def cancel(self, request: HttpRequest, user: User) -> Response:
         """``POST /v1/responses/{id}/cancel``; a response that has ended stays as it is."""
-        handle = await self._found(user, request.path_params["id"], "operate")
+        handle = await self._find_run(user, request.path_params["id"], "operate")
         await handle.cancel()
         await handle.result(_CANCEL_S)
-        return JSONResponse(await self._now(handle))
+        return JSONResponse(await self._current_response(handle))
 
-    async def _found(self, user: User, id: str, need: Any = "see") -> RunHandle:
+    async def _find_run(self, user: User, id: str, need: Any = "see") -> RunHandle:
         try:
             return await public_run(self._site, user, id, need)
         except Missing:
             raise _Fault(f"there is no response {id[:80]!r}", 404) from None
 
-    async def _begun(self, user: User, asked: _Create, key: str | None) -> tuple[RunHandle, int]:
+    async def _start_or_answer(
+        self, user: User, asked: _Create, key: str | None
+    ) -> tuple[RunHandle, int]:
         """Return the run that a request starts or answers, and the last number before that."""
         if asked.model not in self._site.app.agents:
             known = ", ".join(self._site.app.agents)
@@ -619,14 +623,14 @@ class Responses:
     async def _turn(
         self, user: User, asked: _Create, run_id: str, key: str | None
     ) -> tuple[RunHandle, int]:
-        """See ``_begun``."""
+        """See ``_start_or_answer``."""
         items = _items_of(asked.input)
         known = await self._site.sees(user, run_id) if key is not None else False
         # If it is resent, submitting it checks whether it is the same request.
         last = None if known else await self._last(user, asked)
         result = None if last is None else await last.result(0)
         if last is not None and result is not None and result.pending:
-            return await self._answered(user, last, result, items)
+            return await self._answer_run(user, last, result, items)
         past, message = _said_in(items, self._site.app.agents[asked.model].card or _NO_CARD)
         if past and (last is not None or asked.previous_response_id):
             raise _Fault("a conversation knows itself what was said before: send what is new")
@@ -644,10 +648,10 @@ class Responses:
     async def _last(self, user: User, asked: _Create) -> RunHandle | None:
         """Return the turn that a request continues; None if it starts a conversation."""
         if asked.previous_response_id:
-            return await self._found(user, asked.previous_response_id)
+            return await self._find_run(user, asked.previous_response_id)
         conversation = _conversation_of(asked)
         last = await self._newest(user, conversation) if conversation else ""
-        return await self._found(user, last) if last else None
+        return await self._find_run(user, last) if last else None
 
     async def _newest(self, user: User, conversation: str) -> str:
         """Return the last turn of a conversation; "" for none."""
@@ -678,7 +682,7 @@ class Responses:
         (run,) = await (await self._site.app.open()).runs(run_id=run_id)
         return run
 
-    async def _answered(
+    async def _answer_run(
         self,
         user: User,
         handle: RunHandle,
@@ -689,16 +693,16 @@ class Responses:
         asked = asked_of_user(result.pending)
         if not asked:
             raise _Fault(f"{handle.id} waits for somebody else, who answers elsewhere", 409)
-        await self._found(user, handle.id, "operate")
+        await self._find_run(user, handle.id, "operate")
         answers = _answers_of(items, asked)
-        if (now := await self._settled(handle)) is None:
+        if (now := await self._last_event(handle)) is None:
             raise _Fault("the answer came too late: the response goes on already", 409)
         for told in await self._site.answer(user, handle.id, answers, door=DOOR):
             if isinstance(told, Outdated):
                 raise _Fault(f"the answer came too late: {told.reason}", 409)
         return handle, cast("int", now["sequence_number"])
 
-    async def _settled(self, handle: RunHandle) -> JsonObject | None:
+    async def _last_event(self, handle: RunHandle) -> JsonObject | None:
         """Return the last event of a response that has ended or asks its user, or None."""
         result = await handle.result(0)
         if result is None or (result.pending and not asked_of_user(result.pending)):
@@ -706,9 +710,9 @@ class Responses:
         told = [event async for event in self._events(handle, -1, until_now=True)]
         return told[-1] if "response" in told[-1] else None
 
-    async def _now(self, handle: RunHandle) -> JsonObject:
+    async def _current_response(self, handle: RunHandle) -> JsonObject:
         """Return the response now; it has output only if it has ended or asks its user."""
-        last = await self._settled(handle)
+        last = await self._last_event(handle)
         if last is None:
             return await self._response(handle, None, [])
         return cast("JsonObject", last["response"])
@@ -830,7 +834,7 @@ def refusal(status: int, said: str, *, param: str = "", code: str = "") -> JsonO
 REFUSALS = {"/v1/": refusal}
 
 
-async def _sent(events: AsyncGenerator[JsonObject]) -> AsyncGenerator[ServerSentEvent]:
+async def _to_sse(events: AsyncGenerator[JsonObject]) -> AsyncGenerator[ServerSentEvent]:
     async for event in events:
         number = str(event["sequence_number"])
         yield ServerSentEvent(json.dumps(event), event=str(event["type"]), id=number)

@@ -102,7 +102,7 @@ class _Door:
         try:
             if sent.messages[-1].role == "assistant":
                 return await self._answered(user, agent_id, sent)
-            handle = await begin_turn(self._site, user, agent_id, _said(sent, card))
+            handle = await begin_turn(self._site, user, agent_id, _to_said(sent, card))
         except Differs as error:
             return to_json({"error": str(error)}, 409)
         return _stream(self._chunks(handle, self._events(handle), _Answer()))
@@ -229,7 +229,7 @@ class _Answer:
             case "text":
                 return [*self._begin(), self._delta(str(event["text"]))]
             case "message":
-                return self._whole(str(event["text"]))
+                return self._replace_text(str(event["text"]))
             case "reset":
                 return self._reset()
             case "tool":
@@ -259,7 +259,7 @@ class _Answer:
         id, self._open = self._open, ""
         return [{"type": "text-end", "id": id}] if id else []
 
-    def _whole(self, text: str) -> list[JsonObject]:
+    def _replace_text(self, text: str) -> list[JsonObject]:
         """Replace the pieces of a reply with the whole text."""
         if self._open and self._said == text:
             return self._close()
@@ -292,9 +292,9 @@ class _Answer:
                 told: JsonObject = {**call, "output": output, "preliminary": True}
                 yield {"type": "tool-output-available", **told}
             case "done":
-                yield from self._settled(id, {})
+                yield from self._settle_events(id, {})
             case "failed":
-                yield from self._failed(id)
+                yield from self._fail_events(id)
             case _:
                 pass
 
@@ -305,26 +305,26 @@ class _Answer:
         """
         id = str(event["id"])
         if "approved" in event:
-            yield from self._decided(id, approved=bool(event["approved"]))
+            yield from self._decision_events(id, approved=bool(event["approved"]))
         else:
-            yield from self._settled(id, event["value"])
+            yield from self._settle_events(id, event["value"])
         if not self._is_fresh:
             yield from self._step()
             self._is_fresh = True
 
-    def _decided(self, id: str, *, approved: bool) -> Iterator[JsonObject]:
+    def _decision_events(self, id: str, *, approved: bool) -> Iterator[JsonObject]:
         if mark := self._asked.pop(id, ""):
             self._denied.update(() if approved else (id,))
             yield {"type": "tool-approval-response", "approvalId": mark, "approved": approved}
 
-    def _settled(self, id: str, output: Json) -> Iterator[JsonObject]:
-        yield from self._decided(id, approved=True)
+    def _settle_events(self, id: str, output: Json) -> Iterator[JsonObject]:
+        yield from self._decision_events(id, approved=True)
         if call := self._unsettled.pop(id, None):
             yield {"type": "tool-output-available", **call, "output": output}
 
-    def _failed(self, id: str) -> Iterator[JsonObject]:
+    def _fail_events(self, id: str) -> Iterator[JsonObject]:
         # A call that was not approved in time was denied.
-        yield from self._decided(id, approved=False)
+        yield from self._decision_events(id, approved=False)
         if (call := self._unsettled.pop(id, None)) is None:
             return
         if id in self._denied:
@@ -335,7 +335,7 @@ class _Answer:
     def _end(self, event: PublicEvent) -> Iterator[JsonObject]:
         text = str(event.get("text", ""))
         if text and text != self._said:
-            yield from self._whole(text)
+            yield from self._replace_text(text)
         yield from self._close()
         asked: Any = event.get("questions", ())
         for one in asked:
@@ -351,7 +351,7 @@ class _Answer:
                 yield from self._call(one["id"], ASK, question)
         if event["status"] != "input_required":
             for id in [*self._unsettled]:
-                yield from self._failed(id)
+                yield from self._fail_events(id)
         # What follows is a new step, even if the page has more parts than these.
         self._in_step = False
 
@@ -412,7 +412,7 @@ def _settle(part: JsonObject, chunk: JsonObject) -> None:
             pass
 
 
-def _said(sent: _Sent, card: AgentCard) -> Said:
+def _to_said(sent: _Sent, card: AgentCard) -> Said:
     """Return what the last message of a client says."""
     *before, last = sent.messages
     if last.role != "user":
