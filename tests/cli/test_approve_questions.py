@@ -66,7 +66,7 @@ def test_what_nobody_knows_is_shown_whole_and_settled_by_the_answer(command: Com
         assert told in err, err
     assert "choices: yes, no" in err
     code, _, err = command("approve", "run-2", "--answer", "1", "perhaps")
-    assert (code, "choose of 'yes', 'no'" in err) == (2, True)
+    assert (code, "choose one of 'yes', 'no'" in err) == (2, True)
     code, out, _ = command("approve", "run-2", "--answer", "1", "yes", "--by", "ann")
     assert (code, out) == (0, "It is paid.\n")
     (entry,) = json.loads(command("effects", "--json")[1])
@@ -150,4 +150,4 @@ def test_an_answer_is_one_of_the_choices(command: Command, monkeypatch: pytest.M
     monkeypatch.setattr(approving, "_prompt", reply)
     code, out, err = command("approve", "run-1")
     assert (code, out) == (0, "Ann: M\n")
-    assert "choose of S, M" in err
+    assert "choose one of S, M" in err

@@ -208,14 +208,14 @@ def test_undeclared_arguments_are_told_with_the_questions_that_each_costs(
     ] * 3
     costs = {one["found"]: one["expected"] for one in told["faults"]}
     asks = 'with Policy(taint="values") it costs a question at'
-    said = "after untrusted words, but for what the user said word for word"
+    said = "after untrusted words, except for what the user said word for word"
     assert costs == {
         "send: the argument 'file' is not declared": (
             f'arguments={{"file": ...}}; {asks} each call {said}'
         ),
         "send: the argument 'urgent' is not declared": (
             f'arguments={{"urgent": ...}}; {asks} each call that gives it '
-            "after untrusted words, nobody says true or false"
+            "after untrusted words, users do not write true or false"
         ),
         "fetch: the argument 'url' is not declared": (
             f'arguments={{"url": ...}}; {asks} each call {said}'

@@ -215,7 +215,7 @@ def test_a_run_is_stopped_from_the_command_line(command: Command) -> None:
     code, out, _ = command("stop", late, "--now", "--journal", "desk.db")
     assert (code, out) == (0, f"{late} is canceled\n")
     code, out, _ = command("stop", soon, "--reason", "wrong", "--journal", "desk.db")
-    assert (code, out) == (0, f"{soon} stops at its next safe point, once it is worked on\n")
+    assert (code, out) == (0, f"{soon} stops at its next safe point, once a process works on it\n")
     work()
     (ended,) = [one for one in listed("desk.db") if one.run_id == soon]
     assert ended.status == Status.INTERRUPTED

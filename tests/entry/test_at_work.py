@@ -164,7 +164,7 @@ async def test_a_run_at_work_is_not_begun_again(where: Any, begin: str) -> None:
     first = asyncio.ensure_future(doors[begin]())
     await worker.working.wait()
     for door in doors.values():
-        with pytest.raises(Misuse, match="the journal has a run 'r1' already"):
+        with pytest.raises(Misuse, match="the journal already has a run 'r1'"):
             await door()
     worker.go_on.set()
     assert ((await first).output, worker.begun) == ("Done.", 1)

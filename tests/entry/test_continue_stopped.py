@@ -256,7 +256,7 @@ async def test_other_ends_are_final(tmp_path: Path) -> None:
 async def test_a_stopped_run_that_is_reopened_says_how_it_goes_on() -> None:
     office, journal = Office(), Ordered()
     await stopped(office.clerk(), office, Status.CANCELED, journal)
-    with pytest.raises(Misuse, match=r"has ended: .*; go on with it by continue_stopped=True$"):
+    with pytest.raises(Misuse, match=r"has ended: .*; continue it with continue_stopped=True$"):
         async with reopen("r1", office.clerk(), journal=journal):
             pass
 

@@ -321,7 +321,7 @@ async def test_a_stopped_turn_goes_on_until_another_one_was_committed(journal: A
     more: Any = {"journal": journal, "continue_stopped": True}
     assert (await resume(stopped.run_id, agent, **more)).status == "interrupted"
     await say("Two?", "Re two.", journal)
-    with pytest.raises(Misuse, match="its conversation 'ada' has gone on since"):
+    with pytest.raises(Misuse, match="its conversation 'ada' has continued since"):
         await resume(stopped.run_id, agent, **more)
     assert (await say("Three?", "Re three.", journal)).success
 

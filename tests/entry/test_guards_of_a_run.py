@@ -158,7 +158,9 @@ async def test_a_run_does_not_go_on_with_another_guard(kind: str) -> None:
         request = Request("Write.", run_id="r")
         await run(clerk(), request, journal=journal, **options, **more)
         answers = [Approve("1")]
-        with pytest.raises(Misuse, match=rf"given {name} \(.*\), which .* and has .* now: go on"):
+        with pytest.raises(
+            Misuse, match=rf"given {name} \(.*\), which .* and has .* now: give it again"
+        ):
             await resume("r", clerk(), journal=journal, answers=answers, **{name: other})
         result = await resume("r", clerk(), journal=journal, answers=answers, **{name: again})
         assert result.success

@@ -46,7 +46,7 @@ async def test_a_run_is_logged_from_its_start_to_its_end() -> None:
 async def test_a_chosen_id_that_the_journal_has_is_misuse() -> None:
     journal = MemoryJournal()
     await run(hello(), Request("?", run_id="run-1"), journal=journal)
-    with pytest.raises(Misuse, match="has a run 'run-1' already"):
+    with pytest.raises(Misuse, match="already has a run 'run-1'"):
         await run(hello(), Request("?", run_id="run-1"), journal=journal)
 
 
@@ -111,5 +111,5 @@ async def test_a_run_whose_events_are_gone_is_not_taken_for_a_misspelt_one(tmp_p
     with sqlite3.connect(where) as connection:
         connection.execute("DELETE FROM events")
     connection.close()
-    with pytest.raises(Misuse, match=f"knows the run '{done.run_id}', but has no event of it"):
+    with pytest.raises(Misuse, match=f"lists the run '{done.run_id}', but has no events of it"):
         await resume(done.run_id, Agent("a", model=ScriptedModel(["Hi."])), journal=where)

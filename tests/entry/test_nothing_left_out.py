@@ -24,7 +24,7 @@ from upshot import (
 
 async def test_prepare_and_history_are_not_given_together() -> None:
     agent: Agent[Any] = Agent("a", model=ScriptedModel(["Hi."]))
-    with pytest.raises(Misuse, match="prepare makes the board, where history is lost"):
+    with pytest.raises(Misuse, match="prepare makes the board, and history would be lost"):
         await run(agent, "?", prepare=lambda info, request: Board(), history=[Message("user", "x")])
 
 

@@ -282,7 +282,7 @@ async def test_a_body_whose_run_was_taken_over_may_be_at_work_yet(journal: Any) 
 async def test_an_answer_is_yes_or_no(journal: Any) -> None:
     bank = Bank()
     run_id, asked = await parked(bank, journal)
-    with pytest.raises(Misuse, match="choose of 'yes', 'no'"):
+    with pytest.raises(Misuse, match="choose one of 'yes', 'no'"):
         await resume(run_id, bank.agent(), journal=journal, answers=[Answer(asked.id, "maybe")])
 
 

@@ -10,7 +10,7 @@ AGENT = Agent("a", model="openai:ours", budget=Budget(max_cost_usd=1))  # pyrigh
 
 
 async def test_a_cost_limit_needs_a_price() -> None:
-    with pytest.raises(Misuse, match="nothing is known of the price of openai:ours"):
+    with pytest.raises(Misuse, match="the price of openai:ours is unknown"):
         await run(AGENT, "Hello")
 
 

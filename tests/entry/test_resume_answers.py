@@ -406,7 +406,9 @@ async def test_an_answer_is_one_of_the_choices() -> None:
     journal = MemoryJournal()
     parked = await run(CHOOSER, "Go.", journal=journal)
     (question,) = parked.pending
-    with pytest.raises(Misuse, match="'c' is not an answer to 'question-1-1': choose of 'a', 'b'"):
+    with pytest.raises(
+        Misuse, match="'c' is not an answer to 'question-1-1': choose one of 'a', 'b'"
+    ):
         await resume(parked.run_id, CHOOSER, journal=journal, answers=[Answer(question.id, "c")])
     done = await resume(parked.run_id, CHOOSER, journal=journal, answers=[Answer(question.id, "b")])
     assert done.output == "b"

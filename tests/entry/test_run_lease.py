@@ -485,7 +485,7 @@ async def test_who_begins_a_run_too_late_is_told_so_and_writes_nothing(
 ) -> None:
     journal = await Outrun.open(tmp_path / "runs.db")
     agent = Agent("late", model=ScriptedModel(["Late."]))
-    with pytest.raises(Misuse, match="the journal has a run 'r1' already"):
+    with pytest.raises(Misuse, match="the journal already has a run 'r1'"):
         if is_watched:
             async with start(agent, asked("r1"), journal=journal) as live:
                 await live.result()

@@ -51,7 +51,7 @@ async def test_what_an_engine_waits_for_by_itself_can_be_answered() -> None:
 async def test_its_choices_hold_too() -> None:
     journal = MemoryJournal()
     await run(self_asking([]), Request("?", run_id="r"), journal=journal)
-    with pytest.raises(Misuse, match="choose of 'yes', 'no'"):
+    with pytest.raises(Misuse, match="choose one of 'yes', 'no'"):
         await resume("r", self_asking([]), journal=journal, answers=[Answer("seal", "so")])
 
 

@@ -79,7 +79,7 @@ async def test_of_two_runs_with_one_id_the_second_is_refused(journal: Any) -> No
     assert first.output == "A"
     assert isinstance(second, Misuse)
     assert [event.kind for event in await log_of(journal, "r")][-1] == "run_settled"
-    with pytest.raises(Misuse, match="go on with resume"):
+    with pytest.raises(Misuse, match="continue it with resume"):
         await run(agent, Request("C", run_id="r"), journal=journal)
 
 

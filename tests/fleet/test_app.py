@@ -331,7 +331,7 @@ def test_a_wrong_argument_of_an_app_is_told(given: dict[str, Any], told: str) ->
     ("given", "told"),
     [
         ({"agent": "b"}, "the App has no such agent 'b': there are a"),
-        ({"agent": speaker()}, "that of the App is another one"),
+        ({"agent": speaker()}, "the App has another agent with this id"),
         ({"request": 5}, "request must be a string"),
         ({"at": datetime(2026, 1, 1)}, "at has no time zone"),  # noqa: DTZ001  # that is the mistake
         ({"at": 5}, "at must be a moment"),

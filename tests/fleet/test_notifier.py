@@ -145,7 +145,7 @@ async def test_what_a_killed_process_was_telling_is_told_by_another(place: Place
     [
         ({"url": "ftp://x"}, "url is 'ftp://x': give an address that begins with https://"),
         ({"key": ""}, "there is no key to sign with: set UPSHOT_NOTIFY_KEY"),
-        ({"key": "whsec_!"}, "UPSHOT_NOTIFY_KEY begins with whsec_, and no base64 follows"),
+        ({"key": "whsec_!"}, "UPSHOT_NOTIFY_KEY starts with whsec_, and base64 must follow"),
     ],
     ids=["url", "no key", "no base64"],
 )

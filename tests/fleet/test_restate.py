@@ -283,11 +283,13 @@ async def test_what_no_node_takes_is_told_with_what_it_said() -> None:
         ingress.status = 404
         client = RestateIngress([ingress.url])
         with pytest.raises(
-            ConnectionError, match=r"Restate takes no request: .* answered 404: said"
+            ConnectionError, match=r"Restate accepts no request: .* answered 404: said"
         ):
             await client.send("r", "r:0:x")
         await client.aclose()
         client = RestateIngress([DEAD])
-        with pytest.raises(ConnectionError, match=r"Restate takes no request: http://127.0.0.1:1"):
+        with pytest.raises(
+            ConnectionError, match=r"Restate accepts no request: http://127.0.0.1:1"
+        ):
             await client.send("r", "r:0:x")
         await client.aclose()

@@ -383,7 +383,7 @@ async def test_an_outdated_answer_is_not_kept_for_later(where: str):
     pending: Any = shown.pending[0]
     shown = await upshot.resume("r", agent, **more, answers=[pending.deny()])
     other = upshot.Approve(shown.pending[0].id, digest="another")
-    for old, why in ((pending.approve(), "answered before"), (other, "asked anew")):
+    for old, why in ((pending.approve(), "answered before"), (other, "asked about again")):
         with pytest.raises(upshot.Misuse, match=why):
             await keep_answers("r", [old], journal=where)
     with pytest.raises(upshot.Misuse, match="does not say what was shown"):

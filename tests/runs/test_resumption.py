@@ -223,7 +223,7 @@ async def test_an_engine_that_cannot_go_on_is_misuse_and_nothing_is_logged() -> 
     journal, engine = MemoryJournal(), Resuming("elsewhere")
     run_id = await parked(engine, journal)
     before = await log_of(journal, run_id)
-    with pytest.raises(Misuse, match=f"Resuming cannot go on with run '{run_id}', which stands"):
+    with pytest.raises(Misuse, match=f"Resuming cannot continue run '{run_id}', which stopped"):
         await answered(run_id, journal, engine=engine)
     assert await log_of(journal, run_id) == before
 

@@ -100,7 +100,7 @@ async def test_what_a_model_was_sent_is_there_in_words(site: Client) -> None:
     assert [one["role"] for one in sent["messages"]] == ["user", "assistant", "tool"]
     assert sent["lacks"] == 0
     status, said = await ann.get(f"/api/runs/{run_id}/events/1/sent")
-    assert (status, said) == (404, {"error": "event 1 calls no model"})
+    assert (status, said) == (404, {"error": "event 1 is not a model call"})
 
 
 @pytest.mark.parametrize(

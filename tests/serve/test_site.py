@@ -360,7 +360,7 @@ async def test_a_replay_says_what_would_be_done_today_and_touches_nothing(tmp_pa
         assert status == 400 and "no such agent 'desk'" in said["error"]
         _, said = await sam.post("/api/runs", {"agent": "other", "text": "wait"})
         status, said = await sam.post(f"/api/runs/{said['run_id']}/replay")
-        assert status == 400 and "nobody has begun it yet" in said["error"]
+        assert status == 400 and "it has not started yet" in said["error"]
 
 
 async def test_the_page_of_a_run_is_the_same_live_and_ended(site: Client) -> None:

@@ -281,7 +281,7 @@ class EngineCalls:
             given, work = self._works[context.call_id]
             if arguments != given:
                 raise ToolError(
-                    f"its arguments were edited, and a tool of {self.library} cannot be told: "
+                    f"its arguments were edited, which a tool of {self.library} cannot be given: "
                     "it was not called",
                     retryable=False,
                 )
@@ -316,7 +316,7 @@ class EngineCalls:
             return
         names = [name for name in self._found.gaps() if name.partition(".")[0] not in _OF_RUN]
         if names:
-            message = f"{self.library} does not tell: {', '.join(names)}"
+            message = f"{self.library} does not report: {', '.join(names)}"
             warning = RunWarning(code="not_told", message=message, origin=Origin.ENGINE)
             self._host.publish(Warned(warning=warning))
 
@@ -392,8 +392,8 @@ class _NativeModel:
         if not is_same or any(getattr(request, name) != getattr(ours, name) for name in names):
             raise Failed(
                 ErrorCode.HOOK_FAILED,
-                f"a decider changed what is sent, and an agent of {self._calls.library} cannot be "
-                "told that: refuse it in before_model, or change it in the agent itself",
+                f"a decider changed what is sent, and an agent of {self._calls.library} does "
+                "not follow that: refuse it in before_model, or change it in the agent itself",
             )
 
     async def _priced(self, response: ModelResponse) -> ModelResponse:

@@ -526,10 +526,10 @@ def _refusal(outcome: ToolOutcome) -> AgentError:
         code = ErrorCode.BUDGET_EXCEEDED if is_limit else ErrorCode.POLICY_DENIED
         return AgentError(code, text, origin=Origin.LIMIT if is_limit else Origin.HOST)
     if isinstance(outcome, ToolFailure) and outcome.code is ErrorCode.INTERRUPTED:
-        text = f"{name} was cut off, and what came of it is unknown: {outcome.error}"
+        text = f"{name} was cut off, and its effect is unknown: {outcome.error}"
     else:
         text = (
-            f"{name} was called before the process ended, and the graph has lost what came of it; "
+            f"{name} was called before the process ended, and the graph has lost its result; "
             "it is not called again"
         )
     hint = "a tool of the run (Agent(tools=)) gets its outcome from the log"

@@ -215,9 +215,9 @@ class Given:
     def check(self) -> None:
         """Check that no option is without effect."""
         if self.always and not (self.approve or self.approve_all):
-            raise Misuse("--always says how far a yes holds: it needs --approve ID or --all")
+            raise Misuse("--always sets the scope of an approval: it needs --approve ID or --all")
         if self.reason and not self.deny:
-            raise Misuse("--reason is what the model is told of a no: it needs --deny ID")
+            raise Misuse("--reason is sent to the model with a denial: it needs --deny ID")
 
     @property
     def who(self) -> str:
@@ -504,7 +504,7 @@ def _ask_for_answer(pending: Pending, terminal: Terminal, by: str) -> AnyAnswer 
     while text := _prompt("answer (empty: later)"):
         if not choices or text in choices:
             return Answer(pending.id, text, by=by)
-        terminal.tell(Text(f"choose of {', '.join(choices)}", "yellow"))
+        terminal.tell(Text(f"choose one of {', '.join(choices)}", "yellow"))
     return None
 
 

@@ -97,7 +97,7 @@ def upshot() -> None:
     """
 
 
-@upshot.command(short_help="Have an agent work on a request.")
+@upshot.command(short_help="Run an agent on a request.")
 @click.argument("target", metavar="FILE.py:AGENT", type=PATH)
 @click.argument("text", metavar="[REQUEST]", default="")
 @names_agent
@@ -109,7 +109,7 @@ def upshot() -> None:
 @PROGRESS
 @shows_run
 def run(**options: Any) -> int:
-    """Have an agent work on REQUEST; its answer goes to stdout.
+    """Run an agent on REQUEST; its answer goes to stdout.
 
     The agent is FILE.py:AGENT, FILE.py if there is only one in it, or an agent or a machine in
     JSON or YAML. REQUEST - reads it from stdin; a machine, or an agent with an engine of its own,
@@ -126,21 +126,21 @@ def run(**options: Any) -> int:
     "--conversation",
     default="",
     metavar="ID",
-    help="The conversation to begin or to go on with. Default: a new one.",
+    help="The conversation to start or continue. Default: a new one.",
 )
 @MARKDOWN
 @PROGRESS
 def chat(*, markdown: bool, progress: Any, **options: Any) -> int:
     """Talk with an agent: each line is a turn of one conversation, which the log keeps.
 
-    What a turn waits for is asked at once. An empty line, Ctrl-D, or Ctrl-C where a line is
-    awaited, ends the chat; Ctrl-C in a turn stops the turn.
+    Questions of a turn are asked at once. An empty line, Ctrl-D, or Ctrl-C at the prompt ends the
+    chat; Ctrl-C in a turn stops the turn.
     """
     shown = Shown(as_json=False, stream=True, markdown=markdown, progress=progress)
     return run_command(chat_with_agent, shown=shown, **options)
 
 
-@upshot.command(short_help="Go on with a run that died or waits.")
+@upshot.command(short_help="Continue a run that died or waits.")
 @RUN
 @AGENT
 @names_agent
@@ -151,17 +151,16 @@ def chat(*, markdown: bool, progress: Any, **options: Any) -> int:
 @JSON
 @TAKE_OVER
 @click.option(
-    "--continue-stopped", is_flag=True, help="Go on also with a run that was stopped, by Ctrl-C."
+    "--continue-stopped", is_flag=True, help="Also continue a run that was stopped, as by Ctrl-C."
 )
 @PROGRESS
 @shows_run
 def resume(*, answer: tuple[tuple[str, str], ...], continue_stopped: bool, **options: Any) -> int:
-    """Go on with RUN, whose process died or which waits; finished calls are not made again.
+    """Continue RUN, whose process died or which waits; finished calls are not repeated.
 
-    RUN is an id, a beginning of one, or last. The agent and its model are those that it was
-    started with, unless others are named. Of a run that has ended, the result is printed, but
-    with --continue-stopped one that was interrupted or canceled goes on. Other answers than to
-    questions are given with approve.
+    RUN is an id, the start of one, or last. The run keeps its agent and model unless you name
+    others. If it has ended, its result is printed; with --continue-stopped, an interrupted or
+    canceled run is continued. To answer anything but questions, use approve.
     """
     if answer:
         if continue_stopped:
@@ -170,29 +169,33 @@ def resume(*, answer: tuple[tuple[str, str], ...], continue_stopped: bool, **opt
     return run_command(resume_agent, continue_stopped=continue_stopped, **options)
 
 
-@upshot.command(short_help="Stop a run, whoever works on it.")
+@upshot.command(short_help="Stop a run, whichever process works on it.")
 @RUN
-@click.option("--now", is_flag=True, help="End it as canceled, and wait for that.")
+@click.option("--now", is_flag=True, help="Cancel it, and wait for its end.")
 @click.option("--reason", default="", metavar="TEXT", help="Why, for its log.")
 @JOURNAL
 @JSON
 def stop(**options: Any) -> int:
     """Stop RUN at its next safe point, whichever process works on it; no agent is needed.
 
-    RUN is an id, a beginning of one, or last. With --now it is ended as canceled: also one that
-    is queued or parked, or whose process died. A turn of a conversation is in the way no more.
+    RUN is an id, the start of one, or last. With --now it is canceled, even if it is queued or
+    parked, or its process died. A canceled turn no longer blocks its conversation.
     """
     return run_command(stop_run, **options)
 
 
-@upshot.command("submit", short_help="Have a run worked on by whoever takes it up.")
+@upshot.command("submit", short_help="Submit a run for a worker.")
 @click.argument("target", metavar="FILE.py[:NAME]", type=PATH)
 @click.argument("text", metavar="REQUEST")
-@click.option("--agent", default="", metavar="ID", help="Which agent of the App.")
-@click.option("--conversation", default="", metavar="ID", help="Of which it is a turn.")
-@click.option("--at", default="", metavar="MOMENT", help="From when on, such as 2027-01-31T08:00.")
-@click.option("--key", default="", metavar="KEY", help="The same key gives the same run.")
-@click.option("--priority", default=0, type=int, metavar="N", help="Larger ones come first.")
+@click.option("--agent", default="", metavar="ID", help="The agent of the App.")
+@click.option(
+    "--conversation", default="", metavar="ID", help="The conversation that it is a turn of."
+)
+@click.option(
+    "--at", default="", metavar="MOMENT", help="When it becomes due, such as 2027-01-31T08:00."
+)
+@click.option("--key", default="", metavar="KEY", help="The same key returns the same run.")
+@click.option("--priority", default=0, type=int, metavar="N", help="Higher priorities come first.")
 @asks
 @JOURNAL_OF_APP
 @JSON
@@ -210,10 +213,10 @@ def notifies(command: F) -> F:
         "--notify-url",
         default="",
         metavar="URL",
-        help="Send what waits for people there, signed with UPSHOT_NOTIFY_KEY.",
+        help="Send inbox items there, signed with UPSHOT_NOTIFY_KEY.",
     )
     console = click.option(
-        "--console-url", default="", metavar="URL", help="Where people reach the console."
+        "--console-url", default="", metavar="URL", help="The address of the console for people."
     )
     return url(console(command))
 
@@ -234,7 +237,7 @@ def notifies(command: F) -> F:
     type=click.FloatRange(min=0),
     default=25.0,
     metavar="SECONDS",
-    help="How long steps in hand may go on after a signal, 25 by default.",
+    help="How long current steps may continue after a signal, 25 by default.",
 )
 @click.option(
     "--park-over",
@@ -242,21 +245,26 @@ def notifies(command: F) -> F:
     type=click.FloatRange(min=0),
     default=5.0,
     metavar="SECONDS",
-    help="Leave a run that only waits, if that takes longer, 5 by default.",
+    help="Release a run that only waits, if for longer than this, 5 by default.",
 )
 @click.option(
-    "--only-same-version", is_flag=True, help="Leave runs alone that began with other code."
+    "--only-same-version", is_flag=True, help="Leave runs alone that started with other code."
 )
-@click.option("--fed", "is_fed", is_flag=True, help="How a worker starts one for single runs.")
 @click.option(
-    "--list", "lists", is_flag=True, help="Print the runs that are worked on or due, and end."
+    "--fed",
+    "is_fed",
+    is_flag=True,
+    help="Used internally: a worker starts processes for single runs so.",
+)
+@click.option(
+    "--list", "lists", is_flag=True, help="Print the runs that are worked on or due, and exit."
 )
 @notifies
 def work(**options: Any) -> int:
-    """Take up the runs of an App that are due, until SIGTERM or Ctrl-C.
+    """Work on the due runs of an App until SIGTERM or Ctrl-C.
 
-    Then nothing new is taken, steps in hand may end, and the rest is left to other workers. The
-    exit code is 0 if every run was given back.
+    Then it claims nothing more, lets current steps finish, and leaves the rest to other workers.
+    The exit code is 0 if every run was released.
     """
     return run_command(work_on_app, **options)
 
@@ -281,14 +289,13 @@ def work(**options: Any) -> int:
     "--trace-url",
     default="",
     metavar="URL",
-    help="Where the spans of a run are seen, with {run_id} in it.",
+    help="The address of a run's spans, with {run_id} in it.",
 )
 @notifies
 def serve(**options: Any) -> int:
     """Serve the console, the inbox and the protocols of an App, until SIGTERM or Ctrl-C.
 
-    It prints a link that signs its first reader in, in this browser for 30 days, or until
-    --sign-out.
+    It prints a link that signs in one browser, once, for 30 days or until --sign-out.
     """
     return run_command(serve_app, **options)
 
@@ -300,15 +307,15 @@ def serve(**options: Any) -> int:
 def mcp(**options: Any) -> int:
     """Serve the agents of an App as MCP tools over standard input and output.
 
-    It is started by an MCP client, and ends when that closes the input. Runs that are under way
-    then stay in the journal, and go on when it is started again.
+    An MCP client starts it, and it ends when the client closes the input. Runs in progress then
+    stay in the journal, and continue when it is started again.
     """
     return run_command(serve_mcp, **options)
 
 
 @upshot.command(short_help="Stand between MCP clients and MCP servers.")
 @click.argument("file", metavar="FILE")
-@click.option("--as", "user", default="", metavar="NAME", help="Whose the calls are.")
+@click.option("--as", "user", default="", metavar="NAME", help="The user who makes the calls.")
 @click.option("--check", "checks", is_flag=True, help="Print what will happen to each tool.")
 @click.option("--host", default="127.0.0.1", metavar="HOST", help="Where, 127.0.0.1 by default.")
 @click.option(
@@ -326,7 +333,7 @@ def gateway(**options: Any) -> int:
     return run_command(run_gateway, **options)
 
 
-@upshot.command(short_help="Begin a new run from a point of another one.")
+@upshot.command(short_help="Start a new run from a point of another one.")
 @RUN
 @click.option(
     "--at", type=number_from(0), required=True, metavar="EVENT", help="The last event to keep."
@@ -334,25 +341,24 @@ def gateway(**options: Any) -> int:
 @JOURNAL
 @JSON
 def fork(**options: Any) -> int:
-    """Begin a new run from an event of RUN, which stays as it is; print the new run's id.
+    """Start a new run from an event of RUN, which stays as it is; print the new run's id.
 
-    RUN is an id, a beginning of one, or last.
+    RUN is an id, the start of one, or last.
     """
     return run_command(fork_run, **options)
 
 
-@upshot.command(short_help="Try an agent against the record of a run.")
+@upshot.command(short_help="Run an agent against the record of a run.")
 @RUN
 @AGENT
 @names_agent
 @JOURNAL
 @JSON
 def replay(**options: Any) -> int:
-    """Run the agent of RUN against its record; say where it first does otherwise.
+    """Run the agent of RUN against its record; print the first difference.
 
-    The agent and its model are those that RUN was started with, unless others are named. No
-    model is asked, no tool is called, and nothing is written. The exit code is 1 where there is
-    a difference.
+    RUN's agent and model are used unless you name others. No model and no tool is called, and
+    nothing is written. The exit code is 1 if there is a difference.
     """
     return run_command(replay_run, **options)
 
@@ -360,22 +366,22 @@ def replay(**options: Any) -> int:
 @upshot.command()
 @RUN
 @AGENT
-@click.option("--approve", multiple=True, metavar="ID", help="Let this call run.")
-@click.option("--all", "approve_all", is_flag=True, help="Let all run that are not named.")
+@click.option("--approve", multiple=True, metavar="ID", help="Approve this call.")
+@click.option("--all", "approve_all", is_flag=True, help="Approve all calls that are not named.")
 @click.option(
     "--always",
     type=click.Choice(["tool", "arguments"]),
     default=None,
-    help="How far an approval holds.",
+    help="The scope of a standing approval.",
 )
-@click.option("--deny", multiple=True, metavar="ID", help="Do not run this call.")
+@click.option("--deny", multiple=True, metavar="ID", help="Deny this call.")
 @click.option("--reason", default="", metavar="TEXT", help="The reason of a denial, for the model.")
 @click.option(
     "--edit", multiple=True, type=(str, str), metavar="ID JSON", help="Run it with these arguments."
 )
 @ANSWER
 @click.option("--by", default="", metavar="NAME", help="Who answers. Default: the user.")
-@click.option("--resume/--no-resume", "goes_on", default=None, help="Whether to go on with it.")
+@click.option("--resume/--no-resume", "goes_on", default=None, help="Whether to continue the run.")
 @names_agent
 @JOURNAL
 @JSON
@@ -383,28 +389,28 @@ def replay(**options: Any) -> int:
 @PROGRESS
 @shows_run
 def approve(**options: Any) -> int:
-    """Show what RUN waits for, take answers, and go on with it.
+    """Show what RUN waits for, read answers, and continue it.
 
-    RUN is an id, a beginning of one, or last. An ID is that of a call or question, a beginning
-    of it, or its number; --approve, --deny, --edit and --answer may be given again for others.
-    Without answers here they are asked for on a terminal.
+    RUN is an id, the start of one, or last. An ID is the id of a call or question, the start of
+    it, or its number; --approve, --deny, --edit and --answer can be repeated. Without any of
+    them, you are asked on a terminal.
     """
     given = Given(**{field: options.pop(field) for field in Given.__dataclass_fields__})
     return run_command(answer_run, given=given, **options)
 
 
 @click.command(short_help="List what waits for answers, and answer it.")
-@click.option("--conversation", default="", metavar="ID", help="List only those of this one.")
+@click.option("--conversation", default="", metavar="ID", help="Only items of this conversation.")
 @click.option(
     "--limit",
     type=number_from(0),
     default=20,
     show_default=True,
     metavar="N",
-    help="List at most those of so many runs, 0 for all.",
+    help="The items of at most this many runs, 0 for all.",
 )
 def inbox(*, wanted: str, conversation: str, limit: int, **options: Any) -> int:
-    """List what waits for answers; with RUN show it, take answers, and go on as approve does."""
+    """List what waits for answers; with RUN, show it and answer it as approve does."""
     if wanted:
         context = click.get_current_context()
         return context.invoke(approve, wanted=wanted, **options)
@@ -424,12 +430,12 @@ upshot.add_command(inbox)
 @click.option("--answer/--no-answer", default=True, help="Print the answer at the end.")
 @click.option("--events", is_flag=True, help="List the events, with their numbers, instead.")
 @click.option("--html", default="", metavar="FILE", help="Write the page of the run instead.")
-@click.option("--public", is_flag=True, help="With --html: only what strangers may see.")
+@click.option("--public", is_flag=True, help="With --html: only what may be public.")
 @click.option(
     "--without",
     default="",
     metavar="PARTS",
-    help="With --html: leave out any of arguments, results, text; with commas.",
+    help="With --html: leave out arguments, results, text; separate by commas.",
 )
 @MARKDOWN
 @JSON
@@ -437,7 +443,7 @@ def show(**options: Any) -> int:
     """Show all that the log has of RUN: facts, a timeline with bars, the answer.
 
     With --events it lists what was logged: arguments and results of calls, who answered what and
-    when. With --html it writes one file that any browser opens. RUN is an id, a beginning of one,
+    when. With --html it writes one file that any browser opens. RUN is an id, the start of one,
     or last.
     """
     return run_command(show_run, **options)
@@ -445,45 +451,47 @@ def show(**options: Any) -> int:
 
 # Each named as journal.runs() takes it; moments are read from text.
 _FILTERS = (
-    click.Option(["--agent", "agent_id"], metavar="ID", help="Only those of this agent."),
+    click.Option(["--agent", "agent_id"], metavar="ID", help="Only runs of this agent."),
     click.Option(
-        ["--conversation", "context_id"], metavar="ID", help="Only those of this conversation."
+        ["--conversation", "context_id"], metavar="ID", help="Only runs of this conversation."
     ),
     click.Option(
         ["--effect"],
         type=click.Choice([one.value for one in EFFECTS]),
-        help="The worst that they did.",
+        help="Only runs with this worst effect.",
     ),
-    click.Option(["--error-code"], metavar="CODE", help="Only those that failed with this code."),
-    click.Option(["--owner"], metavar="USER", help="Only those of this user; see --tenant."),
-    click.Option(["--tenant"], metavar="TENANT", help="Only those of this tenant."),
-    click.Option(["--tool"], metavar="NAME", help="Only those that called this tool."),
-    click.Option(["--text"], metavar="TEXT", help="Only those with it in request or answer."),
-    click.Option(["--since"], metavar="MOMENT", help="From when on, such as 2027-01-31T08:00."),
-    click.Option(["--until"], metavar="MOMENT", help="Before when."),
-    click.Option(["--sort"], type=click.Choice([*SORTS]), help="The largest first, by this."),
+    click.Option(["--error-code"], metavar="CODE", help="Only runs that failed with this code."),
+    click.Option(["--owner"], metavar="USER", help="Only runs of this user; see --tenant."),
+    click.Option(["--tenant"], metavar="TENANT", help="Only runs of this tenant."),
+    click.Option(["--tool"], metavar="NAME", help="Only runs that called this tool."),
+    click.Option(["--text"], metavar="TEXT", help="Only runs with it in request or answer."),
+    click.Option(["--since"], metavar="MOMENT", help="From this moment, such as 2027-01-31T08:00."),
+    click.Option(["--until"], metavar="MOMENT", help="Before this moment."),
+    click.Option(["--sort"], type=click.Choice([*SORTS]), help="Largest first, by this."),
 )
 
 
 @upshot.command()
 @JOURNAL
-@click.option("--status", type=click.Choice(STATUSES), default=None, help="Only these.")
+@click.option(
+    "--status", type=click.Choice(STATUSES), default=None, help="Only runs with this status."
+)
 @click.option(
     "--limit",
     type=number_from(0),
     default=50,
     show_default=True,
     metavar="N",
-    help="At most so many, 0 for all.",
+    help="The maximum number, 0 for all.",
 )
 @click.option(
     "--width",
     type=number_from(40),
     default=None,
     metavar="N",
-    help="Columns of a line. Default: those of the terminal; a pipe gets whole lines.",
+    help="Columns of a line. Default: the terminal's; a pipe gets whole lines.",
 )
-@click.option("--conversations", is_flag=True, help="List conversations in place of runs.")
+@click.option("--conversations", is_flag=True, help="List conversations instead of runs.")
 @JSON
 def runs(*, conversations: bool, status: str | None, width: int | None, **options: Any) -> int:
     """List the runs of a log, newest first, or its conversations."""
@@ -513,29 +521,31 @@ upshot.add_command(effects)
     type=number_from(0),
     default=None,
     metavar="DAYS",
-    help="All runs that ended so many days ago.",
+    help="All runs that ended at least this many days ago.",
 )
 @click.option("--conversation", default="", metavar="ID", help="All runs of this conversation.")
-@click.option("--effects", is_flag=True, help="Their effects too, which can be made again then.")
+@click.option(
+    "--effects", is_flag=True, help="Remove their effects too, which can then happen again."
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @JSON
 def prune(**options: Any) -> int:
     """Remove runs from a log, with all that they started and their stored outputs.
 
-    RUN is an id, a beginning of one, or last. What a parent run, a fork or a later turn of a
-    conversation still reads stays. So do their effects, without --effects: a call with the same key
-    is given the outcome of the first.
+    RUN is an id, the start of one, or last. What a parent run, a fork or a later turn of a
+    conversation still reads stays. Effects stay too, without --effects: a call with the same key
+    gets the outcome of the first.
     """
     return run_command(prune_runs, **options)
 
 
-@upshot.command(short_help="Take out what was said in a conversation.")
+@upshot.command(short_help="Remove what was said in a conversation.")
 @click.argument("conversation", metavar="CONVERSATION")
 @JOURNAL
-@click.option("--by", default="", metavar="NAME", help="Who wants it; the log keeps the name.")
+@click.option("--by", default="", metavar="NAME", help="Who asks for it; the log keeps the name.")
 @JSON
 def redact(**options: Any) -> int:
-    """Take out of a log all that was said in a conversation, for good.
+    """Remove permanently from a log all that was said in a conversation.
 
     What it cost and did, and who approved what and when, stays. Its runs must have ended.
     """
@@ -549,47 +559,47 @@ def redact(**options: Any) -> int:
 def salvage(**options: Any) -> int:
     """Copy what can be read of a damaged JOURNAL into a NEW one; the damaged one is only read.
 
-    Of each run the events before the first that is lost are kept.
+    It keeps the events of each run before the first one that is lost.
     """
     return salvage_journal(Terminal(), **options)
 
 
-@upshot.group(cls=Group, short_help="Look after a journal in PostgreSQL.")
+@upshot.group(cls=Group, short_help="Manage a journal in PostgreSQL.")
 def journal() -> None:
-    """Look after a journal in a PostgreSQL database."""
+    """Manage a journal in a PostgreSQL database."""
 
 
-@journal.command(short_help="Make its tables.")
+@journal.command(short_help="Create its tables.")
 @click.argument("url", metavar="URL")
 def init(url: str) -> int:
-    """Make the tables of a journal in a PostgreSQL database, or bring them to this version.
+    """Create the tables of a journal in a PostgreSQL database, or upgrade them to this version.
 
-    URL is postgresql://user@host:port/database. Whoever runs this may create a schema; the users
-    that work on runs need only use it.
+    URL is postgresql://user@host:port/database. Its user needs permission to create a schema; the
+    users that work on runs need only use it.
     """
     return run_command(make_journal, url=url)
 
 
-@upshot.command(short_help="Tell whether a journal can be used.")
+@upshot.command(short_help="Show whether a journal can be used.")
 @JOURNAL
 @JSON
 def health(**options: Any) -> int:
-    """Tell whether a journal can be written, who works on its runs, and what is due.
+    """Show whether a journal can be written, which processes work on its runs, and what is due.
 
-    Exit code 1 where it cannot be written.
+    The exit code is 1 if it cannot be written.
     """
     return run_command(show_health, **options)
 
 
-@upshot.command(short_help="Report all that is wrong with a machine.")
+@upshot.command(short_help="Report every fault in a machine.")
 @click.argument("target", metavar="FILE", type=PATH)
 @TOOLS
 @JSON
 def check(**options: Any) -> int:
-    """Report all that is wrong with a machine: what was found, and what was expected.
+    """Report every fault in a machine: what was found, and what was expected.
 
     FILE is a machine in YAML or JSON; an agent's file or FILE.py:AGENT is loaded. With --tools,
-    missing functions and agents are reported too. Exit code 2 where anything is wrong.
+    missing functions and agents are reported too. The exit code is 2 if there is a fault.
     """
     return check_file(Terminal(), **options)
 
@@ -616,7 +626,7 @@ def graph(*, target: str, as_json: bool) -> int:
     "--scenario", default=None, type=PATH, metavar="FILE", help="Default: every answer is ok."
 )
 @click.option(
-    "--port", type=number_from(0, 65535), default=0, metavar="N", help="0 takes a free one."
+    "--port", type=number_from(0, 65535), default=0, metavar="N", help="The port; 0 for a free one."
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option(
@@ -624,7 +634,7 @@ def graph(*, target: str, as_json: bool) -> int:
     type=number_from(1),
     default=None,
     metavar="N",
-    help="More than so many get a 429.",
+    help="Requests beyond this get a 429.",
 )
 @click.option(
     "--tokens-per-minute",

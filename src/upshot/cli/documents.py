@@ -41,6 +41,7 @@ from upshot.tools.catalog import resolve_tools
 
 # Only warnings elsewhere; here they are faults, as the command line runs machines without hooks.
 _SURE = ("dead_end", "no_final")
+_WORD_FOR_WORD = "except for what the user said word for word"
 _GUTTER = 7
 _LEAST_WIDTH = 20
 
@@ -100,7 +101,7 @@ def _undeclared_arguments(agent: AnyAgent, path: Path) -> list[MachineFault]:
 def _cost(schema: JsonObject) -> str:
     """Describe the questions that an argument of this *schema* costs."""
     is_flag = schema.get("type") == "boolean"
-    said = "nobody says true or false" if is_flag else "but for what the user said word for word"
+    said = "users do not write true or false" if is_flag else _WORD_FOR_WORD
     given = "each call that gives it" if "default" in schema else "each call"
     return f"a question at {given} after untrusted words, {said}"
 

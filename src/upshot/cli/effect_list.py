@@ -101,7 +101,7 @@ async def settle_effect(
         terminal.say(clean(f"{known} was settled as {known.state}{_settled_text(known)}"))
     is_so = (known.state == "applied") == applied
     if not is_so:
-        terminal.tell("the first answer counts: yours was not taken")
+        terminal.tell("the first answer counts: yours was not used")
     return 0 if is_so else 1
 
 
@@ -138,7 +138,7 @@ async def export_effects(
     """
     if verify:
         if since:
-            raise Misuse("--since and --verify exclude each other: a file says since when it is")
+            raise Misuse("--since and --verify exclude each other: a file has its own start")
         return _verify(terminal, verify, anchor)
     moment = read_moment(since, "--since") if since else None
     async with open_journal(existing_journal(journal), create=False) as log:
@@ -164,7 +164,9 @@ def _verify(terminal: Terminal, path: str, anchor: str) -> int:
         with _open_file("--anchor", anchor) as file:
             is_kept = any(f'"{head.digest}"' in line for line in file)
         if not is_kept:
-            terminal.tell(f"{path}: {anchor} has another head: lines were cut off, or made anew")
+            terminal.tell(
+                f"{path}: {anchor} has another head: lines were removed, or written again"
+            )
             return 1
     terminal.say(f"{count(head.total, 'receipt')}, all as made", f"head {head.digest}")
     return 0

@@ -71,7 +71,7 @@ def existing_journal(where: str) -> str:
     if path.is_dir():
         raise Misuse(f"{where} is a folder: give the file of a journal, --journal FILE")
     if not path.is_file():
-        raise Misuse(f"there is no journal {where}: give the one of the run, --journal FILE")
+        raise Misuse(f"there is no journal {where}: give the journal of the run, --journal FILE")
     return str(path)
 
 
@@ -187,7 +187,7 @@ _RUN_ID = re.compile(r"\w[\w.:/-]{0,199}")
 def check_run_id(run_id: str) -> None:
     """Check that a command line can name such a run; "" means that no id was chosen."""
     if run_id == LAST:
-        raise click.UsageError(f"--run-id {LAST}: that is what the last run is called")
+        raise click.UsageError(f"--run-id {LAST}: this names the last run: give another id")
     if run_id and not _RUN_ID.fullmatch(run_id):
         raise click.UsageError(
             f"--run-id {run_id!r}: give letters, digits and any of . _ - : / after the first, "

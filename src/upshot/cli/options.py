@@ -62,7 +62,7 @@ TOOLS = click.option(
     multiple=True,
     type=PATH,
     metavar="FILE.py",
-    help="Where the tools, functions and agents are that a file names; may be given again.",
+    help="A file with the tools, functions and agents that FILE names; can be repeated.",
 )
 JOURNAL = click.option(
     "--journal",
@@ -82,22 +82,24 @@ JOURNAL_OF_APP = click.option(
     metavar="FILE|URL",
     envvar="UPSHOT_JOURNAL",
     show_envvar=True,
-    help=f"The log of runs. Default: that of the App, else {DEFAULT_JOURNAL}.",
+    help=f"The log of runs. Default: the App's, else {DEFAULT_JOURNAL}.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON and nothing else.")
 ANSWER = click.option(
     "--answer", multiple=True, type=(str, str), metavar="ID TEXT", help="Answer a question."
 )
-STREAM = click.option("--stream", is_flag=True, help="Print text as it comes.")
-MARKDOWN = click.option("--markdown", is_flag=True, help="Lay the answer out on a terminal.")
+STREAM = click.option("--stream", is_flag=True, help="Print text as it arrives.")
+MARKDOWN = click.option(
+    "--markdown", is_flag=True, help="Render the answer as Markdown on a terminal."
+)
 TAKE_OVER = click.option(
-    "--take-over", is_flag=True, help="Take the run even from another process that is alive."
+    "--take-over", is_flag=True, help="Claim the run even from a living process."
 )
 PROGRESS = click.option(
     "--progress",
     type=click.Choice(["auto", "live", "lines", "none"]),
     default="auto",
-    help="Report on stderr what is done. Default: live on a terminal, else none.",
+    help="Show progress on stderr. Default: live on a terminal, else none.",
 )
 
 
@@ -131,7 +133,7 @@ def names_agent(work: F) -> F:
         type=click.FloatRange(min=0),
         default=None,
         metavar="SECONDS",
-        help="How long a write that has begun may go on after Ctrl-C. Default: 10.",
+        help="How long a write in progress may continue after Ctrl-C. Default: 10.",
     )
     @wraps(work)
     def command(**options: Any) -> int:
@@ -149,8 +151,8 @@ def asks(work: F) -> F:
         "inputs",
         multiple=True,
         metavar="NAME=VALUE",
-        help="A variable that the run starts with; VALUE is JSON, or else a text. May be given "
-        "again.",
+        help="A variable that the run starts with; VALUE is JSON, or else a string. Can be "
+        "repeated.",
     )
     @click.option("--run-id", default="", metavar="ID", help="The id of the run.")
     @wraps(work)

@@ -46,7 +46,7 @@ from upshot.state.child_runs import child_of
 from upshot.state.run_state import STOPPED
 
 # Shown when a model call whose reply was already printed is repeated.
-_VOID = "the reply broke off: its text above is void, and it is asked for again"
+_VOID = "the reply was cut off: its text above is void, and the model is called again"
 
 
 class TextStream:
@@ -188,7 +188,7 @@ async def resume_agent(
         stack.enter_context(launching.folder())
         if launching.lost_folder:
             gone = launching.lost_folder
-            terminal.tell(f"the folder {gone} of the run is gone: it goes on in this one")
+            terminal.tell(f"the folder {gone} of the run is gone: it continues in this one")
         agent, options = launching.loaded
         opened = open_model(launch.model, agent, base_url=launch.base_url)
         options["model"] = await stack.enter_async_context(opened)
@@ -264,7 +264,7 @@ async def stop_run(
     if as_json:
         terminal.put_json(encode({"run_id": run_id}))
     else:
-        terminal.say(f"{run_id} stops at its next safe point, once it is worked on")
+        terminal.say(f"{run_id} stops at its next safe point, once a process works on it")
     return 0
 
 

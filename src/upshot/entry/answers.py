@@ -88,17 +88,22 @@ class _Wait(msgspec.Struct, frozen=True):
         if isinstance(answer, Answer) and isinstance(asked, PendingEffect):
             if answer.digest in ("", asked.digest):
                 return ""
-            return f"{_label_of(answer)} is about an earlier attempt: look again, and answer anew"
+            return (
+                f"{_label_of(answer)} is about an earlier attempt: check again, and answer the "
+                "open question"
+            )
         if isinstance(answer, Answer) or self.asked is None:
             return ""
         if answers_question(answer, self.asked, times_asked=self.times_asked):
             return ""
         named = _label_of(answer)
         if answer.digest:
-            return f"{named} is to another question than the one that is open: it is asked anew"
+            return (
+                f"{named} answers another question than the open one: the call is asked about again"
+            )
         return (
             f"{named} does not say which of {self.times_asked} questions about calls of this id "
-            "it is to, and is asked anew: give the digest of what was shown, as "
+            "it answers, and is asked about again: give the digest of what was shown, as "
             "PendingApproval.approve() and edit() do"
         )
 
@@ -156,8 +161,8 @@ def _check_scopes(answers: Sequence[AnyAnswer], waits: Sequence[_Wait]) -> None:
         is_standing = isinstance(answer, Approve) and answer.always
         if is_standing and asked is not None and asked.effect is Effect.DESTRUCTIVE:
             raise Misuse(
-                f"{_label_of(answer)} is to hold for good, and {asked.tool_name} is destructive: "
-                "approve each of its calls"
+                f"{_label_of(answer)} is a standing approval, and {asked.tool_name} is "
+                "destructive: approve each of its calls"
             )
 
 
@@ -410,7 +415,7 @@ def _match_answers(
         if isinstance(answer, Answer) and not _is_choice(answer, wait):
             listed = ", ".join(map(repr, wait.choices))
             raise Misuse(
-                f"{answer.value!r:.60} is not an answer to {answer.id!r}: choose of {listed}"
+                f"{answer.value!r:.60} is not an answer to {answer.id!r}: choose one of {listed}"
             )
         if isinstance(answer, Answer) and answer.note and not _is_effect(wait):
             raise Misuse(f"the answer to {answer.id!r} has a note: only one to a PendingEffect has")
@@ -563,8 +568,7 @@ def _waits_of(past: RunState, run_id: str, outer_id: str = "") -> list[_Wait]:
             outer_id,
             id,
             False,
-            closed=ended
-            or ("" if id in past.asked else f"call {id} does not wait for approval any more"),
+            closed=ended or ("" if id in past.asked else f"call {id} no longer waits for approval"),
             asked=past.asked.get(id),
             item=past.asked[id].digest if id in past.asked else "",
             times_asked=times,

@@ -130,8 +130,8 @@ async def joined(plan: Plan, options: RunOptions, journal: Journal, part: Part) 
     await check_not_redacted(found.runs[:1], journal)
     if found.seed.revision and options.get("history"):
         raise Misuse(
-            f"history is given, and conversation {part.conversation!r} has its own by now: give a "
-            "history with its first turn only"
+            f"history is given, and conversation {part.conversation!r} has messages already: give "
+            "a history with its first turn only"
         )
     earlier = (*found.undone, *(found.waiting if part.tells else ()))
     told = told_of(earlier)
@@ -208,8 +208,8 @@ async def check_not_passed(plan: Plan, past: RunState, journal: Journal) -> None
     now = (await cast("MemoryJournal", journal).conversation(id)).revision
     if now != turn.revision:
         raise Misuse(
-            f"run {plan.run_id} was stopped, and its conversation {id!r} has gone on since: begin "
-            "another turn"
+            f"run {plan.run_id} was stopped, and its conversation {id!r} has continued since: "
+            "start another turn"
         )
 
 
@@ -233,7 +233,7 @@ async def conflicting(plan: Plan, journal: Journal, other: TurnInTheWay) -> Plan
 def taken_error(run_id: str, conversation: str, other: TurnInTheWay) -> JournalError:
     """Return the exception for a turn that cannot continue, because another one is running."""
     said = _describe_conflict(conversation, other)
-    return JournalError(f"run {run_id} cannot go on now: {said}", run_id=run_id)
+    return JournalError(f"run {run_id} cannot continue now: {said}", run_id=run_id)
 
 
 def _describe_conflict(conversation: str, other: TurnInTheWay) -> str:
@@ -245,11 +245,11 @@ def _describe_conflict(conversation: str, other: TurnInTheWay) -> str:
 _WHAT = {
     "running": "is under way: wait for its end.",
     "input_required": (
-        "waits for answers: resume({run_id!r}, ..., answers=[...]), or begin all the same with "
+        "waits for answers: resume({run_id!r}, ..., answers=[...]), or start anyway with "
         "if_waiting='tell'."
     ),
     "died": (
-        "its process ended: go on with resume({run_id!r}, ...), or end it with "
+        "its process ended: continue it with resume({run_id!r}, ...), or end it with "
         "cancel({run_id!r}, ...)."
     ),
 }

@@ -648,7 +648,7 @@ def _agent_of_run(
     found = [one for one in listed if one.id == own]
     if started is not None and not found:
         ids = ", ".join(one.id for one in listed) or "none"
-        raise Misuse(f"run {run_id} is one of agent {own!r}, and those given are {ids}")
+        raise Misuse(f"run {run_id} belongs to agent {own!r}, and the agents given are {ids}")
     if not listed:
         raise Misuse("resume needs an agent: give one, or [Agent(...), ...]")
     return (found or listed)[0]

@@ -396,7 +396,7 @@ def _run_id(request: Request, options: RunOptions) -> str:
 
 def _check_hooks(options: RunOptions) -> None:
     if options.get("prepare") and options.get("history"):
-        raise Misuse("prepare makes the board, where history is lost: give one of the two")
+        raise Misuse("prepare makes the board, and history would be lost: give one of the two")
     for name, methods in HOOKS.items():
         if options.get(name):
             check_hooks(name, items_of(options, name), methods)
@@ -453,7 +453,7 @@ async def _check_budget(
         await loading
     if not getattr(model, "priced", False):
         raise Misuse(
-            f"max_cost_usd cannot be kept: nothing is known of the price of {name_of(model)}; "
+            f"max_cost_usd cannot be enforced: the price of {name_of(model)} is unknown; "
             "give Budget(unpriced='allow') to run it uncounted"
         )
 

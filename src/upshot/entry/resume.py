@@ -74,7 +74,7 @@ async def read_past(run_id: str, journal: Journal, *, secrets: Sequence[str] = (
     await read_on(past, run_id, journal, secrets=secrets)
     if past.started is None:
         if await journal.runs(run_id=run_id):
-            raise Misuse(f"the journal knows the run {run_id!r}, but has no event of it any more")
+            raise Misuse(f"the journal lists the run {run_id!r}, but has no events of it")
         ids = [summary.run_id for summary in await journal.runs(limit=_MAX_NAMED)]
         hint = did_you_mean(run_id, ids, "`upshot runs` lists those it has")
         raise Misuse(f"the journal has no run {run_id!r}: {hint}")
@@ -291,7 +291,7 @@ def check_unlogged(past: RunState, plan: Plan) -> None:
             but = f", and has {_join_names(now)} now" if now else ""
             raise Misuse(
                 f"run {plan.run_id!r} was given {name} ({_join_names(said)}), which no log can "
-                f"hold{but}: go on with it with resume(..., {name}=...){otherwise}"
+                f"hold{but}: give it again with resume(..., {name}=...){otherwise}"
             )
 
 
@@ -309,8 +309,8 @@ async def check_onward(past: RunState, plan: Plan) -> None:
         name = type(engine).__name__
         place = f"at step {point.step!r}" if point.step else "where no checkpoint was made"
         raise Misuse(
-            f"{name} cannot go on with run {plan.run_id!r}, which stands {place}: begin another "
-            "run, or have its can_resume(checkpoint) say that it can"
+            f"{name} cannot continue run {plan.run_id!r}, which stopped {place}: start another "
+            "run, or make its can_resume(checkpoint) return True"
         )
 
 
@@ -424,8 +424,8 @@ class _Approved:
         """
         if self._calls:
             raise Misuse(
-                f"a call that was approved had not begun at event {at}, and is to be asked about "
-                f"anew: fork the run at event {min(self._calls.values()) - 1} or earlier"
+                f"a call that was approved had not started at event {at}, and needs a new "
+                f"approval: fork the run at event {min(self._calls.values()) - 1} or earlier"
             )
         now = SYSTEM_CLOCK.now()
         return {key: Withdrawal(at=now) for key in self._stand}

@@ -85,8 +85,8 @@ async def left_behind(past: RunState, run_id: str, journal: Journal) -> tuple[Ru
             return ()
         if outer.ended:
             message = (
-                f"run {run_id} goes on, but run {outer_id}, which started it, has "
-                "ended: nothing there takes its result"
+                f"run {run_id} continues, but run {outer_id}, which started it, has "
+                "ended: nothing there reads its result"
             )
             return (RunWarning(code="outer_run_ended", message=message, origin=Origin.CALLER),)
         inner, inner_id = outer, outer_id
@@ -251,7 +251,7 @@ async def reopened(
     more["continue_stopped"] = continue_stopped
     async with go_on(run_id, agent, journal, answers, options, **more) as live:
         if isinstance(live, AgentResult):
-            hint = "; go on with it by continue_stopped=True" if live.status in STOPPED else ""
+            hint = "; continue it with continue_stopped=True" if live.status in STOPPED else ""
             raise Misuse(f"run {run_id} has ended: its result is in the journal{hint}")
         async with live:
             yield live
@@ -486,7 +486,7 @@ def _is_chosen(plan: Plan) -> bool:
 
 
 def _known_message(run_id: str) -> str:
-    return f"the journal has a run {run_id!r} already: go on with resume(...)"
+    return f"the journal already has a run {run_id!r}: continue it with resume(...)"
 
 
 def typed(result: AgentResult[Json], agent: Agent[Any]) -> AgentResult[Any]:

@@ -286,8 +286,8 @@ class App:
         kept = await needs_shared(journal).submit(masked(new, self._secrets))
         if kept.digest != new.digest:
             raise Misuse(
-                f"conflict: the key {key!r} was used for another request, that of run "
-                f"{kept.run_id}: give each request a key of its own"
+                f"conflict: the key {key!r} was used for another request, in run "
+                f"{kept.run_id}: give each request its own key"
             )
         return RunHandle(kept.run_id, journal)
 
@@ -324,7 +324,7 @@ class App:
         journal = await self.open()
         started = (await (await self.run(run_id)).state()).started
         if started is None:
-            raise Misuse(f"run {run_id} cannot be replayed: nobody has begun it yet")
+            raise Misuse(f"run {run_id} cannot be replayed: it has not started yet")
         new = await needs_shared(journal).submission(run_id)
         agent = self.agent_of(started.agent.id)
         return await replay_run(run_id, agent, journal=journal, options=self._resume_options(new))
@@ -612,8 +612,8 @@ class App:
         """
         if user is None:
             raise Misuse(
-                "asgi() needs user=, a function of the request that gives a upshot.serve.User, or "
-                "None for nobody: without it everybody would see and answer everything"
+                "asgi() needs user=, a function of the request that returns an upshot.serve.User, "
+                "or None to refuse it: without it every visitor could see and answer everything"
             )
         try:
             from upshot.serve.site import Site
@@ -681,7 +681,7 @@ class App:
         if found is None or not (agent is found or isinstance(agent, str)):
             hint = did_you_mean(name, self.agents, f"there are {', '.join(self.agents)}")
             if found is not None:
-                hint = "that of the App is another one; give its id"
+                hint = "the App has another agent with this id; give the id"
             raise Misuse(f"the App has no such agent {name!r}: {hint}")
         return found
 
@@ -750,7 +750,7 @@ class App:
         if await has_log(run_id, journal) or (new is not None and new.after):
             return await self._resume(run_id, new, journal, on_live)
         if new is None:
-            raise Misuse(f"the journal has no run {run_id!r} to take up")
+            raise Misuse(f"the journal has no run {run_id!r} to work on")
         return await self._start(new, journal, on_live)
 
     async def _start(

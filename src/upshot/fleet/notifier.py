@@ -103,7 +103,7 @@ class Notifier:
             await journal.note_told(one, again_s=None)
             return
         again_s = min(_LONGEST_WAIT_S, 2.0 ** min(one.tries, 10))
-        logger.warning("%s was not told of run %s: %s", self._url, one.item.run_id, why_not)
+        logger.warning("%s was not notified of run %s: %s", self._url, one.item.run_id, why_not)
         await journal.note_told(one, again_s=again_s)
 
     async def _send(self, item: InboxItem) -> str:
@@ -132,7 +132,7 @@ def _key_of(key: str) -> bytes:
     try:
         return base64.b64decode(key.removeprefix(_KEY_MARK), validate=True)
     except binascii.Error as error:
-        raise Misuse(f"{KEY_VARIABLE} begins with {_KEY_MARK}, and no base64 follows") from error
+        raise Misuse(f"{KEY_VARIABLE} starts with {_KEY_MARK}, and base64 must follow") from error
 
 
 def _sign(key: bytes, id: str, body: bytes) -> Mapping[str, str]:

@@ -114,7 +114,7 @@ def _virtual_object(driver: RestateDriver) -> restate.VirtualObject:
             await driver.activate(run_id)
         except Misuse:
             # The worker has logged why.
-            raise TerminalError(f"run {run_id} cannot be taken up here") from None
+            raise TerminalError(f"run {run_id} cannot be worked on here") from None
         # Restate tries again; it must not see what an error says about the run.
         except Exception:
             logger.exception("run %s could not be worked on", run_id)
@@ -211,7 +211,7 @@ class RestateIngress:
                 said = f"{url}: {str(error) or type(error).__name__}"
             if url == self._urls[0]:
                 self._urls.append(self._urls.pop(0))
-        raise ConnectionError(f"Restate takes no request: {said}")
+        raise ConnectionError(f"Restate accepts no request: {said}")
 
     async def aclose(self) -> None:
         """Close its connections."""
@@ -273,7 +273,7 @@ class RestateDriver:
         shared = needs_shared(await self._app.open())
         due = await shared.due_runs(self._app.agents, run_id=run_id)
         if self._draining is not None:
-            raise ConnectionError("the service ends: another one will take the run up")
+            raise ConnectionError("the service is ending: another one will work on the run")
         return self._worker.take(due[0]) if due else None
 
     async def _wait_for_lease(self, run_id: str) -> None:

@@ -45,7 +45,7 @@ _SAID = {
     None: "verify does not know.",
 }
 _MASKED = "verify says that it did not happen, but the log has masked what it was asked about."
-_NOT_YET = "verify says that it did not happen, but its body may be at work still."
+_NOT_YET = "verify says that it did not happen, but its body may still be running."
 
 
 class _Found(NamedTuple):
@@ -167,7 +167,7 @@ class Verifier:
             await ledger.settle_effect(entry.id, known)
         except Misuse:
             # Its call is being made again, or the effect was removed.
-            logger.debug("effect %s is not unknown any more", entry.id)
+            logger.debug("effect %s has been settled since", entry.id)
 
     async def _verify(self, entry: EffectEntry) -> _Found:
         """Return what ``verify`` says, as far as it can be trusted."""
@@ -181,7 +181,7 @@ class Verifier:
             logger.warning("effect %s cannot be verified: %s", entry.id, error)
             return _Found(None, f"Its log cannot be read: {error}")
         if started is None:
-            return _Found(None, "Its call is not in the log any more.")
+            return _Found(None, "Its call is no longer in the log.")
         may_go_on = await self._may_go_on(entry, settled)
         outcome = None if settled is None else settled.record.outcome
         asked = question_of(

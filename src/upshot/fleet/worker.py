@@ -132,7 +132,7 @@ class Worker:
             try:
                 journal = await self._app.open()
                 if wait_s > _FIRST_WAIT_S:
-                    logger.info("the journal is there again")
+                    logger.info("the journal can be reached again")
                 wait_s = _FIRST_WAIT_S
                 return await self._work_with(journal)
             except JournalAway as error:
@@ -309,7 +309,7 @@ class Worker:
     def _queue_alone(self, run_id: str) -> None:
         """Queue a run for a separate process, which works on no other run at the same time."""
         if not self._alone:
-            raise Misuse("its process died twice: take it up by `upshot work`, which spares others")
+            raise Misuse("its process died twice: use `upshot work`, which isolates it")
         self._suspects.append(run_id)
         self._apart.add(run_id)
         if len(self._feeding) < ALONE_AT_ONCE:

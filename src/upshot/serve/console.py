@@ -207,7 +207,7 @@ class _Console:
         async def route(request: Request) -> Response:
             user = await self._site.user(request)
             if not user.roles:
-                raise Refused("the console takes a role: 'own' for one's own runs, 'view' for all")
+                raise Refused("the console needs a role: 'own' for your own runs, 'view' for all")
             if writes and _WRITES not in request.headers:
                 raise Refused("a request that changes something needs the header X-Upshot: 1")
             return await handler(request, user)
@@ -337,7 +337,7 @@ class _Console:
         run = await self._site.run_of(user, request.path_params["run"])
         events = [event async for event in _stored_events(run, min(seq, (await run.state()).seq))]
         if not events or not isinstance(events[-1], ModelStarted) or events[-1].seq != seq:
-            raise Missing(f"event {seq} calls no model")
+            raise Missing(f"event {seq} is not a model call")
         sent = facts_of(events).messages_of(seq)
         known = tuple(one for one in sent if one is not None)
         started = (await run.state()).started
@@ -365,7 +365,7 @@ class _Console:
         """Make a run due that has not ended, such as one whose process died."""
         run = await self._site.run_of(user, request.path_params["run"], "operate")
         if (await run.state()).ended:
-            raise Misuse(f"run {run.id} has ended: fork it to go on from one of its events")
+            raise Misuse(f"run {run.id} has ended: fork it to continue from one of its events")
         await needs_shared(await self._app.open()).make_due(run.id, "resumed")
         return to_json({})
 

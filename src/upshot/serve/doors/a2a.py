@@ -327,7 +327,7 @@ class AgentTasks:
         found = [run for run in await self._runs(user, params.context_id) if _matches(run, params)]
         places = [_place_of(run) for run in found]
         if params.page_token and params.page_token not in places:
-            raise _Fault(_PARAMS, "pageToken is none that this method gave")
+            raise _Fault(_PARAMS, "pageToken was not returned by this method")
         start = places.index(params.page_token) + 1 if params.page_token else 0
         page = found[start : start + params.page_size]
         handles = [await self._site.run_of(user, run.run_id) for run in page]
@@ -393,7 +393,7 @@ class AgentTasks:
             )
         result = await handle.result(0)
         if result is None or not asked_of_user(result.pending):
-            raise _Fault(_UNSUPPORTED, f"task {handle.id} waits for no answer of yours now")
+            raise _Fault(_UNSUPPORTED, f"task {handle.id} is not waiting for an answer from you")
         answers = _answers_of(message.parts, asked_of_user(result.pending))
         for told in await self._site.answer(user, handle.id, answers, door=DOOR):
             if isinstance(told, Outdated):
@@ -593,7 +593,7 @@ async def _respond(tasks: AgentTasks, request: HttpRequest, user: User) -> Respo
         id = call["id"]
         version = request.headers.get("a2a-version") or request.query_params.get("A2A-Version")
         if version != VERSION:
-            said = version or "0.3, which none stands for"
+            said = version or "missing, which means 0.3"
             raise _Fault(_NO_VERSION, f"A2A-Version is {said}: this speaks {VERSION}")
         method, params = _method_of(call)
         result = await method(tasks, user, params)
@@ -640,7 +640,9 @@ def _method_of(call: Mapping[str, Any]) -> tuple[Method, Any]:
     """Return the called method, and its parameters."""
     name: str = call["method"]
     if name in _WITHOUT_PUSH:
-        raise _Fault(_NO_PUSH, "this agent calls nobody back: use SubscribeToTask or GetTask")
+        raise _Fault(
+            _NO_PUSH, "this agent sends no push notifications: use SubscribeToTask or GetTask"
+        )
     if name == "GetExtendedAgentCard":
         raise _Fault(_UNSUPPORTED, "this agent has no extended card")
     if name not in _METHODS:
