@@ -104,17 +104,17 @@ def test_what_is_answered_for_later_does_not_wait_any_more(command: Command) -> 
     _, out, _ = command("show", "last")
     assert '\nwaits for   approval of wipe {"disk":"b"' in out
     assert "(call_one): approved by ann\n" in " ".join(out.split("  ")).replace("\n ", " ")
-    assert "\ngo on       upshot approve run-1\n" in out
+    assert "\ncontinue    upshot approve run-1\n" in out
     assert shown(command)["answered"] == {"call_one": "approved by ann"}
     assert "1 is answered already" in command("approve", "last", "--deny", "1")[2]
 
 
 def test_a_run_whose_questions_are_all_answered_leads_to_resume(command: Command) -> None:
     command("approve", "last", "--all", "--no-resume")
-    assert "\ngo on       upshot resume run-1\n" in command("show", "last")[1]
+    assert "\ncontinue    upshot resume run-1\n" in command("show", "last")[1]
     code, _, err = command("approve", "last")
     assert code == 2
-    assert err.endswith("waits for is answered: go on, upshot resume run-1\n")
+    assert err.endswith("waits for is answered: continue it, upshot resume run-1\n")
 
 
 def test_an_option_without_its_value_leads_to_the_help_of_its_command(command: Command) -> None:

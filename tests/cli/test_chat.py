@@ -61,7 +61,7 @@ def test_what_waits_is_in_the_way_and_told_how_to_answer(folder: Path) -> None:
     code, out, err = chat(folder, "pay 7\nHi\n")
     assert (code, out) == (1, "")
     assert "the turn of conversation 'ada' and waits for answers" in " ".join(err.split())
-    assert "go on: upshot approve run-" in err
+    assert "continue: upshot approve run-" in err
 
 
 def test_without_a_name_the_conversation_gets_one(folder: Path) -> None:

@@ -290,7 +290,7 @@ def test_an_id_that_is_taken_says_what_to_type(command: Command) -> None:
     assert command(*asked)[0] == 0
     code, _, err = command(*asked)
     assert code == 2
-    assert "has a run r1 already: go on with it, upshot resume r1 --journal other.db" in err
+    assert "already has a run r1: continue it, upshot resume r1 --journal other.db" in err
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_its_numbers_are_those_that_fork_takes(answered: Command) -> None:
     _, fork_id, _ = answered("fork", "cancel", "--at", number)
     _, out, _ = answered("show", fork_id.strip(), "--no-answer")
     assert f"forked from cancel at event {number}" in out
-    assert f"go on       upshot resume {fork_id.strip()}" in out
+    assert f"continue    upshot resume {fork_id.strip()}" in out
 
 
 def test_a_fork_that_nobody_went_on_with_is_called_forked(answered: Command) -> None:
@@ -105,5 +105,5 @@ async def test_it_tells_how_long_nobody_worked_on_a_run() -> None:
         yield RunResumed(run_id="r", seq=3, time=at(3))
 
     lines = [line.plain.split() async for line in event_lines(states(log()))]
-    assert [line[:1] for line in lines] == [["1"], ["2"], ["nobody"], ["3"]]
-    assert " ".join(lines[2]) == "nobody worked on it for 3 h 00 min"
+    assert [line[:1] for line in lines] == [["1"], ["2"], ["no"], ["3"]]
+    assert " ".join(lines[2]) == "no process worked on it for 3 h 00 min"

@@ -155,7 +155,7 @@ def test_after_ctrl_c_it_is_said_how_to_go_on_and_that_works(folder: Path) -> No
     finished(process)
     code, _, err = said_in(folder, "resume", "run-1", *JOURNAL)
     assert code == 4
-    (resume,) = re.findall(r"go on from there: upshot (.*)\n", err)
+    (resume,) = re.findall(r"continue from there: upshot (.*)\n", err)
     assert resume.split()[:2] == ["resume", "run-1"]
     assert said_in(folder, *resume.split())[:2] == (0, "Noted one and two.\n")
     # What was done before the stop is not done again.

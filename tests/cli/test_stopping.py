@@ -119,7 +119,7 @@ def test_the_grace_is_an_option_and_its_end_leaves_the_effect_unknown(folder: Pa
     assert "stopping: refund(order 7) has 1 s to finish" in err
     told = [line for line in err.splitlines() if line and not line.startswith((" ", "stopping"))]
     assert told[0] == "refund(order 7) may have happened: it was stopped while it ran"
-    assert any(line.startswith("go on from there: ") for line in told[1:])
+    assert any(line.startswith("continue from there: ") for line in told[1:])
 
 
 def test_a_second_ctrl_c_stops_at_once_and_says_what_is_unknown(folder: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_terminal_counts_down_and_then_names_what_is_unknown(folder: Path, col
     assert process.wait(60) == 4
     flat = " ".join(said.split())
     assert "refund(order 7) may have happened: it was stopped while it ran" in flat
-    assert flat.index("may have happened") < flat.index("go on from there")
+    assert flat.index("may have happened") < flat.index("continue from there")
     assert "Traceback" not in said
 
 

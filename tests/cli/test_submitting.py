@@ -155,10 +155,10 @@ def test_the_inbox_lists_what_waits_and_answers_it(command: Command) -> None:
     assert command("inbox", "--journal", "desk.db", "--conversation", "c")[1] == ""
     code, _, err = command("inbox", run_id, "--all", "--journal", "desk.db")
     worker = "upshot work FILE.py --journal desk.db\n"
-    assert (code, err) == (0, f"a worker goes on with it: {worker}")
+    assert (code, err) == (0, f"a worker continues it: {worker}")
     code, _, err = command("inbox", run_id, "--all", "--journal", "desk.db")
     assert code == 2
-    assert err.endswith(f"waits for is answered: a worker goes on with it, {worker}")
+    assert err.endswith(f"waits for is answered: a worker continues it, {worker}")
     assert command("inbox", "--journal", "desk.db")[1] == ""
     work()
     assert [one.status for one in listed("desk.db")] == [Status.COMPLETED]
@@ -179,12 +179,12 @@ def test_whoever_asks_is_found_by_the_run_that_handed_the_request_over(command: 
     run_id = command("submit", "desk.py", "Pay.", "--agent", "desk")[1].strip()
     place = ("--journal", "desk.db")
     told = command("inbox", run_id, *place)[2]
-    assert told == f"upshot: run {run_id} waits for no answer: it has not begun\n"
+    assert told == f"upshot: run {run_id} waits for no answer: it has not started\n"
     work()
     code, _, err = command("inbox", run_id, *place)
     assert (code, "1. pay" in err) == (3, True)
     code, _, err = command("inbox", run_id, "--approve", "1", *place)
-    assert (code, err) == (0, "a worker goes on with it: upshot work FILE.py --journal desk.db\n")
+    assert (code, err) == (0, "a worker continues it: upshot work FILE.py --journal desk.db\n")
     work()
     assert {one.status for one in listed("desk.db")} == {Status.COMPLETED}
     code, _, err = command("stop", run_id, *place)
@@ -202,7 +202,7 @@ def test_a_run_of_nobody_knows_which_agent_is_only_answered(command: Command) ->
     app, _ = load_app(Target("desk.py"))
     run_sync(app.agents["till"], Request("Pay.", run_id="r"), journal="desk.db")
     code, _, err = command("approve", "r", "--all", "--journal", "desk.db")
-    assert (code, err) == (0, "go on: upshot resume r FILE.py:AGENT --journal desk.db\n")
+    assert (code, err) == (0, "continue it: upshot resume r FILE.py:AGENT --journal desk.db\n")
     app, _ = load_app(Target("desk.py"))
     run_sync(app.agents["till"], Request("Pay.", run_id="q"), journal="desk.db")
     code, _, err = command("approve", "q", "--all", "--resume", "--journal", "desk.db")

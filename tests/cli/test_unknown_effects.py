@@ -84,7 +84,7 @@ def test_runs_marks_it(desk: Command) -> None:
     ran(desk, "desk", "done")
     _, out, err = desk("runs", *JOURNAL)
     assert "completed ! " in out
-    assert err.startswith("! nobody knows whether a call in that run took effect")
+    assert err.startswith("! it is unknown whether a call in that run took effect")
     assert err.endswith("upshot show run-1 --journal runs.db\n")
 
 

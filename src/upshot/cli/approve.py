@@ -399,7 +399,7 @@ async def answer_run(
         is_submitted = shared is not None and await shared.submission(run_id) is not None
     if not activity.pending or activity.result is None:
         if activity.started is None:
-            raise Misuse(f"run {run_id} waits for no answer: it has not begun")
+            raise Misuse(f"run {run_id} waits for no answer: it has not started")
         raise Misuse(_why_nothing_waits(activity, holders.get(run_id), journal))
     launching = Launching(activity, asked)
     goes_on = launching.is_known if goes_on is None else goes_on
@@ -443,9 +443,9 @@ def _who_continues(
 ) -> tuple[str, str]:
     """Return who continues an answered run, and with which command."""
     if is_submitted and not is_known:
-        return "a worker goes on with it", command_line("work", "FILE.py", journal=journal)
+        return "a worker continues it", command_line("work", "FILE.py", journal=journal)
     agent = () if is_known else ("FILE.py:AGENT",)
-    return "go on", command_line("resume", run_id, *agent, journal=journal)
+    return "continue it", command_line("resume", run_id, *agent, journal=journal)
 
 
 def _why_nothing_waits(activity: Activity, holder: LeaseHolder | None, journal: str) -> str:
@@ -454,7 +454,7 @@ def _why_nothing_waits(activity: Activity, holder: LeaseHolder | None, journal: 
     no_answer = f"run {activity.run_id} waits for no answer: it"
     if status == DIED:
         again = command_line("resume", activity.run_id, journal=journal)
-        return f"{no_answer} died; go on with it, {again}"
+        return f"{no_answer} died; continue it, {again}"
     if activity.status in _BY_OTHERS:
         return f"{no_answer} was {status}"
     return f"{no_answer} {'is' if activity.result is None else 'has'} {status}"

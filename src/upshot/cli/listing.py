@@ -372,7 +372,7 @@ async def list_runs(
         )
         if unknown:
             terminal.hint(
-                "! nobody knows whether a call in that run took effect; show names it: "
+                "! it is unknown whether a call in that run took effect; show names it: "
                 + command_line("show", unknown[0], journal=journal)
             )
         if is_more:
@@ -708,7 +708,7 @@ async def event_lines(events: AsyncIterable[Stated]) -> AsyncIterator[Text]:
         if was_parked and before is not None and event.time is not None:
             waited_s = (event.time - before).total_seconds()
             if waited_s >= _WAIT_S:
-                yield Text(f"{'':24}nobody worked on it for {duration(waited_s)}", "dim")
+                yield Text(f"{'':24}no process worked on it for {duration(waited_s)}", "dim")
         was_parked, before = isinstance(event, RunSettled), event.time or before
         time = "" if event.time is None else f"{event.time:%m-%d %H:%M:%S}"
         kind = str(getattr(event, "kind", ""))

@@ -218,7 +218,7 @@ def _facts(
     if onward := _continue_command(
         activity, holder, activity.run_id if is_left else outer_id or activity.run_id
     ):
-        yield "go on", command_line(*onward, journal=journal), ""
+        yield "continue", command_line(*onward, journal=journal), ""
 
 
 def _may_be_worked_on(activity: Activity, holder: LeaseHolder | None) -> bool:
@@ -435,12 +435,12 @@ def _next_commands(result: AgentResult[Any], journal: str) -> Iterator[str]:
     if error is not None and error.code == ErrorCode.CONFLICT and "run_id" in error.details:
         # Nothing was logged: another turn of its conversation is in the way.
         words = "approve" if error.details.get("pending") else "resume"
-        yield f"go on: {command_line(words, str(error.details['run_id']), journal=journal)}"
+        yield f"continue: {command_line(words, str(error.details['run_id']), journal=journal)}"
         return
     yield f"what happened: {command_line('show', result.run_id, journal=journal)}"
     if result.status in STOPPED:
         words = ("resume", result.run_id, CONTINUE)
-        yield f"go on from there: {command_line(*words, journal=journal)}"
+        yield f"continue from there: {command_line(*words, journal=journal)}"
 
 
 def _summary(result: AgentResult[Any], terminal: Terminal, worked_s: float) -> Text:

@@ -212,7 +212,7 @@ async def _refuse_taken(run_id: str, where: str, journal: str) -> None:
     async with open_journal(where) as log:
         if await has_log(run_id, log):
             raise Misuse(
-                f"the journal has a run {run_id} already: go on with it, "
+                f"the journal already has a run {run_id}: continue it, "
                 f"{command_line('resume', run_id, journal=journal)}, or give another --run-id"
             )
 
@@ -277,7 +277,7 @@ async def fork_run(terminal: Terminal, *, wanted: str, at: int, journal: str, as
         terminal.put_json(encode({"run_id": new_id, "forked_from": run_id, "at": at}))
     else:
         terminal.say(new_id)
-        terminal.hint(f"go on with it: {command_line('resume', new_id, journal=journal)}")
+        terminal.hint(f"continue it: {command_line('resume', new_id, journal=journal)}")
     return 0
 
 

@@ -129,5 +129,5 @@ export function effectLine(one) {
   const known = one.settled;
   return h("li", { tabindex: 0 }, one.state === "begun" ? badge("under way", "live") : one.state in EFFECTS ? effectBadge(one.state) : badge(one.state ?? ""), h("code", one.name), one.key ? h("span.key", one.key) : null,
     h("span.quiet", when(one.started_at), " ", from(one)),
-    known ? h("span.quiet", `settled by ${known.by || "somebody"} `, when(known.at), known.note ? `: ${known.note}` : "") : null);
+    known ? h("span.quiet", `settled by ${known.by || "an unnamed user"} `, when(known.at), known.note ? `: ${known.note}` : "") : null);
 }

@@ -19,7 +19,7 @@ export function answeredText({ answer, asked, at, seq }) {
   const what = asked?.tool_name ? h("code", asked.tool_name) : asked?.question ?? asked?.description ?? "";
   const seen = asked?.arguments ? h("details", h("summary", "what was shown"), jsonNode(asked.arguments)) : null;
   const made = answer.kind === "edit" ? h("details", h("summary", "what it became"), jsonNode(answer.arguments ?? {})) : answer.kind === "answer" ? [": ", jsonNode(answer.value ?? null)] : null;
-  return [h("b", answer.by || "somebody"), ` ${decisionText(answer)}`, what ? [": ", what] : null, " ", when(at), seq ? h("span.quiet", ` event ${seq}`) : null, seen, made];
+  return [h("b", answer.by || "An unnamed user"), ` ${decisionText(answer)}`, what ? [": ", what] : null, " ", when(at), seq ? h("span.quiet", ` event ${seq}`) : null, seen, made];
 }
 
 /** @typedef {Omit<PendingApproval, "kind"> & Omit<PendingEffect, "kind"> & Omit<PendingQuestion, "kind"> & Omit<PendingExternal, "kind"> & {kind: string}} AnyPending */
@@ -71,7 +71,7 @@ class Ask {
   /** When the answer is due: the earliest of equal items. */
   dueNode() {
     const due = this.items.map((one) => one.pending.expires_at).filter(Boolean).sort()[0];
-    return due ? h("span.due", this.items.length > 1 ? "the first is due " : "due ", when(due), h("span.quiet", this.isApproval ? ", then it is asked anew" : ", then the run goes on without it")) : null;
+    return due ? h("span.due", this.items.length > 1 ? "the first is due " : "due ", when(due), h("span.quiet", this.isApproval ? ", then it is asked again" : ", then the run continues without it")) : null;
   }
 
   /** How long it has waited: the longest of equal items. */
@@ -127,7 +127,7 @@ class Ask {
   fromNode() {
     if (this.items.length === 1 && this.items[0].inPlace) return null;
     const isOne = this.items.length === 1;
-    return h("ul.from", this.items.map((item) => h("li", h("b.owner", { title: "whose run it is" }, whose(item) || "nobody’s"), local(runPath(item.run_id), null, item.request || item.run_id),
+    return h("ul.from", this.items.map((item) => h("li", h("b.owner", { title: "owner of the run" }, whose(item) || "no owner"), local(runPath(item.run_id), null, item.request || item.run_id),
       item.conversation && h("span.quiet", "in ", local(`/conversations/${encodeURIComponent(item.conversation)}`, null, item.title && item.title !== item.request ? item.title : "its conversation")),
       h("span.quiet", item.agent_id, item.assigned ? `, assigned to ${item.assigned.to}` : "", isOne || !item.pending.asked_at ? "" : `, waits ${ago(item.pending.asked_at)}`), isOne || !item.pending.expires_at ? null : h("span.due", "due ", when(item.pending.expires_at)), this.assignNode(item),
       this.items.length > 1 && this.mayAnswer() && h("span.actions", h("button", { type: "button", onclick: () => this.send((one) => this.approval(one), [item]) }, "Approve this one"), h("button", { type: "button", onclick: () => this.deny([item]) }, "Deny this one")))));
@@ -445,7 +445,7 @@ export async function inboxPage(page) {
  * @param {() => unknown} changed
  */
 function grantLine(one, changed) {
-  return h("li", h("code", one.tool_name), " ", one.scope === "arguments" ? jsonNode(one.arguments ?? {}) : h("span", "with any arguments"), h("span.quiet", "in "), local(runPath(one.run_id), null, one.run_id), h("span.quiet", ` by ${one.by || "somebody"}`, `, used ${many(one.uses ?? 0, "time")}, ends with its run`),
+  return h("li", h("code", one.tool_name), " ", one.scope === "arguments" ? jsonNode(one.arguments ?? {}) : h("span", "with any arguments"), h("span.quiet", "in "), local(runPath(one.run_id), null, one.run_id), h("span.quiet", ` by ${one.by || "an unnamed user"}`, `, used ${many(one.uses ?? 0, "time")}, ends with its run`),
     h("button", { type: "button", onclick: async (event) => {
       try {
         await api(`/api/grants/${encodeURIComponent(one.id)}`, { method: "DELETE" });

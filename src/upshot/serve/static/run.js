@@ -406,7 +406,7 @@ class RunPanel {
         }
       } }, "Start the fork");
       fill(box, h("section.draft", h("h3", `Draft of a fork after event ${row.end_seq}`),
-        again.length ? [h("p", "This came after it, and is done again by the fork; writes are asked about anew:"), h("ul", again.map((one) => h("li", one.tool ? ["call of ", h("code", one.tool)] : ["asks ", h("code", one.model ?? "the model")], h("span.quiet", ` event ${one.seq}`))))]
+        again.length ? [h("p", "These calls came after it, and the fork repeats them; writes need a new approval:"), h("ul", again.map((one) => h("li", one.tool ? ["call of ", h("code", one.tool)] : ["asks ", h("code", one.model ?? "the model")], h("span.quiet", ` event ${one.seq}`))))]
           : h("p", "Nothing that was done after it is done again by itself."), h("div.actions", button, h("button", { type: "button", onclick: () => box.replaceChildren() }, "Discard"))));
       button.focus();
     } catch (error) {

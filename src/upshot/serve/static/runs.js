@@ -42,7 +42,7 @@ export async function runsPage(page) {
       field("since", "Since", "datetime-local"), field("until", "Until", "datetime-local"), h("button", "Filter"))));
   const active = Object.entries(rest).filter(([name]) => name !== "sort");
   const chips = h("div.chips", h("a.chip.unknown", { href: to("/" + listQuery({ ...rest, effect: rest.effect === "unknown" ? "" : "unknown" })), "aria-pressed": null, class: rest.effect === "unknown" ? "chip unknown on" : "chip unknown" }, "Unknown effects"),
-    h("a", { class: rest.status === "input_required" ? "chip on" : "chip", href: to("/" + listQuery({ ...rest, status: rest.status === "input_required" ? "" : "input_required" })) }, "Waits for somebody"),
+    h("a", { class: rest.status === "input_required" ? "chip on" : "chip", href: to("/" + listQuery({ ...rest, status: rest.status === "input_required" ? "" : "input_required" })) }, "Waits for an answer"),
     active.map(([name, value]) => (name === "effect" && value === "unknown") || (name === "status" && value === "input_required") ? null
       : h("a.chip.on", { href: to("/" + listQuery({ ...rest, [name]: "" })), "aria-label": `Without ${words(name)} ${value}` }, `${words(name)}: ${value} ×`)));
   const draw = (found) => {
