@@ -147,6 +147,7 @@ STEPS: tuple[tuple[str, ...], ...] = (
             crc bigint NOT NULL,
             PRIMARY KEY (context_id, number)
         )""",
+        # Control requests for runs; the holder copies answers into the log.
         """CREATE TABLE upshot.wishes (
             run_id text COLLATE "C" NOT NULL,
             item text COLLATE "C" NOT NULL,

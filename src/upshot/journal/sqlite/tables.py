@@ -218,6 +218,7 @@ _TABLES = (
         crc INTEGER NOT NULL,
         PRIMARY KEY (context_id, number)
     ) WITHOUT ROWID""",
+    # Control requests for runs; the holder copies answers into the log.
     """CREATE TABLE wishes (
         run_id TEXT NOT NULL,
         item TEXT NOT NULL,
