@@ -49,7 +49,7 @@ _OTHER_VERSION_S = 5.0
 _RESERVED_S = 5.0
 # After how long a run that cannot be worked on here is tried again.
 _REFUSED_S = 30.0
-# When a process dies, each of its runs may need to be worked on alone once.
+# Processes for single runs at once: when a worker dies, each of its runs may need one.
 ALONE_AT_ONCE = 4
 # The wait before reopening a journal that cannot be reached; doubled each time.
 _FIRST_WAIT_S = 0.1

@@ -275,6 +275,15 @@ async def test_what_is_no_request_gets_the_protocols_own_error(body: bytes, code
     assert "Traceback" not in str(told)
 
 
+async def test_a_list_since_a_moment_needs_its_time_zone() -> None:
+    async with served(app()) as site:
+        ann = site.by("ann")
+        await asked(ann, "echo")
+        since = {"statusTimestampAfter": "2026-01-01T00:00:00"}
+        tried = await rpc(ann, "echo", "ListTasks", **since)
+    assert tried["code"] == -32602
+
+
 @pytest.mark.parametrize(
     "params", [{"pageSize": 101}, {"historyLength": -1}, {"page_size": 0}, {"pageToken": "x"}]
 )

@@ -142,7 +142,7 @@ class _Listed(msgspec.Struct, rename="camel"):
     page_size: Annotated[int, msgspec.Meta(ge=1, le=100)] = 50
     page_token: str = ""
     history_length: _Length | None = None
-    status_timestamp_after: datetime | None = None
+    status_timestamp_after: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
     include_artifacts: bool = False
 
 
