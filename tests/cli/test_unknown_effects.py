@@ -88,6 +88,17 @@ def test_runs_marks_it(desk: Command) -> None:
     assert err.endswith("upshot show run-1 --journal runs.db\n")
 
 
+@pytest.mark.parametrize("agent", ["desk", "outer"])
+def test_runs_marks_no_run_whose_effects_were_settled(desk: Command, agent: str) -> None:
+    ran(desk, agent, "done")
+    assert " ! " in desk("runs", *JOURNAL)[1]
+    (made,) = json.loads(desk("effects", "--unknown", "--json", *JOURNAL)[1])
+    assert desk("effects", "settle", made["id"], "--none", "--by", "ann", *JOURNAL)[0] == 0
+    _, out, err = desk("runs", *JOURNAL)
+    assert " ! " not in out
+    assert "nobody knows" not in err
+
+
 def test_a_run_that_waits_names_it_before_the_hint_and_in_the_inbox(desk: Command) -> None:
     code, _, err = ran(desk, "desk", "asks")
     assert code == 3

@@ -54,6 +54,7 @@ from upshot.contract.base.structs import JsonObject, RunEvent
 from upshot.contract.base.words import clean, count, duration, money
 from upshot.contract.codec import encode
 from upshot.contract.conversation import ConversationSummary
+from upshot.contract.effects import ledger_of
 from upshot.contract.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -445,12 +446,33 @@ async def _unknown_among(
     """Return the runs in which the effect of a call is unknown."""
     found: list[str] = []
     for run in runs:
-        is_unknown = run.effect == Effect.UNKNOWN
+        is_unknown = await _is_unknown(log, run)
         if run.status == RUNNING and status_words(RUNNING, holders.get(run.run_id)) == DIED:
             # The row gets the effects of a session only when that has ended.
             is_unknown |= any(effect_lines(await read_activity(log, run.run_id), is_dead=True))
         found += [run.run_id] * is_unknown
     return tuple(found)
+
+
+async def _is_unknown(log: Journal, run: RunSummary) -> bool:
+    """Return whether the effect of a call in a run or its child runs is still unknown.
+
+    The row of a run has what was known at its end, the ledger what was settled since. A log is read
+    only if something was settled and nothing is left, for steps have no row in the ledger.
+    """
+    ledger = ledger_of(log)
+    if run.effect != Effect.UNKNOWN or ledger is None:
+        return run.effect == Effect.UNKNOWN
+    own = await ledger.effects(run_id=run.run_id)
+    inside = await log.runs(parent_run_id=run.run_id, effect=Effect.UNKNOWN.value)
+    if any(one.state == "unknown" for one in own):
+        return True
+    if not inside and all(one.settled is None for one in own):
+        return True
+    for child in inside:
+        if await _is_unknown(log, child):
+            return True
+    return any(effect_lines(await read_activity(log, run.run_id), inside=False))
 
 
 async def _with_open_parents(log: Journal, runs: Sequence[RunSummary]) -> list[RunSummary]:

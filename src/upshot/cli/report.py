@@ -226,12 +226,15 @@ def _may_be_worked_on(activity: Activity, holder: LeaseHolder | None) -> bool:
     return activity.status == RUNNING and status_words(RUNNING, holder) != DIED
 
 
-def effect_lines(activity: Activity, *, is_dead: bool = False) -> Iterator[str]:
+def effect_lines(
+    activity: Activity, *, is_dead: bool = False, inside: bool = True
+) -> Iterator[str]:
     """Yield a line for each call and step whose effect is unknown.
 
     Args:
         activity: The run.
         is_dead: Whether no process works on it, so that what has no outcome was interrupted.
+        inside: Whether child runs are named too.
     """
     result = activity.result
     records = activity.state.records if result is None else result.tool_records
@@ -244,7 +247,11 @@ def effect_lines(activity: Activity, *, is_dead: bool = False) -> Iterator[str]:
         if settled.effect is Effect.UNKNOWN and not (error and error.code == _ASKS):
             yield _may_have_happened(_step(key), "" if error is None else error.message)
     for key, spent in state.children.items():
-        if spent is not None and any(one.state is Effect.UNKNOWN for one in spent.effects):
+        if (
+            inside
+            and spent is not None
+            and any(one.state is Effect.UNKNOWN for one in spent.effects)
+        ):
             run_id = child_of(key) or key
             yield _may_have_happened(f"something in the run {run_id}", "that run names it")
     if is_dead:
