@@ -458,7 +458,7 @@ async def test_a_script_that_overlooks_its_checkpoint_is_told_of() -> None:
     result = await run(agent, "?", resume_from=checkpoint(), max_attempts=2)
     told = {one.code: one.message for one in result.warnings}
     assert [*told] == ["request_left_out", "engine_starts_over"]
-    assert "have it look at run.resume_from" in told["engine_starts_over"]
+    assert "make it read run.resume_from" in told["engine_starts_over"]
 
 
 class NothingAtFirst:

@@ -141,7 +141,7 @@ async def test_a_journal_takes_no_event_that_it_could_not_read(place: str, tmp_p
 
 
 def test_a_board_takes_no_channel_that_is_no_text() -> None:
-    with pytest.raises(Misuse, match="a channel is named by a text, got 5"):
+    with pytest.raises(Misuse, match="a channel name must be a string, got 5"):
         Board().append(Message("user", "x"), channel=5)  # pyright: ignore[reportArgumentType]  # what is tested
     assert Board().snapshot() == BoardSnapshot()
 

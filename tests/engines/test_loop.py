@@ -362,4 +362,4 @@ async def test_instructions_that_are_no_text_fail_the_run() -> None:
     result = await run(agent, "?")
     assert result.error is not None
     assert (result.status, result.error.code) == (Status.FAILED, "internal")
-    assert "instructions gave int, not a text" in result.error.message
+    assert "instructions returned int, not a string" in result.error.message

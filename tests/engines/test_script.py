@@ -114,7 +114,7 @@ async def test_a_script_cannot_change_what_its_run_is(name: str) -> None:
     ],
 )
 def test_a_script_that_takes_other_arguments_is_misuse_at_once(script: Any, said: str) -> None:
-    with pytest.raises(Misuse, match="a script is called with .run, host, board.; .*" + said):
+    with pytest.raises(Misuse, match="a script is called with .run, host, board., .*" + said):
         ScriptEngine(script)
 
 

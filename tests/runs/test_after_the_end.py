@@ -32,7 +32,7 @@ async def try_all(run: Any, host: Any, done: Done) -> list[str]:
         lambda: host.step("later", "write", lambda: done.append("step")),
         lambda: run.call_model("Are you there?"),
     ):
-        with pytest.raises(Misuse, match="has ended: nothing is done in it any more"):
+        with pytest.raises(Misuse, match="has ended: nothing more can be done in it"):
             await begin()
     outcomes = await run.tools.dispatch([ToolCall("c", "pay", {"cents": 5})])
     return [f"{one.kind}: {one.details}" for one in outcomes]

@@ -65,6 +65,6 @@ async def test_a_channel_that_gives_no_artifact_is_told() -> None:
         ("no_artifact", "the channel 'main' gives no artifact: its messages are result.messages"),
         (
             "no_artifact",
-            "the channel 'nots' gives no artifact: nothing was said on it; there are main",
+            "the channel 'nots' gives no artifact: it has no messages; there are main",
         ),
     ]

@@ -171,7 +171,7 @@ async def test_a_factory_that_returns_nothing_is_told() -> None:
     result = await run(agent(dependencies=given(None)), "?")
     assert result.error is not None
     assert result.error.message == (
-        "dependencies returned None: return what context.dependencies shall be"
+        "dependencies returned None: return the object for context.dependencies"
     )
 
 

@@ -102,7 +102,7 @@ async def test_what_is_no_reply_is_told_with_the_name_of_the_model() -> None:
     result = await run(of(Odd()), "?")
     assert result.error is not None
     assert result.error.message == (
-        "the model 'Odd' gave a value of type str: return a ModelResponse(content=...)"
+        "the model 'Odd' returned a value of type str: return a ModelResponse(content=...)"
     )
 
 

@@ -454,7 +454,7 @@ async def test_a_changed_agent_is_told() -> None:
     world = WORLDS["one tool"]()
     world.facts["instructions"] = "New."
     result, _ = await gone_on(log[:8], world)
-    assert warned(result) == ["agent 'a' was changed since the run began: instructions"]
+    assert warned(result) == ["agent 'a' has changed since the run started: instructions"]
     assert result.success
 
 
@@ -470,7 +470,7 @@ async def test_a_changed_tool_is_told() -> None:
     await copied(log[:8], journal)
     changed = agent.but(tools=[look, agent.tools[1]])  # type: ignore[index]
     result = await resume("run-1", changed, journal=journal)
-    assert warned(result) == ["tool 'look' was changed since the run called it"]
+    assert warned(result) == ["tool 'look' has changed since the run called it"]
 
 
 async def test_a_changed_tool_is_told_too_whose_call_was_cut_off() -> None:
@@ -485,7 +485,7 @@ async def test_a_changed_tool_is_told_too_whose_call_was_cut_off() -> None:
     await copied(log[: kinds(log).index("tool_started") + 1], journal)
     changed = agent.but(tools=[look, agent.tools[1]])  # type: ignore[index]
     result = await resume("run-1", changed, journal=journal)
-    assert warned(result) == ["tool 'look' was changed since the run called it"]
+    assert warned(result) == ["tool 'look' has changed since the run called it"]
 
 
 async def test_another_output_type_than_the_run_had_is_told() -> None:

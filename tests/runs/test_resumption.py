@@ -100,7 +100,7 @@ async def test_another_engine_than_before_is_told(first: Any, then: Any) -> None
     assert codes(result) == ["agent_changed"]
     was, now = type(first).__name__, type(then).__name__
     assert result.warnings[0].message == (
-        f"the engine {was} drove the run until now, and {now} goes on with it"
+        f"the engine was {was} until now, and is {now} from here on"
     )
 
 
@@ -126,7 +126,7 @@ async def test_an_engine_without_can_resume_is_told_to_start_over() -> None:
     result = await gone_on(Own(), Own())
     assert codes(result) == ["engine_starts_over"]
     said = result.warnings[0].message
-    assert "the engine Own cannot resume and was called again from its top" in said
+    assert "the engine Own cannot resume, so it was called again from the top" in said
     assert "give it can_resume(checkpoint)" in said
     assert "run.hand_back(board)" in said
 

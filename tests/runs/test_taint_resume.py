@@ -199,4 +199,4 @@ async def test_another_policy_is_told() -> None:
     looser = Policy(taint="off", deny=("x",))
     result = await resume("r", _loop(), journal=journal, policy=looser)
     (told,) = (one.message for one in result.warnings if one.code == "policy_changed")
-    assert told == "the policy was changed since the run began: deny, taint"
+    assert told == "the policy has changed since the run started: deny, taint"

@@ -261,7 +261,7 @@ async def test_a_seeder_that_gives_no_board_is_told_so_in_one_sentence(made: Any
     assert result.error is not None
     kind = type(made).__name__
     assert result.error.message == (
-        f"prepare returned a value of type {kind}: return the Board that the run shall start with"
+        f"prepare returned a value of type {kind}: return the Board that the run must start with"
     )
 
 
@@ -272,7 +272,7 @@ async def test_a_run_that_parks_without_a_question_says_how_it_goes_on() -> None
     result = await run(Agent("a", engine=Do(work)), "?")
     assert result.error is not None
     assert (result.status, result.pending) == ("input_required", ())
-    assert "without a question: resume it to go on" in result.error.message
+    assert "without a question: resume it to continue" in result.error.message
 
 
 # -- what was used

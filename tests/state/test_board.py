@@ -202,7 +202,7 @@ async def test_what_a_script_sets_is_the_same_in_log_and_board() -> None:
     assert past.board == result.last_board
     assert past.board.variables() == {"n": None, "l": [1, 2]}
     assert [one.message for one in result.warnings] == [
-        "variable 'n' holds what JSON cannot: it was replaced"
+        "variable 'n' has no JSON form: it was replaced"
     ]
 
 

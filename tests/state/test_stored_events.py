@@ -503,7 +503,7 @@ async def test_messages_that_a_log_names_are_those_that_the_run_began_with() -> 
 
 async def test_a_log_whose_beginning_nobody_reads_is_refused() -> None:
     journal = await began_with(SEED)
-    named = "revision 2 of the conversation 'talk', which has no reader here"
+    named = "revision 2 of the conversation 'talk', which cannot be read here"
     with pytest.raises(JournalError, match=named):
         _ = [event async for event, _ in states(journal.events("r"))]
 
@@ -511,7 +511,7 @@ async def test_a_log_whose_beginning_nobody_reads_is_refused() -> None:
 async def test_a_log_whose_beginning_is_another_by_now_is_refused(tmp_path: Path) -> None:
     journal = await began_with(SEED)
     journal.said = SAID[:1]
-    named = "revision 2 of the conversation 'talk', which holds other messages than then"
+    named = "revision 2 of the conversation 'talk', which has other messages now"
     with pytest.raises(JournalError, match=named):
         _ = [one async for one, _ in states(journal.events("r"), seeds=journal.seed_messages)]
     with pytest.raises(JournalError, match=named):

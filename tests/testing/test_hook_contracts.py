@@ -193,8 +193,8 @@ class Single(Decider):
 @pytest.mark.parametrize(
     ("broken", "check", "words"),
     [
-        (Wordy, "test_it_lets_a_plain_run_pass", "it gave str, not a FinalizeDecision"),
-        (Loose, "test_it_lets_a_plain_run_pass", "it gave list, not a ModelRequest"),
+        (Wordy, "test_it_lets_a_plain_run_pass", "it returned str, not a FinalizeDecision"),
+        (Loose, "test_it_lets_a_plain_run_pass", "it returned list, not a ModelRequest"),
         (Assuming, "test_it_bears_a_run_without_an_answer", "Assuming.before_finalize"),
         (
             Misnamed,

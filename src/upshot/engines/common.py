@@ -80,7 +80,7 @@ def check_fit(function: Callable[..., object], what: str, *arguments: str) -> No
         name = getattr(function, "__qualname__", type(function).__name__)
         given = f"({', '.join(arguments)})"
         raise Misuse(
-            f"{what} is called with {given}; {name} is not made for it: {error}"
+            f"{what} is called with {given}, which {name} does not accept: {error}"
         ) from error
 
 
@@ -115,7 +115,7 @@ async def warn_of_unread(host: RunHost, place: str, to_agent_id: str, how: str) 
         to_agent_id: The agent that it was made to.
         how: How the user can read it.
     """
-    message = f"{place} handed over to {to_agent_id!r}, and nothing asked whether it did: {how}"
+    message = f"{place} handed over to {to_agent_id!r}, and nothing read the handoff: {how}"
     warning = RunWarning(code="handoff_not_followed", message=message, origin=Origin.ENGINE)
     await host.publish(Warned(warning=warning))
 

@@ -179,7 +179,7 @@ class QuestionOrder:
         if not self._host.is_settled(key):
             before = self._order[self._passed]
             message = (
-                f"the graph asks at {asker!r} now, and the run was to be answered at {before!r}"
+                f"the graph now asks at {asker!r}, and the run expects an answer at {before!r}"
             )
             raise Failed(ErrorCode.DEAD_END, message, details={"node": before})
 

@@ -53,7 +53,7 @@ from upshot.state.stored_events import channel_artifacts, name_seed
 
 _NO_JOURNAL = RunWarning(
     code="no_journal",
-    message="the run waits for an answer, and no journal outlives it, so nobody can go on with it: "
+    message="the run waits for an answer, and no journal outlives it, so it cannot be resumed: "
     "give run(..., journal=PATH), or approve= to answer at once",
     origin=Origin.CALLER,
 )
@@ -106,11 +106,11 @@ def _warnings_of_unused(plan: Plan, board: Board) -> Iterator[RunWarning]:
     if plan.resume_from is not None:
         if plan.request.text.strip() and plan.request.to_message() not in board.messages():
             code = "request_left_out"
-            message = "the checkpoint does not have this request, so that it is not asked"
+            message = "the checkpoint does not contain this request, so the request is ignored"
     elif plan.prepare is None and plan.history:
         lost = len(plan.history) - len(without_orphans(plan.history))
         code = "orphaned_outcome" if lost else ""
-        message = f"history held outcomes whose calls are not in it: {lost} left out"
+        message = f"history contains outcomes without their calls: {lost} left out"
     if code:
         yield RunWarning(code=code, message=message, origin=Origin.CALLER)
 
@@ -147,7 +147,7 @@ async def _call_seeder(prepare: Seeder, info: RunInfo, request: Request, *, wait
         return made.apart() if type(made) is Board else made
     if method(made, "snapshot") is None:
         what = "None" if made is None else f"a value of type {type(made).__name__}"
-        raise ValueError(f"prepare returned {what}: return the Board that the run shall start with")
+        raise ValueError(f"prepare returned {what}: return the Board that the run must start with")
     return Board.restore(made.snapshot())
 
 
@@ -462,7 +462,7 @@ def ending_of(context: RunContext, host: RunHost, error: BaseException | None) -
     if context.is_taken_over and not isinstance(error, JournalError):
         run_id = context.info.run_id
         error = JournalError(
-            f"another session has taken run {run_id}", run_id=run_id, taken_over=True
+            f"another session has claimed run {run_id}", run_id=run_id, taken_over=True
         )
     return classify(
         error,
@@ -513,7 +513,7 @@ async def _instructions(context: RunContext, run: Run) -> str | None:
         told = await call(asked, run) if callable(asked) else asked
         if not isinstance(told, str | None):
             given = kind_of(told)
-            raise TypeError(f"the agent's instructions gave {given}, not a text")
+            raise TypeError(f"the agent's instructions returned {given}, not a string")
     except Exception as error:
         blame(error, "the agent's instructions", context.info.run_id)
         raise
@@ -565,7 +565,7 @@ def missing_channels(board: Board, channels: Iterable[str]) -> Iterator[RunWarni
         if channel == MAIN_CHANNEL:
             why = "its messages are result.messages"
         elif channel not in there:
-            why = f"nothing was said on it; there are {', '.join(there) or 'no channels'}"
+            why = f"it has no messages; there are {', '.join(there) or 'no channels'}"
         else:
             continue
         message = f"the channel {channel!r} gives no artifact: {why}"

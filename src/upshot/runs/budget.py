@@ -214,7 +214,7 @@ class RunBudget:
             return None if self._parent is None else self._parent.too_deep(depth)
         return AgentError(
             ErrorCode.BUDGET_EXCEEDED,
-            f"Runs may start runs {limit} deep, and this one would be {depth} deep: "
+            f"Child runs may be {limit} deep, and this one would be {depth} deep: "
             "raise Budget(max_depth=).",
             origin=Origin.LIMIT,
             details={"dimension": "depth", "limit": limit, "used": depth},

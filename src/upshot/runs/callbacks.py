@@ -84,7 +84,7 @@ def answer_at_once(function: Callable[..., Any], /, *arguments: object) -> Any:
     if inspect.isawaitable(value):
         if inspect.iscoroutine(value):
             value.close()
-        raise TypeError(f"it gave a {type(value).__name__}: make it a plain function")
+        raise TypeError(f"it returned a {type(value).__name__}: make it a sync function")
     return value
 
 
@@ -142,7 +142,9 @@ async def call(
         # A hook may leak the cancellation of its own future. That must not cancel the run.
         if task is None or task.cancelling():
             raise
-        raise RuntimeError("it raised a CancelledError that nobody asked for") from error
+        raise RuntimeError(
+            "it raised a CancelledError, though its task was not cancelled"
+        ) from error
     except Exception:
         raise
     except BaseException as error:

@@ -47,7 +47,7 @@ async def open_dependencies(context: RunContext) -> object:
         blame(error, "dependencies", context.info.run_id)
         raise
     if made is None:
-        raise ValueError("dependencies returned None: return what context.dependencies shall be")
+        raise ValueError("dependencies returned None: return the object for context.dependencies")
     context.dependencies = made
     if context.toolbox is not None:
         context.toolbox.depend_on(made)

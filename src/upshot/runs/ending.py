@@ -50,7 +50,7 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
 COMPLETED = Ending()
 
 _UNASKED = (
-    "The run was parked without a question: resume it to go on, or say what is waited for, by "
+    "The run was parked without a question: resume it to continue, or say what it waits for, with "
     "host.ask_user(...) or Parked(PendingQuestion(...))."
 )
 

@@ -241,8 +241,8 @@ class LiveRun(Generic[T]):
             # Two readers would each get a part of the events, without noticing.
             if self._is_waited_for:
                 raise Misuse(
-                    "the events of this run are being read already, and each goes to one reader: "
-                    "read them once and hand them on"
+                    "the events of this run are already being read, and each goes to one reader: "
+                    "read them once and pass them on"
                 )
             self._is_waited_for = True
             try:

@@ -636,7 +636,7 @@ OPTIONS: Mapping[str, Allowed] = {
         "an Engine, which has execute(run, host, board)", methods=("execute",), hint=engine_hint
     ),
     "gates": Allowed(
-        "a list of gates, or a function of the standard ones that gives all",
+        "a list of gates, or a function from the standard gates to all gates",
         (Iterable,),
         but=(str, bytes, Mapping),
         fits=callable,
@@ -782,7 +782,7 @@ def losses_of(request: object, options: Mapping[str, object]) -> tuple[RunWarnin
     return tuple(
         RunWarning(
             code="lossy_value",
-            message=f"{place} holds what JSON cannot: it was replaced",
+            message=f"{place} has no JSON form: it was replaced",
             origin=Origin.CALLER,
         )
         for place in found

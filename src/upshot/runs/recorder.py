@@ -419,7 +419,7 @@ class Recorder:
             Misuse: The run has ended; an engine's task was abandoned, or ignored its cancel.
         """
         if self.is_settled:
-            raise Misuse(f"run {self.run_id!r} has ended: nothing is done in it any more")
+            raise Misuse(f"run {self.run_id!r} has ended: nothing more can be done in it")
 
     def leave_journal(self) -> None:
         """Stop logging, because the log cannot be written. Watchers are still notified."""
@@ -432,7 +432,7 @@ class Recorder:
     def warn_of_losses(self, name: str, paths: Iterable[str]) -> None:
         """Warn of parts of an engine's value that JSON cannot represent, given by their paths."""
         for path in paths:
-            message = f"{name}{path} holds what JSON cannot: it was replaced"
+            message = f"{name}{path} has no JSON form: it was replaced"
             self.warn(RunWarning(code="lossy_value", message=message, origin=Origin.ENGINE))
 
     def _warn_of_listener(self, error: BaseException) -> None:

@@ -92,7 +92,7 @@ async def leave(context: RunContext) -> Ending:
     context.recorder.take_only(None)
     context.is_left = True
     reason = "" if context.release is None else context.release.reason
-    message = f"the run goes on in another session: {reason}"
+    message = f"the run continues in another session: {reason}"
     error = AgentError(ErrorCode.INTERRUPTED, message, origin=Origin.HOST)
     return Ending(status=Status.INTERRUPTED, error=error, interrupt=Interrupt(_CAUSE, reason))
 

@@ -107,9 +107,7 @@ def settle_cut_off_runs(state: RunState, recorder: Recorder) -> None:
     """
     for run_id, spent in tuple(state.children_found.items()):
         if state.children.get(run_id) is None:
-            message = (
-                f"run {run_id} was cut off, and the run that started it has not gone on with it"
-            )
+            message = f"run {run_id} was interrupted, and its parent run has not resumed it"
             error = AgentError(ErrorCode.INTERRUPTED, message, origin=Origin.ENGINE)
             recorder.emit(end_step(run_id, spent, error))
 
@@ -207,7 +205,9 @@ class LoggedCalls:
         if asked != model:
             # From here on the logged order does not say which call is which.
             turns.clear()
-            self.diverged = "asked another model than before the run was taken up: it is asked anew"
+            self.diverged = (
+                "called another model than before the run was resumed: it is called again"
+            )
             return None
         return turn
 
@@ -249,7 +249,7 @@ class LoggedCalls:
             if one.is_taken_for_others:
                 self.diverged = (
                     f"made the call {place[1]!r} of {place[2]} with other arguments than before "
-                    "the run was taken up: it is taken for the same call"
+                    "the run was resumed: it is treated as the same call"
                 )
                 mistaken.append(calls.pop(at))
                 return one.known
@@ -280,24 +280,24 @@ def changes_since(past: RunState, plan: Plan) -> Iterator[RunWarning]:
     # Logs of earlier versions name only an agent's engine.
     was, engine = past.options.get(ENGINE_OPTION), type(plan.engine).__name__
     if was is not None and was != engine:
-        yield _warning(f"the engine {was} drove the run until now, and {engine} goes on with it")
+        yield _warning(f"the engine was {was} until now, and is {engine} from here on")
         changed = [name for name in changed if name != "engine"]
     if changed:
-        yield _warning(f"agent {now.id!r} was changed since the run began: {', '.join(changed)}")
+        yield _warning(f"agent {now.id!r} has changed since the run started: {', '.join(changed)}")
     logged = past.options.get(POLICY_OPTION)
     if logged is not None and plan.policy is not None:
         before = msgspec.convert(logged, Policy)
         fields = before.__struct_fields__
         others = [one for one in fields if getattr(before, one) != getattr(plan.policy, one)]
         if others:
-            message = f"the policy was changed since the run began: {', '.join(others)}"
+            message = f"the policy has changed since the run started: {', '.join(others)}"
             yield RunWarning(code="policy_changed", message=message, origin=Origin.CALLER)
     versions = {tool.name: tool.version for tool in plan.tools}
     called = {record.tool_name: record.tool_version for record in past.records}
     called |= {start.call.name: start.tool_version for start in past.unsettled.values()}
     for name, version in called.items():
         if version and versions.get(name, version) != version:
-            yield _warning(f"tool {name!r} was changed since the run called it")
+            yield _warning(f"tool {name!r} has changed since the run called it")
 
 
 def _warning(message: str) -> RunWarning:
@@ -351,9 +351,9 @@ def starting_over(engine: Engine) -> RunWarning | None:
     if _resumes_by_log(engine) or is_asked(engine):
         return None
     message = (
-        f"the engine {type(engine).__name__} cannot resume and was called again from its top, on "
-        "the board as it was left: give it can_resume(checkpoint), have it call "
-        "run.hand_back(board) first, or set goes_on_by_log = True where it finds its place itself"
+        f"the engine {type(engine).__name__} cannot resume, so it was called again from the top, "
+        "on the board as it was: give it can_resume(checkpoint), make it call "
+        "run.hand_back(board) first, or set goes_on_by_log = True if it finds its place itself"
     )
     return RunWarning(code="engine_starts_over", message=message, origin=Origin.ENGINE)
 
@@ -367,8 +367,8 @@ def overlooking(engine: Engine) -> RunWarning | None:
     if callable(getattr(engine, "can_resume", None)) or not reads_checkpoints(engine):
         return None
     message = (
-        f"the engine {type(engine).__name__} was given a checkpoint and began at its top, on the "
-        "board of that: have it look at run.resume_from"
+        f"the engine {type(engine).__name__} got a checkpoint and started from the top, on the "
+        "checkpoint's board: make it read run.resume_from"
     )
     return RunWarning(code="engine_starts_over", message=message, origin=Origin.ENGINE)
 

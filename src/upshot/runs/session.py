@@ -155,29 +155,37 @@ FINAL = frozenset({Phase.PARKED, Phase.SETTLED})
 _BROKEN = "the log is lost, the loop closes, or upshot has a fault"
 
 ROWS = (
-    Row(Phase.OPENING, OPENED, Phase.PREPARING, "an attempt begins, or continues"),
+    Row(Phase.OPENING, OPENED, Phase.PREPARING, "an attempt starts or continues"),
     Row(Phase.OPENING, RECALLED, Phase.COMMITTING, "the log shows how the last attempt ended"),
     Row(Phase.OPENING, BROKEN, Phase.ENDING, _BROKEN),
     Row(Phase.PREPARING, PREPARED, Phase.ATTEMPTING, "the board is ready"),
     Row(
-        Phase.PREPARING, UNPREPARED, Phase.DECIDING, "the seeder raised, it is too deep, or no turn"
+        Phase.PREPARING,
+        UNPREPARED,
+        Phase.DECIDING,
+        "the seeder raised, the run is too deep, or it got no turn",
     ),
     Row(Phase.PREPARING, BROKEN, Phase.ENDING, _BROKEN),
-    Row(Phase.ATTEMPTING, WORKED, Phase.DECIDING, "the engine ended, well or not"),
+    Row(Phase.ATTEMPTING, WORKED, Phase.DECIDING, "the engine ended, with or without an error"),
     Row(Phase.ATTEMPTING, WAITS, Phase.ENDING, "the run waits for an answer"),
     Row(Phase.ATTEMPTING, RELEASED, Phase.CLOSING, "the run is left to another session"),
     Row(Phase.ATTEMPTING, BROKEN, Phase.ENDING, _BROKEN),
-    Row(Phase.DECIDING, REVISED, Phase.PREPARING, "a decider wants a revision; an attempt is left"),
+    Row(
+        Phase.DECIDING,
+        REVISED,
+        Phase.PREPARING,
+        "a decider wants a revision, and an attempt is left",
+    ),
     Row(Phase.DECIDING, DECIDED, Phase.COMMITTING, "otherwise"),
     Row(Phase.DECIDING, BROKEN, Phase.ENDING, _BROKEN),
     Row(Phase.COMMITTING, DISPOSED, Phase.ENDING, "committed, or not"),
     Row(Phase.COMMITTING, BROKEN, Phase.ENDING, _BROKEN),
-    Row(Phase.ENDING, TOLD, Phase.CLOSING, "observers were told of the end"),
+    Row(Phase.ENDING, TOLD, Phase.CLOSING, "observers were notified of the end"),
     Row(Phase.ENDING, BROKEN, Phase.CLOSING, f"{_BROKEN}; no observer is called twice"),
     Row(Phase.CLOSING, CLOSED, Phase.SETTLED, "the result is in the log, and final"),
     Row(Phase.CLOSING, WAITS, Phase.PARKED, "the log says that it waits, or was released"),
-    Row(Phase.CLOSING, BROKEN, Phase.SETTLED, "the log could not be written to its end"),
-    Row(Phase.PARKED, RESUMED, Phase.OPENING, "it is taken up again, in another session"),
+    Row(Phase.CLOSING, BROKEN, Phase.SETTLED, "the end could not be logged"),
+    Row(Phase.PARKED, RESUMED, Phase.OPENING, "another session resumes it"),
 )
 
 # The next phase, by phase and cue.
@@ -236,8 +244,8 @@ _WHOLE = (Status.COMPLETED, _PARKED)
 _OTHER_SECRETS = RunWarning(
     code="secrets_changed",
     message=(
-        "the run goes on with other secrets than it began with, or without: what stood for them "
-        "in its log stays masked, also for the model and the tools. Give the same secrets= again"
+        "the run was resumed without its secrets, or with others: the marks in its log stay "
+        "masked, also for the model and the tools. Pass the same secrets= again"
     ),
     origin=Origin.CALLER,
 )
@@ -544,7 +552,7 @@ class Session:
             self._set_result(build_result(context, await leave(context)))
             return RELEASED
         if supervisor.abandoned:
-            message = "the engine ignored its cancellation and was left behind"
+            message = "the engine ignored its cancellation and was abandoned"
             warning = RunWarning(code="abandoned", message=message, origin=Origin.ENGINE)
             context.recorder.warn(warning)
         if context.parent is not None and (taint := context.state.taint) is not None:

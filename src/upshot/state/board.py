@@ -127,7 +127,7 @@ class Board:
         """Add *messages* at the end of *channel*, as one change."""
         added = tuple(messages)
         if channel is not MAIN_CHANNEL and not isinstance(channel, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-            raise Misuse(f"a channel is named by a text, got {channel!r:.60}")
+            raise Misuse(f"a channel name must be a string, got {channel!r:.60}")
         for message in added:
             if not isinstance(message, Message):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
                 raise Misuse(f"a board takes Message values, not {type(message).__name__}")

@@ -108,14 +108,14 @@ def redacted_words(done: Redacted) -> str:
     """Say who redacted a run, and when."""
     by = f" by {done.by}" if done.by else ""
     at = f" at {done.at:%Y-%m-%d %H:%M} UTC" if done.at else ""
-    return f"{by}{at}: what was said in it is gone".lstrip()
+    return f"{by}{at}: its content is gone".lstrip()
 
 
 def redaction_error(run_id: str, done: Redacted) -> Misuse:
     """Return the exception for a run that cannot continue because its content was redacted."""
     return Misuse(
         f"run {run_id} was redacted {redacted_words(done)}, so it cannot be resumed, replayed, "
-        "forked or gone on with: begin another one"
+        "forked or continued: start another one"
     )
 
 

@@ -427,7 +427,7 @@ class RunState(msgspec.Struct, eq=False):
         """
         if isinstance(event, Unknown):
             raise JournalError(
-                f"the log holds an event of kind {event.kind!r}, which this version cannot resume "
+                f"the log has an event of kind {event.kind!r}, which this version cannot resume "
                 "from: update upshot"
             )
         # Without a log, events have neither seq nor time.

@@ -191,7 +191,7 @@ async def with_seed(event: Event, seeds: Seeds | None, state: RunState | None = 
     if type(event) is not BoardChanged or (seed := event.seed) is None:
         return event
     if seeds is None:
-        raise _seed_error(event, seed, "has no reader here")
+        raise _seed_error(event, seed, "cannot be read here")
     known = tuple(await seeds(seed))
     whole = with_messages(event, known)
     if state is not None:
@@ -217,13 +217,13 @@ def with_messages(event: BoardChanged, messages: Iterable[Message]) -> BoardChan
     seed, known = event.seed or SeedReference(), tuple(messages)
     if digest_of_messages(known) == seed.digest:
         return _copy_with(event, {"messages": (*known, *event.messages), "seed": None})
-    raise _seed_error(event, seed, "holds other messages than then")
+    raise _seed_error(event, seed, "has other messages now")
 
 
 def _seed_error(event: BoardChanged, seed: SeedReference, what: str) -> JournalError:
     return JournalError(
-        f"run {event.run_id!r} began with revision {seed.revision} of the conversation "
-        f"{seed.conversation!r}, which {what}: read the log with seeds= that gives its messages",
+        f"run {event.run_id!r} started with revision {seed.revision} of the conversation "
+        f"{seed.conversation!r}, which {what}: read the log with seeds= that returns its messages",
         run_id=event.run_id,
         seq=event.seq,
     )

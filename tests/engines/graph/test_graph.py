@@ -421,7 +421,7 @@ async def test_for_each_of_what_is_no_list_fails_the_run() -> None:
     graph = Graph({"a": sets(x="abc"), "e": ForEach("x", nothing)}, [("a", "e")])
     result = await walk(graph)
     assert result.error is not None
-    assert "ForEach found no list but str: 'x'" in result.error.message
+    assert "ForEach needs a list, got str: 'x'" in result.error.message
 
 
 async def test_a_node_can_have_the_run() -> None:
@@ -564,7 +564,7 @@ async def test_a_node_may_end_the_run_as_interrupted() -> None:
         (lambda: Graph({"a": nothing}, merges={"x": "plus"}), "'plus'"),
         (lambda: Graph({"a": nothing}, max_steps=0), "max_steps"),
         (lambda: Node(nothing, attempts=0), "attempts"),
-        (lambda: Node(Question("Well?"), attempts=2), "cannot be tried again"),
+        (lambda: Node(Question("Well?"), attempts=2), "cannot have retries"),
         (lambda: Parallel({}), "at least one"),
         (lambda: ForEach("x", nothing, at_once=0), "at_once"),
     ],

@@ -70,7 +70,7 @@ async def test_details_that_are_no_json_cost_a_failure_no_code(
     assert result.error is not None
     assert (result.error.code, result.error.message) == ("sold_out", "None is left.")
     assert result.error.details == kept
-    told = [(one.code, one.message.partition(" holds")[0]) for one in result.warnings]
+    told = [(one.code, one.message.partition(" has no JSON form")[0]) for one in result.warnings]
     assert told == [("lossy_value", f"details{place}") for place in places]
     assert decode(encode(result)) == result
 
@@ -147,7 +147,7 @@ async def test_the_reasons_of_tasks_that_park_are_kept() -> None:
 
 @pytest.mark.parametrize("given", [None, 3, [3], object, {"q": QUESTION}, b"q"], ids=repr)
 def test_what_nobody_can_answer_is_misuse(given: Any) -> None:
-    with pytest.raises(Misuse, match="give what is waited for"):
+    with pytest.raises(Misuse, match="give what the run waits for"):
         Parked(given)
 
 

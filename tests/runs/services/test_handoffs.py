@@ -393,13 +393,13 @@ async def test_an_async_filter_that_raises_hides_its_hand_off_and_is_told_once()
     result = await handed_over(TO_TECH, "Mine.", agent=guarded(fail))
     assert result.handoff is None
     assert [one.message for one in result.warnings] == [
-        "filter of the hand-off to 'tech' raised ValueError: closed"
+        "filter of the handoff to 'tech' raised ValueError: closed"
     ]
 
 
 def test_an_async_filter_cannot_be_asked_where_nobody_waits() -> None:
     assert len(handoff_tools([Handoff("tech", filter=hide)])) == 1
-    with pytest.raises(Misuse, match="nobody can wait for it here"):
+    with pytest.raises(Misuse, match="which cannot be awaited here"):
         handoff_tools([Handoff("tech", filter=hide)], Request("Help."))
 
 
@@ -408,7 +408,7 @@ async def test_a_filter_that_gives_a_coroutine_hides_its_hand_off() -> None:
     result = await handed_over(TO_TECH, "Mine.", agent=agent)
     assert result.handoff is None
     assert [one.code for one in result.warnings] == ["filter_failed"]
-    assert "gave a coroutine" in result.warnings[0].message
+    assert "returned a coroutine" in result.warnings[0].message
 
 
 async def test_a_filter_that_raises_is_told_once() -> None:
@@ -418,7 +418,7 @@ async def test_a_filter_that_raises_is_told_once() -> None:
     result = await handed_over(TO_TECH, "Mine.", agent=guarded(fail))
     assert result.handoff is None
     assert [one.message for one in result.warnings] == [
-        "filter of the hand-off to 'tech' raised SystemExit: out"
+        "filter of the handoff to 'tech' raised SystemExit: out"
     ]
 
 

@@ -386,7 +386,7 @@ class _Step:
         # As JSON, like in the log, so that each session uses the same items.
         listed = to_free_json(found)[0]
         if not isinstance(listed, list):
-            raise Misuse(f"ForEach found no list but {kind_of(listed)}: {items!r}")
+            raise Misuse(f"ForEach needs a list, got {kind_of(listed)}: {items!r}")
         if not listed:
             return []
         _, node = next(members_of(work))

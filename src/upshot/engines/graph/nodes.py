@@ -165,9 +165,7 @@ class Node:
         object.__setattr__(self, "asks", _may_ask(work))
         object.__setattr__(self, "wants_run", callable(work) and _takes_run(work))
         if self.attempts > 1 and self.asks:
-            raise Misuse(
-                "a node that asks the user cannot be tried again: ask in a node of its own"
-            )
+            raise Misuse("a node that asks the user cannot have retries: ask in a separate node")
 
 
 # Their return value is stored under the name of their node, if no other is given.

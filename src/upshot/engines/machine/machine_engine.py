@@ -342,7 +342,7 @@ class MachineWalk:
         elif isinstance(found, list):
             names, items = [str(number) for number in range(len(found))], found
         else:
-            message = f"{each.items.mark}: foreach found no list or mapping but {kind_of(found)}"
+            message = f"{each.items.mark}: foreach needs a list or mapping, got {kind_of(found)}"
             raise Failed(ErrorCode.INVALID_REQUEST, message)
         scopes = [scope.but(each.name, item) for item in items]
         given = [self._input_for_item(task, each.name, item) for item in items]
@@ -708,7 +708,7 @@ class Visit:
             return
         raise Failed(
             ErrorCode.DEAD_END,
-            f"after the state {self._name!r} a hook names the state {to!r}, which is nowhere: "
+            f"after the state {self._name!r} a hook names the state {to!r}, which does not exist: "
             f"there are {', '.join(states)}",
             details={"state": self._name, "to": to},
         )

@@ -103,7 +103,7 @@ class MachineContext:
             try:
                 clean = to_free_json({name: value})[0]
             except UnserializableError as error:
-                message = f"a hook put into the context what is not JSON, {name!r}: {error.reason}"
+                message = f"a hook set {name!r} to a value without JSON form: {error.reason}"
                 raise Failed("hook_failed", message) from error
             [(key, found)] = cast("JsonObject", clean).items()
             known = before.get(key)

@@ -188,7 +188,7 @@ def _all_pending(given: object) -> list[Pending]:
     for item in items:
         if not isinstance(item, Pending):
             raise Misuse(
-                f"Parked was given {kind_of(item)}: give what is waited for, such as "
+                f"Parked got {kind_of(item)}: give what the run waits for, such as "
                 "PendingQuestion(id=..., question=...), or a text that says why"
             )
     return cast("list[Pending]", items)

@@ -60,7 +60,7 @@ class Questions:
         self._recorder.emit(QuestionAsked(pending=pending))
         answer = await self._ask_host(pending, warn)
         if choices and answer not in choices:
-            message = f"host.ask_user gave {answer!r:.60}, which is not one of the choices"
+            message = f"host.ask_user returned {answer!r:.60}, which is not one of the choices"
             self._recorder.warn(RunWarning(code="host_failed", message=message, origin=Origin.HOST))
             raise self._leave_open(pending)
         self._answers[key] = answer

@@ -511,5 +511,7 @@ def _as_seen_by_parent(result: AgentResult[Any]) -> AgentResult[Any]:
 def _with_run_id(request: Request | str, run_id: str) -> Request:
     asked = request if isinstance(request, Request) else Request(request)
     if asked.run_id:
-        raise Misuse(f"a child with a key cannot be called {asked.run_id!r}: its id is of its key")
+        raise Misuse(
+            f"a child with a key cannot have the id {asked.run_id!r}: its key determines its id"
+        )
     return replace(asked, run_id=run_id)

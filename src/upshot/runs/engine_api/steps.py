@@ -146,8 +146,8 @@ class Steps:
         if key in self._began and is_single:
             raise Failed(
                 ErrorCode.INTERRUPTED,
-                f"step {key!r} began before the process ended and what came of it is unknown: "
-                "make it idempotent, or look what it did and resume with another key",
+                f"step {key!r} started before the process died, and its outcome is unknown: "
+                "make it idempotent, or check what it did and resume with another key",
             )
         await _log_start(key, effect, recorder)
         step = CurrentStep(recorder.run_id, recorder.attempt, key, is_single=is_single)

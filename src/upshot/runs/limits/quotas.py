@@ -265,7 +265,7 @@ def _spent_error(
 ) -> AgentError:
     allowed = float(getattr(quota, limit))
     wait_s = _left_s(quota, now_us)
-    until = "" if wait_s is None else f"; it begins anew in {wait_s / 3600:.1f} h"
+    until = "" if wait_s is None else f"; it resets in {wait_s / 3600:.1f} h"
     more = "" if needed is None else f", and the call may need {needed:.6g}"
     details: JsonObject = {
         "dimension": "quota",

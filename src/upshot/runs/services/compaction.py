@@ -104,7 +104,7 @@ async def _make_summary(context: RunContext, messages: Sequence[Message]) -> Mes
     if isinstance(made, str):
         made = Message(Role.USER, made)
     if not isinstance(made, Message) or made.role is not Role.USER or _is_blank(made):
-        return f"summarise gave {made!r:.60}: return a text, or a Message of the user's role"
+        return f"summarise returned {made!r:.60}: return a string, or a Message of the user's role"
     return _with_taint_mark(context, made)
 
 

@@ -116,7 +116,7 @@ class Handoffs:
         if handoff in self._broken:
             return
         self._broken.append(handoff)
-        message = raised(f"filter of the hand-off to {handoff.to_agent_id!r}", error)
+        message = raised(f"filter of the handoff to {handoff.to_agent_id!r}", error)
         self._recorder.warn(RunWarning(code="filter_failed", message=message, origin=Origin.CALLER))
 
 
@@ -160,8 +160,8 @@ def is_shown(
         return True
     if is_async(handoff.filter):
         raise Misuse(
-            f"the filter of the hand-off to {handoff.to_agent_id!r} is async, and nobody can wait "
-            "for it here: make it a plain function"
+            f"the filter of the handoff to {handoff.to_agent_id!r} is async, which cannot be "
+            "awaited here: make it a sync function"
         )
     try:
         given = _filter_arguments(handoff.filter, info, board, dependencies)

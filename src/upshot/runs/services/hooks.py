@@ -156,7 +156,7 @@ async def before_model(
         try:
             changed = await call(asked, asks, request)
             if not isinstance(changed, ModelRequest | None):
-                raise TypeError(f"it gave {_type_name(changed)}, not a ModelRequest")
+                raise TypeError(f"it returned {_type_name(changed)}, not a ModelRequest")
         except Exception as error:
             # Fail closed: nothing is sent that a broken decider has not approved.
             failed = Failed(
@@ -193,7 +193,7 @@ async def _ask_parent(
         )
     except RuntimeError as error:
         # Nothing is sent that they have not seen.
-        raise Failed(_decider_error(context, "the run round this one", error)) from error
+        raise Failed(_decider_error(context, "the parent run", error)) from error
 
 
 async def before_finalize(context: RunContext, request: Request, result: AnyResult) -> Verdict:
@@ -210,7 +210,7 @@ async def before_finalize(context: RunContext, request: Request, result: AnyResu
             if decision is None:
                 continue
             if not isinstance(decision, FinalizeDecision):
-                raise TypeError(f"it gave {_type_name(decision)}, not a FinalizeDecision")
+                raise TypeError(f"it returned {_type_name(decision)}, not a FinalizeDecision")
             if decision.state:
                 facts = cast("JsonObject", to_free_json(decision.state)[0])
                 decision = msgspec.structs.replace(decision, state=facts)

@@ -227,8 +227,8 @@ _MAX_WAIT_S = 3600.0
 # The parts of a request that come before its messages.
 _CACHED = ("instructions", "tools")
 _NOT_CACHED = (
-    "caching was asked for, and the provider reads all of the request anew, since something that "
-    "it begins with is another than in the one before"
+    "caching is on, but the provider cannot reuse its cache, because the start of the request "
+    "has changed"
 )
 # The warning for a reply that was cut off, by finish reason.
 _CUT_REPLIES: Final = {
@@ -426,7 +426,7 @@ class ModelCall:
             response = reply_or_raise(error)
         if not isinstance(response, ModelResponse):
             raise TypeError(
-                f"the model {self._started.model!r} gave a value of type "
+                f"the model {self._started.model!r} returned a value of type "
                 f"{type(response).__name__}: return a ModelResponse(content=...)"
             )
         return response
