@@ -218,7 +218,7 @@ async def test_an_answer_that_does_not_say_for_which_call_is_refused(journal, re
     tools = tools_of(refunds, journal, approval=True)
     graph = node_of(tools, saver, calls(("c1", 7), ("c2", 8)))
     await graph.ainvoke(ASKED, CONFIG)
-    with pytest.raises(upshot.Misuse, match="does not say for which it is: resume with Command"):
+    with pytest.raises(upshot.Misuse, match="does not say which it is for: resume with Command"):
         await graph.ainvoke(Command(resume=True), CONFIG)
     assert refunds.rows == []
 

@@ -476,7 +476,7 @@ async def test_a_conversation_waits_and_goes_on(journal: Any) -> None:
 
 
 def test_a_tool_that_only_reads_leaves_nothing_unknown() -> None:
-    with pytest.raises(Misuse, match="on_unknown= is for a tool that writes"):
+    with pytest.raises(Misuse, match="on_unknown= is only for a tool that writes"):
         Bank(effect="read", on_unknown="ask", once=None).pay  # noqa: B018
     with pytest.raises(Misuse, match='on_unknown must be "tell", "ask", "stop" or None'):
         Bank(on_unknown="wait").pay  # noqa: B018

@@ -49,12 +49,12 @@ def test_one_tool_listed_twice_is_one():
         (["zzz"], "known are: one"),
         ([one, two.but(name="one")], "two tools"),
         ([7], "is not a tool"),
-        ("one", "give a list"),
-        (one, "give a list"),
-        (7, "give a list"),
+        ("one", "must be a list of tools"),
+        (one, "must be a list of tools"),
+        (7, "must be a list of tools"),
         ([Shop.method], "method without its object"),
         ([lambda a: a], "no name"),
-        ([of_nowhere], "'Nowhere', which cannot be found"),
+        ([of_nowhere], "'Nowhere', which is not defined"),
     ],
     ids=name_of,
 )
@@ -104,5 +104,5 @@ def test_a_description_without_a_function_is_misuse_that_says_what_to_give(item:
 
 def test_tools_by_name_are_no_list():
     by_name: Any = {"one": one}
-    with pytest.raises(Misuse, match="give a list of them"):
+    with pytest.raises(Misuse, match="must be a list of tools"):
         resolve_tools(by_name)

@@ -84,7 +84,7 @@ async def test_what_the_other_tool_gives_settles_the_effect(loses: bool, effect:
     [
         (Lookup("list_refunds", {"order": "{order_id}"}, found="nothing == 1"), "has no answer"),
         (Lookup("list_refunds", {"order": "{order_id}"}, found="refunds"), "not true or false"),
-        (Lookup("list_refunds", {}, found=FOUND), "do not fit"),
+        (Lookup("list_refunds", {}, found=FOUND), "are invalid"),
     ],
 )
 async def test_a_lookup_without_an_answer_leaves_it_unknown(lookup: Lookup, said: str) -> None:
@@ -166,7 +166,7 @@ async def test_a_tool_that_says_that_it_failed_leaves_it_unknown() -> None:
 def test_the_names_in_its_arguments_are_those_of_the_call() -> None:
     bank = Bank()
     with pytest.raises(
-        Misuse, match=r"names \{ordre_id\}, which is no argument of it; did you mean"
+        Misuse, match=r"names \{ordre_id\}, which is not one of its arguments; did you mean"
     ):
         Toolbox(bank.tools(Lookup("list_refunds", {"order": "{ordre_id}"}, found="true")))
 
@@ -183,9 +183,9 @@ def test_a_lookup_is_refused_where_it_is_made() -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("list_refund", "which is none of the tools; did you mean 'list_refunds'?"),
-        ("refund", "which may write, and is called without asking anybody"),
-        ("apart", "which runs in a process of its own"),
+        ("list_refund", "which is not among the tools; did you mean 'list_refunds'?"),
+        ("refund", "which may write, but a lookup runs without approval"),
+        ("apart", "which runs in a separate process"),
     ],
 )
 def test_the_tool_that_is_looked_up_stands_beside_and_reads(name: str, said: str) -> None:

@@ -164,11 +164,11 @@ def valid_answers(state: ToolboxState, earlier: EarlierCalls) -> list[CallAnswer
         if isinstance(answer, Deny) or call.pending == earlier.asked.get(call_id):
             valid.append(answer)
         else:
-            _tell_outdated(state, call)
+            _warn_outdated(state, call)
     return valid
 
 
-def _recall(state: ToolboxState, call: CallState, earlier: EarlierCalls) -> None:
+def _remember_answer(state: ToolboxState, call: CallState, earlier: EarlierCalls) -> None:
     """Remember the user's answer about a call that had started when its process ended."""
     # An answer about another version of the tool does not count for this one.
     tool = state.known(call.tool_name)
@@ -198,7 +198,7 @@ def _reopen(state: ToolboxState, parked: CallState, answer: CallAnswer) -> CallS
     call.refused, call.mended = parked.refused, parked.mended
     pending = parked.pending
     if pending is not None and not state.is_question_of(answer, pending):
-        _tell_outdated(state, call)
+        _warn_outdated(state, call)
         return call
     if isinstance(answer, Approve):
         call.granted = digest
@@ -235,13 +235,13 @@ def _record(state: ToolboxState, answer: CallAnswer, digest: str) -> ApprovalRec
     )
 
 
-def _tell_outdated(state: ToolboxState, call: CallState) -> None:
+def _warn_outdated(state: ToolboxState, call: CallState) -> None:
     """Warn about an answer that is ignored."""
     call.is_answered = False
     state.warn(
         "answer_outdated",
-        f"the answer for call {call.call_id} of {call.tool_name} came too late, or was about "
-        "something else than the call is now: it is asked anew",
+        f"the answer for call {call.call_id} of {call.tool_name} came too late, or the call "
+        "has changed since: the user is asked again",
     )
 
 
@@ -279,7 +279,7 @@ def take_up(state: ToolboxState, call: CallState, earlier: EarlierCalls) -> None
         # Starts come first, because a started call may also have been asked about before it was
         # approved.
         _repeat_or_fail(state, call, earlier.started[call.call_id])
-        _recall(state, call, earlier)
+        _remember_answer(state, call, earlier)
     elif call.call_id in earlier.asked:
         # The user was asked about these arguments, whatever a model had to correct first.
         call.mended = earlier.asked[call.call_id].arguments

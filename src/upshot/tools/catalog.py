@@ -47,7 +47,7 @@ class ToolCatalog:
             one.parameters  # noqa: B018
         if READER_NAME in self.tools:
             raise Misuse(
-                f"{READER_NAME} is the name of a tool of the Toolbox itself; choose another"
+                f"{READER_NAME} is reserved for a tool of the Toolbox; choose another name"
             )
         self.names: tuple[str, ...] = tuple(self.tools)
         foreign = (one.name for one in tools if one.foreign and one.trust == UNTRUSTED)
@@ -65,17 +65,17 @@ class ToolCatalog:
         if found is None:
             hint = did_you_mean(asked, self.tools, "give it to the same agent")
             raise Misuse(
-                f"verify of {name!r} looks up {asked!r}, which is none of the tools; {hint}"
+                f"verify of {name!r} looks up {asked!r}, which is not among the tools; {hint}"
             )
         if found.declared_effect is not Effect.READ:
             raise Misuse(
-                f"verify of {name!r} looks up {asked!r}, which may write, and is called without "
-                f"asking anybody: declare effect='read' if it only reads"
+                f"verify of {name!r} looks up {asked!r}, which may write, but a lookup "
+                "runs without approval: declare effect='read' if it only reads"
             )
         if found.isolation is not None:
             raise Misuse(
-                f"verify of {name!r} looks up {asked!r}, which runs in a process of its own: "
-                "give a tool that runs in this one"
+                f"verify of {name!r} looks up {asked!r}, which runs in a separate process: "
+                "name a tool that runs in this one"
             )
 
     @cached_property
@@ -88,7 +88,9 @@ def _check_arguments(one: Tool, lookup: Lookup) -> None:
     known = cast("JsonObject", one.parameters.get("properties") or {})
     for name in sorted(lookup.reads - known.keys()):
         hint = did_you_mean(name, known, f"it has {', '.join(known) or 'none'}")
-        raise Misuse(f"verify of {one.name!r} names {{{name}}}, which is no argument of it; {hint}")
+        raise Misuse(
+            f"verify of {one.name!r} names {{{name}}}, which is not one of its arguments; {hint}"
+        )
 
 
 @lru_cache(maxsize=_KEPT)
@@ -123,7 +125,7 @@ def resolve_tools(items: Iterable[object], *, named: Iterable[object] = ()) -> t
 
 def _flatten(items: Iterable[object], named: Mapping[str, Tool]) -> Iterable[Tool]:
     if isinstance(items, str | Mapping) or not isinstance(items, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers may be untyped
-        raise Misuse(f"tools are {items!r:.100}: give a list of them")
+        raise Misuse(f"tools must be a list of tools, got {items!r:.100}")
     for item in items:
         yield from _resolve(item, named)
 

@@ -74,7 +74,7 @@ class Decision(NamedTuple):
     by: str = ""
 
 
-async def _has_none() -> bool:
+async def _has_no_foreign() -> bool:
     return False
 
 
@@ -94,7 +94,7 @@ class ForeignCall(NamedTuple):
     decision: Decision | None = None
     context: object = None
     conversation: Callable[[], Conversation] = Conversation
-    has_foreign: Callable[[], Awaitable[bool]] = _has_none
+    has_foreign: Callable[[], Awaitable[bool]] = _has_no_foreign
 
 
 class Handed(NamedTuple):
@@ -201,8 +201,8 @@ def to_pydantic_ai(desk: Desk) -> list[Any]:
             )
             handed = await desk.make(asked)
             if handed.outcome is None:
-                raise native.ApprovalRequired(metadata=_shown(handed.pending))
-            return native.ToolReturn(handed.content, metadata=_told(handed.outcome))
+                raise native.ApprovalRequired(metadata=_pending_to_dict(handed.pending))
+            return native.ToolReturn(handed.content, metadata=_to_builtins(handed.outcome))
 
         return native.Tool.from_schema(
             call, spec.name, spec.description, dict(spec.parameters), takes_ctx=True
@@ -211,7 +211,7 @@ def to_pydantic_ai(desk: Desk) -> list[Any]:
     return [make(spec) for spec in desk.schemas()]
 
 
-def _shown(pending: PendingApproval | None) -> dict[str, Any]:
+def _pending_to_dict(pending: PendingApproval | None) -> dict[str, Any]:
     return {} if pending is None else msgspec.to_builtins(pending)
 
 
@@ -226,7 +226,7 @@ def _pydantic_conversation(context: Any) -> Conversation:
             calls = [
                 ToolCall(one.tool_call_id, one.tool_name, one.args_as_dict()) for one in called
             ]
-            replies.append(_settled(calls, message.finish_reason))
+            replies.append(_mark_cut_calls(calls, message.finish_reason))
             when = message.timestamp
         else:
             said += [str(one.content) for one in parts if one.part_kind == "user-prompt"]
@@ -257,7 +257,7 @@ async def _has_foreign_pydantic(context: Any) -> bool:
     return False
 
 
-def _settled(calls: Sequence[ToolCall], finish: str | None) -> tuple[ToolCall, ...]:
+def _mark_cut_calls(calls: Sequence[ToolCall], finish: str | None) -> tuple[ToolCall, ...]:
     """Return the calls of a reply, marked as cut if it was cut off."""
     if finish not in (FinishReason.CONTENT_FILTER, FinishReason.LENGTH):
         return tuple(calls)
@@ -320,11 +320,11 @@ def to_langchain(desk: Desk) -> list[Any]:
         handed = await desk.make(asked)
         while handed.outcome is None and types is not None and _is_in_graph(config):
             # This raises, which parks the graph, until the graph is resumed with a value.
-            said = types.interrupt(_shown(handed.pending))
+            said = types.interrupt(_pending_to_dict(handed.pending))
             decision = _read_decision(said, asked.call.id, config)
             handed = await desk.make(asked._replace(decision=decision))
         outcome = handed.outcome
-        return handed.content, None if outcome is None else _told(outcome)
+        return handed.content, None if outcome is None else _to_builtins(outcome)
 
     kind = _make_langchain_kind(native.BaseTool, call, is_durable=desk.is_durable)
     return [
@@ -371,7 +371,7 @@ def _langgraph_conversation(config: Mapping[str, Any]) -> Conversation:
         elif kind == "ai":
             calls = message.tool_calls
             made = [ToolCall(one["id"], one["name"], one["args"]) for one in calls]
-            replies.append(_settled(made, read_langchain_message(message).finish_reason))
+            replies.append(_mark_cut_calls(made, read_langchain_message(message).finish_reason))
             # A graph's messages have ids of their own; a state that is no list of them may not.
             reply = (thread, len(replies), message.id) if message.id else None
     return Conversation(thread, said[-1] if said else "", len(said), tuple(replies), reply)
@@ -432,8 +432,8 @@ async def _inputs_of(config: Mapping[str, Any], *, in_loop: bool) -> list[Any]:
 INBOX = "inbox"
 """The value to resume a graph with if the answer is in the journal."""
 _FORMS = (
-    f'True, False, {{"approved": False, "reason": "..."}}, {INBOX!r} for what the journal has, '
-    "or a dict of these by call id"
+    f'True, False, {{"approved": False, "reason": "..."}}, {INBOX!r} for the answer in the '
+    "journal, or a dict of these by call id"
 )
 
 
@@ -451,7 +451,7 @@ def _read_decision(said: object, call_id: str, config: Mapping[str, Any]) -> Dec
     elif said != INBOX and _are_several(config):
         # The framework assigns the values of one step in the order in which its calls ask.
         raise Misuse(
-            f"several calls of one step may wait, and {said!r:.60} does not say for which it is: "
+            f"several calls of one step may wait, and {said!r:.60} does not say which it is for: "
             f"resume with Command(resume={{{call_id!r}: True, ...}})"
         )
     if said == INBOX:
@@ -630,7 +630,7 @@ def _make_langchain_kind(
         self: Any, tool_input: Any, *args: Any, tool_call_id: Any = None, **kwargs: Any
     ) -> object:
         _CALL_ID.set(tool_call_id or "")
-        return _marked(
+        return _mark_error(
             await base.arun(self, tool_input, *args, tool_call_id=tool_call_id, **kwargs)
         )
 
@@ -638,7 +638,7 @@ def _make_langchain_kind(
         self: Any, tool_input: Any, *args: Any, tool_call_id: Any = None, **kwargs: Any
     ) -> object:
         _CALL_ID.set(tool_call_id or "")
-        return _marked(base.run(self, tool_input, *args, tool_call_id=tool_call_id, **kwargs))
+        return _mark_error(base.run(self, tool_input, *args, tool_call_id=tool_call_id, **kwargs))
 
     async def work(self: Any, config: Any = None, run_manager: Any = None, **arguments: Any) -> Any:
         return await call(self.name, arguments)
@@ -655,7 +655,7 @@ def _make_langchain_kind(
 _ERRORS = {one.__struct_config__.tag for one in (ToolDenied, ToolTimeout, ToolFailure)}
 
 
-def _marked(answer: Any) -> object:
+def _mark_error(answer: Any) -> object:
     """Return a message with the status "error" if its outcome is one."""
     outcome = getattr(answer, "artifact", None)
     if isinstance(outcome, dict) and cast("JsonObject", outcome).get("kind") in _ERRORS:
@@ -663,7 +663,7 @@ def _marked(answer: Any) -> object:
     return answer
 
 
-def _told(outcome: ToolOutcome) -> object:
+def _to_builtins(outcome: ToolOutcome) -> object:
     """Return an outcome as JSON for a framework's messages, which may be stored."""
     return msgspec.to_builtins(outcome)
 

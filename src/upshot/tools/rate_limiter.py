@@ -56,9 +56,12 @@ class RateLimiter:
             return None
         now = self._clock.monotonic()
         if tool.circuit is not None and (wait_s := self._open_for(tool, tool.circuit, now)):
-            return DeniedReason.CIRCUIT_OPEN, f"{tool.name} failed too often; {_told(wait_s)}"
+            return DeniedReason.CIRCUIT_OPEN, f"{tool.name} failed too often; {_retry_hint(wait_s)}"
         if tool.rate is not None and (wait_s := self._full_for(tool, tool.rate, now)):
-            return DeniedReason.RATE_LIMITED, f"{tool.name} was called too often; {_told(wait_s)}"
+            return (
+                DeniedReason.RATE_LIMITED,
+                f"{tool.name} was called too often; {_retry_hint(wait_s)}",
+            )
         return None
 
     def count(self, tool: Tool, *, by: Literal[1, -1] = 1) -> None:
@@ -104,7 +107,7 @@ class RateLimiter:
         return circuit.open_s if breaker.trying else max(0.0, left)
 
 
-def _told(wait_s: float) -> str:
+def _retry_hint(wait_s: float) -> str:
     return f"call it again in {math.ceil(wait_s)} s at the earliest"
 
 
@@ -130,10 +133,10 @@ class ActiveTime:
         self._clock = clock
         self._outer = outer
         # While paused, the moment up to which time was counted.
-        self._rests_at: float | None = None
+        self._paused_at: float | None = None
         self._asked = 0
         self._over_at = clock.monotonic() + limit_s - spent_s
-        self._goes_on: Callable[[], None] | None = None
+        self._on_resume: Callable[[], None] | None = None
 
     def left_s(self) -> float:
         """Return the seconds left, negative once they are used up."""
@@ -142,40 +145,40 @@ class ActiveTime:
 
     def own_left_s(self) -> float:
         """Return the seconds left without considering the parent run."""
-        now = self._clock.monotonic() if self._rests_at is None else self._rests_at
+        now = self._clock.monotonic() if self._paused_at is None else self._paused_at
         return self._over_at - now
 
     @property
     def rests(self) -> bool:
         """Whether the user is being asked."""
-        return self._rests_at is not None
+        return self._paused_at is not None
 
     @contextmanager
     def asking(self) -> Generator[None]:
         """Pause while the user is asked."""
-        self._stop()
+        self._pause()
         try:
             yield
         finally:
-            self._go_on()
+            self._resume()
 
     def watch(self, goes_on: Callable[[], None] | None) -> None:
         """Call *goes_on* whenever counting resumes; None stops that."""
-        self._goes_on = goes_on
+        self._on_resume = goes_on
 
-    def _stop(self) -> None:
+    def _pause(self) -> None:
         self._asked += 1
         if self._asked == 1:
-            self._rests_at = self._clock.monotonic()
+            self._paused_at = self._clock.monotonic()
         if self._outer is not None:
-            self._outer._stop()
+            self._outer._pause()
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         if self._outer is not None:
-            self._outer._go_on()
+            self._outer._resume()
         self._asked -= 1
-        if self._asked == 0 and self._rests_at is not None:
-            self._over_at += self._clock.monotonic() - self._rests_at
-            self._rests_at = None
-            if self._goes_on is not None:
-                self._goes_on()
+        if self._asked == 0 and self._paused_at is not None:
+            self._over_at += self._clock.monotonic() - self._paused_at
+            self._paused_at = None
+            if self._on_resume is not None:
+                self._on_resume()

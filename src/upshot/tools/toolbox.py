@@ -110,7 +110,7 @@ Doubtful: TypeAlias = tuple[Tool[..., Any] | None, ToolRecord]
 """A call whose effect is unknown, with its tool."""
 
 
-def _of_box(identity: RunInfo | None) -> RunInfo:
+def _box_identity(identity: RunInfo | None) -> RunInfo:
     """Return the identity of a Toolbox that does not work for a run with an id."""
     return msgspec.structs.replace(identity or RunInfo(), run_id=f"box-{random.token_hex(8)}")
 
@@ -328,7 +328,7 @@ class Toolbox:
             _check_options(options)
         policy, secrets, identity = _policy_of(options), get("secrets", ()), get("identity")
         clock, attempt, repair = get("clock") or SYSTEM_CLOCK, get("attempt", 0), get("repair")
-        whose = identity if identity and identity.run_id else _of_box(identity)
+        whose = identity if identity and identity.run_id else _box_identity(identity)
         count = attempt if callable(attempt) else lambda: attempt
         log, journal, emit, barrier = None, get("journal"), get("emit"), get("barrier")
         if journal is not None and emit is None:
@@ -498,8 +498,9 @@ class Toolbox:
         """Warn about abandoned bodies that are still running."""
         for name, count in self._state.leftover.items():
             if count > 0:
-                bodies = "1 call goes" if count == 1 else f"{count} calls go"
-                self._state.warn("leftover_calls", f"{bodies} on in {name}, unwatched")
+                calls = "1 abandoned call" if count == 1 else f"{count} abandoned calls"
+                verb = "is" if count == 1 else "are"
+                self._state.warn("leftover_calls", f"{calls} of {name} {verb} still running")
 
     async def dispatch(
         self, calls: Sequence[ToolCall], *, turn: int = 0, reply: object = None
@@ -525,11 +526,11 @@ class Toolbox:
             raise Misuse(f"dispatch must be given a list of ToolCalls and a number as turn, {got}")
         # An engine may be called again from its start, with calls that are in the log already.
         if self.known_outcomes is not None:
-            return await self._hand_back(calls, self.known_outcomes, turn)
+            return await self._return_known(calls, self.known_outcomes, turn)
         if len(calls) > SLICE:
-            return self._judged(await self._run(await self._open_many(calls, turn), reply))
+            return self._check_unknown(await self._run(await self._open_many(calls, turn), reply))
         opened = [self._state.open(call, turn) for call in calls]
-        return self._judged(await self._run(opened, reply))
+        return self._check_unknown(await self._run(opened, reply))
 
     async def check(self, call: ToolCall) -> DryRun:
         """Find out what a call would get, without making it.
@@ -611,7 +612,7 @@ class Toolbox:
                 calls.
         """
         check_argument("answers", answers, _ANSWERS)
-        return self._judged(await self._run(reopen_all(self._state, answers)))
+        return self._check_unknown(await self._run(reopen_all(self._state, answers)))
 
     async def resume(
         self,
@@ -641,10 +642,10 @@ class Toolbox:
         known = self.known_outcomes
         if known is not None and known.pending is not None:
             # A replayed record leaves nothing half done.
-            return await self._hand_back(calls, known, turn)
-        return await self._go_on([(call, earlier) for call in calls], earlier, turn)
+            return await self._return_known(calls, known, turn)
+        return await self._resume([(call, earlier) for call in calls], earlier, turn)
 
-    async def _go_on(
+    async def _resume(
         self, calls: Sequence[tuple[ToolCall, EarlierCalls]], earlier: EarlierCalls, turn: int
     ) -> list[ToolOutcome]:
         """See ``resume``; each call comes with what is known of it."""
@@ -660,11 +661,13 @@ class Toolbox:
             outcomes += await self._run(reopen_all(state, valid)) if valid else []
         except asyncio.CancelledError:
             # While answers are applied, the calls without one are not in a batch.
-            self._settle_off([one for one in opened if state.waiting(one.call_id) is one])
+            self._settle_without_running(
+                [one for one in opened if state.waiting(one.call_id) is one]
+            )
             raise
-        return self._judged(outcomes)
+        return self._check_unknown(outcomes)
 
-    def _judged(self, outcomes: list[ToolOutcome]) -> list[ToolOutcome]:
+    def _check_unknown(self, outcomes: list[ToolOutcome]) -> list[ToolOutcome]:
         """Return *outcomes*, unless the judge of those with unknown effects raises."""
         if self._judge is None or self._state.turn.cancelled:
             return outcomes
@@ -721,7 +724,7 @@ class Toolbox:
         for one in opened:
             if started and one.call_id in started:
                 give_up(state, one, started[one.call_id])
-        self._settle_off(opened)
+        self._settle_without_running(opened)
         return [one.outcome for one in opened if one.outcome is not None]
 
     def give_up(self, started: Iterable[ToolStarted]) -> None:
@@ -736,7 +739,7 @@ class Toolbox:
             call.step = start.step
             give_up(self._state, call, start)
             opened.append(call)
-        self._settle_off(opened)
+        self._settle_without_running(opened)
 
     def restore(self, records: Iterable[ToolRecord]) -> None:
         """Restore earlier calls of this turn from a log.
@@ -808,7 +811,7 @@ class Toolbox:
                 opened += [self._state.open(call, turn) for call in calls[first : first + SLICE]]
         except asyncio.CancelledError:
             opened += [self._state.open(call, turn) for call in calls[len(opened) :]]
-            self._settle_off(opened)
+            self._settle_without_running(opened)
             raise
         return opened
 
@@ -827,12 +830,12 @@ class Toolbox:
             self.records += batch.records
         return [call.outcome for call in calls if call.outcome is not None]
 
-    def _settle_off(self, calls: Sequence[CallState]) -> None:
+    def _settle_without_running(self, calls: Sequence[CallState]) -> None:
         batch = Batch(self._state, calls)
         batch.settle_off()
         self.records += batch.records
 
-    async def _hand_back(
+    async def _return_known(
         self, calls: Sequence[ToolCall], known: KnownOutcomes, turn: int
     ) -> list[ToolOutcome]:
         """Return the known outcomes, and make the other calls if that is wanted."""
@@ -869,4 +872,4 @@ class Toolbox:
             asked={id: asked for _, one in rest for id, asked in one.earlier.asked.items()},
             answers={id: said for _, one in rest for id, said in one.earlier.answers.items()},
         )
-        return await self._go_on([(call, one.earlier) for call, one in rest], waiting, turn)
+        return await self._resume([(call, one.earlier) for call, one in rest], waiting, turn)

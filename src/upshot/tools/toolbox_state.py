@@ -279,8 +279,8 @@ class ToolboxState:
         if claim is not None and self.ledger is None and tool.scope != "run":
             self.warn(
                 "no_ledger",
-                f"{tool.name} has once=, and the run has no journal "
-                "that keeps effects: it is done once in this run only",
+                f"{tool.name} has once=, but the run has no journal "
+                "that keeps effects: it is done once only within this run",
                 once=f"no_ledger {tool.name}",
             )
         return claim

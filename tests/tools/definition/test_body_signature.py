@@ -312,7 +312,7 @@ def with_both(a: Annotated[int, annotated_types.Gt(0), annotated_types.Ge(0)]) -
     ("function", "said"),
     [
         (with_event, "the parameter 'b' has no JSON Schema: Event has no JSON form; use plain"),
-        (with_unread, "the parameter 'a' has no JSON Schema: Even.n is annotated"),
+        (with_unread, "the parameter 'a' has no JSON Schema: Even.n has an annotation"),
         (with_lists, "the parameter 'a' has no JSON Schema: Type unions may not contain"),
         (with_wrong, "the parameter 'a'"),
         (with_both, "the parameter 'a'"),

@@ -194,7 +194,7 @@ def test_what_can_never_work_is_refused_at_definition(function: Any):
         ({"rate": 5}, "rate must be a Rate or None"),
         ({"circuit": 5}, "circuit must be a Circuit or None"),
         ({"limits": 5, "isolation": "process"}, "limits must be ProcessLimits or None"),
-        ({"env": {"A": "b"}}, "env= is for a tool with isolation='process' only"),
+        ({"env": {"A": "b"}}, "env= is only for a tool with isolation='process'"),
         ({"env": {"A": 5}, "isolation": "process"}, "env is not a mapping of names to texts"),
         ({"error_key": 5}, "error_key must be a text or None, got 5"),
         ({"retries": 1.5}, "retries must be a whole number of at least 0, got 1.5"),
@@ -241,8 +241,8 @@ DRAFT = "http://json-schema.org/draft-0{}/schema#"
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        ({"type": "array"}, "has to describe an object, not 'array'"),
-        ({"type": ["array", "null"]}, "has to describe an object"),
+        ({"type": "array"}, "must describe an object, not 'array'"),
+        ({"type": ["array", "null"]}, "must describe an object"),
         ({"properties": {"a": {"type": "int"}}}, '"int" is not valid'),
         ({"type": "object", "required": "a"}, "is not valid"),
         ({"properties": 5}, "is not valid"),
@@ -300,8 +300,8 @@ def test_a_raw_schema_is_copied():
     [
         (None, "call is None; give a function"),
         (5, "call is 5"),
-        (lambda: 1, "it is given one dict"),
-        (lambda a, b: 1, "it is given one dict"),
+        (lambda: 1, "it must accept one dict"),
+        (lambda a, b: 1, "it must accept one dict"),
         (generator, "is a generator"),
         (async_generator, "is a generator"),
         (plain, "call is the tool 'plain'"),

@@ -91,7 +91,7 @@ async def test_a_condition_of_a_destructive_tool_decides_alone():
     ("condition", "why"),
     [
         (breaks, "breaks failed: RuntimeError: no rate for this currency"),
-        (mumbles, "mumbles failed: TypeError: it gave str: True or False is due"),
+        (mumbles, "mumbles failed: TypeError: it returned str; it must return True or False"),
     ],
 )
 async def test_the_user_is_asked_where_a_condition_fails(option: str, condition: Any, why: str):

@@ -461,7 +461,7 @@ async def test_what_the_server_started_ends_with_the_block_in_any_session(log):
         ({}, "either command= or url="),
         ({"command": "x", "url": "http://x"}, "either command= or url="),
         ({"command": ""}, "is empty"),
-        ({"url": "ftp://x"}, "begins with http"),
+        ({"url": "ftp://x"}, "starts with http"),
         ({"command": "x", "timeout_s": 0}, "above 0"),
         (
             {"command": "x", "timeout_s": True},
@@ -473,7 +473,7 @@ async def test_what_the_server_started_ends_with_the_block_in_any_session(log):
         ({"command": NOISY, "env": LOADED}, "there is no such database"),
         ({"command": SILENT, "env": LOADED, "timeout_s": 0.2}, "within 0.2 s"),
         ({"url": "http://127.0.0.1:9/mcp"}, "cannot be used: [A-Za-z]+: ."),
-        ({"url": "ftp://me:a-secret@x?key=a-secret"}, "begins with http"),
+        ({"url": "ftp://me:a-secret@x?key=a-secret"}, "starts with http"),
         ({"url": "http://me:a-secret@127.0.0.1:9/m?key=a-secret"}, "(http://127.0.0.1:9/m)"),
         ({"command": "there-is-no-such-program --key a-secret"}, "(there-is-no-such-program)"),
     ],

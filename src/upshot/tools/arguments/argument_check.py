@@ -63,7 +63,7 @@ class Defaults:
         }
         # Most schemas have no nested defaults, so there is no need to find where they apply.
         self._inside = _has_defaults({**schema, "properties": bare}) or (
-            bool(self._own) and _comes_back(schema)
+            bool(self._own) and _may_refer_to_root(schema)
         )
         self.are_there: bool = bool(self._own) or self._inside
 
@@ -102,21 +102,21 @@ class Defaults:
         for one in reversed(details):
             where = (one["schemaLocation"], one["instanceLocation"])
             # A branch that does not match has no say, even if some of its parts match.
-            if where in seen or _stands_under(one["evaluationPath"], wrong):
+            if where in seen or _is_below(one["evaluationPath"], wrong):
                 continue
             seen.add(where)
-            part = found_at(self._schema, _steps(self._schema, _pointer_in(where[0])))
+            part = found_at(self._schema, _steps(self._schema, _to_pointer(where[0])))
             if isinstance(part, dict) and "properties" in part:
                 yield _steps(value, where[1]), part
 
 
-def _pointer_in(location: str) -> str:
+def _to_pointer(location: str) -> str:
     """Return the pointer in a schema's location, without the base."""
     base, mark, fragment = location.partition("#")
     return unquote(fragment) if mark else base
 
 
-def _stands_under(path: str, wrong: set[str]) -> bool:
+def _is_below(path: str, wrong: set[str]) -> bool:
     if not wrong:
         return False
     while path not in wrong:
@@ -156,16 +156,16 @@ def _has_defaults(schema: Json) -> bool:
     return "default" in schema or any(map(_has_defaults, schema.values()))
 
 
-def _comes_back(schema: Json) -> bool:
+def _may_refer_to_root(schema: Json) -> bool:
     """Whether a reference may lead to the root, or to something directly below it."""
     if isinstance(schema, list):
-        return any(map(_comes_back, schema))
+        return any(map(_may_refer_to_root, schema))
     if not isinstance(schema, dict):
         return False
     target = schema.get("$ref")
     if isinstance(target, str) and not target.startswith(("#/$defs/", "#/definitions/")):
         return True
-    return "$dynamicRef" in schema or any(map(_comes_back, schema.values()))
+    return "$dynamicRef" in schema or any(map(_may_refer_to_root, schema.values()))
 
 
 def read_object(arguments: str | Mapping[str, Json], coercions: list[Coercion]) -> JsonObject | str:
@@ -211,7 +211,7 @@ def _read_mapping(arguments: object) -> JsonObject | str:
     except UnserializableError as error:
         return f"{error.path or '/'}: is not JSON: {error.reason}"
     if lossy and (lost := [path for path in lossy if _is_number_at(value, path)]):
-        return join_faults(map(_lost, lost))
+        return join_faults(map(_unrepresentable, lost))
     return value if isinstance(value, dict) else _no_object(value)
 
 
@@ -246,10 +246,10 @@ def _parse(text: str) -> tuple[object, bool]:
 
 def _check_numbers(value: JsonObject) -> JsonObject | str:
     lost = [place for place, number in floats_in(value) if not math.isfinite(number)]
-    return join_faults(map(_lost, map(pointer, lost))) if lost else value
+    return join_faults(map(_unrepresentable, map(pointer, lost))) if lost else value
 
 
-def _lost(path: str) -> str:
+def _unrepresentable(path: str) -> str:
     return f"{path}: is a number that JSON cannot hold"
 
 

@@ -97,7 +97,7 @@ def proposals(place: Place, faults: Sequence[ValidationError]) -> list[CoercionC
         found = _distinct(itertools.chain.from_iterable(inside))
     if not found and "array" in wanted and place and isinstance(place[-1], str):
         # Never an item of an array, because it would be unclear which bracket is missing.
-        found = [(Edit(place, "array", value, new),) for new in _wrapped(value)]
+        found = [(Edit(place, "array", value, new),) for new in _wrap_in_list(value)]
     return found[:_MAX_READINGS]
 
 
@@ -135,7 +135,7 @@ def _of_branch(place: Place, branch: Sequence[ValidationError]) -> list[Coercion
     parts: list[list[CoercionCandidate]] = []
     for inner, faults in faults_by_place(branch).items():
         # At the place itself, only a nested union has something to add.
-        found = _deeper(inner, faults) if inner == place else proposals(inner, faults)
+        found = _nested_readings(inner, faults) if inner == place else proposals(inner, faults)
         if not found:
             return []
         parts.append(found)
@@ -143,7 +143,7 @@ def _of_branch(place: Place, branch: Sequence[ValidationError]) -> list[Coercion
     return [tuple(itertools.chain.from_iterable(one)) for one in products]
 
 
-def _deeper(place: Place, faults: Sequence[ValidationError]) -> list[CoercionCandidate]:
+def _nested_readings(place: Place, faults: Sequence[ValidationError]) -> list[CoercionCandidate]:
     if not all(any(union_branches(fault)) for fault in faults):
         return []
     branches = (branch for fault in faults for branch in union_branches(fault))
@@ -213,7 +213,7 @@ def _of_choice(text: str, choices: Sequence[object]) -> Iterator[tuple[str, Json
         yield "enum", numbers.pop()
 
 
-def _wrapped(value: Json) -> Iterator[list[Json]]:
+def _wrap_in_list(value: Json) -> Iterator[list[Json]]:
     if value is None or isinstance(value, list):
         return
     if isinstance(value, str) and value.lstrip().startswith(_OPENERS):
@@ -276,7 +276,7 @@ class Coercer:
         mended, edits, near = self._mend(value, faults, _MAX_NESTING)
         self.coercions = [edit.coercion for edit in edits]
         left = self._faults(mended) if edits else faults
-        return mended, _nearer(left, near)
+        return mended, _refine_faults(left, near)
 
     def _faults(self, value: Json) -> list[ValidationError]:
         return list(self._validator.iter_errors(value))
@@ -296,7 +296,7 @@ class Coercer:
             for place, found in wrong.items():
                 if len(offers[place]) == 1 and not any(e.rule in _UNTOLD for e in chosen[place]):
                     near[place] = found
-        kept = {place: found[0] for place, found in wins.items() if _agree(found)}
+        kept = {place: found[0] for place, found in wins.items() if _are_equal(found)}
         if not kept:
             return value, (), near
         mended = changed(value, ((place, win.value) for place, win in kept.items()))
@@ -315,15 +315,15 @@ class Coercer:
             value, ((one.place, one.after) for edits in chosen.values() for one in edits)
         )
         edits = {place: list(proposal) for place, proposal in chosen.items()}
-        wrong = _wrong(self._faults(trial), chosen)
+        wrong = _faults_at(self._faults(trial), chosen)
         if wrong:
             # A value that was text may contain more that needs coercion.
             inside = [fault for found in wrong.values() for fault in found]
             trial, more, near = self._mend(trial, inside, nesting - 1)
             for edit in more:
                 edits[cast("Place", above(edit.place, chosen))].append(edit)
-            wrong = _wrong(self._faults(trial), chosen) if more else wrong
-            wrong = {place: _nearer(found, near) for place, found in wrong.items()}
+            wrong = _faults_at(self._faults(trial), chosen) if more else wrong
+            wrong = {place: _refine_faults(found, near) for place, found in wrong.items()}
         for place in chosen:
             if place not in wrong:
                 wins.setdefault(place, []).append(_Win(found_at(trial, place), tuple(edits[place])))
@@ -395,7 +395,9 @@ def _offers(faults: Sequence[ValidationError]) -> dict[Place, list[CoercionCandi
     return offers
 
 
-def _wrong(faults: Iterable[ValidationError], chosen: Mapping[Place, CoercionCandidate]) -> _Faults:
+def _faults_at(
+    faults: Iterable[ValidationError], chosen: Mapping[Place, CoercionCandidate]
+) -> _Faults:
     """Return those of *faults* that lie at or below one of the places, by place."""
     wrong: _Faults = {}
     for fault in faults:
@@ -408,7 +410,7 @@ def _wrong(faults: Iterable[ValidationError], chosen: Mapping[Place, CoercionCan
     return wrong
 
 
-def _nearer(faults: Sequence[ValidationError], near: _Faults) -> list[ValidationError]:
+def _refine_faults(faults: Sequence[ValidationError], near: _Faults) -> list[ValidationError]:
     """Replace *faults* at places with a single reading by the faults of that reading."""
     # That is more helpful than "a text is not a number".
     found = {place: None for fault in faults if (place := above(fault.instance_path, near))}
@@ -416,6 +418,6 @@ def _nearer(faults: Sequence[ValidationError], near: _Faults) -> list[Validation
     return told + [fault for place in found for fault in near[place]]
 
 
-def _agree(found: Sequence[_Win]) -> bool:
+def _are_equal(found: Sequence[_Win]) -> bool:
     said = {b"" if isinstance(win.value, Absent) else canonical_json(win.value) for win in found}
     return len(said) == 1

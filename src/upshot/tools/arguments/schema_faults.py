@@ -215,9 +215,9 @@ def _describe(fault: ValidationError, known: Sequence[str], value: Json) -> Iter
             for name in _closed_keys(fault, value):
                 yield f"{_place([*path, *name])}: is not expected"
         case "anyOf" | "oneOf":
-            yield from _of_union(fault, value)
+            yield from _describe_union(fault, value)
         case _:
-            yield f"{_place(path)}: {_alone(fault)}"
+            yield f"{_place(path)}: {_fault_text(fault)}"
 
 
 def _closed_keys(fault: ValidationError, value: Json) -> Iterator[tuple[str, ...]]:
@@ -235,7 +235,7 @@ def _unexpected(name: str, known: Sequence[str]) -> str:
     return "is not expected" + (f"; did you mean {near[0]}?" if near else "")
 
 
-def _alone(fault: ValidationError) -> str:
+def _fault_text(fault: ValidationError) -> str:
     """Return what is wrong, without the place."""
     kind: Any = fault.kind
     return _choice(fault.instance, kind.options) if kind.name == "enum" else cut_text(fault.message)
@@ -248,9 +248,11 @@ def _choice(given: object, options: Sequence[object]) -> str:
     return f"{cut_text(shown(given), 100)} is not one of {describe_choices(options)}{hint}"
 
 
-def _of_union(fault: ValidationError, value: Json) -> Iterator[str]:
+def _describe_union(fault: ValidationError, value: Json) -> Iterator[str]:
     place = _place(fault.instance_path)
-    branches = [list(filter(functools.partial(_is_inside, fault), one)) for one in _deep(fault)]
+    branches = [
+        list(filter(functools.partial(_is_inside, fault), one)) for one in _nested_branches(fault)
+    ]
     if len(branches) == 1:
         # Only one branch comes close: its faults have their own paths.
         yield from (text for inner in branches[0] for text in _describe(inner, (), value))
@@ -258,10 +260,10 @@ def _of_union(fault: ValidationError, value: Json) -> Iterator[str]:
         told = describe_faults([inner for one in branches for inner in one], (), value)
         yield f"{place}: {told}"
     else:
-        yield f"{place}: {_union(fault)}"
+        yield f"{place}: {_union_text(fault)}"
 
 
-def _deep(fault: ValidationError) -> list[Sequence[ValidationError]]:
+def _nested_branches(fault: ValidationError) -> list[Sequence[ValidationError]]:
     """Return the branches that have faults inside the value."""
     return [one for one in union_branches(fault) if any(_is_inside(fault, e) for e in one)]
 
@@ -271,10 +273,10 @@ def _is_inside(fault: ValidationError, inner: ValidationError) -> bool:
     return deeper or inner.kind.name == "required"
 
 
-def _union(fault: ValidationError) -> str:
+def _union_text(fault: ValidationError) -> str:
     # The right type with a wrong value says more than the types of the other branches.
     near = [
-        _alone(inner)
+        _fault_text(inner)
         for branch in union_branches(fault)
         for inner in branch
         if inner.kind.name not in ("type", "anyOf", "oneOf")

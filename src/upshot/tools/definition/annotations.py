@@ -112,7 +112,7 @@ def _loaded_class(module: str, name: str) -> type | None:
 def _is_of_pydantic(annotation: object) -> bool:
     """Whether *annotation* has to be read by pydantic."""
     is_loaded = "pydantic" in sys.modules
-    if not is_loaded and _module() is None:
+    if not is_loaded and _annotated_types() is None:
         return False
     if is_loaded and _uses_pydantic(annotation):
         return True
@@ -128,7 +128,7 @@ def _is_of_pydantic(annotation: object) -> bool:
 
 
 def _refuse(kind: type, name: str) -> NoReturn:
-    raise TypeError(f"{kind.__name__}.{name} is annotated with what msgspec does not read")
+    raise TypeError(f"{kind.__name__}.{name} has an annotation that msgspec does not support")
 
 
 def _uses_pydantic(annotation: object) -> bool:
@@ -282,17 +282,17 @@ def with_constraints(annotation: object) -> object:
     Raises:
         TypeError: A constraint cannot be expressed to a model.
     """
-    return annotation if _module() is None else _rewritten(annotation, _metas)
+    return annotation if _annotated_types() is None else _rewrite(annotation, _to_metas)
 
 
 def to_fields(annotation: object) -> object:
     """Replace ``msgspec.Meta`` in *annotation* by ``Field``, which pydantic understands."""
-    return _rewritten(annotation, _fields)
+    return _rewrite(annotation, _to_field_infos)
 
 
 def holds_constraints(annotation: object) -> bool:
     """Whether *annotation* itself has constraints of annotated-types."""
-    module = _module()
+    module = _annotated_types()
     if module is None:
         return False
     extras = getattr(annotation, "__metadata__", ())
@@ -301,22 +301,20 @@ def holds_constraints(annotation: object) -> bool:
     return any(map(holds_constraints, get_args(annotation)))
 
 
-def _module() -> ModuleType | None:
+def _annotated_types() -> ModuleType | None:
     # An annotation that uses it means that it is loaded; other tools do not need it.
     return sys.modules.get("annotated_types")
 
 
-def _rewritten(
-    annotation: object, rewrite: Callable[[Iterable[object]], Iterable[object]]
-) -> object:
+def _rewrite(annotation: object, rewrite: Callable[[Iterable[object]], Iterable[object]]) -> object:
     origin = get_origin(annotation)
     if origin is None or origin is Literal:
         return annotation
     if hasattr(annotation, "__metadata__"):
         base, *extras = get_args(annotation)
-        return _annotated(_rewritten(base, rewrite), list(rewrite(extras)))
+        return _annotate(_rewrite(base, rewrite), list(rewrite(extras)))
     old = get_args(annotation)
-    new = tuple(_rewritten(one, rewrite) for one in old)
+    new = tuple(_rewrite(one, rewrite) for one in old)
     if all(one is other for one, other in zip(new, old, strict=True)):
         return annotation
     if origin in (Union, UnionType):
@@ -324,14 +322,14 @@ def _rewritten(
     return origin[new]
 
 
-def _annotated(base: object, extras: list[object]) -> object:
+def _annotate(base: object, extras: list[object]) -> object:
     if not extras:
         return base
     metas = [one for one in extras if isinstance(one, msgspec.Meta) and _limits(one)]
     if metas and get_origin(base) in (Union, UnionType):
         # msgspec accepts limits only on the types that they limit, and null is never one of them.
-        members = [one if one is NoneType else _annotated(one, [*metas]) for one in get_args(base)]
-        return _annotated(_union(members), [one for one in extras if one not in metas])
+        members = [one if one is NoneType else _annotate(one, [*metas]) for one in get_args(base)]
+        return _annotate(_union(members), [one for one in extras if one not in metas])
     return Annotated[(cast("Any", base), *extras)]
 
 
@@ -349,8 +347,8 @@ def _name_in(module: ModuleType, item: object) -> str:
     return kind.__name__ if getattr(module, kind.__name__, None) is kind else ""
 
 
-def _metas(extras: Iterable[object]) -> Iterator[object]:
-    module = cast("ModuleType", _module())
+def _to_metas(extras: Iterable[object]) -> Iterator[object]:
+    module = cast("ModuleType", _annotated_types())
     for item in extras:
         name = _name_in(module, item)
         if not name:
@@ -359,14 +357,14 @@ def _metas(extras: Iterable[object]) -> Iterator[object]:
             word = _BOUNDS[name]
             yield msgspec.Meta(**{word: getattr(item, word)})
         elif hasattr(type(item), "__is_annotated_types_grouped_metadata__"):
-            yield from _metas(cast("Iterable[object]", item))
+            yield from _to_metas(cast("Iterable[object]", item))
         elif name == "Timezone" and (zone := cast("Any", item).tz) in (None, ...):
             yield msgspec.Meta(tz=zone is ...)
         elif name not in _WORDS:
-            raise TypeError(f"{name} cannot be told to a model")
+            raise TypeError(f"{name} has no form in JSON Schema")
 
 
-def _fields(extras: Iterable[object]) -> Iterator[object]:
+def _to_field_infos(extras: Iterable[object]) -> Iterator[object]:
     from pydantic import Field
 
     for item in extras:

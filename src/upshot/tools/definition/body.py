@@ -157,7 +157,7 @@ class FunctionBody:
                 faults.append(f"/{name}: {error}")
         if faults:
             raise BuildError("; ".join(faults))
-        for name, make in self._made_defaults.items():
+        for name, make in self._field_defaults.items():
             if name not in values:
                 values[name] = make()
         return values
@@ -192,11 +192,11 @@ class FunctionBody:
     @functools.cached_property
     def _types(self) -> _Types:
         try:
-            hints = typing.get_type_hints(_annotated(self.function), include_extras=True)
+            hints = typing.get_type_hints(_annotated_function(self.function), include_extras=True)
         except NameError as error:
             raise Misuse(
-                f"tool {self._name!r} is annotated with {error.name!r}, which cannot be found: "
-                "define it where the module can see it"
+                f"tool {self._name!r} is annotated with {error.name!r}, which is not defined: "
+                "define or import it at the top of the module"
             ) from error
         except Exception as error:  # annotations in text are the caller's code, run here
             raise Misuse(
@@ -210,12 +210,13 @@ class FunctionBody:
             return *read_annotations(kinds), kinds
         except (TypeError, NotImplementedError) as error:
             raise Misuse(
-                f"tool {self._name!r}: {_culprit(kinds)} has no JSON Schema: {_one_line(error)}; "
-                "use plain types, dataclasses, msgspec structs or pydantic models"
+                f"tool {self._name!r}: {_find_culprit(kinds)} has no JSON Schema: "
+                f"{_one_line(error)}; use plain types, dataclasses, msgspec structs or "
+                "pydantic models"
             ) from error
 
     @functools.cached_property
-    def _made_defaults(self) -> dict[str, Callable[[], object]]:
+    def _field_defaults(self) -> dict[str, Callable[[], object]]:
         """Defaults that come from pydantic's ``Field(...)``, as functions that make them."""
         return {
             name: functools.partial(one.default.get_default, call_default_factory=True)
@@ -224,7 +225,7 @@ class FunctionBody:
         }
 
 
-def _culprit(kinds: dict[str, object]) -> str:
+def _find_culprit(kinds: dict[str, object]) -> str:
     """Return which parameter cannot be read, for a message."""
     for name, kind in kinds.items():
         try:
@@ -240,7 +241,7 @@ def _innermost(function: Callable[..., object]) -> Callable[..., object]:
     return function
 
 
-def _annotated(function: Callable[..., object]) -> Callable[..., object]:
+def _annotated_function(function: Callable[..., object]) -> Callable[..., object]:
     function = _innermost(function)
     if inspect.isfunction(function) or inspect.ismethod(function):
         return function
@@ -281,7 +282,7 @@ def _check_names(parameters: list[inspect.Parameter], name: str) -> None:
                 "or use Tool.from_schema"
             )
         if is_context(parameter):
-            raise Misuse(f"tool {name!r}: the ToolContext has to be the first parameter")
+            raise Misuse(f"tool {name!r}: the ToolContext must be the first parameter")
 
 
 def _is_required(parameter: inspect.Parameter) -> bool:
@@ -307,12 +308,12 @@ def _describe(schema: JsonObject, text: str, default: object) -> JsonObject:
     except UnserializableError:
         return described
     # ``x: int = None`` is common, but null is not a valid value there: no default is shown.
-    if not lossy and (value is not None or _takes_null(schema)):
+    if not lossy and (value is not None or _allows_null(schema)):
         described["default"] = value
     return described
 
 
-def _takes_null(schema: JsonObject) -> bool:
+def _allows_null(schema: JsonObject) -> bool:
     branches = schema.get("anyOf")
     if isinstance(branches, list):
         return {"type": "null"} in branches
@@ -421,7 +422,7 @@ def _read_schema(name: str, parameters: object) -> JsonObject:
     if not isinstance(parameters, Mapping):
         raise Misuse(
             f"the schema of tool {name!r} is {parameters!r:.100}: give a JSON Schema of an object, "
-            '{"type": "object"} where nothing is known'
+            '{"type": "object"} if nothing is known'
         )
     try:
         copy, lossy = to_free_json(cast("object", parameters))
@@ -435,7 +436,7 @@ def _read_schema(name: str, parameters: object) -> JsonObject:
         # Arguments are always an object, and providers accept no list here.
         schema["type"] = kind = "object"
     if kind != "object":
-        raise Misuse(f"the schema of tool {name!r} has to describe an object, not {kind!r:.100}")
+        raise Misuse(f"the schema of tool {name!r} must describe an object, not {kind!r:.100}")
     if not _is_plain(schema):
         from upshot.tools.arguments.argument_check import ArgumentCheck
 
@@ -457,8 +458,8 @@ def _read_call(name: str, call: object) -> Callable[..., object]:
         signature.bind(*[None] * (2 if takes_context(call) else 1))
     except TypeError as error:
         raise Misuse(
-            f"tool {name!r}: call takes {signature}; it is given one dict of arguments, with a "
-            "first parameter annotated ToolContext that before them"
+            f"tool {name!r}: call takes {signature}; it must accept one dict of arguments, after a "
+            "ToolContext if its first parameter is annotated so"
         ) from error
     return call
 

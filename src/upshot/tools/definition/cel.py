@@ -331,28 +331,30 @@ No expression can use these names, because they are not known functions.
 
 def functions_for(called: Collection[str]) -> Mapping[str, Callable[[Any], Any]]:
     """Return our implementations of the functions *called*, by the name to pass them under."""
-    return {INSTEAD.get(name, name): _MADE[name] for name in called if name in _MADE}
+    return {
+        INSTEAD.get(name, name): _REPLACEMENTS[name] for name in called if name in _REPLACEMENTS
+    }
 
 
 def _size(value: Any) -> int:
     """Replace the library's ``size``, which counts the bytes of a text."""
     if isinstance(value, str | bytes | list | dict):
         return len(cast(Sized, value))
-    raise TypeError(f"size() takes a text, a list or a mapping, {_not(value)}")
+    raise TypeError(f"size() takes a text, a list or a mapping, {_got(value)}")
 
 
 def _string(value: Any) -> str:
     """Convert a value that the library's ``string`` does not accept; called only for those."""
     if isinstance(value, bool):
         return "true" if value else "false"
-    raise TypeError(f"string() takes a number, a text, a truth value or a time, {_not(value)}")
+    raise TypeError(f"string() takes a number, a text, a truth value or a time, {_got(value)}")
 
 
-def _not(value: object) -> str:
+def _got(value: object) -> str:
     return "not null" if value is None else f"not {kind_of(value)}"
 
 
-_MADE: Mapping[str, Callable[[Any], Any]] = {"size": _size, "string": _string}
+_REPLACEMENTS: Mapping[str, Callable[[Any], Any]] = {"size": _size, "string": _string}
 
 
 def paths_of(source: str) -> Iterator[tuple[Path, int, int]]:
@@ -439,14 +441,14 @@ def _parse(source: str) -> Any:
         faults = _AT.findall(str(error))
         line, column, said = faults[0] if faults else ("1", "1", str(error))
         raise BadExpression(
-            f"the broken expression {source.strip()!r:.120} ({_short(said)})",
+            f"the broken expression {source.strip()!r:.120} ({_shorten(said)})",
             "an expression in CEL, such as context.count < 3",
             int(line),
             int(column),
         ) from error
 
 
-def _short(said: str) -> str:
+def _shorten(said: str) -> str:
     """Return the parser's message without the list of everything that was expected."""
     short = " ".join(said.partition(" expecting ")[0].split())[:_MAX_SAID]
     if "'<EOF>'" in short:

@@ -61,10 +61,12 @@ def check_identity(tool: Tool) -> None:
     if tool.once is None:
         for option in ("effect_name", "may_differ", "keep"):
             if getattr(tool, option):
-                raise Misuse(f"tool {tool.name!r}: {option}= is for a tool with once= only")
+                raise Misuse(f"tool {tool.name!r}: {option}= is only for a tool with once=")
         return
     if not tool.may_write:
-        raise Misuse(f"tool {tool.name!r}: once= is for tools that write, and its effect is read")
+        raise Misuse(
+            f"tool {tool.name!r}: once= is only for tools that write, but its effect is read"
+        )
     known = cast("Mapping[str, object]", tool.parameters.get("properties", {}))
     named = () if callable(tool.once) else tool.once
     for name in (*named, *tool.may_differ):
@@ -97,7 +99,9 @@ def claim_of(
         if given is None:
             return None
         if not isinstance(given, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # tools may be untyped
-            raise TypeError(f"once of {tool.name} gave {given!r:.60}: a text or None is due")
+            raise TypeError(
+                f"once of {tool.name} returned {given!r:.60}; it must return a text or None"
+            )
         key = given
     else:
         named = cast("tuple[str, ...]", tool.once)

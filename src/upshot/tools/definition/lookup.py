@@ -87,16 +87,16 @@ class Lookup:
             ConditionError: The condition cannot be evaluated.
             Exception: Whatever *call* raises.
         """
-        value = await call(self.tool, cast("JsonObject", _filled(self.arguments, given)))
-        return self.found.holds({**_fields(value), **given})
+        value = await call(self.tool, cast("JsonObject", _fill(self.arguments, given)))
+        return self.found.holds({**_condition_names(value), **given})
 
 
-def _filled(value: Json, given: JsonObject) -> Json:
+def _fill(value: Json, given: JsonObject) -> Json:
     """Fill arguments into ``{name}`` in *value*; if it is the whole text, the type is kept."""
     if isinstance(value, dict):
-        return {name: _filled(one, given) for name, one in value.items()}
+        return {name: _fill(one, given) for name, one in value.items()}
     if isinstance(value, list):
-        return [_filled(one, given) for one in value]
+        return [_fill(one, given) for one in value]
     if not isinstance(value, str):
         return value
     if (whole := _FIELD.fullmatch(value)) is not None:
@@ -114,10 +114,12 @@ def _in_text(name: str, given: JsonObject) -> str:
     value = _argument(name, given)
     if isinstance(value, str | int | float) and not isinstance(value, bool):
         return str(value)
-    raise Misuse(f"the argument {name!r} is {kind_of(value)}: only a text or a number fits a text")
+    raise Misuse(
+        f"the argument {name!r} is {kind_of(value)}: only a text or a number can be put into a text"
+    )
 
 
-def _fields(value: Json) -> JsonObject:
+def _condition_names(value: Json) -> JsonObject:
     """Return the names that a condition can use, from a tool's value."""
     if isinstance(value, str):
         # A text that is not JSON, or nested too deeply, stays a text.

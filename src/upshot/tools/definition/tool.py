@@ -253,7 +253,9 @@ class Tool(Generic[P, R_co]):
             Misuse: Another process cannot import it by name.
         """
         if self.isolation != "process":
-            raise Misuse(f"tool {self.name!r}: isolation is {self.isolation!r}; 'process' is all")
+            raise Misuse(
+                f"tool {self.name!r}: isolation is {self.isolation!r}: give 'process' or None"
+            )
         if not isinstance(self.body, FunctionBody) or self.is_unbound:
             raise Misuse(
                 f"tool {self.name!r}: isolation='process' needs a function at the top of a module"
@@ -384,7 +386,7 @@ class Tool(Generic[P, R_co]):
         from upshot.tools.definition.body import read_body
 
         if isinstance(call, Tool):
-            raise Misuse(f"{name!r}: call is the tool {call.name!r}; .but(...) changes a tool")
+            raise Misuse(f"{name!r}: call is the tool {call.name!r}: use .but(...) to change it")
         body = read_body(name, description, parameters, call)
         return cls(
             name,
@@ -480,7 +482,7 @@ def tool(
 
     def make(function: Callable[P, R_co]) -> Tool[P, R_co]:
         if not callable(function):
-            raise Misuse(f"@tool takes a function, not {function!r}: options are keywords")
+            raise Misuse(f"@tool takes a function, not {function!r}: give options by keyword")
         named = name_of_function(function) if name is None else name
         if isinstance(function, Tool):
             raise Misuse(f"{named!r} is a tool already: use .but(...) to change it")

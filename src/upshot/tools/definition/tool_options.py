@@ -93,7 +93,7 @@ def ask_predicate(predicate: Predicate, arguments: JsonObject) -> bool:
     """
     answer: object = predicate(arguments) if callable(predicate) else predicate.holds(arguments)
     if not isinstance(answer, bool):  # pyright: ignore[reportUnnecessaryIsInstance]  # functions may be untyped
-        raise TypeError(f"it gave {shown(answer)}: True or False is due")
+        raise TypeError(f"it returned {shown(answer)}; it must return True or False")
     return answer
 
 
@@ -159,7 +159,7 @@ def address_of(function: Callable[..., object], tool_name: str) -> Address:
     if not isinstance(module, str) or not name or "<" in name or hasattr(function, "__self__"):
         raise Misuse(
             f"tool {tool_name!r}: isolation='process' needs a function at the top of a module, "
-            "for another process has to import it by name"
+            "because another process has to import it by name"
         )
     file = str(getattr(sys.modules.get(module), "__file__", None) or "")
     if module == "__main__":
@@ -167,8 +167,8 @@ def address_of(function: Callable[..., object], tool_name: str) -> Address:
         module = "" if spec is None else spec.name
         if not module and not os.path.isfile(file):
             raise Misuse(
-                f"tool {tool_name!r}: isolation='process' needs a module or a script file; what "
-                "is typed in has neither"
+                f"tool {tool_name!r}: isolation='process' needs a module or a script file; code "
+                "typed at a prompt has neither"
             )
     return Address(module, os.path.abspath(file) if file else "", name)
 
@@ -215,9 +215,11 @@ def check_tool(fields: Mapping[str, object]) -> None:
         check_argument(f"tool {name!r}: {told}", fields[option], allowed)
     for option in ("limits", "env"):
         if fields[option] is not None and fields["isolation"] is None:
-            raise Misuse(f"tool {name!r}: {option}= is for a tool with isolation='process' only")
+            raise Misuse(f"tool {name!r}: {option}= is only for a tool with isolation='process'")
     if fields["on_unknown"] is not None and fields["effect"] == Effect.READ:
-        raise Misuse(f"tool {name!r}: on_unknown= is for a tool that writes, and it only reads")
+        raise Misuse(
+            f"tool {name!r}: on_unknown= is only for a tool that writes, but this one only reads"
+        )
     if not _is_environment(fields["env"]):
         # The value is not shown, because it may contain keys.
         raise Misuse(f"tool {name!r}: env is not a mapping of names to texts: give one, or None")

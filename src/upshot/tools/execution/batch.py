@@ -41,7 +41,7 @@ class Batch:
         # The caller's task while it runs the only call itself, and whether that task was cancelled
         # just to cancel the call.
         self._caller: asyncio.Task[None] | None = None
-        self._is_taken_back = False
+        self._is_cancelled_alone = False
         self._counted: set[str] = set()
         # For replies with many reads: the first call of each digest, all calls that have equals,
         # and the equal calls that a call waits for.
@@ -95,7 +95,7 @@ class Batch:
         """
         for call, task in self._tasks.items():
             if running or call.run_started is None:
-                self._end(task)
+                self._cancel_task(task)
 
     def open_calls(self) -> list[CallState]:
         """Return the calls that can still be cancelled; safe to call from any thread."""
@@ -109,16 +109,16 @@ class Batch:
             if call.call_id == call_id and not task.done():
                 if task is not self._caller:
                     # A task that never started does not reach its own cleanup.
-                    task.add_done_callback(lambda _, call=call: self._leave(call))
+                    task.add_done_callback(lambda _, call=call: self._release_claim(call))
                 call.is_cancelled = found = True
-                self._end(task)
+                self._cancel_task(task)
         return found
 
-    def _end(self, task: asyncio.Task[None]) -> None:
+    def _cancel_task(self, task: asyncio.Task[None]) -> None:
         if task is self._caller:
-            if self._is_taken_back:
+            if self._is_cancelled_alone:
                 return
-            self._is_taken_back = True
+            self._is_cancelled_alone = True
         task.cancel()
 
     def settle_off(self) -> None:
@@ -140,20 +140,20 @@ class Batch:
                 call.pipeline.ask(call)
             seen.add(call.call_id)
             # A call in doubt was started by an earlier session: its hook is asked first.
-            if call.wait is not None or is_in_doubt(call) or self._line_up(call):
+            if call.wait is not None or is_in_doubt(call) or self._count_and_queue(call):
                 waiting.append(call)
             if number % _SLICE == 0:
                 await asyncio.sleep(0)
         return waiting
 
-    def _line_up(self, call: CallState) -> bool:
+    def _count_and_queue(self, call: CallState) -> bool:
         """Count a call whose gates were all asked, and put it in order with the others.
 
         Returns:
             Whether its body should run.
         """
         if call.pending is not None or call.follows:
-            self._set_aside(call)
+            self._park(call)
             return False
         if call.outcome is None:
             call.pipeline.ask_count(call)
@@ -168,10 +168,10 @@ class Batch:
             # with the result of a read that this write overtakes.
             call.turn.deduplication.expect_write(call)
         if len(self._calls) > 1:
-            self._stand_in_line(call)
+            self._queue(call)
         return True
 
-    def _set_aside(self, call: CallState) -> None:
+    def _park(self, call: CallState) -> None:
         """Park the call until the user answers; it is denied if another with its id is parked."""
         pending, call.pending = call.pending, None
         if self._state.waiting(call.call_id) is not None:
@@ -183,7 +183,7 @@ class Batch:
         else:
             self._state.park(call, pending)
 
-    def _stand_in_line(self, call: CallState) -> None:
+    def _queue(self, call: CallState) -> None:
         """Order the call among the others of the reply."""
         tool, alone = call.known_tool, not self._state.parallel
         # Without parallelism, every call counts as a write to everything: no separate path.
@@ -236,7 +236,7 @@ class Batch:
             await self._drive(call)
         finally:
             self._tasks, self._caller = {}, None
-        if self._is_taken_back:
+        if self._is_cancelled_alone:
             # If the task cancelled itself, the cancellation may be pending and would surface at the
             # caller's next await.
             with contextlib.suppress(asyncio.CancelledError):
@@ -260,7 +260,7 @@ class Batch:
                 await self._run(call)
             else:
                 await call.pipeline.wait(call)
-                if self._line_up(call):
+                if self._count_and_queue(call):
                     await self._run(call)
             # A call that ended well is not needed again, and a reply may have thousands.
             self._tasks.pop(call, None)
@@ -268,9 +268,9 @@ class Batch:
             # However it is cancelled, every call has an outcome.
             self._settle_cancelled(call)
         finally:
-            self._leave(call)
+            self._release_claim(call)
 
-    def _leave(self, call: CallState) -> None:
+    def _release_claim(self, call: CallState) -> None:
         # Popped, so that leaving twice (at the end of the task and in its callback) counts once.
         claim = self._claims.pop(call, None)
         if claim is not None:
@@ -400,11 +400,11 @@ class Batch:
                 call.wait.cancel()
                 call.wait = None
             waits = call.pending is not None or bool(call.follows)
-            if waits and not (parked and self._give_up(call)):
+            if waits and not (parked and self._unpark(call)):
                 continue
             self._settle_cancelled(call, ended=False)
 
-    def _give_up(self, call: CallState) -> bool:
+    def _unpark(self, call: CallState) -> bool:
         """Stop a parked call from waiting; returns whether it was waiting."""
         state = self._state
         if state.parked.get(call.call_id) is call and call.pending is not None:

@@ -71,7 +71,7 @@ async def run_call(state: ToolboxState, call: CallState) -> ToolOutcome:
         return call.pipeline.conclude(call, "effect", refused)
     began = state.clock.monotonic()
     try:
-        return await _deliver(state, call, await _run_on(state, call))
+        return await _mask_and_store(state, call, await _run_on(state, call))
     except JournalError:
         raise
     except Exception as error:  # whatever fails, the call gets its one outcome
@@ -120,8 +120,8 @@ async def _run_on(state: ToolboxState, call: CallState) -> ToolOutcome:
     if isinstance(outcome, ToolTimeout) and not outcome.stopped:
         state.warn(
             "abandoned_tool",
-            f"{call.tool_name} goes on after its {outcome.timeout_s:g} s were over; "
-            "nobody waits for it any more",
+            f"{call.tool_name} is still running after its timeout of {outcome.timeout_s:g} s; "
+            "its result will be dropped",
         )
     return outcome
 
@@ -179,7 +179,7 @@ def _execute(
     tool, token, context = call.known_tool, None, None
     if tool.isolation is not None:
         call.mode = "process"
-        return _execute_apart(state, call, timeout_s, deadline)
+        return _execute_in_process(state, call, timeout_s, deadline)
     if call.attempts > 1:
         # The body may have changed the values of the first attempt.
         call.values = tool.body.build(call.given)
@@ -192,12 +192,12 @@ def _execute(
         is_async=tool.body.is_async,
         timeout_s=timeout_s,
         workers=state.workers,
-        late=functools.partial(_tell_late, state, call),
+        late=functools.partial(_warn_late, state, call),
         token=token,
     )
 
 
-async def _execute_apart(
+async def _execute_in_process(
     state: ToolboxState, call: CallState, timeout_s: float | None, deadline: float | None
 ) -> BodyEnd:
     """Run the body in a separate process."""
@@ -221,16 +221,16 @@ async def _execute_apart(
         env=tool.env or {},
         timeout_s=timeout_s,
         slots=state.processes(),
-        tell=functools.partial(_tell, state, call),
+        tell=functools.partial(_emit_progress, state, call),
     )
 
 
 def _context_of(
     state: ToolboxState, call: CallState, token: CancelToken, deadline: float | None
 ) -> ToolContext[object]:
-    tell = functools.partial(_tell, state, call)
+    tell = functools.partial(_emit_progress, state, call)
     if not call.known_tool.body.is_async:
-        tell = functools.partial(_tell_from_thread, asyncio.get_running_loop(), tell)
+        tell = functools.partial(_emit_from_thread, asyncio.get_running_loop(), tell)
     facts = _facts_of(state, call, deadline)
     return make_context(facts, cancelled=token, tell=tell, dependencies=state.dependencies)
 
@@ -251,14 +251,14 @@ def _facts_of(state: ToolboxState, call: CallState, deadline: float | None) -> J
     }
 
 
-def _tell(state: ToolboxState, call: CallState, text: str, data: Json) -> None:
+def _emit_progress(state: ToolboxState, call: CallState, text: str, data: Json) -> None:
     """Emit the progress that a body reports."""
     if call.outcome is None:
         told = ToolProgress(call_id=call.call_id, tool_name=call.tool_name, text=text, data=data)
         state.emit(state.mask(told))
 
 
-def _tell_from_thread(
+def _emit_from_thread(
     loop: asyncio.AbstractEventLoop, tell: Progress, text: str, data: Json
 ) -> None:
     try:
@@ -269,20 +269,22 @@ def _tell_from_thread(
         return
 
 
-def _tell_late(state: ToolboxState, call: CallState) -> None:
+def _warn_late(state: ToolboxState, call: CallState) -> None:
     """Warn that an abandoned body has ended after all."""
     state.leftover[call.tool_name] -= 1
     if state.turn is call.turn and not call.turn.cancelled:
         state.warn(
             "late_result",
-            f"{call.tool_name} ended after its time was over; its result was dropped",
+            f"{call.tool_name} ended after its timeout; its result was dropped",
         )
 
 
 # -- the outcome
 
 
-async def _deliver(state: ToolboxState, call: CallState, outcome: ToolOutcome) -> ToolOutcome:
+async def _mask_and_store(
+    state: ToolboxState, call: CallState, outcome: ToolOutcome
+) -> ToolOutcome:
     """Mask the outcome, and store an output that is too large for a message."""
     if state.secrets is not None:
         before = state.secrets.masked

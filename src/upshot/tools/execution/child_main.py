@@ -163,18 +163,18 @@ _PARTS = get_args(Part)
 
 def work(order: bytes) -> NoReturn:
     """Carry out *order*, report on standard output, and end the process."""
-    mouth = _Mouth()
+    mouth = _LineWriter()
     try:
-        _obey(msgspec.json.decode(order, type=Order), mouth)
+        _run_order(msgspec.json.decode(order, type=Order), mouth)
     except BaseException as error:  # this process has no caller that could catch it
-        mouth.say(_raised(error))
+        mouth.say(_to_raise(error))
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     # The answer is written, so neither threads nor exit handlers of the tool may delay the end.
     os._exit(0)
 
 
-class _Mouth:
+class _LineWriter:
     """Writes lines to the caller; what the tool prints is redirected to standard error."""
 
     def __init__(self) -> None:
@@ -200,10 +200,10 @@ class _Mouth:
             return
 
 
-def _obey(order: Order, mouth: _Mouth) -> None:
+def _run_order(order: Order, mouth: _LineWriter) -> None:
     try:
-        _limit(order)
-        body = _find(order)
+        _set_limits(order)
+        body = _load_body(order)
         values = body.build(order.arguments)
     except Exception as error:  # importing a foreign module may raise anything
         mouth.say(Unloadable(f"{order.name} of {order.module or order.file}: {named(error)}"))
@@ -224,7 +224,7 @@ def _obey(order: Order, mouth: _Mouth) -> None:
     mouth.say(Gave(converted, tuple(lossy)))
 
 
-def _limit(order: Order) -> None:
+def _set_limits(order: Order) -> None:
     if order.memory_bytes is not None:
         resource.setrlimit(resource.RLIMIT_AS, (order.memory_bytes, order.memory_bytes))
     if order.cpu_s is not None:
@@ -233,7 +233,7 @@ def _limit(order: Order) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
 
 
-def _find(order: Order) -> FunctionBody:
+def _load_body(order: Order) -> FunctionBody:
     found: object = _load(order.module, order.file)
     for part in order.name.split("."):
         found = getattr(found, part)
@@ -262,7 +262,7 @@ def _load(module: str, file: str) -> ModuleType:
     return loaded
 
 
-def _raised(error: BaseException) -> Raise:
+def _to_raise(error: BaseException) -> Raise:
     if isinstance(error, ToolError):
         return Raise(
             error.message, error.code, error.retryable, error.retry_after_s, effect=error.effect

@@ -210,7 +210,7 @@ async def recheck(
     key, outcome = record.idempotency_key, record.outcome
     tool, arguments = call.known_tool, call.arguments or {}
     asked = question_of(tool, arguments, record.call_id, record.run_id, key=key, outcome=outcome)
-    effect = await _asked_again(state, call, asked)
+    effect = await _verify_earlier(state, call, asked)
     return None if effect is None else _found_by_verify(state, effect)
 
 
@@ -227,7 +227,7 @@ async def _settle(state: ToolboxState, call: CallState, entry: EffectEntry) -> S
     outcome = await ledger.effect_outcome(entry)
     tool, arguments, key = call.known_tool, call.arguments or {}, entry.idempotency_key
     asked = question_of(tool, arguments, entry.call_id, entry.run_id, key=key, outcome=outcome)
-    effect = await _asked_again(state, call, asked)
+    effect = await _verify_earlier(state, call, asked)
     if effect is None:
         return None
     try:
@@ -237,7 +237,9 @@ async def _settle(state: ToolboxState, call: CallState, entry: EffectEntry) -> S
         return None
 
 
-async def _asked_again(state: ToolboxState, call: CallState, asked: UnknownEffect) -> Effect | None:
+async def _verify_earlier(
+    state: ToolboxState, call: CallState, asked: UnknownEffect
+) -> Effect | None:
     """Return what ``verify`` says about an earlier call, if that can be believed."""
     effect = await ask_verify(state, call, asked)
     is_doubtful = may_go_on(asked.outcome) or hides(asked.arguments)
@@ -280,7 +282,7 @@ async def ask_verify(state: ToolboxState, call: CallState, asked: UnknownEffect)
     )
 
 
-def _forget(seen: Json) -> None:
+def _ignore_value(seen: Json) -> None:
     pass
 
 
@@ -290,7 +292,7 @@ async def found_out(
     warn: Callable[[str, str], None],
     *,
     find: Callable[[str], Tool | None],
-    saw: Callable[[Json], None] = _forget,
+    saw: Callable[[Json], None] = _ignore_value,
     timeout_s: float = VERIFY_TIMEOUT_S,
     workers: Workers = WORKERS,
 ) -> Effect | None:
@@ -309,7 +311,9 @@ async def found_out(
     if verify is None:
         return None
     if isinstance(verify, Lookup):
-        body = functools.partial(verify.ask, asked.arguments, _caller(asked, find, saw, workers))
+        body = functools.partial(
+            verify.ask, asked.arguments, _make_caller(asked, find, saw, workers)
+        )
     else:
         body = functools.partial(verify, asked)
     ending = await run_body(
@@ -328,11 +332,11 @@ async def found_out(
         case BodyValue(value=None | "unknown"):
             return None
         case _:
-            warn("verify_failed", f"verify of {tool.name} {_told(ending)}")
+            warn("verify_failed", f"verify of {tool.name} {_describe_ending(ending)}")
             return None
 
 
-def _caller(
+def _make_caller(
     asked: UnknownEffect,
     find: Callable[[str], Tool | None],
     saw: Callable[[Json], None],
@@ -346,7 +350,7 @@ def _caller(
             raise Misuse(f"there is no tool {name!r}")
         checked = tool.check.read(arguments)
         if not isinstance(checked, Checked):
-            raise Misuse(f"the arguments for {name} do not fit: {checked.details}")
+            raise Misuse(f"the arguments for {name} are invalid: {checked.details}")
         token = CancelToken()
         facts: JsonObject = {**_NO_CALL, "run_id": asked.run_id, "call_id": asked.call_id}
         facts["tool_name"] = name
@@ -375,11 +379,11 @@ def _caller(
     return call
 
 
-def _told(ending: BodyEnd) -> str:
+def _describe_ending(ending: BodyEnd) -> str:
     match ending:
         case Raised(error=error):
             return f"failed: {named(error)}"
         case BodyValue(value=value):
-            return f"answered with {kind_of(value)}; applied, none or None is due"
+            return f"returned {kind_of(value)}; it must return applied, none or None"
         case _:
             return "took too long"

@@ -286,7 +286,7 @@ async def run_async(
     """
     loop = asyncio.get_running_loop()
     over: asyncio.Future[BodyEnd | None] = loop.create_future()
-    task = loop.create_task(_guard(body, over))
+    task = loop.create_task(_run_guarded(body, over))
     timer = None if timeout_s is None else loop.call_later(timeout_s, _wake, over)
     cancelled = False
     try:
@@ -306,7 +306,7 @@ async def run_async(
     if token is not None:
         token.set()
     grace_s = min(grace_s, _CANCEL_GRACE_S) if cancelled else grace_s
-    return Stopped(cancelled, ended=await _stop(task, grace_s))
+    return Stopped(cancelled, ended=await _cancel_task(task, grace_s))
 
 
 async def run_thread(
@@ -343,7 +343,7 @@ async def run_thread(
         nonlocal found
         if given_up:
             late()
-            _drop(ending)
+            _discard_result(ending)
         found = ending
         _wake(over)
 
@@ -356,11 +356,11 @@ async def run_thread(
             loop.call_soon_threadsafe(deliver, ending)
         except RuntimeError:
             # The loop was closed while the body ran: the result is dropped.
-            _drop(ending)
+            _discard_result(ending)
 
     job = Job(work)
     workers.submit(job)
-    cancelled = await _until(over, timeout_s)
+    cancelled = await _wait_until(over, timeout_s)
     if found is not None:
         return found
     if token is not None:
@@ -369,9 +369,9 @@ async def run_thread(
         return Stopped(cancelled, started=False)
     # A new future, because the timer or a cancellation has settled the first one.
     over = loop.create_future()
-    await _until(over, _THREAD_GRACE_S)
+    await _wait_until(over, _THREAD_GRACE_S)
     if found is not None:
-        _drop(found)
+        _discard_result(found)
         return Stopped(cancelled)
     given_up = True
     # A thread cannot be stopped: it is written off, so that another one may replace it.
@@ -391,12 +391,12 @@ def discard(value: object) -> None:
             value.close()
 
 
-def _drop(ending: BodyEnd) -> None:
+def _discard_result(ending: BodyEnd) -> None:
     if isinstance(ending, BodyValue):
         discard(ending.value)
 
 
-async def _guard(body: Callable[[], object], over: asyncio.Future[BodyEnd | None]) -> BodyEnd:
+async def _run_guarded(body: Callable[[], object], over: asyncio.Future[BodyEnd | None]) -> BodyEnd:
     ending: BodyEnd | None = None
     try:
         value = body()
@@ -424,7 +424,7 @@ def _wake(future: asyncio.Future[BodyEnd | None], value: BodyEnd | None = None) 
         future.set_result(value)
 
 
-async def _until(future: asyncio.Future[BodyEnd | None], delay_s: float | None) -> bool:
+async def _wait_until(future: asyncio.Future[BodyEnd | None], delay_s: float | None) -> bool:
     """Wait for *future*, at most *delay_s*; returns whether the caller was cancelled."""
     # Not asyncio.wait, which takes one more iteration of the loop.
     loop = asyncio.get_running_loop()
@@ -439,7 +439,7 @@ async def _until(future: asyncio.Future[BodyEnd | None], delay_s: float | None) 
     return False
 
 
-async def _stop(task: asyncio.Task[BodyEnd], grace_s: float) -> bool:
+async def _cancel_task(task: asyncio.Task[BodyEnd], grace_s: float) -> bool:
     """Cancel *task*; returns whether it ended within the grace."""
     task.cancel()
     # If the caller is cancelled once more, there is no time left for the grace.

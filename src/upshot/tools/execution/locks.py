@@ -59,9 +59,9 @@ class Locks:
 
     def __init__(self) -> None:
         self._in_line = 0
-        self._forget()
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._named = dict[str, _Resource]()
         # Claims on anything: the last writer, and the readers since.
         self._any_writer: Claim | None = None
@@ -78,7 +78,7 @@ class Locks:
             ahead += self._enter_any(claim)
         else:
             ahead += self._enter_named(claim, claim.resources)
-        _put_behind(claim, ahead)
+        _queue_behind(claim, ahead)
         if claim.waits_for:
             claim.free = asyncio.get_running_loop().create_future()
         return not claim.waits_for
@@ -93,7 +93,7 @@ class Locks:
         if claim.waits_for:
             for other in claim.behind or ():
                 # They relied on its order, so now they wait for the claims that it waited for.
-                _put_behind(other, [one for one in claim.ahead or () if one.conflicts(other)])
+                _queue_behind(other, [one for one in claim.ahead or () if one.conflicts(other)])
         gone = [claim]
         while gone:
             one = gone.pop()
@@ -111,7 +111,7 @@ class Locks:
         self._in_line -= 1
         # With an empty queue there is no order to keep, and no reason to keep claims alive.
         if not self._in_line:
-            self._forget()
+            self._reset()
 
     def _enter_any(self, claim: Claim) -> list[Claim]:
         """Add a claim on anything; returns the claims that it waits for."""
@@ -119,12 +119,12 @@ class Locks:
             self._any_readers.append(claim)
             # Joined into one. Otherwise a reply with many reads of anything behind many writers
             # would link each read with each writer.
-            self._writers = _joined(self._writers)
+            self._writers = _join(self._writers)
             return self._writers
         # This claim waits for all earlier ones, so later ones need only wait for it: the lists are
         # reset.
         ahead = [*self._any_readers, *self._writers, *self._readers]
-        self._forget()
+        self._reset()
         self._any_writer = claim
         return ahead
 
@@ -146,11 +146,11 @@ class Locks:
             self._readers.append(claim)
             return ahead
         self._writers.append(claim)
-        self._any_readers = _joined(self._any_readers)
+        self._any_readers = _join(self._any_readers)
         return [*ahead, *self._any_readers]
 
 
-def _put_behind(claim: Claim, ahead: list[Claim]) -> None:
+def _queue_behind(claim: Claim, ahead: list[Claim]) -> None:
     for one in ahead:
         if not one.is_gone and one is not claim:
             one.behind, claim.ahead = one.behind or [], claim.ahead or []
@@ -159,12 +159,12 @@ def _put_behind(claim: Claim, ahead: list[Claim]) -> None:
             claim.waits_for += 1
 
 
-def _joined(claims: list[Claim]) -> list[Claim]:
+def _join(claims: list[Claim]) -> list[Claim]:
     """Return one claim that leaves once all of *claims* have, to be waited for in their place."""
     if len(claims) < 2:
         return claims
     joint = Claim(writes=False, resources=frozenset())
     joint.is_joint = True
-    _put_behind(joint, claims)
+    _queue_behind(joint, claims)
     joint.is_gone = not joint.waits_for
     return [joint]

@@ -112,7 +112,7 @@ def _conclude_unfinished(
             )
         case Raised(error=error, proof=proof):
             proof = proof or (find_proof(error) if tool.may_write else None)
-            if proof is not None and tool.may_write and not _says_effect(error):
+            if proof is not None and tool.may_write and not _declares_effect(error):
                 return _conclude_unsent(call, error, proof, elapsed_ms)
             return _conclude_error(call, error, elapsed_ms)
         # Stopped at the turn's deadline, it has timed out, whichever was noticed first.
@@ -210,7 +210,7 @@ def _returned_error(call: CallState, output: JsonObject, elapsed_ms: int) -> Too
     said = output[cast("str", call.known_tool.error_key)]
     return _failure(
         call,
-        said if isinstance(said, str) else _told(said),
+        said if isinstance(said, str) else _encode_error(said),
         elapsed_ms,
         retryable=output.get("retryable") is not False,
         code=_code_of(output.get("code")),
@@ -218,7 +218,7 @@ def _returned_error(call: CallState, output: JsonObject, elapsed_ms: int) -> Too
     )
 
 
-def _says_effect(error: BaseException) -> bool:
+def _declares_effect(error: BaseException) -> bool:
     return isinstance(error, ToolError) and error.effect is not None
 
 
@@ -259,19 +259,19 @@ def _code_of(word: object) -> ErrorCode | None:
     return ErrorCode(clean_text(word)) if isinstance(word, str) and word else None
 
 
-def _told(said: Json) -> str:
+def _encode_error(said: Json) -> str:
     """Return the value under the error key as JSON, without tracebacks at any depth."""
-    return msgspec.json.encode(_shortened(said)).decode()
+    return msgspec.json.encode(_strip_tracebacks(said)).decode()
 
 
-def _shortened(said: Json) -> Json:
+def _strip_tracebacks(said: Json) -> Json:
     match said:
         case str():
             return without_traceback(said)
         case list():
-            return [_shortened(one) for one in said]
+            return [_strip_tracebacks(one) for one in said]
         case dict():
-            return {name: _shortened(one) for name, one in said.items()}
+            return {name: _strip_tracebacks(one) for name, one in said.items()}
         case _:
             return said
 

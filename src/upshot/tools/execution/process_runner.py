@@ -79,10 +79,10 @@ async def run_process(
     try:
         try:
             # The slot is held until the process is gone, even if it is slow to die.
-            talk = _Talk(order, env, tell)
+            talk = _Conversation(order, env, tell)
         except OSError as error:
             return Died(f"No process could be started: {error}", "worker_failed", started=False)
-        cancelled = await _until(talk.over, None if until is None else until - loop.time())
+        cancelled = await _wait_until(talk.over, None if until is None else until - loop.time())
         if not talk.over.done():
             ended = await talk.end()
             # Checked only now: it may have started in between, and if it is not gone it still may.
@@ -93,7 +93,7 @@ async def run_process(
         slots.release()
 
 
-class _Talk:
+class _Conversation:
     """The conversation with one process."""
 
     def __init__(
@@ -103,7 +103,7 @@ class _Talk:
         self.began = False
         self.over: asyncio.Future[BodyEnd] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
-        self._tell = tell
+        self._report = tell
         self._pieces: list[bytes] = []
         self._size = 0
         self._order = memoryview(encode_line(order))
@@ -114,7 +114,10 @@ class _Talk:
             env={**_inherited(), **env},
             start_new_session=True,
         )
-        self._inlet, self._outlet = _raw(self._process.stdin), _raw(self._process.stdout)
+        self._inlet, self._outlet = (
+            _to_nonblocking_fd(self._process.stdin),
+            _to_nonblocking_fd(self._process.stdout),
+        )
         self._loop.add_writer(self._inlet, self._write)
         self._loop.add_reader(self._outlet, self._read)
 
@@ -126,11 +129,11 @@ class _Talk:
             os.write(self._inlet, END_WORD)
         if self._process.stdin is not None:
             self._process.stdin.close()
-        await _until(self._gone, _END_S)
+        await _wait_until(self._gone, _END_S)
         ended = self._gone.done()
         if not ended:
             self._process.kill()
-            await _until(self._gone, _KILLED_S)
+            await _wait_until(self._gone, _KILLED_S)
             # If the function had not started, it has left nothing behind that could keep running.
             ended = self._gone.done() and not self.began
         self._loop.remove_reader(self._outlet)
@@ -140,7 +143,7 @@ class _Talk:
         for _ in range(200):
             if self._process.poll() is not None:
                 break
-            await _until(self._loop.create_future(), 0.002)
+            await _wait_until(self._loop.create_future(), 0.002)
         return ended
 
     def _write(self) -> None:
@@ -162,34 +165,34 @@ class _Talk:
         except OSError:
             piece = b""
         if not piece:
-            self._leave(None)
+            self._finish(None)
             return
         *lines, rest = piece.split(b"\n")
         for line in lines:
             whole = b"".join((*self._pieces, line))
             self._pieces, self._size = [], 0
             if whole and (said := decode_line(whole)) is not None:
-                self._hear(said)
+                self._handle_line(said)
         self._pieces.append(rest)
         self._size += len(rest)
         # An answer without an end must not fill our memory.
         if self._size > _MAX_OUTPUT_BYTES:
             self._conclude(Unusable(f"it is larger than {_MAX_OUTPUT_BYTES} bytes"))
 
-    def _hear(self, line: Line) -> None:
+    def _handle_line(self, line: Line) -> None:
         match line:
             case Began():
                 self.began = True
             case Progressed(text=text, data=data):
-                self._tell(text, data)
+                self._report(text, data)
             case Exited(status=status):
-                self._leave(status)
+                self._finish(status)
             case _:
                 self._conclude(_ending_of(line))
 
-    def _leave(self, status: int | None) -> None:
+    def _finish(self, status: int | None) -> None:
         self._loop.remove_reader(self._outlet)
-        self._conclude(_death(status, started=self.began))
+        self._conclude(_to_died(status, started=self.began))
         if not self._gone.done():
             self._gone.set_result(None)
 
@@ -219,7 +222,7 @@ def _ending_of(line: Gave | Raise | Unwritable | Unloadable) -> BodyEnd:
             return Died(f"The tool could not be loaded: {message}", "worker_failed", started=False)
 
 
-def _death(status: int | None, *, started: bool) -> Died:
+def _to_died(status: int | None, *, started: bool) -> Died:
     if status == -signal.SIGXCPU:
         text = "The tool needed more processor time than it may use."
         return Died(text, "cpu_limit", started=started)
@@ -229,7 +232,7 @@ def _death(status: int | None, *, started: bool) -> Died:
     return Died(f"The tool's process ended {how}.", "worker_failed", started=started)
 
 
-def _raw(pipe: IO[bytes] | None) -> int:
+def _to_nonblocking_fd(pipe: IO[bytes] | None) -> int:
     if pipe is None:
         raise RuntimeError("the process was started without its pipes")
     os.set_blocking(pipe.fileno(), False)
@@ -245,7 +248,7 @@ def _inherited() -> dict[str, str]:
     }
 
 
-async def _until(
+async def _wait_until(
     future: asyncio.Future[BodyEnd] | asyncio.Future[None], delay_s: float | None
 ) -> bool:
     """Wait for *future*, at most *delay_s*; returns whether the caller was cancelled."""

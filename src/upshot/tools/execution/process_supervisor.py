@@ -39,7 +39,7 @@ def main() -> None:
     order = _read_order()
     if not order or _is_given_up():
         return
-    bell = _listen()
+    bell = _open_signal_pipe()
     warden = os.getpid()
     if _IS_LINUX:
         # Grandchildren whose parent has ended become our children, so we do not lose track of them.
@@ -77,7 +77,7 @@ def _is_given_up() -> bool:
     return bool(ready)
 
 
-def _listen() -> int:
+def _open_signal_pipe() -> int:
     """Write signals into a pipe; returns its end to read."""
     # A pipe, because a signal that arrives just before select would be missed.
     bell, rope = os.pipe()
@@ -110,7 +110,7 @@ class _Watch:
 
     def __init__(self, worker: int, bell: int) -> None:
         self._worker = worker
-        self._bell = bell
+        self._signal_fd = bell
         self._status: int | None = None
         self._kill_at: float | None = None
 
@@ -120,19 +120,19 @@ class _Watch:
         while self._status is None:
             self._wait()
             self._reap()
-        self._clear()
+        self._kill_leftovers()
         return self._status
 
     def _wait(self) -> None:
         # A closed input stays readable, so once the end has started only signals are watched.
-        watched = [self._bell] if self._kill_at is not None else [self._bell, 0]
+        watched = [self._signal_fd] if self._kill_at is not None else [self._signal_fd, 0]
         left = None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
         ready, _, _ = select.select(watched, [], [], left)
-        told = os.read(self._bell, 512) if self._bell in ready else b""
+        told = os.read(self._signal_fd, 512) if self._signal_fd in ready else b""
         is_given_up = 0 in ready and bool(os.read(0, 512))
         is_orphaned = (0 in ready and not is_given_up) or signal.SIGHUP in told
         if is_orphaned or not ready:
-            _send(os.kill, self._worker, signal.SIGKILL)
+            _try_kill(os.kill, self._worker, signal.SIGKILL)
             self._signal_all(signal.SIGKILL)
             self._kill_at = time.monotonic() + GRACE_S
         elif is_given_up or signal.SIGTERM in told:
@@ -145,7 +145,7 @@ class _Watch:
                 if found[0] == self._worker:
                     self._status = os.waitstatus_to_exitcode(found[1])
 
-    def _clear(self) -> None:
+    def _kill_leftovers(self) -> None:
         """Kill what the worker has left behind."""
         # Repeated, because a process that is being killed may be starting another one.
         for _ in range(_ROUNDS):
@@ -159,12 +159,12 @@ class _Watch:
         if _IS_LINUX:
             found = _descendants(os.getpid())
             for pid in found:
-                _send(os.kill, pid, number)
+                _try_kill(os.kill, pid, number)
             return bool(found)
-        return _send(os.killpg, self._worker, number)
+        return _try_kill(os.killpg, self._worker, number)
 
 
-def _send(kill: Callable[[int, int], None], target: int, number: int) -> bool:
+def _try_kill(kill: Callable[[int, int], None], target: int, number: int) -> bool:
     try:
         kill(target, number)
     except (ProcessLookupError, PermissionError):

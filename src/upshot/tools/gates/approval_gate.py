@@ -182,7 +182,7 @@ class ApprovalGate(StandardGate):
             if said:
                 return Denial(DeniedReason.WRITE_DENIED, said)
             if is_asked and (grant := approvals.grant(call)) is not None:
-                return self._use(call, grant, approvals)
+                return self._apply_grant(call, grant, approvals)
         if not is_asked:
             return None
         if call.claim is not None and call.turn.made_before is not None and not call.is_dry:
@@ -193,16 +193,16 @@ class ApprovalGate(StandardGate):
         """Return the denial for an approver that raised."""
         return Denial(DeniedReason.WRITE_DENIED, f"approve failed: {named(error)}")
 
-    def _use(
+    def _apply_grant(
         self, call: CallState, grant: ApprovalRecord, approvals: RememberedApprovals
     ) -> Awaitable[Verdict] | None:
         """Pass a call that a standing approval covers, unless that was withdrawn."""
         if call.turn.withdrawn is not None:
-            return self._look(call, grant, approvals, call.turn.withdrawn)
-        _note_grant(call, grant)
+            return self._check_withdrawn(call, grant, approvals, call.turn.withdrawn)
+        _record_grant(call, grant)
         return None
 
-    async def _look(
+    async def _check_withdrawn(
         self,
         call: CallState,
         grant: ApprovalRecord,
@@ -214,7 +214,7 @@ class ApprovalGate(StandardGate):
         except Exception as error:  # an unreadable log denies: the approval may be withdrawn
             return super().failed(error)
         if grant.key not in gone:
-            _note_grant(call, grant)
+            _record_grant(call, grant)
             return None
         approvals.forget(grant)
         # Another approval may cover the call; otherwise the user is asked.
@@ -291,7 +291,7 @@ class ApprovalGate(StandardGate):
         )
 
 
-def _note_grant(call: CallState, grant: ApprovalRecord) -> None:
+def _record_grant(call: CallState, grant: ApprovalRecord) -> None:
     """Record that a standing approval covers the call."""
     call.approval = ApprovalRecord(
         decision="always",

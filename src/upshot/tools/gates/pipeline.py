@@ -193,7 +193,7 @@ class GatePipeline:
                 # Started at once, so that the hooks of all calls of a reply wait concurrently.
                 call.wait = asyncio.ensure_future(cast("Awaitable[object]", verdict))
                 return
-            elif not self._goes_on(call, gate, verdict):
+            elif not self._apply(call, gate, verdict):
                 return
 
     async def wait(self, call: CallState) -> None:
@@ -210,7 +210,7 @@ class GatePipeline:
             verdict = _verdict_of(waiting, gate, ended=ended)
             if verdict is None:
                 call.place += 1
-            elif not self._goes_on(call, gate, verdict):
+            elif not self._apply(call, gate, verdict):
                 return
             self.ask(call)
 
@@ -253,10 +253,10 @@ class GatePipeline:
             denial = Denial(DeniedReason.DEADLINE, "the turn's deadline has passed")
         _deny(call, "cancelled", denial)
 
-    def _goes_on(self, call: CallState, gate: Gate, verdict: Verdict) -> bool:
+    def _apply(self, call: CallState, gate: Gate, verdict: Verdict) -> bool:
         """Apply a verdict that is not None; returns whether to ask the next gates."""
         if isinstance(verdict, Pass):
-            return _note_pass(call, gate.name, verdict)
+            return _record_pass(call, gate.name, verdict)
         call.release()
         match verdict:
             case Denial() | Repeat():
@@ -304,7 +304,7 @@ def _deny(call: CallState, gate: str, denial: Denial) -> ToolOutcome:
     return denied
 
 
-def _note_pass(call: CallState, gate: str, verdict: Pass) -> bool:
+def _record_pass(call: CallState, gate: str, verdict: Pass) -> bool:
     _trace(call, gate, "pass", verdict.detail)
     # The pass is in the trace already, so it is not listed again with the plain ones.
     call.place = call.passed_from = call.place + 1

@@ -566,12 +566,12 @@ class EffectGate(StandardGate):
         """Repeat the outcome of an equal call, or deny; wait for one that is running."""
         if call.turn.identify is not None and call.known_tool.once is not None:
             call.claim = call.turn.identify(call)
-        found = self._look(call)
+        found = self._find_equal(call)
         if found is not None and (isinstance(found, CallState) or found is _RECHECK):
             return self._wait(call, found)
         return found
 
-    def _look(self, call: CallState) -> Verdict | CallState:
+    def _find_equal(self, call: CallState) -> Verdict | CallState:
         """Return the verdict, or the equal call to wait for."""
         calls = call.turn.equal_calls
         first = None if call.is_dry else calls.enter(call)
@@ -597,7 +597,7 @@ class EffectGate(StandardGate):
                 return found
             elif (verdict := await _recheck(call)) is not None:
                 return verdict
-            found = self._look(call)
+            found = self._find_equal(call)
 
 
 _RECHECK = Denial(DeniedReason.EFFECT_UNKNOWN)
@@ -777,7 +777,7 @@ def _gates_of(chosen: GateChoice | None, standard: tuple[Gate, ...]) -> tuple[Ga
     if callable(chosen):
         found = cast("object", chosen(standard))
         if not isinstance(found, Iterable):
-            raise Misuse(f"the function of gates gave {found!r:.60}: give back all gates, in order")
+            raise Misuse(f"the function of gates must return all gates, got {found!r:.60}")
         gates = tuple(cast("Iterable[Gate]", found))
     else:
         place = [gate.name for gate in standard].index("approval")
@@ -786,7 +786,7 @@ def _gates_of(chosen: GateChoice | None, standard: tuple[Gate, ...]) -> tuple[Ga
         if not isinstance(getattr(gate, "name", None), str) or not callable(
             getattr(gate, "check", None)
         ):
-            raise Misuse(f"gates hold {gate!r:.60}: a gate has a name, and check(call)")
+            raise Misuse(f"{gate!r:.60} is not a gate: a gate has a name and check(call)")
     for name in _NEEDED:
         if name not in [gate.name for gate in gates]:
             raise Misuse(f"the gate {name} is missing: without it no call can be read")

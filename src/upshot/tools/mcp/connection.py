@@ -147,10 +147,10 @@ async def open_program(
     try:
         yield process.stdout, process.stdin
     finally:
-        await _end_for_certain(process, mark.encode())
+        await _end_despite_cancel(process, mark.encode())
 
 
-async def _end_for_certain(process: asyncio.subprocess.Process, mark: bytes) -> None:
+async def _end_despite_cancel(process: asyncio.subprocess.Process, mark: bytes) -> None:
     """End the program whatever cancels us; otherwise it would be left running forever."""
     ending = asyncio.ensure_future(_end(process, mark))
     cancelled: asyncio.CancelledError | None = None
@@ -304,7 +304,7 @@ class Line:
         self.ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self.broken: bool = False
         self.stale = False
-        self._leave = asyncio.Event()
+        self._closing = asyncio.Event()
 
     @property
     def client(self) -> Client:
@@ -314,7 +314,7 @@ class Line:
     def drop(self) -> None:
         """Make its task close it."""
         self.broken = True
-        self._leave.set()
+        self._closing.set()
 
     async def hold(self, dialled: AbstractAsyncContextManager[Client]) -> None:
         """Keep it open until it is dropped."""
@@ -322,10 +322,10 @@ class Line:
             async with dialled as client:
                 if not self.ready.done():
                     self.ready.set_result(client)
-                await self._leave.wait()
+                await self._closing.wait()
         except Exception as error:  # a server may fail in any way, and is then unavailable
             if not self.ready.done():
-                self.ready.set_exception(CannotConnect(_told(error)))
+                self.ready.set_exception(CannotConnect(_describe_error(error)))
         finally:
             self.broken = True
             self.ready.cancel()
@@ -390,12 +390,12 @@ class Connection:
             if not line.ready.done():
                 task.cancel()
         if not line.ready.done():
-            said = self.secrets.mask_text(self._said())
+            said = self.secrets.mask_text(self._stderr_tail())
             raise CannotConnect(f"it did not answer within {self._timeout_s:g} s{said}")
         try:
             line.ready.result()
         except CannotConnect as error:
-            raise CannotConnect(self.secrets.mask_text(f"{error}{self._said()}")) from None
+            raise CannotConnect(self.secrets.mask_text(f"{error}{self._stderr_tail()}")) from None
         return line
 
     @asynccontextmanager
@@ -411,7 +411,7 @@ class Connection:
         async with httpx2.AsyncClient(
             headers=self._server.headers,
             timeout=limits,
-            event_hooks={"response": [_leave_the_status]},
+            event_hooks={"response": [_hide_body_of_404]},
         ) as http:
             opened = streamable_http_client(
                 self._server.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES
@@ -427,13 +427,13 @@ class Connection:
         # Cached lists, which the server may allow, must not hide a change of its tools.
         return Client(transport, message_handler=listen, cache=None)  # pyright: ignore[reportArgumentType]  # the SDK does not export its own name for it
 
-    def _said(self) -> str:
+    def _stderr_tail(self) -> str:
         self._stderr.seek(0)
         said = " ".join(self._stderr.read().split())[-_STDERR_CHARS:]
         return f"; it wrote: {said}" if said else ""
 
 
-async def _leave_the_status(response: httpx2.Response) -> None:
+async def _hide_body_of_404(response: httpx2.Response) -> None:
     """Hide the body with which a server reports that it has forgotten the session.
 
     The protocol uses status 404 for that, and the SDK reports it so if there is no JSON in the
@@ -443,7 +443,7 @@ async def _leave_the_status(response: httpx2.Response) -> None:
         response.headers.pop("content-type", None)
 
 
-def _told(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return f"{type(error).__name__}: {error}"

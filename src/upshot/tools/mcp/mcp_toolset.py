@@ -281,7 +281,7 @@ class McpTools:
         self._loop = asyncio.get_running_loop()
         self._tools: dict[str, Tool] = {}
         self._own_names: dict[str, str] = {}
-        self._prints: dict[str, str] = {}
+        self._digests: dict[str, str] = {}
         self._changed: set[str] = set()
         self._checked: Line | None = None
         self._comparing = asyncio.Lock()
@@ -351,7 +351,7 @@ class McpTools:
             tool = tool.but(approval=True)
         self._tools[tool.name] = tool
         self._own_names[listed.name] = tool.name
-        self._prints[listed.name] = _print_of(listed)
+        self._digests[listed.name] = _digest_of(listed)
 
     def _make(self, listed: Listed) -> Tool:
         name, terms = listed.name, self._terms
@@ -410,8 +410,8 @@ class McpTools:
             await self._compare(line)
         if name in self._changed:
             raise not_done(
-                f"the server has changed {name} since it was listed; it has to be looked at "
-                "at it and open the tool set anew before it is called",
+                f"the server has changed {name} since it was listed; check it and open the tool "
+                "set again before it is called",
                 code=TOOL_CHANGED,
                 retryable=False,
             )
@@ -428,8 +428,8 @@ class McpTools:
             if isinstance(error, MCPError) and isinstance(read_refusal(line, error), LineLost):
                 raise LineLost(sent=False) from error
             raise not_done(f"the server does not list its tools: {error}") from error
-        now = {one.name: _print_of(one) for one in listed}
-        self._changed = {name for name, then in self._prints.items() if now.get(name) != then}
+        now = {one.name: _digest_of(one) for one in listed}
+        self._changed = {name for name, then in self._digests.items() if now.get(name) != then}
         self._checked = line
 
 
@@ -457,6 +457,6 @@ def to_tool_name(namespace: str, name: str) -> str:
     return f"{plain[: _MAX_NAME_CHARS - 9]}_{digest}"
 
 
-def _print_of(listed: Listed) -> str:
+def _digest_of(listed: Listed) -> str:
     said = canonical_json([listed.description, listed.input_schema])
     return hashlib.sha256(said).hexdigest()

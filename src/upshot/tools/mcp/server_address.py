@@ -55,7 +55,7 @@ def describe_server(
         raise Misuse("open_mcp takes either command= or url=")
     if url is not None and not url.startswith(("http://", "https://")):
         raise Misuse(
-            f"open_mcp(url={shown_address(url)!r}): give an address that begins with http:// or https://"
+            f"open_mcp(url={shown_address(url)!r}): give an address that starts with http:// or https://"
         )
     words = shlex.split(command) if isinstance(command, str) else list(command or ())
     if url is None and not words:

@@ -223,7 +223,7 @@ class Reading:
         """Return the index of the word that contains the character *at*."""
         return max(0, bisect_right(self._starts, at) - 1)
 
-    def _at(self, span: Span) -> tuple[Clause, Stance, int]:
+    def _locate(self, span: Span) -> tuple[Clause, Stance, int]:
         place = self._place(span[0])
         number = bisect_right(self._firsts, place) - 1
         return self._clauses[number], self._stances[number], place
@@ -269,11 +269,11 @@ class Reading:
 
     def stance(self, span: Span) -> Stance:
         """Return the relation of the clause that contains *span* to the act."""
-        return self._at(span)[1]
+        return self._locate(span)[1]
 
     def clause(self, span: Span) -> Clause:
         """Return the clause that contains *span*."""
-        return self._at(span)[0]
+        return self._locate(span)[0]
 
     def is_listed(self, span: Span, other: Span, named: Iterable[Span], kind: str) -> bool:
         """Whether two things of a *kind* are in one list; *named* are all that are named."""
@@ -303,7 +303,7 @@ class Reading:
 
     def is_against(self, span: Span) -> bool:
         """Whether the user excluded it, or speaks against it."""
-        clause, _, place = self._at(span)
+        clause, _, place = self._locate(span)
         if clause.start in self._against:
             return True
         for at in range(place - 1, max(clause.start, place - _MAX_BACK) - 1, -1):
@@ -324,7 +324,7 @@ class Reading:
             span: The place.
             has_amount: Whether the act pays; "with Bob" is then not a recipient.
         """
-        clause, stance, place = self._at(span)
+        clause, stance, place = self._locate(span)
         if self._is_owner(span, clause) or self._is_subject(span, clause):
             return False
         if stance == "act":
@@ -336,10 +336,10 @@ class Reading:
     def _is_owner(self, span: Span, clause: Clause) -> bool:
         """Whether something they own is meant: "Bob's card", or "Ada and Bob's card"."""
         last = self._place(span[1] - 1)
-        listed = self._words[last : self._behind(last, clause)]
+        listed = self._words[last : self._list_end(last, clause)]
         return any(map(_is_genitive, (word for word, _ in listed)))
 
-    def _behind(self, last: int, clause: Clause) -> int:
+    def _list_end(self, last: int, clause: Clause) -> int:
         """Return the index after the list of names and addresses that continues at *last*."""
         at = last + 1
         while at < clause.end:
@@ -390,10 +390,14 @@ class Reading:
             if name in GOES_TO or (name == "at" and "@" in value):
                 if (name == "with" and has_amount) or self._is_torn(clause, at, span):
                     return False
-                if name in TO and self._is_direct_verb(clause) and self._direct(clause) is not None:
+                if (
+                    name in TO
+                    and self._is_direct_verb(clause)
+                    and self._direct_end(clause) is not None
+                ):
                     # "Invite Ada to Bob"
                     return False
-                return self._belongs(clause, at, has_amount=has_amount)
+                return self._belongs_to_act(clause, at, has_amount=has_amount)
             if is_beside and not is_packed and (word[-1] in ",;" or name in ANDS):
                 # "Pay Ada, Nudge bob@x.io": it may be a verb.
                 return False
@@ -414,7 +418,7 @@ class Reading:
         A verb has one object and one "to": with a second one, "the bill to Bob" is a thing. What a
         "too" adds may be added to the thing.
         """
-        first = self._first(clause)
+        first = self._object_start(clause)
         things = [word for word, _ in self._words[first:at] if self._is_thing(word)]
         if not things:
             return False
@@ -425,7 +429,7 @@ class Reading:
                 for (before, _), (word, _) in pairwise(self._words[first:at])
             )
         last = self._place(span[1] - 1)
-        behind = self._behind(last, clause)
+        behind = self._list_end(last, clause)
         rest = [core(word) for word, _ in self._words[behind : min(clause.end, behind + 2)]]
         before = [word for word, _ in self._words[at + 1 : self._place(span[0])]]
         is_added = bool(ALSO & {*rest[:1], " ".join(rest), *map(core, before)})
@@ -449,7 +453,7 @@ class Reading:
         heads = [clause.start] if self._is_gerund(clause) else []
         return [*heads, clause.head] if clause.head in self._verbs else heads
 
-    def _belongs(self, clause: Clause, at: int, *, has_amount: bool) -> bool:
+    def _belongs_to_act(self, clause: Clause, at: int, *, has_amount: bool) -> bool:
         """Whether the "to" there belongs to the act, and not to something inside it."""
         heads = self._heads(clause)
         first = self._verbs[heads[-1]] if heads else clause.start
@@ -476,11 +480,11 @@ class Reading:
 
         It is then unclear which of them it is: "Send Ada to Bob", "Pay Bob and 50 euros to Ada".
         """
-        direct = self._direct(clause)
+        direct = self._direct_end(clause)
         if direct is not None and self._is_direct_verb(clause):
             return False
         count, end = int(direct is not None), direct
-        for at in range(self._first(clause), clause.end - 1):
+        for at in range(self._object_start(clause), clause.end - 1):
             name = core(self._words[at][0])
             if name not in TO and (name != "with" or has_amount):
                 continue
@@ -489,7 +493,7 @@ class Reading:
                 # A name right before it is the thing: "Send Ada to the printer".
                 is_article = core(self._words[at + 1][0]) in ARTICLES
                 count += is_article or behind is not None or self._is_party(at + 1)
-            elif behind is not None and self._belongs(clause, at, has_amount=has_amount):
+            elif behind is not None and self._belongs_to_act(clause, at, has_amount=has_amount):
                 count += direct is not None or end is None or not self._is_joined(end, at)
                 end = behind
         return count > 1
@@ -499,7 +503,7 @@ class Reading:
         between = [self._words[one][0] for one in range(end - 1, at)]
         return any(word[-1] == "," or core(word) in ANDS for word in between)
 
-    def _first(self, clause: Clause) -> int:
+    def _object_start(self, clause: Clause) -> int:
         """Return the index of the first word after the act's verb."""
         heads = self._heads(clause)
         return self._verbs[heads[-1]] + 1 if heads else clause.start
@@ -508,9 +512,9 @@ class Reading:
         """Whether the object of the verb is the recipient: "Invite Ada to Slack"."""
         return clause.head is not None and core(self._words[clause.head][0]) in DIRECT
 
-    def _direct(self, clause: Clause) -> int | None:
+    def _direct_end(self, clause: Clause) -> int | None:
         """Return the end of the list of people named right after the verb, or None."""
-        at = self._first(clause)
+        at = self._object_start(clause)
         while self._heads(clause) and at < clause.end and core(self._words[at][0]) in BESIDE:
             at += 1
         if not self._heads(clause) or at >= clause.end:
@@ -520,7 +524,7 @@ class Reading:
             "@" in word or _ACCOUNT.match(word)
         )
         is_other = is_thing or self._is_owner(span, clause) or self._describes(span, clause)
-        return self._behind(at, clause) if self._is_party(at) and not is_other else None
+        return self._list_end(at, clause) if self._is_party(at) and not is_other else None
 
     def _party_end(self, at: int, clause: Clause) -> int | None:
         """Return the end of the list of possible recipients that starts there, or None."""
@@ -532,7 +536,7 @@ class Reading:
             return at if beside & PEOPLE else None
         span = self._words[at][1]
         is_other = self._is_owner(span, clause) or self._describes(span, clause)
-        return None if is_other else self._behind(at, clause)
+        return None if is_other else self._list_end(at, clause)
 
     def _is_party(self, at: int) -> bool:
         """Whether a name or an address is there."""

@@ -420,7 +420,7 @@ class _Judge:
         return {}
 
     def _judge_leaf(self, path: str, value: Json, word: Argument) -> None:
-        found = self._worded(value, word)
+        found = self._match_words(value, word)
         if isinstance(found, str):
             said = _RULES[word.word](self, value, word)
             found = said if isinstance(said, _Found) else found or said
@@ -449,7 +449,7 @@ class _Judge:
 
     # -- one leaf
 
-    def _mentions(
+    def _find_mention(
         self,
         find: Callable[[Saying], Iterable[Span]],
         *,
@@ -482,7 +482,7 @@ class _Judge:
         saying, span = places[objections.index("")]
         return _Found("said", saying.source, (saying, span))
 
-    def _worded(self, value: Json, word: Argument) -> _Answer:
+    def _match_words(self, value: Json, word: Argument) -> _Answer:
         """Judge a harmless value, or one with words for it; returns "" if it has none."""
         if _is_harmless(value, word):
             return _Found("choice")
@@ -493,7 +493,7 @@ class _Judge:
                 is_other = not _is_equal(one.value, value) and not saying.is_denied(span)
                 if is_other and not self._objection(saying, span, is_receiver=False):
                     return "the user said words for several of its values"
-        return self._mentions(
+        return self._find_mention(
             lambda saying: (
                 span for one, span in _meant_in(saying, word) if _is_equal(one.value, value)
             )
@@ -507,10 +507,10 @@ class _Judge:
         if word.format == "account" and isinstance(value, str):
             if self._is_user(value):
                 return _Found("user", "policy")
-            return self._mentions(lambda saying: saying.find_account(value), is_receiver=True)
-        return self._named(value, ())
+            return self._find_mention(lambda saying: saying.find_account(value), is_receiver=True)
+        return self._match_name(value, ())
 
-    def _named(self, value: Json, labels: tuple[str, ...]) -> _Answer:
+    def _match_name(self, value: Json, labels: tuple[str, ...]) -> _Answer:
         """Judge a name or an id by whole words; a bare number needs a word for what it is."""
         if isinstance(value, bool) or value is None:
             return "the user did not say it"
@@ -520,7 +520,7 @@ class _Judge:
         if not text.replace(".", "").isdigit():
             # An id of letters and digits may differ from another only in case.
             is_id = any(map(str.isdigit, text)) and any(map(str.isalpha, text)) and "@" not in text
-            return self._mentions(lambda saying: saying.find(text, is_exact=is_id))
+            return self._find_mention(lambda saying: saying.find(text, is_exact=is_id))
         known = {*labels, *self._name.lower().split("_"), "id", "number", "no", "nr", "#"}
 
         def numbers(saying: Saying) -> Iterator[Span]:
@@ -533,7 +533,7 @@ class _Judge:
                 ):
                     yield span
 
-        return self._mentions(numbers)
+        return self._find_mention(numbers)
 
     def _url(self, value: Json) -> _Answer:
         given = parse_url(value) if isinstance(value, str) else None
@@ -548,7 +548,7 @@ class _Judge:
                 if is_secure and said[1:] == given[1:]:
                     yield span
 
-        found = self._mentions(same)
+        found = self._find_mention(same)
         return found if isinstance(found, _Found) else f"{found} as a whole"
 
     def _recipient(self, value: Json, word: Argument) -> _Answer:
@@ -557,16 +557,18 @@ class _Judge:
             return _Found("user", "policy")
         if "@" in text and not _is_address(text):
             return "it is more than one plain address"
-        found = self._mentions(lambda saying: saying.find(text), is_receiver=True)
+        found = self._find_mention(lambda saying: saying.find(text), is_receiver=True)
         if isinstance(found, _Found) and not text.isdigit():
             return found
-        return self._resolved(value, "", found if isinstance(found, str) else "it is a bare number")
+        return self._match_record(
+            value, "", found if isinstance(found, str) else "it is a bare number"
+        )
 
     def _ref(self, value: Json, word: Argument) -> _Answer:
         kind = word.record_kind
-        found = self._named(value, tuple(kind.lower().split()))
+        found = self._match_name(value, tuple(kind.lower().split()))
         if isinstance(found, str):
-            found = self._resolved(value, kind, found)
+            found = self._match_record(value, kind, found)
         if isinstance(found, _Found) and found.at is not None and self._has_rival(*found.at, kind):
             return f"the user named more than one {kind} there, and not in one list"
         if isinstance(found, str) or not word.own:
@@ -599,7 +601,7 @@ class _Judge:
         ]
         return not all(reading.is_listed(span, other, named, kind) for other in named)
 
-    def _resolved(self, value: Json, kind: str, reason: str) -> _Answer:
+    def _match_record(self, value: Json, kind: str, reason: str) -> _Answer:
         """Judge a value by what a trusted record says of a name; *reason* if none helps."""
         facts, text = self._facts, fold(text_of(value))
         for made in facts.made:
@@ -637,13 +639,13 @@ class _Judge:
         asked = [one for one in said if self._is_of_act(one[0], one[1].span)]
         if wanted not in {one.value for _, one in asked}:
             return _OF_ANOTHER
-        return self._beside_party(wanted, asked)
+        return self._match_party(wanted, asked)
 
     def _is_of_act(self, saying: Saying, span: Span) -> bool:
         stance = self._reading(saying).stance(span)
         return stance == "act" or (stance == "stated" and self._is_only_act())
 
-    def _beside_party(self, wanted: Decimal, asked: list[tuple[Saying, Number]]) -> _Answer:
+    def _match_party(self, wanted: Decimal, asked: list[tuple[Saying, Number]]) -> _Answer:
         """Judge whether the amount belongs to the recipients or objects of the call."""
         is_single = {one.value for _, one in asked} == {wanted}
         if not self._parties:
@@ -670,15 +672,15 @@ class _Judge:
 
     def _moment(self, value: Json, word: Argument) -> _Answer:
         if not isinstance(value, str):
-            return self._named(value, ())
+            return self._match_name(value, ())
         sayings = self._facts.sayings
         today = next((saying.today for saying in sayings if saying.today), None)
         moment = parse_moment(value, today=today)
         if moment is None:
-            return self._named(value, ())
+            return self._match_name(value, ())
         source = ""
         if moment.day is not None:
-            found = self._mentions(
+            found = self._find_mention(
                 lambda saying: (span for span, days in saying.days if moment.day in days),
                 is_moment=True,
             )
@@ -701,10 +703,10 @@ class _Judge:
 
     def _secret(self, value: Json, word: Argument) -> _Answer:
         text = text_of(value)
-        return self._mentions(lambda saying: saying.find(text, is_exact=True))
+        return self._find_mention(lambda saying: saying.find(text, is_exact=True))
 
     def _choice(self, value: Json, word: Argument) -> _Answer:
-        return self._named(value, ())
+        return self._match_name(value, ())
 
     def _content(self, value: Json, word: Argument) -> _Answer:
         text = text_of(value)
@@ -714,7 +716,7 @@ class _Judge:
             return _Found("user", "policy")
         if self._facts.private:
             return f"the context holds private data of {self._facts.private}"
-        found = self._mentions(lambda saying: saying.find(text), is_content=True)
+        found = self._find_mention(lambda saying: saying.find(text), is_content=True)
         if isinstance(found, _Found) or self._policy.words == "said":
             return found
         return _Found("open") if self._policy.words == "open" else self._without_links(text)
